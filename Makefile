@@ -59,43 +59,43 @@ coverage: $(READY) ## what the tests reach, child processes included (a quarter 
 	@mkdir -p build && rm -f build/.coverage*
 	@OMP_NUM_THREADS=1 COVERAGE_FILE=$(CURDIR)/build/.coverage \
 	  $(BIN)/pytest -q -n $(TESTERS) --dist worksteal --cov --cov-report json:build/coverage.json
-	@$(BIN)/python benchmarks/coverage_figures.py build/coverage.json --json benchmarks/results/coverage.json
+	@$(BIN)/python -m benchmarks.quality.coverage_figures build/coverage.json --json benchmarks/results/coverage.json
 
 core: $(READY) ## every command and public name with the core alone: lowest versions, newest Python
-	@$(BIN)/python benchmarks/core_alone.py
+	@$(BIN)/python -m benchmarks.quality.core_alone
 
 lowest: $(READY) ## the tests with the lowest versions that pyproject.toml allows (in an environment of its own)
-	@mkdir -p build && $(BIN)/python benchmarks/lowest.py > build/lowest.new
+	@mkdir -p build && $(BIN)/python -m benchmarks.quality.lowest > build/lowest.new
 	@cmp -s build/lowest.new build/lowest.txt || mv build/lowest.new build/lowest.txt
 	@$(MAKE) --no-print-directory unit VENV=.venv-lowest PINS=build/lowest.txt
 
 release-check: $(READY) ## build the release, install it with each extra into clean environments, try it
-	@$(BIN)/python benchmarks/release.py
+	@$(BIN)/python -m benchmarks.quality.release
 
 mutation: $(READY) ## how many small faults in theory/, curves/ and planning/ the tests notice (an hour on two cores)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/mutation-requirements.txt
-	@$(BIN)/python benchmarks/mutation.py
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/quality/mutation/requirements.txt
+	@$(BIN)/python -m benchmarks.quality.mutation.run
 
 fuzz: $(READY) ## feed every reader with broken files (50,000, some minutes)
-	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --inputs 50000
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.quality.fuzz.run --inputs 50000
 
 bench: $(READY) ## run the benchmarks (the planner's take some forty minutes on two cores)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt
-	@for name in import_time fit_speed planner planner_neural planner_related; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/planner/requirements.txt
+	@for name in quality.import_time planner.fit_speed planner.compare planner.neural planner.related; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 bench-operators: $(READY) ## compare the operators with other libraries (half an hour on two cores)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/operators-requirements.txt
-	@$(BIN)/python benchmarks/operators.py --check
-	@$(BIN)/python benchmarks/operators.py --quality
-	@$(BIN)/python benchmarks/operators.py
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/operators/requirements.txt
+	@$(BIN)/python -m benchmarks.operators.compare --check
+	@$(BIN)/python -m benchmarks.operators.compare --quality
+	@$(BIN)/python -m benchmarks.operators.compare
 
 bench-study: $(READY) ## compare the paper's study with a straightforward one (five minutes)
-	@$(BIN)/python benchmarks/study.py
-	@$(BIN)/python benchmarks/study.py --memory
+	@$(BIN)/python -m benchmarks.paper.study
+	@$(BIN)/python -m benchmarks.paper.study --memory
 
 bench-clusters: $(READY) ## what engines and shards cost (five minutes)
-	@$(BIN)/python benchmarks/engines.py
-	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sharded.py --side 128 --ranks 1,2 --steps 4 --device cpu
+	@$(BIN)/python -m benchmarks.paper.engines
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.paper.sharded --side 128 --ranks 1,2 --steps 4 --device cpu
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .venv-lowest .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/gallery

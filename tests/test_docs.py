@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from importlib import import_module as benchmark
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,11 @@ from korisk.studies.spec.study import Study
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+
+
+def benchmark(name: str) -> Any:
+    """A module of the benchmarks by its name there."""
+    return import_module(f"benchmarks.{name}")
 
 
 def shown(name: str, folder: str = "docs/explanation") -> str:
@@ -70,10 +75,10 @@ def test_the_files_of_the_docs_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "made", "part"),
     [
-        ("docs/reference/operators.md", "operator_tables", "tables"),
-        ("docs/reference/clusters.md", "cluster_tables", "tables"),
-        ("README.md", "readme_tables", "against"),
-        ("docs/reference/install.md", "readme_tables", "installs"),
+        ("docs/reference/operators.md", "operators.tables", "tables"),
+        ("docs/reference/clusters.md", "paper.cluster_tables", "tables"),
+        ("README.md", "quality.readme", "against"),
+        ("docs/reference/install.md", "quality.readme", "installs"),
     ],
 )
 def test_the_tables_of_a_page_are_those_of_the_benchmarks(page: str, made: str, part: str) -> None:
@@ -146,7 +151,7 @@ def kept(name: str) -> dict[str, Any]:
 
 
 def test_the_figures_of_the_study_are_those_that_were_kept() -> None:
-    made, timed = benchmark("reproduction_tables"), benchmark("study_tables")
+    made, timed = benchmark("paper.reproduction_tables"), benchmark("paper.study_tables")
     here, card = kept("study_arm.json"), kept("study_h200.json")
     page = " ".join(shown("study.md", "docs/reference").split())
     found, crossed = kept("reproduction.json"), kept("crossover_h128.json")
@@ -186,7 +191,7 @@ def test_training_in_the_kept_rigorous_sweeps_is_nowhere_worse_than_none() -> No
 def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
     results = kept("problems_h200.json")
     page = shown("problems.md")
-    lines = [row for row in benchmark("problems").tables(results) if row.startswith("|")]
+    lines = [row for row in benchmark("paper.problems").tables(results) if row.startswith("|")]
     assert len(lines) > 30
     for row in lines:
         assert row in page
@@ -219,7 +224,7 @@ def test_many_networks_at_once_took_what_the_page_says() -> None:
 def test_the_table_of_graphs_is_the_one_that_was_kept() -> None:
     results = json.loads((ROOT / "benchmarks" / "results" / "graphs.json").read_text())
     page = (ROOT / "docs" / "explanation" / "theory.md").read_text()
-    assert "\n".join(benchmark("graphs").tables(results)) in page
+    assert "\n".join(benchmark("networks.graphs").tables(results)) in page
     assert sum(row["networks"] for row in results if "graphs" in row["kind"]) >= 3000
     assert not any(row["out of order"] for row in results)
 
@@ -227,7 +232,7 @@ def test_the_table_of_graphs_is_the_one_that_was_kept() -> None:
 def test_the_table_of_checked_graphs_is_what_was_kept() -> None:
     found = kept("check_graphs.json")
     page = shown("check.md")
-    lines = list(benchmark("check_graphs").tables(found))
+    lines = list(benchmark("paper.check_graphs").tables(found))
     assert len(lines) > 20
     assert set(lines) <= set(page.splitlines())
     trained = [each for each in found["networks"] if each["n"]]
@@ -261,7 +266,7 @@ def test_the_tables_of_real_images_are_those_that_were_kept() -> None:
 def test_the_tables_of_predictions_are_those_that_were_kept() -> None:
     results = kept("predict.json")
     page = shown("predict.md")
-    bench = benchmark("predict")
+    bench = benchmark("prediction.predict")
     lines = [row for row in bench.tables(results) if row.startswith("|")]
     assert len(lines) > 60
     for row in lines:
@@ -288,7 +293,7 @@ def test_the_tables_of_predictions_are_those_that_were_kept() -> None:
 
 def test_the_tables_of_known_operators_are_those_that_were_kept() -> None:
     page = shown("worth.md")
-    bench = benchmark("worth")
+    bench = benchmark("networks.worth")
     rows = [row for row in bench.TABLES.read_text().splitlines() if row.startswith("| ")]
     assert len(rows) > 40
     assert not [row for row in rows if row not in page]

@@ -9,7 +9,7 @@ from types import FunctionType
 
 import pytest
 
-from house import circles, parsed
+from benchmarks.quality.house import circles, parsed
 
 SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 

@@ -20,7 +20,7 @@ from packaging.version import Version
 import korisk as kr
 
 ROOT = Path(__file__).parents[1]
-CONTENTS = runpy.run_path(str(ROOT / "benchmarks" / "release_contents.py"))
+CONTENTS = runpy.run_path(str(ROOT / "benchmarks/quality/release_contents.py"))
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOR_USERS = {
     name: {Requirement(each).name for each in needs}
@@ -34,7 +34,7 @@ def test_every_target_of_make_has_a_rule_and_every_one_that_is_named_exists() ->
     rules = set(re.findall(r"^([a-z-]+):(?!=)", makefile, re.MULTILINE))
     (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     assert set(phony.split()) == rules
-    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.py")]
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.py")]
     named = {
         name
         for path in texts

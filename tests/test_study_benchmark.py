@@ -2,9 +2,8 @@
 
 import pytest
 
-import study as benchmark
-import study_reference
-import study_tables
+from benchmarks.paper import study as benchmark
+from benchmarks.paper import study_reference, study_tables
 from korisk.studies.run.cells import run_cell
 from korisk.studies.spec.study import Study
 

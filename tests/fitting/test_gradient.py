@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import fuzz_trainings
+from benchmarks.quality.fuzz import trainings as fuzz_trainings
 from korisk.errors import KoriskError
 from korisk.fitting import Recipe, Training, draw_batches, train
 from korisk.fitting.gradient.recipe import OptimiserName, released_generator

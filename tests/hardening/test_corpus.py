@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import fuzz_readers
-import fuzz_watch
+from benchmarks.quality.fuzz import readers as fuzz_readers
+from benchmarks.quality.fuzz import watch as fuzz_watch
 
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"
 FILES = sorted(path.relative_to(CORPUS).as_posix() for path in CORPUS.glob("*/*"))

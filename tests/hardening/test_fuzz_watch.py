@@ -10,10 +10,10 @@ from typing import NoReturn
 
 import pytest
 
-import fuzz_images
-import fuzz_packed
-import fuzz_readers
-import fuzz_watch
+from benchmarks.quality.fuzz import images as fuzz_images
+from benchmarks.quality.fuzz import packed as fuzz_packed
+from benchmarks.quality.fuzz import readers as fuzz_readers
+from benchmarks.quality.fuzz import watch as fuzz_watch
 from korisk.errors import KoriskError
 
 

@@ -1,7 +1,7 @@
 """Whatever a file holds, its reader reads it or refuses it: in one line, soon, in little memory.
 
-Files are valid ones with something changed; benchmarks/fuzz.py tries many more of them. Whatever in
-the package reads a file is fuzzed, or it is said why no user's file comes there.
+Files are valid ones with something changed; benchmarks/quality/fuzz/run.py tries many more of them.
+Whatever in the package reads a file is fuzzed, or it is said why no user's file comes there.
 """
 
 import ast
@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import fuzz_readers as fuzz
+from benchmarks.quality.fuzz import readers as fuzz
 
 SOURCE = Path(__file__).parents[2] / "src" / "korisk"
 READS = re.compile(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import fuzz_readers
-import fuzz_trainings
+from benchmarks.quality.fuzz import readers as fuzz_readers
+from benchmarks.quality.fuzz import trainings as fuzz_trainings
 from korisk.errors import KoriskError
 from korisk.images.patients import read_table
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import korisk as kr
+from benchmarks.operators.shepp_logan import shepp_logan
 from korisk import operators as ops
 from korisk.operators.ct import filter as filters
 from korisk.operators.ct.fbp import parker
-from shepp_logan import shepp_logan
 
 
 def wide_fan(*, arc: float | None = None, start: float = 0.0, offset: float = 0.0) -> ops.FanBeam:
@@ -189,7 +189,7 @@ def test_only_narrow_bins_are_backprojected_by_the_adjoint(spacing: float, match
 
 
 def test_shepp_logan_is_as_good_as_scikit_images() -> None:
-    # 0.159 is iradon's relative error here: `python benchmarks/operators.py --quality`.
+    # 0.159 is iradon's relative error here: `python -m benchmarks.operators.compare --quality`.
     phantom = shepp_logan(256)
     geometry = ops.ParallelBeam(256, views=180, bins=256)
     project = ops.Projector(geometry, engine="on_the_fly")  # a matrix does not pay for one image

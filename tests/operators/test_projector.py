@@ -48,7 +48,8 @@ def relative(found: Array, truth: Array) -> float:
 
 
 def test_projections_are_those_of_astra() -> None:
-    # Written by `python benchmarks/operators.py --check --save FILE` with ASTRA 2.5.0's "linear".
+    # Written by `python -m benchmarks.operators.compare --check --save FILE` with ASTRA 2.5.0's
+    # "linear".
     kept = np.load(DATA / "astra_sinograms.npz")
     found = Projector(ParallelBeam(128, views=60, bins=128))(torch.from_numpy(kept["phantom"]))
     assert relative(found.numpy(), kept["parallel"]) < 1e-4

@@ -3,11 +3,13 @@
 import json
 import math
 import re
-import runpy
 from pathlib import Path
 from typing import Any
 
 import korisk as kr
+from benchmarks.planner import tables as planner_tables
+from benchmarks.quality import coverage_figures
+from benchmarks.quality import tables as quality_tables
 from korisk.operators import norms, released_geometry
 from korisk.paper import published
 
@@ -15,7 +17,6 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 EXPLANATION = ROOT / "docs" / "explanation"
 DASHES = str.maketrans({"\N{EN DASH}": "-", "\N{MINUS SIGN}": "-"})
-PLANNER = runpy.run_path(str(ROOT / "benchmarks" / "planner_tables.py"))
 
 
 def page(name: str) -> str:
@@ -33,21 +34,20 @@ def table(name: str, head: str) -> list[list[str]]:
 
 
 def test_made_tables_are_those_of_the_benchmarks() -> None:
-    """`planner_tables.py` prints one file, and `quality_tables.py --write` writes into its page."""
-    quality = runpy.run_path(str(ROOT / "benchmarks" / "quality_tables.py"))
+    """`planner.tables` prints one file, and `quality.tables --write` writes into its page."""
     text = (EXPLANATION / "quality.md").read_text(encoding="utf-8")
-    assert quality["filled"](text) == text
+    assert quality_tables.filled(text) == text
     kept = (RESULTS / "planner_tables.txt").read_text(encoding="utf-8")
-    assert "\n".join(PLANNER["tables"]()) == kept.strip()
-    for name in PLANNER["TABLES"]:
+    assert "\n".join(planner_tables.tables()) == kept.strip()
+    for name in planner_tables.TABLES:
         assert f'results/planner_tables.txt :start-after: "### {name}"' in page("planner.md")
 
 
 def test_shares_on_other_pages_are_those_of_the_planners_benchmark() -> None:
     """A share such as .177 that is added to these pages needs a line here."""
-    together = PLANNER["TOGETHER"]
-    default = PLANNER["rows"](PLANNER["kept"]("planner.txt"), together)["posterior"]
-    rivals = PLANNER["rows"](PLANNER["kept"]("planner_rivals.txt"), together)
+    together = planner_tables.TOGETHER
+    default = planner_tables.rows(planner_tables.kept("planner.txt"), together)["posterior"]
+    rivals = planner_tables.rows(planner_tables.kept("planner_rivals.txt"), together)
     for name, found, expected in (
         ("limits.md", "error", rivals["line"]),
         ("differences.md", "refuse", rivals["paper"]),
@@ -105,11 +105,10 @@ def test_the_floor_that_seemed_one_is_that_of_the_kept_sweep() -> None:
 
 def test_the_limits_on_the_quality_page_are_those_of_the_benchmarks() -> None:
     text = page("quality.md")
-    asked = runpy.run_path(str(ROOT / "benchmarks" / "coverage_figures.py"))
-    assert f"{asked['LINES']:g}% of all lines" in text
-    (branches,) = re.findall(rf"below {asked['BRANCHES']:g}% of([^.]*)", text)
-    assert all(f"`{package}/`" in branches for package in asked["THEORY"])
-    fuzzer = sorted((ROOT / "benchmarks").glob("fuzz*.py"))
+    assert f"{coverage_figures.LINES:g}% of all lines" in text
+    (branches,) = re.findall(rf"below {coverage_figures.BRANCHES:g}% of([^.]*)", text)
+    assert all(f"`{package}/`" in branches for package in coverage_figures.THEORY)
+    fuzzer = sorted((ROOT / "benchmarks/quality/fuzz").glob("*.py"))
     source = "\n".join(path.read_text(encoding="utf-8") for path in fuzzer)
     assert re.search(r"^MEMORY = 2\*\*30 ", source, re.MULTILINE)
     assert re.search(r"^SECONDS = 10\.0 ", source, re.MULTILINE)

@@ -12,8 +12,8 @@ import pytest
 import typer
 from commands import outputs, refused
 
-import claims as benchmark
-from claims_measure import LARGE, MEASURES
+from benchmarks.paper import claims as benchmark
+from benchmarks.paper.claims_measure import LARGE, MEASURES
 from korisk.cli.app import app
 from korisk.paper.claims import (
     VERDICTS,
@@ -89,10 +89,11 @@ def test_every_command_exists(command: str) -> None:
         files = [each for each in rest if each.endswith(".yaml")]
         assert all((ROOT / each).is_file() for each in files)
         return
-    assert program == "python"
-    script = (ROOT / name).read_text()
+    module, *rest = rest
+    assert (program, name) == ("python", "-m")
+    script = (ROOT / f"{module.replace('.', '/')}.py").read_text()
     assert all(f'"{each}"' in script for each in rest if each.startswith("--"))
-    if name == "benchmarks/claims.py":
+    if module == "benchmarks.paper.claims":
         only, where = rest[1], rest[2:]
         assert only in MEASURES
         assert only in LARGE or not where

@@ -1,6 +1,6 @@
 """Fits: their own curves again, the paper's numbers, and what any fitted curve must satisfy.
 
-The families that only the benchmarks use (benchmarks/planner_fits.py) keep the same laws.
+The families that only the benchmarks use (benchmarks/planner/fits.py) keep the same laws.
 """
 
 import math
@@ -16,7 +16,7 @@ from scipy.optimize import minimize, nnls
 from scipy.special import softmax
 
 import korisk as kr
-import planner_fits
+from benchmarks.planner import fits as planner_fits
 from korisk._checks import LARGEST_N
 from korisk.curves.noise import relative_variance, resampled_means, weights
 from korisk.curves.unit import UNITS

@@ -2,7 +2,7 @@
 
 import json
 
-from planner_numbers import KEPT, differences, numbers
+from benchmarks.planner.kept_numbers import KEPT, differences, numbers
 
 
 def test_answers_are_those_that_were_kept() -> None:

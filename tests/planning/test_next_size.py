@@ -177,7 +177,7 @@ def test_words() -> None:
 
 
 def test_measuring_there_narrows_more_than_elsewhere() -> None:
-    """An outside check: real plans after real measurements; benchmarks/next_size.py has more."""
+    """An outside check: real plans after real measurements; benchmarks/planner has more."""
     gains = []
     for draw in range(2):
         pilot = power_pilot(sizes=(16, 32, 64, 128), draw=draw, noise=0.03)

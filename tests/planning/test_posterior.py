@@ -290,7 +290,7 @@ def test_where_odds_pass_a_level(rising: list[float], level: float, where: float
 
 
 def test_the_prior_is_the_one_that_the_kept_figures_are_of() -> None:
-    """What benchmarks/planner_prior.py learned, and wrote down there, is what is used."""
+    """What benchmarks/planner/prior.py learned, and wrote down there, is what is used."""
     learned = json.loads((RESULTS / "planner_prior.json").read_text(encoding="utf-8"))
     made = posterior(power_pilot(seeds=2))
     assert made.prior is PRIOR

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-import damage
+from benchmarks.quality import damage
 
 
 @pytest.mark.parametrize("name", damage.KINDS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import korisk as kr
-from graphs import MOST, Graph, Matrix, errors_and_bounds, random_graph
+from benchmarks.networks.graphs import MOST, Graph, Matrix, errors_and_bounds, random_graph
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -1,8 +1,9 @@
 """The paper's claims one by one: what each says, what was measured, and whether it holds.
 
 `claims.yaml` lists them. A claim names a figure and the range that it allows; a verdict compares
-the two. `claims.json` holds the figures that `python benchmarks/claims.py` made of stored results;
-those that a reproduction of one's own can tell are computed from its sweeps and stand beside them.
+the two. `claims.json` holds the figures that `python -m benchmarks.paper.claims` made of stored
+results; those that a reproduction of one's own can tell are computed from its sweeps and stand
+beside them.
 """
 
 from __future__ import annotations

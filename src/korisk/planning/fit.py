@@ -38,7 +38,7 @@ FORMULAS: dict[str, str] = {
 FITS = tuple(FORMULAS)
 
 WIDENING = 0.02  # of the logarithm, for every doubling beyond the pilot
-STRETCH = 2.1  # chosen on the tuning part of benchmarks/planner.py to hold nine in ten
+STRETCH = 2.1  # chosen on the tuning part of benchmarks/planner/compare.py to hold nine in ten
 _POOLED = ("line", "power", "no-floor", "log-power")  # families of the band
 _POINTS = {1: 7, 2: 5}  # of the closing grid, along each axis
 _ROUNDS = {1: 16, 2: 10}

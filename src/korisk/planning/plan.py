@@ -25,7 +25,7 @@ from korisk.planning.forecast import Expectation, Forecast, forecast
 
 Array = NDArray[np.float64]
 
-# Chosen on the tuning part of benchmarks/planner.py, reported there on the other part.
+# Chosen on the tuning part of benchmarks/planner/compare.py, reported there on the other part.
 NEAR = 16  # times the pilot: futures that meet the target later do not count,
 LATER = 16  # unless even the earliest plausible N times this is later
 LEAST_REACH = 0.15  # below this chance the target is called out of reach

@@ -15,7 +15,7 @@ doubling beyond the pilot, where in some futures its steps are larger: curves su
 The level is integrated out; b, phi, s, c and tau are weighed on a grid. For every rate the floor
 that fits best and its precision follow from Gauss-Newton steps, so that its grid lies where the
 weight is; the grid of rates closes in by itself. No random numbers, no starting values. The prior
-knows several kinds of curves; benchmarks/planner_prior.py learned it on curves that no reported
+knows several kinds of curves; benchmarks/planner/prior.py learned it on curves that no reported
 figure uses.
 
 SciPy is imported where it is used: it takes longer to load than NumPy and all of the command.

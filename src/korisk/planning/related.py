@@ -31,7 +31,7 @@ _ONE_SEED = 0.04  # relative deviation of a mean where no seed tells it
 class Kinship:
     """What is held likely of relatives before the pilot is seen.
 
-    Chosen on the tuning part of benchmarks/planner_related.py.
+    Chosen on the tuning part of benchmarks/planner/related.py.
     """
 
     believed: float = 0.35  # probability that the pilot has the relatives' shape

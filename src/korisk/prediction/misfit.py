@@ -122,7 +122,7 @@ Grid = tuple[tuple[float, float], ...]  # values, each with its probability
 class Belief:
     """Prior of the misfit, before anything is measured; chosen on some populations of images.
 
-    benchmarks/predict_real.py and predict.py report on curves that had no part in the choice.
+    benchmarks/prediction/real.py and predict.py report on curves that had no part in the choice.
     """
 
     shapes: Grid = ((0.03, 0.35), (0.1, 0.35), (0.25, 0.2), (0.6, 0.1))  # a

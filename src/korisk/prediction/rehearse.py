@@ -51,7 +51,7 @@ Progress = Callable[[str, float], None]
 SIZES = tuple(2**k for k in range(4, 12))
 _LEAST_SIZES = 3  # of a curve that can be predicted with
 _ONE_SEED = 0.05  # relative deviation of a mean of one seed
-# Chosen with benchmarks/rehearse.py, on ellipses, blobs and digits.
+# Chosen with benchmarks/prediction/rehearse.py, on ellipses, blobs and digits.
 COPIES = 0.06  # of an error, by which a training set of altered copies alone makes it larger
 BELIEF = Belief(
     shapes=((0.05, 0.3), (0.15, 0.45), (0.4, 0.25)),

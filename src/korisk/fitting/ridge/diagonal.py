@@ -200,7 +200,7 @@ _FITS = 0.8  # of the free memory, for the normal matrix and what it is made of
 _TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
 LARGEST_FACTORED = 4096  # weights up to which a Cholesky factor is quicker than many steps
 # Lambdas that are not solved by then are judged as they stand: stopping early regularises too. At
-# H = 128 and 256 more steps change no error in four digits: benchmarks/lanczos_steps.py.
+# H = 128 and 256 more steps change no error in four digits: benchmarks/operators/lanczos_steps.py.
 MOST_STEPS = 400
 _SOLVED = 1e-3  # residual up to which the weights are called the minimiser's
 _PROBES = 4

@@ -31,7 +31,7 @@ def engine_for(
     stencil: Stencil, name: EngineName, device: torch.device, dtype: torch.dtype
 ) -> Engine:
     """The engine of a stencil; operators of the same geometry share one while any of them lives."""
-    # Kernels are faster than the product with a matrix, see benchmarks/operators.py.
+    # Kernels are faster than the product with a matrix, see benchmarks/operators/compare.py.
     card = device.type == "cuda" and _has_triton()
     kernels = card and isinstance(stencil, Joseph)
     pixels = card and isinstance(stencil, PixelDriven) and name == "auto"

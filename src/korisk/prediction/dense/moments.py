@@ -101,7 +101,7 @@ def image_moment(
     density = _density(centred.reshape(images.shape), deviation.reshape(shape))
     if shrinkage is None:
         # Half way, in logarithms, to that of as many images as these are worth: see
-        # benchmarks/predict_patients.py.
+        # benchmarks/prediction/patients.py.
         shrinkage = _shrinkage(centred, shape, deviation, density)
         shrinkage = min(shrinkage * math.sqrt((number - 1) / (worth - 1)), 1.0)
     mean = math.sqrt(kept) * mean

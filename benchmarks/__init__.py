@@ -1,0 +1,1 @@
+"""Benchmarks: what they ask, by folder; `benchmarks/README.md` lists them."""

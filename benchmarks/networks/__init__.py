@@ -1,0 +1,1 @@
+"""Described modules, graphs, networks trained together, what operators are worth."""

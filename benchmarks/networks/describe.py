@@ -1,0 +1,427 @@
+"""Upper Lipschitz constants of described networks beside slopes that an adversary finds.
+
+At least 60 modules of every kind, with random and with briefly trained weights, and 200 random
+graphs. An upper end below a found slope would be unsound; upper / lower says how loose it is. The
+search climbs |f(x + v) - f(x - v)| / |2 v| in x and v from several starts, then follows the
+steepest direction of the Jacobian there.
+
+Usage: python -m benchmarks.networks.describe [--graphs 200] [--json
+    benchmarks/results/describe.json]
+"""
+
+import argparse
+import copy
+import json
+import math
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import korisk as kr
+from korisk.networks import zoo
+from korisk.operators import DataConsistency, Fourier, LinearOperator, ParallelBeam, Projector, fbp
+
+SCAN = ParallelBeam(8, views=6, bins=12)
+PASSES = 4
+MASK = torch.arange(8) % 2
+Made = tuple[nn.Module, Tensor]  # and a batch of inputs, to train with
+Factory = Callable[[], Made]
+
+
+class Of(nn.Module):
+    """A function of the input and of parts."""
+
+    def __init__(self, function: Callable[..., Tensor], *parts: nn.Module) -> None:
+        super().__init__()
+        self.function, self.parts = function, nn.ModuleList(parts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The function of x."""
+        return self.function(x, *self.parts)
+
+
+def convolution(inner: int, outer: int) -> nn.Conv2d:
+    """3 x 3, of the same size."""
+    return nn.Conv2d(inner, outer, 3, padding=1)
+
+
+def small(channels: int = 1, width: int = 4, act: type[nn.Module] = nn.ReLU) -> nn.Sequential:
+    """Two convolutions."""
+    return nn.Sequential(convolution(channels, width), act(), convolution(width, channels))
+
+
+class DeepUNet(nn.Module):
+    """Two convolutions a level, maxima on the way down, no skip around the whole."""
+
+    def __init__(self, levels: int, width: int = 2, *, outer: bool = False) -> None:
+        super().__init__()
+        widths = [width * 2**level for level in range(levels)]
+        self.outer = outer
+        self.down = nn.ModuleList(
+            nn.Sequential(convolution(a, b), nn.ReLU(), convolution(b, b), nn.ReLU())
+            for a, b in zip([1, *widths], widths, strict=False)
+        )
+        self.grow = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, 2) for w in widths[:-1])
+        self.up = nn.ModuleList(
+            nn.Sequential(convolution(2 * w, w), nn.ReLU()) for w in widths[:-1]
+        )
+        self.last = nn.Conv2d(width, 1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images to images."""
+        skips: list[Tensor] = []
+        value = x
+        for level, down in enumerate(self.down):
+            value = down(F.max_pool2d(value, 2) if level else value)
+            skips.append(value)
+        skips.pop()
+        for level in reversed(range(len(self.up))):
+            value = self.up[level](torch.cat([skips[level], self.grow[level](value)], 1))
+        made: Tensor = self.last(value)
+        return x + made if self.outer else made
+
+
+class Unrolled(nn.Module):
+    """Gradient steps on |A x - y|^2, and something learned behind each of them."""
+
+    def __init__(self, kind: str, *, shared: bool = False) -> None:
+        super().__init__()
+        known = Projector(SCAN, dtype=torch.float32)
+        self.operator = known * (1 / known.norm().upper)
+        self.adjoint = self.operator.T
+        self.kind, self.scale = kind, 1 / known.norm().upper
+        self.step = nn.Parameter(torch.full((PASSES,), 0.9))
+        self.threshold = nn.Parameter(torch.full((PASSES,), 0.02))
+        count = 1 if shared else PASSES
+        self.learned = nn.ModuleList(small() for _ in range(count))
+        self.filters = nn.ParameterList(
+            nn.Parameter(0.2 * torch.randn(4, 1, 3, 3)) for _ in range(PASSES)
+        )
+
+    def forward(self, y: Tensor) -> Tensor:
+        """Sinograms to images."""
+        y = y * self.scale
+        x: Tensor = self.adjoint(y)
+        for at in range(PASSES):
+            gradient = self.adjoint(self.operator(x) - y)
+            if self.kind == "gradient":
+                x = x - self.step[at] * gradient
+                x = x + self.learned[at % len(self.learned)](x[:, None])[:, 0]
+            elif self.kind == "ista":
+                x = F.softshrink(x - self.step[at] * gradient, 0.02)
+            elif self.kind == "prox":
+                x = self.learned[at % len(self.learned)]((x - self.step[at] * gradient)[:, None])
+                x = x[:, 0]
+            else:  # a variational network
+                inner = torch.tanh(F.conv2d(x[:, None], self.filters[at], padding=1))
+                pulled = F.conv_transpose2d(inner, self.filters[at], padding=1)
+                x = x - self.step[at] * gradient - pulled[:, 0]
+        return x
+
+
+class Cascade(nn.Module):
+    """A small CNN and data consistency in turns, for MRI."""
+
+    def __init__(self, act: type[nn.Module]) -> None:
+        super().__init__()
+        self.fourier = Fourier((8, 8), [1, 0, 1, 1] * 2, real=True, dtype=torch.float32)
+        self.adjoint = self.fourier.T
+        self.learned = nn.ModuleList(small(act=act) for _ in range(PASSES))
+        self.consistent = DataConsistency(self.fourier, 0.2)
+
+    def forward(self, y: Tensor) -> Tensor:
+        """Spectra to images."""
+        x: Tensor = self.adjoint(y)
+        for learned in self.learned:
+            x = self.consistent(x + learned(x[:, None])[:, 0], y)
+        return x
+
+
+def dense_skips(x: Tensor, *parts: nn.Module) -> Tensor:
+    """Each convolution takes all values so far."""
+    seen = [x]
+    for part in parts:
+        seen.append(torch.relu(part(torch.cat(seen, 1))))
+    return seen[-1]
+
+
+def modules() -> dict[str, dict[str, Factory]]:
+    """By kind and name."""
+    images, rows = torch.rand(8, 1, 8, 8), torch.randn(8, 6)
+    scans = Projector(SCAN, dtype=torch.float32)(torch.rand(8, 8, 8))
+    spectra = Fourier((8, 8), [1, 0, 1, 1] * 2, real=True, dtype=torch.float32)(torch.rand(8, 8, 8))
+    projector = Projector(SCAN, dtype=torch.float32)
+
+    def mlp(act: Callable[[], nn.Module]) -> Factory:
+        return lambda: (nn.Sequential(nn.Linear(6, 8), act(), nn.Linear(8, 4)), rows)
+
+    def cnn(*behind: nn.Module) -> Factory:
+        return lambda: (nn.Sequential(convolution(1, 3), nn.ReLU(), *copy.deepcopy(behind)), images)
+
+    def residual(act: Callable[[], nn.Module], blocks: int) -> Factory:
+        def block() -> nn.Module:
+            inner = nn.Sequential(nn.Linear(6, 8), act(), nn.Linear(8, 6))
+            return Of(lambda x, part: x + part(x), inner)
+
+        return lambda: (nn.Sequential(*(block() for _ in range(blocks))), rows)
+
+    def dense(depth: int) -> Factory:
+        return lambda: (
+            Of(dense_skips, *(convolution(1 + 2 * at, 2) for at in range(depth))),
+            images,
+        )
+
+    acts: dict[str, Callable[[], nn.Module]] = {
+        "ReLU": nn.ReLU, "LeakyReLU": nn.LeakyReLU, "PReLU": nn.PReLU, "ELU": nn.ELU,
+        "SELU": nn.SELU, "GELU": nn.GELU, "SiLU": nn.SiLU, "Mish": nn.Mish, "tanh": nn.Tanh,
+        "sigmoid": nn.Sigmoid, "softplus": nn.Softplus, "hardswish": nn.Hardswish,
+        "softmax": lambda: nn.Softmax(1), "log-softmax": lambda: nn.LogSoftmax(1),
+        "where": lambda: Of(lambda x: torch.where(x > 0, x, 0.1 * x)),
+    }  # fmt: skip
+    chains = {f"MLP, {name}": mlp(act) for name, act in acts.items()}
+    chains |= {
+        "CNN": cnn(convolution(3, 1)), "CNN, max pooling": cnn(nn.MaxPool2d(2), convolution(3, 1)),
+        "CNN, overlapping maxima": cnn(nn.MaxPool2d(3, 1, 1), convolution(3, 1)),
+        "CNN, mean pooling": cnn(nn.AvgPool2d(2), convolution(3, 1)),
+        "CNN, norm pooling": cnn(nn.LPPool2d(2, 2), convolution(3, 1)),
+        "CNN, batch norm": cnn(nn.BatchNorm2d(3), convolution(3, 1)),
+        "CNN, upsampling": cnn(nn.Upsample(scale_factor=2, mode="bilinear"), convolution(3, 1)),
+        "CNN, circular": cnn(nn.Conv2d(3, 1, 3, padding=1, padding_mode="circular")),
+        "CNN, dense end": cnn(nn.Flatten(), nn.Linear(192, 5)),
+        "RNN": lambda: (Of(lambda x, r: r(x[:, 0])[0], nn.RNN(8, 4, batch_first=True)), images),
+        "masked": lambda: (Of(lambda x, c: c(x * MASK), convolution(1, 2)), images),
+        "clamped": lambda: (
+            Of(lambda x, c: c(x).clamp(torch.zeros(8), torch.ones(8)), convolution(1, 2)),
+            images,
+        ),
+        "weights, FBP": lambda: (fbp(SCAN, trainable=True).to(torch.float32), scans),
+    }  # fmt: skip
+    skips = {f"residual, {name}": residual(acts[name], 3) for name in ("ReLU", "GELU", "tanh")}
+    skips |= {
+        "residual, 8 blocks": residual(nn.ReLU, 8), "dense skips, 3": dense(3),
+        "dense skips, 5": dense(5),
+        "residual CNN": lambda: (zoo.Cnn(1, 4, width=4), images),
+        "maximum of two": lambda: (
+            Of(lambda x, a, b: x + torch.maximum(a(x), b(x)), small(), small()), images,
+        ),
+        "two branches": lambda: (
+            Of(lambda x, a, b: torch.cat([a(x), x - b(x)], 1), small(), small()), images,
+        ),
+    }  # fmt: skip
+    unets: dict[str, Factory] = {
+        "zoo, 1 level": lambda: (zoo.UNet(1, 1, width=2), images),
+        "zoo, 2 levels": lambda: (zoo.UNet(1, 2, width=2), images),
+        "zoo, 2 levels, FBP": lambda: (
+            zoo.build("inverse-unet", projector, fbp(SCAN), width=2), scans,
+        ),
+        "2 levels": lambda: (DeepUNet(2), images), "3 levels": lambda: (DeepUNet(3), images),
+        "2 levels, residual": lambda: (DeepUNet(2, outer=True), images),
+        "3 levels, residual": lambda: (DeepUNet(3, outer=True), images),
+    }  # fmt: skip
+    unrolled: dict[str, Factory] = {
+        "gradient steps + CNNs": lambda: (Unrolled("gradient"), scans),
+        "gradient steps + one CNN": lambda: (Unrolled("gradient", shared=True), scans),
+        "learned prox": lambda: (Unrolled("prox"), scans),
+        "ISTA": lambda: (Unrolled("ista"), scans),
+        "variational network": lambda: (Unrolled("variational"), scans),
+        "learned primal-dual": lambda: (zoo.PrimalDual(projector, PASSES, width=4), scans),
+        "data consistency": lambda: (Cascade(nn.ReLU), spectra),
+        "data consistency, tanh": lambda: (Cascade(nn.Tanh), spectra),
+    }
+    return {
+        "chains": chains, "residual and dense skips": skips, "U-Nets": unets,
+        "four unrolled passes": unrolled,
+    }  # fmt: skip
+
+
+def random_graph(seed: int) -> Made:
+    """Up to 10 nodes of weights, activations, sums and concatenations, with skips at random."""
+    draws = torch.Generator().manual_seed(seed)
+
+    def pick(count: int) -> int:
+        return int(torch.randint(count, (1,), generator=draws))
+
+    width, count = 5, 4 + pick(7)
+    acts: list[Callable[[Tensor], Tensor]] = [torch.relu, torch.tanh, F.gelu, torch.sin, F.silu]
+    acts.insert(3, lambda x: F.leaky_relu(x, -0.3))
+    plan: list[tuple[int, int, int, Tensor]] = []
+    for at in range(count):
+        recent = max(0, at - 3)
+        weights = torch.randn(2 * width, width, generator=draws) * 0.4
+        one, two = (recent + pick(at + 1 - recent) for _ in range(2))
+        plan.append((pick(5), one, two, weights.double()))
+
+    def forward(x: Tensor) -> Tensor:
+        values = [x]
+        for at, (kind, one, two, weights) in enumerate(plan):
+            a, b = values[one], values[two]
+            if kind == 0:
+                made = a @ weights[:width]
+            elif kind == 1:
+                made = acts[(seed + at) % len(acts)](a)
+            elif kind == 2:
+                made = a - 0.7 * b
+            elif kind == 3:
+                made = torch.cat([a, b], 1) @ weights
+            else:
+                made = torch.maximum(a, b.flip(1))
+            values.append(made)
+        return values[-1] + values[-2]
+
+    return Of(forward), torch.randn(4, width, generator=draws, dtype=torch.float64)
+
+
+def train(module: nn.Module, inputs: Tensor, steps: int = 60) -> None:
+    """Some steps of Adam towards smooth targets, so that weights are not random."""
+    trained = [each for each in module.parameters() if each.requires_grad]
+    optimizer = torch.optim.Adam(trained, lr=3e-3)
+    draws = torch.Generator().manual_seed(3)
+    goal = torch.rand(module(inputs).shape, generator=draws).cumsum(-1) / 4
+    for _ in range(steps):
+        optimizer.zero_grad()
+        torch.mean((module(inputs) - goal) ** 2).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+def steepest(module: nn.Module, example: Tensor, restarts: int = 6, steps: int = 80) -> float:
+    """The largest slope that is found, in double precision."""
+    module = copy.deepcopy(module).double().requires_grad_(False)
+    example = example.double()
+    draws = torch.Generator().manual_seed(0)
+    scale = float(example.norm()) / math.sqrt(example.numel()) or 1.0
+    length = scale * math.sqrt(example.numel())
+
+    def drawn() -> Tensor:
+        return torch.randn(example.shape, generator=draws, dtype=torch.float64)
+
+    def size(batch: Tensor) -> Tensor:
+        return batch.flatten(1).square().sum(1).sqrt()
+
+    away = [drawn() * scale * (0.3, 1, 3, 10)[at % 4] for at in range(restarts)]
+    x = torch.cat([example + (each.abs() if at % 3 == 1 else each) for at, each in enumerate(away)])
+    v = torch.cat([drawn() * length * 0.02 * 3 ** (at % 3) for at in range(restarts)])
+    x, v = x.requires_grad_(), v.requires_grad_()
+    optimizer, best = torch.optim.Adam([x, v], lr=0.05 * scale), 0.0
+    for step in range(steps):
+        optimizer.zero_grad()
+        slopes = size(module(x + v) - module(x - v)) / (2 * size(v))
+        best = max(best, float(slopes.detach().max()))
+        (-slopes.clamp_min(1e-300).log().sum()).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if step % 10 == 9:
+            with torch.no_grad():
+                v *= 0.85
+    jvp: Any = torch.autograd.functional.jvp
+    vjp: Any = torch.autograd.functional.vjp
+    for at in range(restarts):
+        point, direction = x[at : at + 1].detach(), v[at : at + 1].detach()
+        for _ in range(10):
+            direction = direction / direction.norm()
+            moved = jvp(module, point, direction)[1]
+            best = max(best, float(moved.norm()))
+            direction = vjp(module, point, moved)[1]
+            if not float(direction.norm()) > 0:
+                break
+    return best
+
+
+def operators(module: nn.Module) -> int:
+    """How many known operators an unrolled network calls on what depends on its input, at least."""
+    known = sum(isinstance(each, LinearOperator) for each in module.children())
+    return known * PASSES - 1 if isinstance(module, zoo.PrimalDual) else known and 1 + 2 * PASSES
+
+
+def measured(kind: str, name: str, made: Made, *, trained: bool = False) -> dict[str, Any]:
+    """One module: upper, lower, and what is shown of it."""
+    module, inputs = made
+    if trained:
+        train(module, inputs)
+    module.eval()
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net = kr.describe(module, inputs[:1])
+    upper = net.lipschitz()
+    seconds = time.perf_counter() - start
+    shown = sum(layer.name.startswith(("A", "F")) for layer in net if layer.kind == "known")
+    wanted = operators(module) if kind == "four unrolled passes" else 0
+    if isinstance(module, Cascade):
+        shown, wanted = sum(name.startswith("consistent") for name in net.names), PASSES
+    return {
+        "kind": kind, "name": name, "trained": trained, "layers": len(net), "upper": upper,
+        "paths": net.lipschitz("minkowski"), "lower": steepest(module, inputs[:1]),
+        "operators": shown, "wanted": wanted, "seconds": seconds,
+    }  # fmt: skip
+
+
+def all_cases(graphs: int) -> Iterable[dict[str, Any]]:
+    """Every module with random and with trained weights, then the random graphs."""
+    for kind, several in modules().items():
+        for name, make in several.items():
+            for trained in (False, True):
+                torch.manual_seed(0)
+                made = make()
+                if trained and not any(each.requires_grad for each in made[0].parameters()):
+                    continue
+                yield measured(kind, name, made, trained=trained)
+    for seed in range(graphs):
+        yield measured("random graphs", f"graph {seed}", random_graph(seed))
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """The rows of the page: median of upper / lower by kind, and of sums over paths / lower."""
+    rows = [
+        "| | networks | upper / lower, median | 90% | sums over paths / lower, median |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    kinds = list(dict.fromkeys(case["kind"] for case in found["cases"]))
+    for kind in kinds:
+        for trained in (False, True):
+            cases = [c for c in found["cases"] if c["kind"] == kind and c["trained"] is trained]
+            if not cases:
+                continue
+            ratios = sorted(case["upper"] / case["lower"] for case in cases)
+            paths = statistics.median(case["paths"] / case["lower"] for case in cases)
+            middle, high = statistics.median(ratios), ratios[math.ceil(0.9 * len(ratios)) - 1]
+            weights = "briefly trained" if trained else "random weights"
+            rows.append(
+                f"| {kind}, {weights} | {len(cases)} | {middle:.2g} | {high:.2g} | {paths:.2g} |"
+            )
+    return rows
+
+
+def main() -> None:
+    """Measure, print, and keep."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--graphs", type=int, default=200)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    cases = []
+    for case in all_cases(given.graphs):
+        cases.append(case)
+        ratio = case["upper"] / case["lower"] if case["lower"] else math.inf
+        weights = "trained" if case["trained"] else "random"
+        print(
+            f"{case['kind']:26}{case['name']:28}{weights:9}upper {case['upper']:9.4g} "
+            f"lower {case['lower']:9.4g} ratio {ratio:8.3g} paths {case['paths']:9.3g} "
+            f"operators {case['operators']} of {case['wanted']} {case['seconds']:5.1f} s",
+            flush=True,
+        )
+    unsound = sum(case["upper"] * (1 + 1e-9) < case["lower"] for case in cases)
+    hidden = sum(case["operators"] < case["wanted"] for case in cases)
+    found = {"cases": cases, "unsound": unsound, "hidden": hidden}
+    print(*table(found), f"unsound: {unsound}", f"with an operator hidden: {hidden}", sep="\n")
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
+        given.json.with_suffix(".txt").write_text("\n".join([*table(found), ""]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Operators beside those of other libraries: speed, agreement, norms."""

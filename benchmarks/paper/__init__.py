@@ -1,0 +1,1 @@
+"""The paper's study, claims and problems, and the engines that run them."""

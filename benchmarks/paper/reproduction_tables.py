@@ -1,0 +1,154 @@
+"""The tables of the study page, from what `korisk reproduce` and `korisk run` print as JSON.
+
+korisk reproduce --device cuda --json > reproduction.json
+korisk reproduce --device cuda --points 512 --out reproduction --json > reproduction_512.json
+korisk run examples/crossover_h128.yaml --device cuda --json > crossover_h128.json
+python -m benchmarks.paper.reproduction_tables reproduction.json crossover_h128.json ...
+
+With --cross, the crossings in the files are first computed again from the errors in them. Without
+files, it prints what benchmarks/results/study.txt keeps for the page, from the kept results.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from benchmarks.markdown import header, line
+from benchmarks.paper.study_tables import memory, speed, sweeps
+from korisk.cli.run import crossing_json
+from korisk.curves.curve import Curve
+from korisk.studies.results import crossing
+
+Content = dict[str, Any]
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def tables(kept: Content) -> Iterator[str]:
+    """Whatever a file holds, as Markdown, a line at a time."""
+    if "calibration" in kept:
+        yield from calibration(kept)
+        yield ""
+        yield from outcomes(kept)
+        yield ""
+        yield from errors(kept)
+    else:
+        yield from crossovers(kept)
+    yield ""
+
+
+def page() -> Iterator[str]:
+    """The tables of the kept results, each below a heading of its own."""
+    found, crossed, here, card = (
+        json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("reproduction", "crossover_h128", "study_arm", "study_h200")
+    )
+    for part in (calibration, outcomes, errors):
+        yield from (f"### {part.__name__}", "", *part(found), "")
+    yield from ("### crossovers", "", *crossovers(crossed), "")
+    yield from ("### speed", "", *speed(here["speed"]), "")
+    yield from ("### sweeps", "", *sweeps(card["sweeps"] + here["sweeps"]), "")
+    yield from ("### memory", "", *memory(here["memory"]))
+
+
+def calibration(kept: Content) -> Iterator[str]:
+    """Floor / sigma by origin."""
+    origins = list(kept["calibration"][0]["origins"])
+    yield from header("H", "model", *origins)
+    for row in kept["calibration"]:
+        pairs = [row["origins"][origin] for origin in origins]
+        yield line(row["side"], row["model"], *(_pair(pair) for pair in pairs))
+
+
+def _pair(pair: dict[str, float] | None) -> str:
+    return "-" if pair is None else f"{_number(pair['floor'])} / {_number(pair['sigma'])}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3e}".replace("e-0", "e-").replace("e+00", "")
+
+
+def outcomes(kept: Content) -> Iterator[str]:
+    """Whether each outcome of the paper's Table 3 holds under each protocol, and by what."""
+    protocols = list(dict.fromkeys(each["protocol"] for each in kept["outcomes"]))
+    yield from header("H", "the paper's outcome", *protocols)
+    rows: dict[tuple[int, str], Content] = defaultdict(dict)
+    for each in kept["outcomes"]:
+        says = {True: "yes", False: "**no**", None: "open"}[each["holds"]]
+        told = f"{says}: {each['evidence']}"
+        rows[each["side"], each["claim"]][each["protocol"]] = told
+    for (side, claim), told_by in rows.items():
+        yield line(side, claim, *(told_by.get(protocol, "-") for protocol in protocols))
+
+
+def errors(kept: Content) -> Iterator[str]:
+    """Mean errors of the rigorous sweeps at every N: MSE up to H = 32, RMSE / max from 128 on."""
+    found = {
+        (sweep["side"], model): _means(sweep[model])
+        for sweep in kept["curves"]
+        for model in ("KO", "FC")
+        if sweep["protocol"] == "rigorous"
+    }
+    untrained = {each["side"]: each["untrained"] for each in kept["findings"]}
+    sizes = sorted({n for means in found.values() for n in means})
+    yield from header("H", "model", "untrained", *(f"N = {n}" for n in sizes))
+    for (side, model), means in found.items():
+        start = f"{untrained[side]:.3g}" if model == "KO" else "-"
+        cells = (f"{means[n]:.3g}" if n in means else "" for n in sizes)
+        yield line(side, model, start, *cells)
+
+
+def crossovers(kept: Content) -> Iterator[str]:
+    """Errors of both models and where they cross, a line for each point."""
+    found = {
+        point: (_means(content["KO"]), _means(content["FC"]), content["crossing"]["found"])
+        for point, content in kept["points"].items()
+    }
+    sizes = sorted({256, 1024, 2048} | {max(known) for known, _, _ in found.values()})
+    columns = [f"KO / FC at N = {sizes[0]}", *(str(n) for n in sizes[1:])]
+    yield from header("rays and images", *columns, "who becomes the better one, at N (90%)")
+    for point, (known, dense, crosses) in found.items():
+        pairs = (f"{known[n]:.4f} / {dense[n]:.4f}" if n in known else "" for n in sizes)
+        yield line(point, *pairs, _crossing(crosses))
+
+
+def _crossing(found: Content | None) -> str:
+    if found is None:
+        return "cannot be told"
+    upper = "∞" if found["upper"] is None else f"{found['upper']:,.0f}"
+    how = "measured" if found["measured"] else "extrapolated"
+    return f"{found['better_after']} at {found['n']:,} ({found['lower']:,.0f} to {upper}), {how}"
+
+
+def _means(records: list[Content]) -> dict[int, float]:
+    groups = defaultdict(list)
+    for record in records:
+        groups[record["n"]].append(record["error"])
+    return {n: mean(values) for n, values in sorted(groups.items())}
+
+
+def crossed_again(kept: Content) -> Content:
+    """The same with crossings by today's planner: they follow from the errors that were kept."""
+    spots = list(kept.get("points", {}).values())
+    rigorous = {e["side"]: e for e in kept.get("curves", []) if e["protocol"] == "rigorous"}
+    for spot in [*spots, *kept.get("findings", [])]:
+        curves = spot if "KO" in spot else rigorous[spot["side"]]
+        known, dense = (Curve.from_records(curves[model]) for model in ("KO", "FC"))
+        found = crossing(known, dense)
+        made = None if found is None else crossing_json(found)
+        spot["crossing"] = json.loads(json.dumps(made).replace("Infinity", "null"))
+    return kept
+
+
+if __name__ == "__main__":
+    names = [name for name in sys.argv[1:] if name != "--cross"]
+    for name in names if "--cross" in sys.argv else ():
+        again = crossed_again(json.loads(Path(name).read_text(encoding="utf-8")))
+        Path(name).write_text(json.dumps(again, indent=2) + "\n", encoding="utf-8")
+    if not names:
+        print("\n".join(page()))
+    for name in names:
+        print("\n".join(tables(json.loads(Path(name).read_text(encoding="utf-8")))))

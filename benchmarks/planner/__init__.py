@@ -1,0 +1,1 @@
+"""Plans beside other estimators, on curves that had no part in their making."""

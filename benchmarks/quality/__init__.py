@@ -1,0 +1,1 @@
+"""The house itself: size, coverage, releases, broken files."""

@@ -1,0 +1,239 @@
+"""The size and shape of the source: lines of code, files, folders, imports, helpers, documentation.
+
+    python -m benchmarks.quality.house                      # this checkout
+    python -m benchmarks.quality.house --beside lineax pylops deepinv
+        # and installed packages beside it
+    python -m benchmarks.quality.house --json build/house.json
+
+Code is counted without docstrings, comments and blank lines. A module is "imported by one" if one
+other module of the package imports it, wherever in a file; `__init__.py` files are not counted. A
+private helper is a function or method whose name begins with one underscore; it is called once if
+its module uses its name once. `Any` is counted where it is imported too, a constant after a
+definition is any name that a module assigns below its first function or class, and a literal splat
+is a dictionary, tuple or list that is written out only to be unpacked in the same place. A circle
+is a set of modules that import one another, in functions and for types too.
+"""
+
+import argparse
+import ast
+import io
+import json
+import sys
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NOT_CODE = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
+    *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
+}
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+CLASS_OR_FUNCTION = Definition | ast.ClassDef
+
+
+def docstring_lines(tree: ast.AST) -> set[int]:
+    """The lines of all docstrings of a module."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | Definition) and node.body:
+            first = node.body[0]
+            text = first.value if isinstance(first, ast.Expr) else None
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                found |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return found
+
+
+def code_lines(text: str) -> int:
+    """Lines with code on them, docstrings left out."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NOT_CODE:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    return len(lines - docstring_lines(ast.parse(text)))
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """Every module of a package by its dotted name."""
+    named = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return named
+
+
+def imported(name: str, path: Path, tree: ast.AST, known: dict[str, Path]) -> Iterator[str]:
+    """The modules of the package that a module imports, in functions and for types too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                here = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+                base = ".".join([*here[: len(here) - node.level + 1], *filter(None, [node.module])])
+            for alias in node.names:
+                whole = f"{base}.{alias.name}"
+                if whole in known or base in known:
+                    yield whole if whole in known else base
+
+
+def circles(imports: dict[str, set[str]]) -> list[list[str]]:
+    """Sets of modules that import one another (Tarjan's strongly connected components)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        order[name] = low[name] = len(order)
+        stack.append(name)
+        for other in imports.get(name, ()):
+            if other not in order:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], order[other])
+        if low[name] == order[name]:
+            group = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    sys.setrecursionlimit(10_000)
+    for name in list(imports):
+        if name not in order:
+            visit(name)
+    return found
+
+
+def parsed(package: Path) -> tuple[dict[str, ast.Module], dict[str, set[str]]]:
+    """The modules of a package, and which of them each imports."""
+    known = modules(package)
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in known.items()}
+    return trees, {
+        name: set(imported(name, path, trees[name], known)) - {name} for name, path in known.items()
+    }
+
+
+def splats(tree: ast.AST) -> int:
+    """Literals that are unpacked where their entries could stand: `**{"key": value}`, `*(a, b)`."""
+    count = 0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            count += sum(k.arg is None and isinstance(k.value, ast.Dict) for k in node.keywords)
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            count += sum(key is None and isinstance(value, ast.Dict) for key, value in pairs)
+        elif isinstance(node, ast.Starred):
+            count += isinstance(node.value, ast.Tuple | ast.List | ast.Set)
+    return count
+
+
+def late_constants(tree: ast.Module) -> int:
+    """Names of a module that are assigned after its first function or class."""
+    first = next((k for k, n in enumerate(tree.body) if isinstance(n, CLASS_OR_FUNCTION)), None)
+    late = tree.body[first:] if first is not None else []
+    return sum(isinstance(node, ast.Assign | ast.AnnAssign) for node in late)
+
+
+def by_package(package: Path) -> dict[str, int]:
+    """Lines of code of each folder directly inside the package."""
+    counts: Counter[str] = Counter()
+    for path in modules(package).values():
+        inside = path.relative_to(package).parts
+        counts[inside[0] if len(inside) > 1 else "."] += code_lines(
+            path.read_text(encoding="utf-8")
+        )
+    return dict(counts.most_common())
+
+
+def measure(package: Path) -> dict[str, object]:
+    """All figures of one package."""
+    known = modules(package)
+    texts = {name: path.read_text(encoding="utf-8") for name, path in known.items()}
+    trees, imports = parsed(package)
+    importers: defaultdict[str, set[str]] = defaultdict(set)
+    for name, used in imports.items():
+        for other in used:
+            importers[other].add(name)
+    helpers = once = documented = 0
+    for tree in trees.values():
+        documented += len(docstring_lines(tree))
+        defined, uses = Counter[str](), Counter[str]()
+        for node in ast.walk(tree):
+            if isinstance(node, Definition) and node.name[0] == "_" and node.name[:2] != "__":
+                defined[node.name] += 1
+            elif isinstance(node, ast.Attribute):
+                uses[node.attr] += 1
+            elif isinstance(node, ast.Name):
+                uses[node.id] += 1
+        helpers += sum(defined.values())
+        once += sum(number for name, number in defined.items() if uses[name] == 1)
+    folders = Counter(str(path.parent.relative_to(package)) for path in known.values())
+    largest, most = folders.most_common(1)[0]
+    lines = sum(text.count("\n") for text in texts.values())
+    return {
+        "code": sum(map(code_lines, texts.values())),
+        "lines": lines,
+        "javascript": sum(path.read_text().count("\n") for path in package.rglob("*.js")),
+        "files": len(known),
+        "lines a file": round(lines / len(known)),
+        "files in the largest folder": most,
+        "largest folder": largest,
+        "imported by one other": sum(
+            len(importers[name]) == 1 and path.name != "__init__.py" for name, path in known.items()
+        ),
+        "private helpers": helpers,
+        "called once": once,
+        "docstrings": round(documented / lines, 3),
+        "Any": sum(
+            (isinstance(node, ast.Name) and node.id == "Any")
+            or (isinstance(node, ast.alias) and node.name == "Any")
+            for tree in trees.values()
+            for node in ast.walk(tree)
+        ),
+        "constants after a definition": sum(map(late_constants, trees.values())),
+        "literal splats": sum(map(splats, trees.values())),
+        "circles": circles(imports),
+        "by package": by_package(package),
+    }
+
+
+def main() -> None:
+    """Print the figures of this checkout, and of installed packages beside it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", type=Path, default=ROOT / "src" / "korisk")
+    parser.add_argument("--beside", nargs="*", default=[], help="installed packages")
+    parser.add_argument("--json", type=Path, help="write the figures there as well")
+    options = parser.parse_args()
+    packages = {options.source.name: options.source}
+    for name in options.beside:
+        spec = find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            sys.exit(f"{name} is not installed; pip install {name}")
+        packages[name] = Path(spec.submodule_search_locations[0])
+    figures = {name: measure(path) for name, path in packages.items()}
+    for key in next(iter(figures.values())):
+        row = [figure[key] for figure in figures.values()]
+        if key == "called once":
+            row = [
+                f"{f[key]} ({100 * int(str(f[key])) / max(1, int(str(f['private helpers']))):.0f}%)"
+                for f in figures.values()
+            ]
+        if key == "circles":
+            row = [len(f[key]) for f in figures.values()]  # type: ignore[arg-type]
+        if key == "by package":
+            for name, figure in figures.items():
+                parts = figure[key].items()  # type: ignore[attr-defined]
+                print(f"{name}: " + ", ".join(f"{part} {lines:,}" for part, lines in parts))
+            continue
+        print(f"{key:28}" + "".join(f"{value!s:>22}" for value in row))
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

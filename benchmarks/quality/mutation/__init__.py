@@ -1,0 +1,1 @@
+"""Small faults put into the code, and whether tests notice."""

@@ -1,0 +1,149 @@
+"""The tables of README.md and docs/reference/install.md, from what was kept in benchmarks/results/.
+
+python -m benchmarks.quality.readme
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import korisk as kr
+from benchmarks.markdown import header, line
+from benchmarks.planner import tables as planner_tables
+from korisk.theory.footprint import format_bytes
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+ADDS = {
+    "core": "bounds, plans, comparisons: NumPy, SciPy, typer, rich, pydantic, PyYAML, filelock, "
+    "tabulate",
+    "report": "figures and pages: matplotlib",
+    "torch": "operators, studies, predictions: PyTorch, here its CPU build",
+    "dask": "clusters and batch systems: Dask",
+    "io": "Parquet; with `torch`, images as DICOM, TIFF, PNG, HDF5",
+    "all": "all of these",
+}
+
+
+def kept(name: str) -> Any:
+    """What a benchmark wrote."""
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def tables() -> Iterator[str]:
+    """All of them, a line at a time."""
+    yield from against()
+    yield ""
+    yield from installs()
+
+
+def installs() -> Iterator[str]:
+    """What each extra adds and weighs."""
+    yield from header("`pip install`", "gives", "packages", "MB on disk", "`import korisk`, CPU")
+    for row in kept("release_arm.json")["installs"]:
+        if row["what"] not in ADDS:
+            continue
+        name = "korisk" if row["what"] == "core" else f"korisk[{row['what']}]"
+        yield line(
+            f"`{name}`",
+            ADDS[row["what"]],
+            row["packages"],
+            f"{row['megabytes']:,.0f}",
+            f"{row['import_ms']:.0f} ms",
+        )
+
+
+def against() -> Iterator[str]:
+    """How fast and how good, against what, and by which command."""
+    yield from header("", "korisk", "others", "command")
+    yield from (line(*row) for row in (*_operators(), _study(), _step(), *_planner(), _bound()))
+
+
+def _operators() -> Iterator[tuple[str, ...]]:
+    arm, card = _cells("operators_arm.json"), _cells("operators_h200.json")
+    asked = (
+        (arm, (128, 32, "forward"), "project 128 x 128 pixels, two ARM cores"),
+        (arm, (128, 32, "fbp"), "filtered backprojection of these"),
+        (card, (512, 2048, "forward"), "project 512 x 512 pixels, one H200"),
+    )
+    for cells, key, what in asked:
+        times = {who: ms for (*place, who), ms in cells.items() if tuple(place) == key and ms}
+        ours = times.pop("korisk")
+        best = min(times, key=lambda who: times[who])
+        taken = f"{ours:.2f} ms" if ours > 0.1 else f"{1e3 * ours:.0f} µs"
+        yield (
+            f"{what}, batch of {key[1]:,}",
+            f"{taken} an image",
+            f"{best}, the fastest of {len(times)} others: {times[best] / ours:.1f} times as long",
+            "`make bench-operators`",
+        )
+
+
+def _cells(name: str) -> dict[tuple[int, int, str, str], float | None]:
+    return {
+        (cell["size"], cell["batch"], cell["entry"], cell["who"]): cell["ms"]
+        for cell in kept(name)["cells"]
+    }
+
+
+def _study() -> tuple[str, ...]:
+    rounds = kept("study_arm.json")["speed"]["rounds"]
+    theirs, ours = (
+        median(sum(each[who]["cpu"].values()) for each in rounds) for who in ("reference", "korisk")
+    )
+    return (
+        "the paper's study up to H = 32, same results",
+        f"{ours:.1f} CPU s",
+        f"straightforward code: {theirs / ours:.1f} times as long",
+        "`make bench-study`",
+    )
+
+
+def _step() -> tuple[str, ...]:
+    plain, _, ours = kept("sharded_h200.json")[0]["results"]
+    told = [
+        f"{row['seconds_per_step']:.4f} s, {format_bytes(max(row['peak_bytes']))}"
+        for row in (ours, plain)
+    ]
+    return (
+        "a step of Adam, 1.5 billion weights, one H200",
+        told[0],
+        f"plain loop: {told[1]}",
+        "`python -m benchmarks.paper.sharded --side 256`",
+    )
+
+
+def _planner() -> Iterator[tuple[str, ...]]:
+    row = planner_tables.rows(planner_tables.kept("planner.txt"), planner_tables.TOGETHER)
+    row |= planner_tables.rows(planner_tables.kept("planner_rivals.txt"), planner_tables.TOGETHER)
+    pilots = planner_tables.part_of_default().split()[3]
+    for what, column in (
+        (f"N within a factor of two of the truth, {pilots} unseen pilots", "2x"),
+        ("90% intervals that hold the hidden error", "cover E"),
+    ):
+        ours, power, pooled, paper = (
+            f"{float(row[name][column]):.1%}"
+            for name in ("posterior", "power", "power with pooled band", "paper")
+        )
+        also = f" ({pooled} with a pooled band)" if pooled != power else ""
+        others = f"power law: {power}{also}; paper's calibration: {paper}"
+        yield what, ours, others, "`make bench`"
+
+
+def _bound() -> tuple[str, ...]:
+    net = kr.Network.read(ROOT / "examples" / "ct_h128_ko.yaml")
+    paper, minkowski, composed = (
+        f"{net.amplification(method)[0]:.4g}" for method in ("paper", "minkowski", "composed")
+    )
+    return (
+        "factor on W's squared error in the bound, H = 128",
+        f"{composed} (composed)",
+        f"paper: {paper}; Minkowski: {minkowski}",
+        "`korisk bound examples/ct_h128_ko.yaml`",
+    )
+
+
+if __name__ == "__main__":
+    print("\n".join(tables()))

@@ -1,0 +1,142 @@
+"""The figures of docs/explanation/quality.md, from what the commands named there kept.
+
+    python -m benchmarks.quality.tables            # print them
+    python -m benchmarks.quality.tables --write    # put them into the page
+
+On the page they stand between `<!-- NAME -->` and `<!-- end of NAME -->`.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.markdown import header, line
+from benchmarks.quality.coverage_figures import Count
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "explanation" / "quality.md"
+
+
+def coverage(kept: dict[str, Any]) -> Iterator[str]:
+    """Lines and branches that the tests reach, package by package."""
+    yield from header("package", "lines", "reached", "branches", "reached")
+    for package in sorted(kept, key=lambda name: (name == "all", name == "(top)", name)):
+        count = Count(**kept[package])
+        yield line(
+            {"all": "**all**", "(top)": "outside of any"}.get(package, f"`{package}/`"),
+            f"{count.lines:,}",
+            f"{count.line_share:.1f}%",
+            f"{count.branches:,}",
+            f"{count.branch_share:.1f}%",
+        )
+
+
+def mutation(kept: dict[str, Any]) -> Iterator[str]:
+    """How many small faults the tests noticed."""
+    noticed, sample, excused = (
+        kept["killed"] + kept["killed by time"],
+        kept["sample"],
+        kept["equivalent"],
+    )
+    yield f"Drawn were {sample:,} of {kept['mutants']:,} faults (seed {kept['seed']})."
+    yield (
+        f"{kept['killed']:,} made a test fail, {kept['killed by time']:,} ran too long, "
+        f"{kept['survived']:,} were not noticed; run by no test: {kept['run by no test']:,}."
+    )
+    yield ""
+    yield from header("", "noticed", "of", "share", "95% interval")
+    for name, of, key in (
+        ("all that were drawn", sample, ""),
+        (f"without {excused} that change nothing", sample - excused, " without equivalent"),
+    ):
+        low, high = kept[f"interval{key}"]
+        share = f"{kept[f'score{key}']:.1%}"
+        yield line(name, f"{noticed:,}", f"{of:,}", share, f"{low:.1%} to {high:.1%}")
+
+
+def fuzz(kept: dict[str, Any]) -> Iterator[str]:
+    """What became of broken files, reader by reader."""
+    rest = sorted(RESULTS.glob("fuzz_*.json"))  # readers that take longer, or are not there
+    runs = [kept, *(json.loads(each.read_text(encoding="utf-8")) for each in rest)]
+    for run in runs:
+        cores = f"{run['machine']['cores']} cores of {run['machine']['processor']}"
+        yield (
+            f"In {run['minutes']:.1f} minutes on {cores} (seed {run['seed']}) {run['files']:,} "
+            f"files were tried, readers: {len(run['readers'])}. Faults: {run['faults']:,}."
+        )
+    yield ""
+    yield from header("reader", "files", "read", "refused", "faults", "slowest file")
+    for row in (row for run in runs for row in run["readers"]):
+        yield line(
+            row["reader"],
+            *(f"{row[key]:,}" for key in ("tried", "accepted", "refused")),
+            len(row["faults"]),
+            f"{1e3 * row['slowest']:.1f} ms",
+        )
+
+
+def release(kept: dict[str, Any]) -> Iterator[str]:
+    """What the archives weigh once installed, and how long an import takes."""
+    machine = kept["machine"]
+    yield (
+        f"Version {kept['version']}, {machine['cores']} cores of {machine['processor']}; times are "
+        f"of the CPU, medians of {kept['rounds']} fresh processes."
+    )
+    yield ""
+    heads = "`import korisk`", "`import numpy, scipy.special`"
+    yield from header("installed", "packages", "MB on disk", "largest, MB", *heads)
+    for row in kept["installs"]:
+        yield line(
+            row["what"],
+            row["packages"],
+            f"{row['megabytes']:,.0f}",
+            ", ".join(f"{name} {size:,.0f}" for name, size in row["largest"].items()),
+            f"{row['import_ms']:.0f} ms",
+            f"{row['base_ms']:.0f} ms",
+        )
+
+
+SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
+    "coverage": ("coverage.json", coverage),
+    "mutation": ("mutation.json", mutation),
+    "fuzz": ("fuzz.json", fuzz),
+    "release": ("release_arm.json", release),
+}
+
+
+def section(name: str) -> str:
+    """The lines of one section, or that there are none yet."""
+    file, made = SECTIONS[name]
+    path = RESULTS / file
+    if not path.exists():
+        return f"Not kept yet: there is no `benchmarks/results/{file}`."
+    return "\n".join(made(json.loads(path.read_text(encoding="utf-8"))))
+
+
+def filled(page: str) -> str:
+    """The page with every section as it should be; each must be there once."""
+    for name in SECTIONS:
+        start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        if (page.count(start), page.count(end)) != (1, 1):
+            sys.exit(f"{PAGE.name} must have one section between {start.strip()} and {end}")
+        before, rest = page.split(start)
+        page = f"{before}{start}\n{section(name)}\n\n{end}{rest.split(end)[1]}"
+    return page
+
+
+def main() -> None:
+    """Print the sections, or write them into the page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--write", action="store_true", help="put them into the page")
+    if parser.parse_args().write:
+        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    else:
+        print("\n\n".join(map(section, SECTIONS)))
+
+
+if __name__ == "__main__":
+    main()
