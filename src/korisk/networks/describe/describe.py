@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.networks.dense import DenseNet
-from korisk.networks.describe import rules, script
+from korisk.networks.describe import rules
 from korisk.networks.describe.graph import Inside, Link, links
 from korisk.networks.describe.layers import layers_of, own_bracket
 from korisk.networks.describe.linear import is_plain
@@ -147,14 +147,6 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
         if mark_of(part) is not None:
             return True
         rules.refuse(part, paths.get(id(part), ""))
-        if isinstance(part, torch.jit.ScriptModule):
-            if script.is_followable(part):
-                return False
-            place = paths.get(id(part)) or "the module"
-            note = f"{place} is compiled by torch.jit and cannot be followed inside; for its "
-            note += "layers, describe the module that it was made from"
-            notes.extend([] if note in notes else [note])
-            return True
         return isinstance(part, _BY_RULE) and is_plain(part)
 
     def recorded(x: Tensor) -> Recording:

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from korisk.networks.describe import script
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.linear import LinearOperator
 
@@ -306,10 +305,7 @@ class Recorder(TorchFunctionMode):
         self.frames.append(Frame(module, path, self._calls, inference))
         try:
             if not self.whole(module):
-                if isinstance(module, torch.jit.ScriptModule):
-                    result = self._scripted(module, *args, **kwargs)
-                else:
-                    result = original(module, *args, **kwargs)
+                result = original(module, *args, **kwargs)
                 with self._pause():
                     for tensor in tensors_in(result):  # lost here, not where it is used next
                         self.step_of(tensor)
@@ -329,12 +325,6 @@ class Recorder(TorchFunctionMode):
             return result
         finally:
             self.frames.pop()
-
-    def _scripted(self, module: torch.jit.ScriptModule, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return script.run(module, *args, **kwargs)
-        except Exception as error:  # a function that takes its arguments in another way
-            self._give_up(f"a graph of torch.jit: {type(error).__name__}")
 
     @contextmanager
     def _pause(self) -> Iterator[None]:

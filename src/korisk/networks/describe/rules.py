@@ -386,6 +386,10 @@ _REFUSED = {
         "an embedding takes whole numbers, which have no Lipschitz constant; describe the part "
         "behind it, with embedded values as the example"
     ),
+    (torch.jit.ScriptModule,): (
+        "the code that torch.jit compiled cannot be followed; describe the module before it is "
+        "scripted or traced, or mark it with kr.known or kr.learned"
+    ),
 }
 
 
