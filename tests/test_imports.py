@@ -1,6 +1,7 @@
 """The direction of imports, and that the core stays light."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,6 +81,23 @@ def test_each_package_uses_only_packages_below_it() -> None:
         below = ALLOWED.get(package(path), set())
         below |= {"paper"} if package(path) in LEAVING else set()
         assert used <= ROOT | below | {package(path)}, path
+
+
+def test_the_command_line_alone_knows_the_paper() -> None:
+    by_string = re.compile(r"korisk\.paper(\.\w+)*")
+    for path in modules():
+        if package(path) == "paper" or package(path) in LEAVING:
+            continue
+        named = {
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        used = [*imports(path, only_at_import=False), *named]
+        knows = any(by_string.fullmatch(name) for name in used)
+        assert knows == (path == SOURCE / "cli" / "app.py"), path
+    for path in SOURCE.glob("paper/**/*.py"):
+        assert "korisk.cli.app" not in imports(path, only_at_import=False), path
 
 
 def test_no_modules_import_one_another_not_even_for_types() -> None:

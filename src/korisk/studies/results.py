@@ -25,7 +25,7 @@ from korisk.curves.stored import (
     without_perfect,
 )
 from korisk.curves.unit import suggested_unit
-from korisk.errors import KoriskError, MissingExtraError, did_you_mean
+from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean
 from korisk.files import to_cell
 from korisk.planning.compare import Crossover, compare
 from korisk.store.cells import row_digests
@@ -178,10 +178,8 @@ def pilot_table(store: Store, metric: str, *, point: str | None = None) -> Table
     found = _rows(store, point)
     points = list(by_point(found))
     if len(points) > 1:
-        raise KoriskError(
-            f"{store.path}: a pilot is of one point, and there are {', '.join(points)}; "
-            "name one with point="
-        )
+        there = f"{store.path}: a pilot is of one point, and there are {', '.join(points)}; "
+        raise KoriskError(there, "name one with ", Argument("point", ...))
     metrics = _names(flat.row.metrics for flat in found)
     if metric not in metrics:
         raise KoriskError(f"{store.path}: no metric {metric!r}{did_you_mean(metric, metrics)}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from korisk._checks import count, real
 from korisk._show import InNotebooks
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, KoriskError, shown
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.store.usage import Usage, cores, machine, versions
@@ -24,6 +24,7 @@ from korisk.studies.run.events import Event as Event
 from korisk.studies.run.events import EventLog
 from korisk.studies.run.events import Watch as Watch
 from korisk.studies.run.worker import (
+    DEFINE_WORK,
     Work,
     Worker,
     perform,
@@ -146,10 +147,9 @@ def run_study(
     if timeout is not None:
         real("timeout", timeout, above=0, remedy="give seconds")
         if cluster is None and workers == 0:
-            raise KoriskError(
-                f"timeout = {shown(timeout)} needs workers >= 1: what runs in this process cannot "
-                "be ended; pass workers=1, or no timeout"
-            )
+            why = f"timeout = {shown(timeout)} needs workers >= 1: what runs in this process "
+            remedy = Argument("workers", 1), ", or no timeout"
+            raise KoriskError(why, "cannot be ended; pass ", *remedy)
     asked = list(tasks)
     store.check(asked)
     missing = store.missing(asked)
@@ -229,10 +229,8 @@ class LocalPool:
         for message in worker.messages():
             if isinstance(message, str):  # why it cannot import the work
                 if message:
-                    raise KoriskError(
-                        f"work cannot be imported by other processes: {message}; "
-                        "define it at the top of a module, or use workers=0"
-                    )
+                    why = f"work cannot be imported by other processes: {message}; "
+                    raise KoriskError(why, DEFINE_WORK)
                 worker.ready = True
                 self._false_starts = 0
                 continue
@@ -253,9 +251,8 @@ class LocalPool:
         if not worker.ready:
             self._false_starts += 1
             if self._false_starts >= _STARTS:
-                raise KoriskError(
-                    f"workers do not start (exit code {exit_code}); call run_study from a file, "
-                    "under if __name__ == '__main__':, or use workers=0"
-                )
+                why = f"workers do not start (exit code {exit_code}); call run_study from a file, "
+                remedy = "under if __name__ == '__main__':, or use "
+                raise KoriskError(why, remedy, Argument("workers", 0))
         if worker.task is not None:
             self._log.lost(worker.task, f"exit code {exit_code}", usage)

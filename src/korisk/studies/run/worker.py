@@ -21,13 +21,14 @@ from multiprocessing import current_process, get_context, parent_process, resour
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, Message, invalid
 from korisk.store.cells import Packed, Result, Task, pack
 from korisk.store.usage import Meter, Usage, now
 
 Report = Callable[[float], None]
 Work = Callable[[Task, Report], Result]
 
+DEFINE_WORK = Message("define it at the top of a module, or use ", Argument("workers", 0))
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -131,9 +132,8 @@ def pickled(work: Work) -> bytes:
     try:
         return pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError):
-        raise KoriskError(
-            f"work must be a function that other processes can import, got {shown(work)}; "
-            "define it at the top of a module, or use workers=0"
+        raise invalid(
+            "work", "be a function that other processes can import", work, DEFINE_WORK
         ) from None
 
 
