@@ -1,9 +1,11 @@
 """Two pilots against each other: who needs how many more samples, and where the curves cross."""
 
 import math
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,20 +14,15 @@ from korisk._checks import one_of
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, Message, invalid
-from korisk.planning.explain import explain_comparison
-from korisk.planning.fit import (
-    DEFAULT_FIT,
-    check_curve,
-    check_target,
-    fitted_line,
-    sample_counts,
-)
+from korisk.planning.explain import SURE, chance, paragraph, span, times, value
+from korisk.planning.fit import DEFAULT_FIT, check_curve, check_target, fitted_line, sample_counts
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import Plan, plan_from
 from korisk.theory import TwoFactors, two_factors
 
 Array = NDArray[np.float64]
 
+LEAST_SIZES = 3  # that a curve needs to be extrapolated
 FARTHEST = 64  # times the larger pilot: where a crossover is still looked for
 _CLEAR = 0.75  # odds from which on one curve is clearly the better
 _STEPS = 40  # of the errors over which two distributions are compared
@@ -65,6 +62,96 @@ class Crossover:
     upper: float
     better_after: str
     measured: bool
+
+    def explain(self, where: str = "") -> str:
+        """Where the curves cross, in a sentence.
+
+        Parameters
+        ----------
+        where : str, default ""
+            How that is known.
+
+        Returns
+        -------
+        str
+            The N, its interval, and which model is better from there on.
+        """
+        notes = [where] if where else []
+        if not math.isnan(self.lower):
+            notes.append(f"90%: {span(self.lower, self.upper)}")
+        return (
+            f"The curves cross at about N = {self.n:,} ({'; '.join(notes)}); "
+            f"from there on {self.better_after} is probably better."
+        )
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where the better of two models changes: by the extrapolation, and by the measured means.
+
+    Parameters
+    ----------
+    found : Crossover or None
+        By the extrapolation, if there is one.
+    means : tuple of two int or None
+        The N between which the means change their order, there or else last.
+    better : str
+        The model with the lower mean at `last`; "" where that is not known.
+    last : int
+        The largest N of both.
+    sizes : int
+        How many N both were measured at.
+    """
+
+    found: Crossover | None
+    means: tuple[int, int] | None = None
+    better: str = ""
+    last: int = 0
+    sizes: int = 0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether there is a crossover, and the measured means do not contradict it.
+
+        Inside the pilots the means must change their order there; beyond, the model that is to
+        become the better one must not have the lower mean already.
+        """
+        if self.found is None or not self.better:
+            return self.found is not None
+        if self.found.measured:
+            return self.means is not None and self.means[0] <= self.found.n <= self.means[1]
+        return self.better != self.found.better_after
+
+    def explain(self) -> str:
+        """Where the curves cross, in a sentence that the measured means do not contradict.
+
+        Returns
+        -------
+        str
+            The sentence.
+        """
+        if self.found is not None and self.agrees:
+            beyond = "beyond the pilots, by extrapolation"
+            return self.found.explain("within the pilots" if self.found.measured else beyond)
+        if not self.better:
+            return "The curves do not clearly cross as far as the pilots tell."
+        if self.means is None:
+            said = f"{self.better} is better at every measured N, up to {self.last:,}"
+            return f"The curves do not clearly cross: {said}."
+        said = f"The means change their order between N = {self.means[0]:,} and {self.means[1]:,}, "
+        said += f"and {self.better} is better at N = {self.last:,}"
+        return f"{said}; where the curves cross is not clear."
+
+    @classmethod
+    def of_means(
+        cls, found: Crossover | None, n: Sequence[int], ahead: Sequence[bool], names: Sequence[str]
+    ) -> Self:
+        """The crossing of means of which the second is `ahead` or not at the sizes `n`."""
+        # Of several changes of order, the one at the crossover is told, or else the last.
+        turns = [(n[k - 1], n[k]) for k in range(1, len(n)) if ahead[k] != ahead[k - 1]]
+        there = [turn for turn in turns if found is not None and turn[0] <= found.n <= turn[1]]
+        means = next(iter(there + turns[::-1]), None)
+        return cls(found, means, names[int(ahead[-1])], n[-1], len(n))
 
 
 @dataclass(frozen=True)
@@ -244,6 +331,67 @@ class Comparison(Drawn):
         sizes = np.atleast_1d(sample_counts(n))
         return odds_between(self.first.forecast, self.second.forecast, tuple(sizes.tolist())).copy()
 
+    @property
+    def crossing(self) -> Crossing:
+        """Where the better of the two changes, by the crossover and by the measured means.
+
+        At a size that one pilot lacks, its mean is interpolated. Curves that agree have no better
+        one.
+        """
+        made = self.first.forecast, self.second.forecast
+        start, end = max(int(one.curve.sizes[0]) for one in made), min(one.last for one in made)
+        sizes = np.unique(np.concatenate([one.curve.sizes for one in made]))
+        sizes = sizes[(sizes >= start) & (sizes <= end)]
+        if not sizes.size:
+            return Crossing(self.crossover)
+        first, second = (one.measured.middle(sizes) for one in made)
+        names = ("", "") if np.allclose(first, second) else self.names
+        ahead: list[bool] = (second < first).tolist()
+        return Crossing.of_means(self.crossover, sizes.tolist(), ahead, names)
+
+    def headline(self) -> str:
+        """Who needs how many samples, in a sentence or two.
+
+        Returns
+        -------
+        str
+            Both numbers with their chances, and the ratio.
+        """
+        (first, second), plans = self.names, (self.first, self.second)
+        if all(plan.samples is not None for plan in plans):
+            said = f"To reach {value(self.target)}, {first} needs {_about(plans[0], ' samples')} "
+            said += f"and {second} {_about(plans[1])}"
+            if self.ratio is None:
+                return f"{said}; what they need in relation to each other is not known."
+            return f"{said}, a ratio of {self.ratio_words()}."
+        said = " ".join(
+            f"{name} needs {_about(plan, ' samples')}."
+            if plan.at_once
+            else f"{name}: {plan.headline()}"
+            for name, plan in zip(self.names, plans, strict=True)
+        )
+        if self.ratio_range is not None:
+            said += f" The ratio, {second} over {first}, is {self.ratio_words()}."
+        return said
+
+    def ratio_words(self) -> str:
+        """The ratio of samples with its interval; without a ratio, the end that is known.
+
+        Returns
+        -------
+        str
+            As it stands in a sentence.
+        """
+        low, high = self.ratio_range or (0.0, math.inf)
+        bound = f"at least {times(low)}" if math.isinf(high) else f"at most {times(high)}"
+        bound = f"{bound} with 95% probability" if low or math.isfinite(high) else ""
+        if self.ratio is None:
+            return bound or "not known"
+        more = " or less" if self.second.at_once else " or more" if self.first.at_once else ""
+        if low and math.isfinite(high):
+            bound = f"90%: {times(low)} to {times(high)}, if both reach it"
+        return f"{times(self.ratio)}{more}" + (f" ({bound})" if bound else "")
+
     def explain(self) -> Message:
         """The comparison as a paragraph of plain words.
 
@@ -252,7 +400,19 @@ class Comparison(Drawn):
         Message
             A text: who needs how many samples, why, and where the curves cross.
         """
-        return explain_comparison(self)
+        why = "The two factors of Proposition 1 are not defined at this target: it lies at or "
+        why += "below the floor of a fitted line, or a line is flat."
+        with suppress(KoriskError):
+            factors = self.factors()
+            why = "By lines floor + sigma log N / N, the ratio of N / log N is "
+            why += f"{times(factors.structural)} (sigmas) times "
+            why += (
+                f"{times(factors.approximation_budget)} (distances of the floors from the target)."
+            )
+        said = [self.headline(), why, self.crossing.explain()]
+        pairs = zip(self.names, (self.first, self.second), strict=True)
+        said += [Message(f"{name}: ", finding) for name, plan in pairs for finding in plan.findings]
+        return paragraph(said)
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values, for JSON.
@@ -262,7 +422,7 @@ class Comparison(Drawn):
         dict
             See docs/reference/files.md for its keys.
         """
-        factors: dict[str, dict[str, Any]] = {}
+        factors: dict[str, dict[str, float | str]] = {}
         for fit in ("line", "paper"):
             try:
                 found = self.factors(fit)
@@ -323,6 +483,43 @@ def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FI
         raise invalid("compared curves", rule, named, "read both alike", got=" and ".join(named))
     check_target([first, second], target)
     return Comparison(*(plan_from(forecast(curve, fit=fit), target) for curve in (first, second)))
+
+
+def crossing(first: Curve, second: Curve) -> Crossing | None:
+    """Where the better of two curves changes; None if they have no N in common.
+
+    Parameters
+    ----------
+    first, second : Curve
+        The curves, in the same metric and unit.
+
+    Returns
+    -------
+    Crossing or None
+        By the means at common N, and by the extrapolation of both where that is possible.
+    """
+    shared = sorted(set(first.sizes.tolist()) & set(second.sizes.tolist()))
+    if not shared:
+        return None
+    found = None
+    if min(len(first.sizes), len(second.sizes)) >= LEAST_SIZES:
+        # The crossover does not depend on the target; one that is too easy would be refused.
+        lowest = first.unit.from_error(min(first.means.min(), second.means.min()))
+        found = compare(first, second, float(lowest)).crossover
+    ahead = [mean_at(second, n) < mean_at(first, n) for n in shared]
+    return Crossing.of_means(found, shared, ahead, (first.model, second.model))
+
+
+def mean_at(curve: Curve, n: int) -> float:
+    """The mean error at one of the curve's N."""
+    return float(curve.means[curve.sizes.tolist().index(n)])
+
+
+def _about(plan: Plan, noun: str = "") -> str:
+    """A number of samples with its odds, and the most that any number has where that is little."""
+    most = "" if plan.reach >= SURE else f", at most {chance(plan.reach)} {plan.anywhere}"
+    number = f"{'at most' if plan.at_once else 'about'} {plan.samples:,}{noun}"
+    return f"{number} (chance {chance(plan.chance)}{most})"
 
 
 @lru_cache(maxsize=32)  # half a second each; all targets and fits of two pilots share one

@@ -22,9 +22,10 @@ from korisk._checks import LARGEST_N, count, real, require
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import Argument, Message, shown
+from korisk.planning.chances import NEAR, TAIL
 from korisk.planning.fit import target_error
 from korisk.planning.forecast import Forecast, forecast
-from korisk.planning.plan import NEAR, ROUND, TAIL, plan_from
+from korisk.planning.plan import ROUND, plan_from
 from korisk.planning.posterior import Posterior
 
 Array = NDArray[np.float64]

@@ -5,110 +5,39 @@ what is printed, drawn, and written as JSON, and what the page interpolates.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from korisk._checks import LARGEST_N, real
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import Message, OutOfReachError
-from korisk.planning.explain import explain, findings, no_answer
-from korisk.planning.fit import DEFAULT_FIT, check_target
+from korisk.planning.chances import Chances, answer, before_long, chances
+from korisk.planning.explain import (
+    ANSWERS,
+    EVEN,
+    FAR,
+    SURE,
+    chance,
+    count,
+    findings,
+    paragraph,
+    span,
+    times,
+    value,
+)
+from korisk.planning.fit import DEFAULT_FIT, check_target, other_unit
 from korisk.planning.forecast import Expectation, Forecast, forecast
 
-Array = NDArray[np.float64]
-
-# Chosen on the tuning part of benchmarks/planner/compare.py, reported there on the other part.
-NEAR = 16  # times the pilot: futures that meet the target later do not count,
-LATER = 16  # unless even the earliest plausible N times this is later
-LEAST_REACH = 0.15  # below this chance the target is called out of reach
-TAIL = 0.05  # left out at each end of an interval
-MIDDLE = 0.64  # share of the counted draws that meet the target by the point answer
 LEVELS = (0.8, 0.9, 0.95)  # of safety that reports show
 ROUND = 4  # a round of collection at most multiplies the data by this
-_PER_DOUBLING = 8  # sizes at which the table is computed beyond the pilot
-_BETWEEN = (0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99)  # and between measured sizes
-_REFINEMENTS = 3
-_JUMP = 0.04  # of the probability, between neighbours of the table
-_SPLIT = np.arange(1, 6) / 6  # where new sizes lie between two
-_FEW = 16  # whole numbers between two measured sizes that are all in the table
-
-
-@dataclass(frozen=True, eq=False)
-class Chances:
-    """The probability that a target is met by N: a table over N, straight in log N between."""
-
-    n: Array  # (M,) ascending
-    p: Array  # (M,) never falling
-
-    def at(self, n: float) -> float:
-        """The probability at N; that of the table's ends outside."""
-        return float(np.interp(math.log(n), np.log(self.n), self.p))
-
-    def first(self, p: float) -> float:
-        """The N, not rounded, at which the probability comes to be p; infinite where never."""
-        at = int(np.searchsorted(self.p, p))
-        if at == len(self.p):
-            return math.inf
-        if at == 0:
-            return float(self.n[0])
-        part = (p - self.p[at - 1]) / (self.p[at] - self.p[at - 1])
-        logs = np.log(self.n[at - 1 : at + 1])
-        return float(np.exp(logs[0] + part * (logs[1] - logs[0])))
-
-    def smallest(self, p: float) -> int | None:
-        """The smallest whole N with at least that probability; None where there is none."""
-        found = self.first(p)
-        if math.isinf(found):
-            return None
-        n = max(math.floor(found), 1)
-        while n < self.n[-1] and self.at(n) < p:
-            n += 1
-        return n if self.at(n) >= p else None
-
-
-def chances(made: Forecast, goal: float) -> Chances:
-    """The table for an error."""
-    return table(lambda n: made.probability(n, goal), table_sizes(made))
-
-
-def table(probability: Callable[[Array], Array], n: Array) -> Chances:
-    """The table of a probability over N, with more sizes than those given where it jumps."""
-    p = probability(n)
-    for _ in range(_REFINEMENTS):
-        steep = np.flatnonzero((np.abs(np.diff(p)) > _JUMP) & (np.diff(n) > 1.0))
-        if not len(steep):
-            break
-        more = n[steep] * (n[steep + 1] / n[steep]) ** _SPLIT[:, None]
-        more = np.setdiff1d(more.ravel(), n)
-        n, p = np.append(n, more), np.append(p, probability(more))
-        order = np.argsort(n)
-        n, p = n[order], p[order]
-    return Chances(n, np.maximum.accumulate(p))
-
-
-def table_sizes(made: Forecast) -> Array:
-    """N of the table: the measured ones, some between them, eight to a doubling beyond."""
-    sizes = made.curve.sizes.astype(float)
-    parts = [sizes]
-    for low, high in pairwise(sizes):
-        if high - low <= _FEW:
-            parts.append(np.arange(low + 1, high))
-        elif len(sizes) <= 2 * _FEW:
-            parts.append(low * (high / low) ** np.array(_BETWEEN))
-    doublings = math.log2(made.horizon / made.last)
-    steps = np.arange(1, int(_PER_DOUBLING * doublings) + 1) / _PER_DOUBLING
-    parts.append(
-        np.append(made.last * 2.0**steps, [min(made.last + 1, made.horizon), made.horizon])
-    )
-    return np.unique(np.concatenate(parts))
+_LEVEL = 0.9  # of the safe number that an explanation names
+_DISAGREES = 0.01  # trust below which related curves count for nothing
 
 
 @dataclass(frozen=True)
@@ -322,8 +251,7 @@ class Plan(Drawn):
         16 times the pilot, or 16 times the earliest plausible N where that is more: of futures that
         meet the target later, a pilot says too little.
         """
-        later = LATER * self.lower if math.isfinite(self.lower) else 0
-        return int(min(max(NEAR * self.last, later), self.forecast.horizon))
+        return before_long(self.forecast, self.lower)
 
     @property
     def floor(self) -> float:
@@ -389,8 +317,90 @@ class Plan(Drawn):
         """
         if self.samples is None:
             first = "".join(f"measure at N = {n:,} before giving up, or " for n in self.rounds)
-            raise OutOfReachError(f"{no_answer(self)} Remedy: {first}ask for an easier target.")
+            raise OutOfReachError(f"{self._no_answer()} Remedy: {first}ask for an easier target.")
         return self.samples
+
+    # --- In words: every probability in a sentence is one of the plan's own ----------------------
+
+    @property
+    def anywhere(self) -> str:
+        """How far the table of chances goes: as far as a pilot tells, or to the largest N."""
+        if self.capped:
+            return f"up to N = {self.forecast.horizon:,}, the largest that is planned for"
+        return "at any N"
+
+    @cached_property
+    def _told(self) -> dict[str, str]:
+        """What the templates of sentences fill in."""
+        name, reach, ratio = self.curve.model, chance(self.reach), (self.samples or 0) / self.last
+        far = f"{times(ratio)} times" if ratio >= 1.1 else "little more than"
+        return {
+            "start": name or "The model",
+            "model": name or "the model",
+            "whose": f" of {name}" if name else "",
+            "target": value(self.target),
+            "samples": count(self.samples or 0),
+            "chance": chance(self.chance or 0.0),
+            "lower": count(self.lower),
+            "upper": count(self.upper),
+            "safe": count(self.safe(0.9) or 0),
+            "reach": reach,
+            "most": "just below 90%" if reach == "90%" else f"at most {reach}",
+            "anywhere": self.anywhere,
+            "far": f"{far} the pilot's largest N of {self.last:,}",
+            "horizon": count(self.forecast.horizon),
+        }
+
+    def headline(self) -> str:
+        """The answer alone, in a sentence or two.
+
+        Returns
+        -------
+        str
+            The number of samples with its chance, or why there is none.
+        """
+        told, samples = self._told, self.samples
+        if samples is None:
+            return self._no_answer()
+        if self.at_once:
+            return (
+                f"{told['start']} meets the target {told['target']} already at the pilot's "
+                f"smallest N = {samples:,} (chance {told['chance']}); ask for a harder target, or "
+                "measure smaller N."
+            )
+        passed = self.forecast.measured.crossing(self.goal) if samples <= self.last else None
+        if samples <= self.last and (self.fit != DEFAULT_FIT or passed is None):
+            return (
+                f"By fit {self.fit!r}, {told['model']} meets the target {told['target']} inside "
+                f"the pilot, at about N = {samples:,} (chance {told['chance']})."
+            )
+        kind = "beyond" if self.reach >= SURE else "if_reachable"
+        kind = "unlikely" if self.reach < EVEN else kind
+        _, before, after = passed or (0.0, 0, 0)
+        between = {"before": count(before), "after": count(after)}
+        said = ANSWERS["inside" if passed else kind].format(**told, **between)
+        return f"{said} {ANSWERS['rough']}" if samples > FAR * self.last else said
+
+    def brief(self) -> str:
+        """The answer and how sure it is, in fewer sentences than `explain`.
+
+        Returns
+        -------
+        str
+            What the page of a pilot says.
+        """
+        told, safe = self._told, self.safe(0.9)
+        if self.doubt or self.samples is None:
+            return self.doubt or ANSWERS["unreachable"].format(**told)
+        said = [self.headline(), *self._interval()]
+        if self.at_once:
+            said = [ANSWERS["smallest"].format(**told)]
+        if safe is None:
+            kind = "unsafe_inside" if self.forecast.doubt else "unsafe"
+            said.append(ANSWERS[kind].format(**told))
+        elif safe != self.samples:
+            said.append(ANSWERS["safe"].format(**told))
+        return " ".join(said)
 
     def explain(self) -> Message:
         """The plan as a paragraph of plain words.
@@ -400,7 +410,124 @@ class Plan(Drawn):
         Message
             A text: the answer, how sure it is, what to do next, and what is odd about the pilot.
         """
-        return explain(self)
+        said, following = [self.headline(), *self._about_related()], self.next_round
+        if self.samples is not None:
+            if self.fit == DEFAULT_FIT:
+                said += self._interval()
+            elif self.samples > self.last and math.isfinite(self.lower):
+                takes = span(self.lower, self.upper)
+                said.append(f"By the 90% band of its fitted curve it takes {takes} samples.")
+            if (self.chance or 0.0) < _LEVEL:
+                said.append(self.enough())
+            if self.fit != DEFAULT_FIT:
+                said.append("The chances are those of the default fit.")
+        if self.samples is None and following is None and (self.doubt or not self.inside):
+            # Below rounding, or beyond the largest N, no measurement would say more.
+            said.append("Ask for an easier target.")
+        elif self.inside or following is None:
+            pass  # nothing has to be measured
+        elif self.samples is None:
+            said.append(f"Measure at N = {following:,} and plan again before giving up.")
+        elif len(self.rounds) == 1:
+            said.append(f"Collect up to N = {following:,}, then plan again.")
+        else:
+            said.append(
+                f"Do not collect it all at once: go to N = {following:,} first, four times the "
+                "pilot, and plan again; farther out the answer is often off by more than a factor "
+                "of two."
+            )
+        return paragraph([*said, *self.findings])
+
+    def enough(self, p: float = _LEVEL) -> str:
+        """The number of samples that is enough with probability p, or why no number is.
+
+        Parameters
+        ----------
+        p : float, default 0.9
+            From 0.5 to 0.99.
+
+        Returns
+        -------
+        str
+            Sentences. Where no number is enough, the number under the condition that the target is
+            reachable follows, with the probability of that condition.
+        """
+        level, noun = f"{100 * p:.4g}%", self.curve.unit.noun
+        if self.doubt:
+            return f"No number of samples can be given for {level} probability."
+        safe = self.safe(p)
+        if safe is not None:
+            said = f"{safe:,} samples are enough with {level} probability."
+            if self.inside and safe > self.upper:
+                said += f" That is beyond {self.upper:,}: means of so few seeds are uncertain."
+            return said
+        most = chance(self.reach)
+        most = f"just below {level}" if most == level else f"at most {most}"
+        if self.forecast.doubt:
+            return f"No N inside the pilot gives {level}; {most}. {self.forecast.doubt}"
+        if self.capped:  # it need not level off to miss the target there
+            said = f"No number of samples gives {level} {self.anywhere}; {most}."
+        else:
+            side = "below" if self.curve.unit.larger_is_better else "above"
+            said = f"No amount of data gives {level}: the pilot cannot rule out that the {noun} "
+            said += f"levels off {side} the target; {most}."
+        reached, by = self.if_reached(p), self.before_long
+        if reached is not None and self.fit == DEFAULT_FIT:
+            odds = chance(self.probability(by))
+            said += f" If the target is reachable by N = {by:,} (chance {odds}), {reached:,} "
+            said += f"samples are enough with {level} probability."
+        return said
+
+    def _interval(self) -> list[str]:
+        """The interval of the number of samples beyond the pilot, if there is one."""
+        if self.samples is None or self.samples <= self.last or not math.isfinite(self.lower):
+            return []
+        kind = "interval" if math.isfinite(self.upper) else "at_least"
+        return [ANSWERS[kind].format(**self._told)]
+
+    def _no_answer(self) -> str:
+        """Why there is no number of samples, and how likely the target is all the same."""
+        target, far = value(self.target), f"N = {self.forecast.horizon:,}"
+        odds = f"the chance of meeting it by {far} is {chance(self.reach)}"
+        above = float(self.curve.unit.to_error(self.floor)) >= self.goal
+        if self.doubt:
+            said = f"No sample size for the target {target} can be given. {self.doubt}"
+        elif self.fit == DEFAULT_FIT and self.capped and not above:
+            said = f"The target {target} is probably not met {self.anywhere} "
+            said += f"(chance {chance(self.reach)})."
+        elif self.fit == DEFAULT_FIT:
+            why = f"levels off at about {value(self.floor)}" if above else "improves too slowly"
+            said = f"The target {target} is not reachable according to this pilot: the "
+            said += f"{self.curve.unit.noun} of {self._told['model']} {why}, and {odds}."
+        else:
+            why = f"levels off at {value(self.floor)}" if above else f"does not get there by {far}"
+            said = f"By fit {self.fit!r} the target {target} is not reachable: its curve {why}."
+            if self.inside:
+                return f"{said} The measured means meet it inside the pilot: use the default fit."
+            return f"{said} By the default fit {odds}."
+        hint = other_unit(self.curve, self.target)
+        return f"{said} {hint[0].upper()}{hint[1:]}." if hint else said
+
+    def _about_related(self) -> list[str]:
+        """What related curves changed, and how far they are trusted."""
+        if not self.related or self.trust is None:
+            return []
+        names = ", ".join(f'"{curve.model}"' for curve in self.related if curve.model)
+        who = f"Related curves ({names})" if names else "Related curves"
+        if self.doubt:
+            return [f"{who} are not used."]
+        if self.forecast.relatives is None:
+            return [f"{who} cannot be extrapolated and are not used."]
+        verb = "disagree with" if self.trust < _DISAGREES else "explain"
+        how = f"{who} {verb} the pilot (trust {chance(self.trust)})"
+        alone = self.alone
+        if alone.samples == self.samples and chance(alone.chance) == chance(self.chance):
+            return [f"{how} and do not change the answer."]
+        if alone.samples is None:
+            without = f"the target would be called not reachable (chance {chance(alone.reach)})"
+        else:
+            without = f"the answer would be about {alone.samples:,} (chance {chance(alone.chance)})"
+        return [f"{how}: without them {without}."]
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain values, for JSON.
@@ -483,67 +610,13 @@ def plan_from(made: Forecast, target: float) -> Plan:
     goal = float(made.curve.unit.to_error(target))
     odds = chances(made, goal)
     reach = float(odds.p[-1])
-    samples, lower, upper = _answer(made, goal, odds)
+    samples, lower, upper = answer(made, goal, odds)
     if made.doubt and made.curve.means[-1] > goal:
         samples, lower, upper, reach = None, made.last, math.inf, math.nan
     elif goal < ROUNDING * made.curve.means.max():
         samples, lower, upper, reach = None, math.inf, math.inf, math.nan
         odds = Chances(odds.n, np.zeros_like(odds.p))
     return Plan(made, float(target), goal, samples, lower, upper, reach, odds)
-
-
-def _answer(made: Forecast, goal: float, odds: Chances) -> tuple[int | None, float, float]:
-    """The point answer, and the ends of its interval."""
-    if made.fit != DEFAULT_FIT:
-        return _by_fit(made, goal)
-    lower, upper = odds.first(TAIL), odds.first(1 - TAIL)
-    if math.isfinite(lower):
-        lower = max(math.floor(lower), int(made.curve.sizes[0]))
-    if math.isfinite(upper):
-        upper = math.ceil(upper)
-    passed = made.measured.crossing(goal)
-    if passed is not None:
-        _, before, after = passed
-        middle = odds.smallest(0.5) or after
-        lower, upper = max(lower, before), min(upper, after)
-        if before == after:
-            return after, after, after
-        return min(max(middle, before + 1), after), min(lower, after), max(upper, before)
-    if odds.p[-1] < LEAST_REACH or made.last == made.horizon:  # nothing is planned for beyond
-        return None, lower, upper
-    until = min(max(NEAR * made.last, LATER * lower), made.horizon)
-    middle = odds.smallest(MIDDLE * odds.at(until)) or made.horizon
-    return max(middle, made.last + 1, int(lower)), lower, upper
-
-
-def _by_fit(made: Forecast, goal: float) -> tuple[int | None, float, float]:
-    """Where the fitted curve and its band meet the target; chances are the posterior's.
-
-    Where the pilot meets the target, rises, and misses it again, the first time does not count.
-    """
-    missed = np.flatnonzero(made.curve.means > goal)
-    rises = len(missed) and missed[-1] >= len(missed)
-    grid = table_sizes(made)
-    grid = grid[grid > made.curve.sizes[missed[-1]]] if rises else grid
-
-    lower = first_met(lambda n: made.band(n)[0], grid, goal)
-    upper = first_met(lambda n: made.band(n)[1], grid, goal)
-    return first_met(made.middle, grid, goal), float(lower or math.inf), float(upper or math.inf)
-
-
-def first_met(errors: Callable[[Array], Array], grid: Array, goal: float) -> int | None:
-    """The smallest whole N at which a curve is at or below an error, from a grid of N on."""
-    reached = np.flatnonzero(errors(grid) <= goal)
-    if not len(reached):
-        return None
-    at = int(reached[0])
-    high = math.ceil(float(grid[at]))
-    low = math.ceil(float(grid[at - 1])) if at else high - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        met = bool(errors(np.array([float(middle)]))[0] <= goal)
-        low, high = (low, middle) if met else (middle, high)
-    return high
 
 
 def _level(p: float) -> float:
