@@ -45,7 +45,6 @@ from korisk.operators import (
     fbp,
     gaussian_kernel,
 )
-from korisk.planning.explain import ratio_words
 
 RESULTS = Path(__file__).parents[1] / "results" / "worth.csv"
 TABLES = RESULTS.with_suffix(".txt")
@@ -243,7 +242,7 @@ def row(case: tuple[str, str, str], first: kr.Curve, second: kr.Curve) -> str:
     """A row: what was compared, errors in thousandths at both ends, the target, what is saved."""
     kind, network, images = case
     target, _ = default_target(first, second)
-    saved = ratio_words(kr.compare(first, second, target))
+    saved = kr.compare(first, second, target).ratio_words()
     name = {"mri": "F^T + U-Net", "blur": "H^+ + U-Net"}.get(kind, NETWORKS.get(network, network))
     ends = (curve.means[at] for curve in (first, second) for at in (0, -1))
     numbers = " | ".join(f"{1e3 * each:.3g}" for each in (*ends, target))

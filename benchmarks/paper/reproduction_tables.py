@@ -21,7 +21,7 @@ from benchmarks.markdown import header, line
 from benchmarks.paper.study_tables import memory, speed, sweeps
 from korisk.cli.run import crossing_json
 from korisk.curves.curve import Curve
-from korisk.studies.results import crossing
+from korisk.planning.compare import crossing
 
 Content = dict[str, Any]
 RESULTS = Path(__file__).parents[1] / "results"

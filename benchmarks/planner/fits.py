@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from korisk.curves.curve import Curve
 from korisk.curves.noise import weights
 from korisk.planning import fit as korisk_fit
+from korisk.planning.chances import first_met, table_sizes
 from korisk.planning.fit import (
     KNEE_LIMITS,
     KNEES,
@@ -30,7 +31,7 @@ from korisk.planning.fit import (
     target_error,
 )
 from korisk.planning.forecast import forecast
-from korisk.planning.plan import first_met, plan, table_sizes
+from korisk.planning.plan import plan
 
 Array = NDArray[np.float64]
 

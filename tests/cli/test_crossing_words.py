@@ -5,8 +5,7 @@ import math
 import pytest
 
 from korisk.cli.run import crossing_json, in_words
-from korisk.planning.compare import Crossover
-from korisk.studies.results import Crossing
+from korisk.planning.compare import Crossing, Crossover
 
 
 @pytest.mark.parametrize(

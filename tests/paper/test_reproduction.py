@@ -11,9 +11,9 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.paper import published
 from korisk.paper.reproduction import Sweep, calibration, findings, studies, sweeps, verdicts
+from korisk.planning.compare import crossing
 from korisk.store.cells import Row
 from korisk.store.store import FlatRow
-from korisk.studies.results import crossing
 from korisk.studies.spec.study import Protocol
 
 Errors = Callable[[int], float]

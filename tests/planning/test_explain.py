@@ -9,7 +9,7 @@ import pytest
 
 import korisk as kr
 from korisk.planning import explain as words
-from korisk.planning.compare import Crossover
+from korisk.planning.compare import Crossing, Crossover
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8
 
 STEP_N = [4, 8, 16, 32, 64, 128, 256, 512, 1024]
@@ -67,7 +67,7 @@ def test_intervals_may_have_no_upper_end(lower: float, upper: float, said: str) 
 def test_beyond_the_pilot_the_number_has_its_chance_and_distance(
     plan: kr.Plan, samples: int
 ) -> None:
-    said = words.headline(replace(plan, samples=samples))
+    said = replace(plan, samples=samples).headline()
     odds = words.chance(plan.probability(samples))
     assert f"about {samples:,} samples (chance {odds})" in said
     far = f"{words.times(samples / 512)} times" if samples > 600 else "little more than"
@@ -78,19 +78,19 @@ def test_inside_the_pilot_the_measured_means_answer() -> None:
     made = kr.plan(released_h8("KO"), 0.003)  # means 0.00315 at 16 and 0.00252 at 32
     assert made.samples is not None
     assert made.chance is not None
-    said = words.explain(made)
+    said = made.explain()
     assert "measured means of KO" in said
     assert "between N = 16 and 32" in said
     assert f"at about {made.samples} (chance {words.chance(made.chance)})" in said
     assert f"{made.safe(0.9)} samples are enough with 90% probability" in said
     assert "ollect" not in said
-    said = words.headline(kr.plan(kr.Curve(N_128, FC_128), 0.09))  # a curve without a name
-    assert said.startswith("The measured means meet the target 0.09 between N = 64 and 256")
+    told = kr.plan(kr.Curve(N_128, FC_128), 0.09).headline()  # a curve without a name
+    assert told.startswith("The measured means meet the target 0.09 between N = 64 and 256")
 
 
 def test_a_target_met_at_once_asks_for_a_harder_one() -> None:
     made = kr.plan(released_h8("KO"), 0.02)
-    said = words.explain(made)
+    said = made.explain()
     for fact in ("already at the pilot's smallest N = 4 (chance above 99%)", "harder", "smaller N"):
         assert fact in said
     assert "are enough" not in said  # 4 are, as was said
@@ -98,7 +98,7 @@ def test_a_target_met_at_once_asks_for_a_harder_one() -> None:
 
 @pytest.mark.parametrize(("samples", "far"), [(64 * 512, False), (64 * 512 + 1, True)])
 def test_far_out_only_the_order_means_much(plan: kr.Plan, samples: int, far: bool) -> None:
-    said = words.headline(replace(plan, samples=samples))
+    said = replace(plan, samples=samples).headline()
     assert ("order of magnitude" in said) == far
 
 
@@ -111,7 +111,7 @@ def test_far_out_only_the_order_means_much(plan: kr.Plan, samples: int, far: boo
     ],
 )
 def test_what_to_collect_next(plan: kr.Plan, samples: int, said: str) -> None:
-    assert said in words.explain(replace(plan, samples=samples))
+    assert said in replace(plan, samples=samples).explain()
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_to_collect_next(plan: kr.Plan, samples: int, said: str) -> None:
 def test_conditions_come_as_the_reach_falls(
     plan: kr.Plan, reach: float, conditional: bool, against: bool
 ) -> None:
-    said = words.headline(replace(plan, samples=1000, reach=reach))
+    said = replace(plan, samples=1000, reach=reach).headline()
     assert ("if the target is reachable" in said) == conditional
     assert ("probably does not reach" in said) == against
     assert (f"at most {words.chance(reach)}" in said) == (conditional or against)
@@ -129,10 +129,10 @@ def test_conditions_come_as_the_reach_falls(
 
 
 def test_the_interval_is_told_beyond_the_pilot(plan: kr.Plan) -> None:
-    said = words.explain(replace(plan, samples=1200))
+    said = replace(plan, samples=1200).explain()
     assert "With 90% probability it takes 1,000 to 2,000 samples." in said
     assert f"{plan.safe(0.9):,} samples are enough with 90% probability." in said
-    open_end = words.explain(replace(plan, samples=1200, upper=math.inf))
+    open_end = replace(plan, samples=1200, upper=math.inf).explain()
     assert "With 95% probability it takes at least 1,000 samples." in open_end
 
 
@@ -141,7 +141,7 @@ def test_enough_is_enough_with_that_probability(plan: kr.Plan, p: float) -> None
     n = plan.safe(p)
     assert n is not None
     assert plan.probability(n) >= p > plan.probability(n - 1)
-    said = words.enough(plan, p)
+    said = plan.enough(p)
     assert said == f"{n:,} samples are enough with {100 * p:g}% probability."
 
 
@@ -153,12 +153,12 @@ def test_a_safe_number_beyond_the_interval_says_why() -> None:
         made = kr.plan(kr.Curve(n, 2 * spread / n, seed=[*range(4)] * 4), 0.1)
         safe = made.safe(0.9)
         beyond.append(made.inside and safe is not None and safe > made.upper)
-        assert beyond[-1] == (f"That is beyond {made.upper:,}" in words.enough(made))
+        assert beyond[-1] == (f"That is beyond {made.upper:,}" in made.enough())
     assert set(beyond) == {False, True}
 
 
 def test_where_no_number_is_enough_the_condition_is_told_with_its_odds(doubtful: kr.Plan) -> None:
-    said = words.enough(doubtful)
+    said = doubtful.enough()
     assert "No amount of data gives 90%" in said
     assert "levels off above the target" in said
     assert f"at most {words.chance(doubtful.reach)}" in said
@@ -166,11 +166,11 @@ def test_where_no_number_is_enough_the_condition_is_told_with_its_odds(doubtful:
     odds = words.chance(doubtful.probability(by))
     assert f"If the target is reachable by N = {by:,} (chance {odds})" in said
     assert f"{doubtful.if_reached(0.9):,} samples are enough with 90% probability" in said
-    assert said in words.explain(doubtful)
-    said = words.enough(replace(doubtful, reach=0.898))  # no more than what no number has
+    assert said in doubtful.explain()
+    said = replace(doubtful, reach=0.898).enough()  # no more than what no number has
     assert "just below 90%" in said
     assert "at most 90%" not in said
-    said = words.enough(kr.plan(kr.Curve(N_128, KO_128, unit="accuracy"), 0.946))
+    said = kr.plan(kr.Curve(N_128, KO_128, unit="accuracy"), 0.946).enough()
     assert "the accuracy levels off below the target" in said
 
 
@@ -180,13 +180,13 @@ def test_every_percentage_is_one_of_the_plans(model: str, target: float) -> None
     made = kr.plan(released_h8(model), target)
     odds = [made.reach, made.probability(made.before_long), 0.9, 0.95]
     odds += [] if made.chance is None else [made.chance]
-    assert percentages(words.explain(made)) <= {words.chance(p) for p in odds}
+    assert percentages(made.explain()) <= {words.chance(p) for p in odds}
 
 
 def test_other_methods_say_whose_odds_they_have(doubtful: kr.Plan) -> None:
     other = kr.plan(doubtful.curve, doubtful.target, fit="power")
     assert other.samples is not None
-    said = words.explain(other)
+    said = other.explain()
     assert f"about {other.samples} samples" in said
     assert "The chances are those of the default fit." in said
     assert "If the target is reachable by" not in said
@@ -194,19 +194,19 @@ def test_other_methods_say_whose_odds_they_have(doubtful: kr.Plan) -> None:
     within = kr.plan(doubtful.curve, 0.006, fit="power")
     assert (
         f"By fit 'power', KO meets the target 0.006 inside the pilot, at about N = "
-        f"{within.samples}" in words.explain(within)
+        f"{within.samples}" in within.explain()
     )
 
 
 def test_a_method_that_levels_off_says_where() -> None:
     curve = power_pilot(floor=0.1)
     for fit in ("paper", "power"):
-        told = words.headline(kr.plan(curve, 0.05, fit=fit))
+        told = kr.plan(curve, 0.05, fit=fit).headline()
         floor = kr.calibrate(curve, fit).floor
         assert f"not reachable: its curve levels off at {floor:.4g}. " in told
         assert "By the default fit the chance of meeting it by N = 5,120,000 is" in told
     slow = kr.Curve(N_128, 0.5 * np.array(N_128) ** -0.05, model="KO")
-    said = words.headline(kr.plan(slow, 0.15, fit="power"))
+    said = kr.plan(slow, 0.15, fit="power").headline()
     assert "does not get there by N = 20,480,000" in said
     assert "levels off" not in said
 
@@ -215,14 +215,14 @@ def test_a_method_that_denies_what_was_measured_is_contradicted() -> None:
     curve = released_h8("KO")
     made = kr.plan(curve, float(curve.means.min()), fit="paper")
     assert made.samples is None
-    said = words.explain(made)
+    said = made.explain()
     assert all(fact in said for fact in ("measured means meet it inside the pilot", "default fit"))
     assert "measure at" not in said
 
 
 def test_out_of_reach_has_its_floor_its_odds_and_a_remedy() -> None:
     made = kr.plan(kr.Curve(N_128, KO_128, model="KO"), 0.03)
-    said = words.explain(made)
+    said = made.explain()
     assert "not reachable according to this pilot" in said
     assert f"the error of KO levels off at about {made.floor:.4g}" in said
     assert "by N = 20,480,000 is below 1%" in said
@@ -230,14 +230,14 @@ def test_out_of_reach_has_its_floor_its_odds_and_a_remedy() -> None:
 
 
 def test_a_hard_target_is_questioned_in_a_sentence() -> None:
-    told = words.headline(kr.plan(kr.Curve([16, 32, 64], [20.0, 15.0, 10.0]), 0.12))
+    told = kr.plan(kr.Curve([16, 32, 64], [20.0, 15.0, 10.0]), 0.12).headline()
     assert ". The pilot runs from 10 to 20: was the target given as a fraction of one?" in told
     assert told.endswith("then ask for 12.")
 
 
 def test_a_step_has_no_number_beyond_and_one_inside() -> None:
     beyond = kr.plan(STEP, 0.005)
-    said = words.explain(beyond)
+    said = beyond.explain()
     assert beyond.doubt in said
     assert "Measure at N = 2,048 and plan again" in said
     assert "chance" not in said
@@ -245,7 +245,7 @@ def test_a_step_has_no_number_beyond_and_one_inside() -> None:
     inside = kr.plan(STEP, 0.5)
     assert inside.samples is not None
     assert 32 < inside.samples <= 64
-    said = words.explain(inside)
+    said = inside.explain()
     assert f"between N = 32 and 64, at about {inside.samples}" in said
     assert "cannot be extrapolated" not in said
 
@@ -253,10 +253,10 @@ def test_a_step_has_no_number_beyond_and_one_inside() -> None:
 def test_below_rounding_an_easier_target_is_the_remedy() -> None:
     curve = kr.Curve([4, 8, 16, 32, 64], [1.0, 0.5, 0.3, 1e-19, 1e-20])
     for target in (1e-18, 1e-21):
-        said = words.explain(kr.plan(curve, target))
+        said = kr.plan(curve, target).explain()
         assert all(fact in said for fact in ("below rounding", "easier target"))
         assert "Measure at" not in said
-        assert "are enough" not in words.enough(kr.plan(curve, target))
+        assert "are enough" not in kr.plan(curve, target).enough()
 
 
 def test_inside_a_pilot_that_cannot_be_extrapolated_nothing_is_said_of_beyond() -> None:
@@ -264,7 +264,7 @@ def test_inside_a_pilot_that_cannot_be_extrapolated_nothing_is_said_of_beyond() 
     made = kr.plan(curve, 0.2)
     assert made.samples is not None
     assert made.safe(0.9) is None
-    said = words.enough(made)
+    said = made.enough()
     assert f"No N inside the pilot gives 90%; at most {words.chance(made.reach)}." in said
     assert made.forecast.doubt in said
     assert "No amount of data" not in said
@@ -281,43 +281,43 @@ def test_what_related_curves_change_is_told() -> None:
     alone = kr.plan(PILOT, 0.006)
     assert made.trust is not None
     assert alone.chance is not None
-    said = words.explain(made)
+    said = made.explain()
     assert f'("simulated") explain the pilot (trust {words.chance(made.trust)})' in said
     assert f"about {alone.samples} (chance {words.chance(alone.chance)})" in said
-    assert "simulated" not in words.explain(alone)
+    assert "simulated" not in alone.explain()
 
 
 def test_related_curves_may_make_a_target_reachable() -> None:
     made = kr.plan(PILOT, 0.0017, related=[ALIKE])
     assert made.samples is not None
     assert made.alone.samples is None
-    said = words.explain(made)
+    said = made.explain()
     odds = words.chance(made.alone.reach)
     assert f"without them the target would be called not reachable (chance {odds})" in said
 
 
 def test_curves_that_step_or_disagree_are_said_to() -> None:
-    said = words.explain(kr.plan(PILOT, 0.006, related=[OTHER]))
+    said = kr.plan(PILOT, 0.006, related=[OTHER]).explain()
     assert '("misleading") cannot be extrapolated and are not used' in said
     sizes, errors = np.repeat(N[:6], 5), np.repeat(0.2 * N[:6] ** -0.9, 5)
     sure = kr.Curve(sizes, errors * np.tile([0.99, 1.0, 1.01, 1.0, 1.0], 6), [1, 2, 3, 4, 5] * 6)
     flat = kr.Curve(N, 1.0 - 0.02 * np.log(N), model="flat")
     made = kr.plan(sure, 0.5 * float(sure.means[-1]), related=[flat])
-    assert '("flat") disagree with the pilot (trust below 1%)' in words.explain(made)
+    assert '("flat") disagree with the pilot (trust below 1%)' in made.explain()
     assert made.samples == made.alone.samples
 
 
 def test_related_curves_change_nothing_inside_the_pilot_and_remove_no_doubt() -> None:
-    said = words.explain(kr.plan(PILOT, 0.013, related=(ALIKE, OTHER)))
+    said = kr.plan(PILOT, 0.013, related=(ALIKE, OTHER)).explain()
     assert all(fact in said for fact in ("not change the answer", '("simulated", "misleading")'))
-    said = words.explain(kr.plan(STEP, 0.005, related=[ALIKE]))
+    said = kr.plan(STEP, 0.005, related=[ALIKE]).explain()
     assert "cannot be extrapolated" in said
     assert 'Related curves ("simulated") are not used.' in said
 
 
 def test_both_numbers_have_their_chances() -> None:
     both = kr.compare(released_h8("KO"), released_h8("FC"), 0.0015)
-    said = words.comparison_headline(both)
+    said = both.headline()
     for made in (both.first, both.second):
         assert made.chance is not None
         assert (
@@ -331,7 +331,7 @@ def test_a_pilot_that_meets_the_target_at_once_may_need_fewer(
     plan: kr.Plan, samples: int, said: str
 ) -> None:
     first = replace(plan, samples=samples)
-    told = words.comparison_headline(kr.Comparison(first, replace(plan, samples=1600)))
+    told = kr.Comparison(first, replace(plan, samples=1600)).headline()
     assert f"first needs {said} samples (chance " in told
     assert "second about 1,600 (chance " in told
     assert ("or more" in told) == (samples == 16)
@@ -341,15 +341,15 @@ def test_a_pilot_that_meets_the_target_at_once_may_need_fewer(
 def test_one_that_does_not_reach_the_target_is_told_apart(plan: kr.Plan) -> None:
     never = replace(plan, samples=None, reach=0.2)
     some = replace(plan, samples=1600)
-    told = words.comparison_headline(kr.Comparison(some, never))
-    assert told == f"first: {words.headline(some)} second: {words.headline(never)}"
+    told = kr.Comparison(some, never).headline()
+    assert told == f"first: {some.headline()} second: {never.headline()}"
     assert "is 20%" in told
 
 
 def test_a_doubt_of_one_side_is_told() -> None:
     curve = kr.Curve(STEP_N, [0.5 / math.sqrt(n) for n in STEP_N], model="KO")
     both = kr.compare(curve, STEP, 0.005)
-    said = words.comparison_headline(both)
+    said = both.headline()
     assert both.second.doubt in said
     assert f"KO needs about {both.first.samples:,} samples" in said
 
@@ -362,7 +362,7 @@ def test_a_ratio_is_told_with_its_range() -> None:
     assert compared.ratio_range is not None
     low, high = (words.times(end) for end in compared.ratio_range)
     assert low != high
-    assert f"(90%: {low} to {high}, if both reach it)." in words.comparison_headline(compared)
+    assert f"(90%: {low} to {high}, if both reach it)." in compared.headline()
 
 
 @pytest.mark.parametrize(
@@ -382,8 +382,8 @@ def test_measured_means_contradict_no_crossover(
     n: int, measured: bool, means: tuple[int, int] | None, better: str, agrees: bool
 ) -> None:
     found = Crossover(n, n / 2, math.inf, "FC", measured=measured)
-    assert words.agrees(found, means, better) == agrees
-    said = words.crossing(found, means, better, 1024)
+    assert Crossing(found, means, better, 1024).agrees == agrees
+    said = Crossing(found, means, better, 1024).explain()
     if agrees:
         assert f"cross at about N = {n:,}" in said
         assert ("within the pilots" in said, "extrapolation" in said) == (measured, not measured)
@@ -397,9 +397,9 @@ def test_measured_means_contradict_no_crossover(
 
 
 def test_without_a_crossover_the_means_are_told() -> None:
-    said = words.crossing(None, None, "KO", 1024)
+    said = Crossing(None, None, "KO", 1024).explain()
     assert "KO is better at every measured N, up to 1,024" in said
-    assert "do not clearly cross" in words.crossing(None)
+    assert "do not clearly cross" in Crossing(None).explain()
 
 
 def test_curves_that_cross_are_said_to() -> None:

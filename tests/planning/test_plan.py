@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import korisk as kr
 from korisk.curves.noise import RESAMPLES
+from korisk.planning import chances
 from korisk.planning import plan as planning
 from korisk.planning.forecast import Forecast
 from korisk.planning.plan import LEVELS, ROUND
@@ -294,10 +295,10 @@ def test_a_plan_is_read_off_the_chances() -> None:
     made = planned()
     assert (made.lower, made.upper) == (math.floor(doubled(0.5)), math.ceil(doubled(9.5)))
     assert made.reach == 1.0
-    assert made.before_long == max(planning.NEAR * 256, planning.LATER * made.lower)
+    assert made.before_long == max(chances.NEAR * 256, chances.LATER * made.lower)
     before = math.log2(made.before_long / 256)
-    assert made.samples == math.ceil(doubled(planning.MIDDLE * before))
-    assert made.chance == pytest.approx(0.1 * planning.MIDDLE * before, abs=1e-3)
+    assert made.samples == math.ceil(doubled(chances.MIDDLE * before))
+    assert made.chance == pytest.approx(0.1 * chances.MIDDLE * before, abs=1e-3)
     levels = (0.8, 0.9, 0.95)
     assert [made.safe(p) for p in levels] == [math.ceil(doubled(10 * p)) for p in levels]
     assert [made.if_reached(p) for p in levels] == [math.ceil(doubled(before * p)) for p in levels]
@@ -315,14 +316,14 @@ def test_safety_is_of_all_futures_and_the_condition_of_those_before_long() -> No
 
 def test_late_targets_count_futures_up_to_a_multiple_of_the_earliest() -> None:
     made = planned(start=4.0)
-    assert (made.lower, made.before_long) == (math.floor(doubled(4.5)), planning.LATER * made.lower)
+    assert (made.lower, made.before_long) == (math.floor(doubled(4.5)), chances.LATER * made.lower)
     later = math.log2(made.before_long / doubled(4))
-    assert made.samples == pytest.approx(doubled(4 + planning.MIDDLE * later), rel=1e-3)
+    assert made.samples == pytest.approx(doubled(4 + chances.MIDDLE * later), rel=1e-3)
 
 
 def test_a_least_chance_is_asked_for() -> None:
-    least = planning.LEAST_REACH
-    expected = doubled(10 * planning.MIDDLE * least)
+    least = chances.LEAST_REACH
+    expected = doubled(10 * chances.MIDDLE * least)
     assert planned(reach=least).samples == pytest.approx(expected, rel=0.01)
     made = planned(reach=least - 0.01)
     assert (made.samples, made.chance, made.upper) == (None, None, math.inf)
@@ -346,7 +347,7 @@ def test_what_was_met_stays_met() -> None:
 def test_the_smallest_n_is_the_smallest(draw: int) -> None:
     rng = np.random.default_rng(draw)
     n = np.sort(rng.choice(np.arange(16, 330), 12, replace=False)).astype(float)
-    table = planning.Chances(n, np.sort(rng.choice([0.0, 0.3, *rng.random(10)], 12)))
+    table = chances.Chances(n, np.sort(rng.choice([0.0, 0.3, *rng.random(10)], 12)))
     every = np.arange(int(n[0]), int(n[-1]) + 1)
     at = np.array([table.at(each) for each in every.tolist()])
     for p in (0.0, 0.3, 0.5, *table.p, *rng.random(20)):
@@ -361,7 +362,7 @@ def test_the_table_has_the_measured_sizes_and_eight_to_a_doubling_beyond(
     sizes: tuple[int, ...],
 ) -> None:
     made = kr.forecast(kr.Curve(sizes, 1.0 / np.array(sizes)))
-    n = planning.table_sizes(made)
+    n = chances.table_sizes(made)
     assert (n[0], n[-1]) == (sizes[0], made.horizon)
     assert set(sizes) <= set(n.tolist())
     assert (np.diff(n) > 0).all()
@@ -386,11 +387,11 @@ def test_constants_of_the_planner_are_those_of_its_page() -> None:
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     for words in (
         f"within {HORIZON:,.0f} times the pilot",
-        f"read at {100 * planning.MIDDLE:g}% of futures that meet the target before long",
-        f"(by {planning.NEAR} times the pilot, or {planning.LATER} times `lower`",
-        f"Below a `reach` of {100 * planning.LEAST_REACH:g}% there is no `samples`",
+        f"read at {100 * chances.MIDDLE:g}% of futures that meet the target before long",
+        f"(by {chances.NEAR} times the pilot, or {chances.LATER} times `lower`",
+        f"Below a `reach` of {100 * chances.LEAST_REACH:g}% there is no `samples`",
         f"takes τ above {ROUGHEST:g}",
-        f"the {100 * (1 - 2 * planning.TAIL):g}% interval of N",
+        f"the {100 * (1 - 2 * chances.TAIL):g}% interval of N",
         f"More than {MOST_SIZES} sizes are averaged",
         f"{RESAMPLES:,} resamples",
     ):

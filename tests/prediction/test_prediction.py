@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import korisk as kr
 from korisk.errors import KoriskError
-from korisk.planning.plan import LEAST_REACH
+from korisk.planning.chances import LEAST_REACH
 from korisk.planning.posterior import MOST_SIZES, PRIOR, posterior
 from korisk.prediction.misfit import BELIEF, LogErrors
 from korisk.prediction.pair import PredictedPair, track

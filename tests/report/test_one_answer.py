@@ -12,7 +12,6 @@ from korisk.planning.explain import chance, count, times
 from korisk.planning.plan import LEVELS
 from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.page.page import pilot_page
-from korisk.report.page.planner import sentence
 
 ROOT = Path(__file__).parents[2]
 ASKED = (  # file, model, target: beyond the pilot, in doubt, inside it, out of reach, no 90%
@@ -46,17 +45,17 @@ def test_every_place_says_the_same(
     assert told["safe"] == {f"{level:g}": plan.safe(level) for level in LEVELS}
     assert told["explanation"] == words
     # The first sentence of the page is that of the templates, word for word.
-    assert sentence(plan) in page.replace("&#x27;", "'")
-    places = (printed, words, one_line(written(plan_figure(plan))), sentence(plan))
+    assert plan.brief() in page.replace("&#x27;", "'")
+    places = (printed, words, one_line(written(plan_figure(plan))), plan.brief())
     if plan.samples is None:
-        assert all(chance(plan.reach) in place for place in (printed, words, sentence(plan)))
+        assert all(chance(plan.reach) in place for place in (printed, words, plan.brief()))
         return
     assert plan.chance is not None
     for place in places:
         assert count(plan.samples) in place
         assert chance(plan.chance) in place
     safe = plan.safe(0.9)
-    for place in (printed, words, sentence(plan)):
+    for place in (printed, words, plan.brief()):
         if safe is None:
             assert chance(plan.reach) in place
             assert "o amount of data gives 90%" in place

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import Comparison, compare
-from korisk.planning.explain import chance, crossover
+from korisk.planning.explain import chance
 from korisk.planning.plan import Plan, plan
 from korisk.report.figures import pilot
 from korisk.report.figures.panels import ticks
@@ -232,7 +232,7 @@ def test_the_crossover_is_where_both_forecasts_agree(compared: Comparison) -> No
     assert n == found.n
     for made in (compared.first, compared.second):
         assert value == pytest.approx(made.at(n).value, rel=0.1)
-    assert crossover(found) in " ".join(written(figure).split())  # the planner's own sentence
+    assert found.explain() in " ".join(written(figure).split())  # the planner's own sentence
     curve = seeded(0.5, 1.0, "known")
     worse = Curve(curve.n, 3 * curve.error, curve.seed, "dense", curve.metric)
     assert not lines(comparison_figure(compare(curve, worse, 0.05)), "crossover")

@@ -19,7 +19,7 @@ from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import LEVELS, Plan, plan_from
 from korisk.report.page import planner as tables
 from korisk.report.page.page import pilot_page
-from korisk.report.page.planner import SENTENCES, planner_data, sentence
+from korisk.report.page.planner import planner_data
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -106,7 +106,7 @@ def asked(page: "Page", name: str, targets: list[float]) -> list[dict[str, Any]]
         const plan = tables[name].plan(target);
         return { ...plan, sentence: tables[name].sentence(plan, sentences) };
     })"""
-    found: list[dict[str, Any]] = page.evaluate(script, [name, targets, SENTENCES])
+    found: list[dict[str, Any]] = page.evaluate(script, [name, targets, words.ANSWERS])
     return found
 
 
@@ -120,7 +120,7 @@ def test_where_the_slider_stops_the_page_answers_as_python(page: "Page", name: s
     for found, target in zip(asked(page, name, targets), targets, strict=True):
         plan = planned(name, target)
         assert found["samples"] == plan.samples, target
-        assert (found["doubt"], found["sentence"]) == (plan.doubt, sentence(plan))
+        assert (found["doubt"], found["sentence"]) == (plan.doubt, plan.brief())
         assert found["next"] == plan.next_round
         if plan.doubt:
             continue
@@ -227,7 +227,7 @@ def test_a_number_under_a_condition_has_it_everywhere(browser: "Browser", tmp_pa
                 page.goto("about:blank")
                 page.goto(f"{html.as_uri()}#model={curve.model}&target={target}")
                 said = page.inner_text("#words")
-                assert words.headline(plan) in said
+                assert plan.headline() in said
                 mark = page.locator("#plot .label").first.text_content() or ""
                 bar = page.locator(".bar-row").first.inner_text()
                 head, row = page.inner_text(".number"), page.locator("#readout tbody tr").nth(at)
@@ -329,7 +329,7 @@ def test_no_number_without_odds(browser: "Browser", pair: tuple[str, str], tmp_p
             unlikely = plan.samples > plan.last and plan.reach < words.EVEN
             odds = f"at most {words.chance(plan.reach)}" if unlikely else words.chance(plan.chance)
             assert f"chance {odds}" in page.inner_text(".number")
-            assert page.inner_text("#words") == sentence(plan)
+            assert page.inner_text("#words") == plan.brief()
             if plan.safe(0.9) is None:
                 most = words.chance(plan.reach)
                 most = "just below 90%" if most == "90%" else f"at most {most}"

@@ -21,7 +21,7 @@ from korisk.fitting.gradient.many import Fit
 from korisk.networks.describe.describe import describe
 from korisk.operators.linear import LinearOperator
 from korisk.planning.compare import Comparison, compare
-from korisk.planning.explain import comparison_crossing, comparison_headline, times
+from korisk.planning.explain import times
 from korisk.planning.fit import check_target
 from korisk.prediction.rehearse import SIZES, Progress, Rehearsal, built, rehearse
 from korisk.prediction.simulation import Augment, Noisy, altered
@@ -387,10 +387,10 @@ class Ablation(Drawn):
         str
             Three sentences on one line; more where a network does not reach the target.
         """
-        said = comparison_headline(self.comparison)
+        said = self.comparison.headline()
         if self.default is not None:
             said = f"{said[:-1]}; the target is 5% above the best error of {self.default}."
-        return f"{said} {comparison_crossing(self.comparison)} {self.bound_sentence}"
+        return f"{said} {self.comparison.crossing.explain()} {self.bound_sentence}"
 
     def to_dict(self) -> dict[str, Any]:
         """The ablation as plain values, for JSON.

@@ -22,7 +22,7 @@ from korisk.cli.output import (
 )
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, OutOfReachError
-from korisk.planning.explain import chance, enough
+from korisk.planning.explain import chance
 from korisk.planning.fit import DEFAULT_FIT, check_target
 from korisk.planning.forecast import Expectation, Forecast, forecast
 from korisk.planning.plan import LEVELS, plan_from
@@ -255,7 +255,7 @@ class _Answer:
             name = f"{self.curve.name}: " if several else ""
             said.append(("" if self.curve.model else name) + self.plan.explain())
             if self.probability is not None:
-                sentence = enough(self.plan, self.probability)
+                sentence = self.plan.enough(self.probability)
                 said += [name + sentence] if sentence not in said[0] else []
         elif self.forecast.relatives is not None:
             names = ", ".join(each.model for each in self.related)

@@ -33,10 +33,9 @@ from korisk.cli.compute import (
 )
 from korisk.cli.output import cells, console, duration, number, print_json, table, warnings_as_lines
 from korisk.curves.curve import Curve
-from korisk.planning.explain import agrees
-from korisk.planning.explain import crossing as explain_crossing
+from korisk.planning.compare import LEAST_SIZES, Crossing, crossing
 from korisk.store.store import Store, store_path, store_to_write
-from korisk.studies.results import LEAST_SIZES, Crossing, crossing, curves
+from korisk.studies.results import curves
 from korisk.studies.run.clusters import job_script
 from korisk.studies.spec.study import Study
 from korisk.theory.footprint import format_bytes
@@ -171,7 +170,7 @@ def in_words(found: Crossing | None) -> str:
     """Where the better of two models changes, as a sentence or two."""
     if found is None:
         return "The two models have no N in common."
-    said = explain_crossing(found.found, found.means, found.better, found.last)
+    said = found.explain()
     if found.sizes < LEAST_SIZES:
         return f"{said} At least {LEAST_SIZES} sizes are needed to extrapolate."
     return said
@@ -182,7 +181,7 @@ def crossing_json(found: Crossing | None) -> dict[str, Any] | None:
     if found is None:
         return None
     content = {**asdict(found), "explanation": in_words(found)}
-    if found.found is not None and not agrees(found.found, found.means, found.better):
+    if not found.agrees:
         content["found"] = None
     return content
 

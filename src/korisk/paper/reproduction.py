@@ -11,9 +11,10 @@ from korisk.curves.stored import Chosen, by_point
 from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError
 from korisk.paper import published
+from korisk.planning.compare import Crossing, crossing, mean_at
 from korisk.planning.fit import calibrate
 from korisk.store.store import FlatRow
-from korisk.studies.results import Crossing, crossing, curve_from, mean_at
+from korisk.studies.results import curve_from
 from korisk.studies.spec.study import PROTOCOLS, Protocol, Study
 from korisk.theory import RiskLine
 

@@ -16,12 +16,13 @@ from korisk.curves.stored import Chosen, error_of, renamed
 from korisk.errors import Argument, KoriskError
 from korisk.files import write_text
 from korisk.pilots.fit import PRINTED, Reading, out_of_range
+from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.forecast import forecast
 from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
 from korisk.planning.plan import ROUND, Plan, plan
 from korisk.store.cells import Task
 from korisk.store.store import Store
-from korisk.studies.results import LEAST_SIZES, csv_text, curve_from, signed_table
+from korisk.studies.results import csv_text, curve_from, signed_table
 
 _SHOWN_FAILURES = 5
 

@@ -24,12 +24,12 @@ from korisk.errors import Argument, KoriskError, KoriskWarning, MissingExtraErro
 from korisk.files import make_folder
 from korisk.pilots.fit import Fit, FitWork, Reading, pickled
 from korisk.pilots.result import Pilot, read_pilot
+from korisk.planning.chances import TAIL
+from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.next_size import Cost
-from korisk.planning.plan import TAIL
 from korisk.store.cells import Task
 from korisk.store.file import DamagedError
 from korisk.store.store import STORE_NAME, Store, store_to_write
-from korisk.studies.results import LEAST_SIZES
 from korisk.studies.run.engine import run_study
 from korisk.studies.run.events import Event, Watch
 from korisk.studies.run.progress import Pace, progress

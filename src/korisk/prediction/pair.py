@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import Crossover, first_above
-from korisk.planning.explain import crossover
 from korisk.planning.fit import fitted_line
 from korisk.prediction.prediction import FARTHEST_N, FIT_SIZES, Prediction
 from korisk.theory import RiskLine, TwoFactors, two_factors
@@ -167,7 +166,7 @@ class PredictedPair:
     def explain(self) -> str:
         """Where the curves cross, or which one is ahead, in a sentence."""
         if self.crossover is not None:
-            return crossover(self.crossover)
+            return self.crossover.explain()
         last = last_shown(self.known)
         if self.ahead is not None:
             return (

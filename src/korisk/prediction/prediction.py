@@ -13,8 +13,8 @@ from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, invalid
+from korisk.planning.chances import LEAST_REACH, TAIL, table
 from korisk.planning.explain import chance, count, span, times, value
-from korisk.planning.plan import LEAST_REACH, TAIL, table
 from korisk.planning.posterior import (
     MOST_SIZES,
     PRIOR,

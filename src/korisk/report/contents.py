@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from korisk.curves.curve import Curve
 from korisk.curves.stored import LEAST_N, PART_OF, chosen, grouping
 from korisk.errors import KoriskError
+from korisk.planning.compare import Crossing, crossing
 from korisk.report.tables.table import ReportTable
 from korisk.store.cells import Task
 from korisk.store.store import Cell, Failure, FlatRow, Store, store_path
-from korisk.studies.results import Crossing, crossing, curve_from
+from korisk.studies.results import curve_from
 from korisk.studies.spec.study import asked_for
 from korisk.theory import Network
 

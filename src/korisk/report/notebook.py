@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from korisk.errors import KoriskError, MissingExtraError, shown
-from korisk.planning.explain import SURE, chance, count, ratio_words, span, value
+from korisk.planning.explain import SURE, chance, count, span, value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,7 +140,7 @@ def _plan_figure(plan: Any, ax: Axes | None) -> Figure:
 def _comparison(found: Any) -> tuple[str, Numbers, str]:
     plans = zip(found.names, (found.first, found.second), strict=True)
     numbers = [(f"samples of {name}", _samples(plan)) for name, plan in plans]
-    numbers.append(("ratio", ratio_words(found)))
+    numbers.append(("ratio", found.ratio_words()))
     title = f"{' against '.join(found.names)}: target {value(found.target)}"
     return title, numbers, found.explain()
 

@@ -27,11 +27,8 @@ from korisk.curves.stored import (
 from korisk.curves.unit import suggested_unit
 from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean
 from korisk.files import to_cell
-from korisk.planning.compare import Crossover, compare
 from korisk.store.cells import row_digests
 from korisk.store.store import FlatRow, Store
-
-LEAST_SIZES = 3  # that a curve needs to be extrapolated
 
 
 def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
@@ -80,46 +77,6 @@ def curve_from(
         return None, notes
     sizes, errors, seeds = zip(*kept, strict=True)
     return Curve(sizes, errors, seeds, model=model, metric=shown.metric, unit=shown.unit), notes
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """Where the better of two models changes, as far as the results show."""
-
-    found: Crossover | None  # of the posterior, if there is one
-    means: tuple[int, int] | None  # N between which mean errors change their order, there or last
-    better: str  # the model with the lower mean error at the largest N of both
-    last: int  # that N
-    sizes: int  # how many N both were measured at
-
-
-def crossing(first: Curve, second: Curve) -> Crossing | None:
-    """Where the better of two curves changes; None if they have no N in common."""
-    shared = sorted(set(first.sizes.tolist()) & set(second.sizes.tolist()))
-    if not shared:
-        return None
-    found = None
-    if min(len(first.sizes), len(second.sizes)) >= LEAST_SIZES:
-        # The crossover does not depend on the target; one that is too easy would be refused.
-        lowest = first.unit.from_error(min(first.means.min(), second.means.min()))
-        found = compare(first, second, float(lowest)).crossover
-    ahead = [mean_at(second, n) < mean_at(first, n) for n in shared]
-    changes = [
-        (shared[at - 1], shared[at]) for at in range(1, len(ahead)) if ahead[at] != ahead[at - 1]
-    ]
-    there = [each for each in changes if found is not None and each[0] <= found.n <= each[1]]
-    return Crossing(
-        found=found,
-        means=next(iter(there + changes[::-1]), None),
-        better=(second if ahead[-1] else first).model,
-        last=shared[-1],
-        sizes=len(shared),
-    )
-
-
-def mean_at(curve: Curve, n: int) -> float:
-    """The mean error at one of the curve's N."""
-    return float(curve.means[curve.sizes.tolist().index(n)])
 
 
 # --- Tables --------------------------------------------------------------------------------------

@@ -41,9 +41,8 @@ from korisk.paper.reproduction import (
     sweeps,
     verdicts,
 )
-from korisk.planning.explain import agrees
+from korisk.planning.compare import crossing
 from korisk.store.store import store_path
-from korisk.studies.results import crossing
 from korisk.studies.spec.study import PROTOCOLS
 
 _SAME = 5e-4  # relative: less is rounding of four digits
@@ -230,7 +229,7 @@ def _verdict(found: list[Sweep], lines: list[CalibrationLine]) -> Iterator[str]:
         crossed = crossing(known, dense)
         cross = None if crossed is None else crossed.found
         where = "no clear crossing"
-        if crossed and cross and agrees(cross, crossed.means, crossed.better):
+        if crossed and cross and crossed.agrees:
             ends = f"at least {cross.lower:,.0f}"
             if isfinite(cross.upper):
                 ends = f"{cross.lower:,.0f} to {cross.upper:,.0f}"

@@ -4,7 +4,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from korisk.ablation.ablation import Ablation
-from korisk.planning.explain import ratio_words
 from korisk.report.figures.pilot import comparison_figure
 
 
@@ -38,5 +37,5 @@ def ablation_figure(made: Ablation, *, ax: Axes | None = None) -> Figure:
     """
     comparison = made.comparison
     first, second = comparison.names
-    saved = f"samples of {second} over those of {first}: {ratio_words(comparison)}"
+    saved = f"samples of {second} over those of {first}: {comparison.ratio_words()}"
     return comparison_figure(comparison, notes=[saved, made.bound_sentence], ax=ax)

@@ -18,7 +18,6 @@ from korisk.curves.curve import Curve
 from korisk.curves.unit import words
 from korisk.planning.compare import Comparison, Crossover
 from korisk.planning.explain import SURE, chance, count
-from korisk.planning.explain import crossover as crossover_words
 from korisk.planning.plan import Plan
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Entry, values
@@ -184,7 +183,7 @@ def _several(
     notes = [NOTE if len(plans) <= _BANDS else CROWDED, *more]
     if crossover is not None:
         entries.append(panels.crossover_entry())
-        notes.append(crossover_words(crossover))
+        notes.append(crossover.explain())
     for name, plan in zip(names, plans, strict=True):
         doubts = dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt)))
         notes += [f"{name}: {said}" for said in doubts]

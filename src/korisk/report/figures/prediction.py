@@ -10,7 +10,6 @@ from matplotlib.patches import Patch
 
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossover
-from korisk.planning.explain import crossover
 from korisk.prediction.study import ModelRecord, PointRecord
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Array, Entry
@@ -62,7 +61,7 @@ def prediction_figure(
     notes = [SIMULATED if simulated else NOTE]
     if found is not None:
         entries.append(panels.crossover_entry())
-        notes.append(crossover(found))
+        notes.append(found.explain())
     with style.settings():
         figure, (axes,) = panels.sheet(
             1,

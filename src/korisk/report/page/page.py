@@ -26,17 +26,17 @@ from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import KoriskError
 from korisk.planning import explain as words
-from korisk.planning.compare import Comparison
+from korisk.planning.chances import table_sizes
+from korisk.planning.compare import LEAST_SIZES, Comparison, Crossing, crossing
 from korisk.planning.fit import check_target, fitted_line
 from korisk.planning.forecast import Forecast, forecast
-from korisk.planning.plan import Plan, plan_from, table_sizes
+from korisk.planning.plan import Plan, plan_from
 from korisk.report.figures.panels import Array, track
 from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
-from korisk.report.page.planner import SENTENCES, asked_often, planner_data, sentence
+from korisk.report.page.planner import asked_often, planner_data
 from korisk.report.tables.table import ReportTable
 from korisk.report.tables.text import html as table_html
-from korisk.studies.results import LEAST_SIZES, Crossing, crossing
 
 if TYPE_CHECKING:  # `report.figures` says what to install where it is missing
     from matplotlib.figure import Figure
@@ -125,7 +125,7 @@ class Group:
             sizes = f"training set size{'s' if most > 1 else ''}"
             return f"{most} {sizes}; {LEAST_SIZES} are needed to plan."
         both, curve = self.comparison, self.forecasts[0].curve
-        said = sentence(self.plans[0]) if both is None else words.comparison_headline(both)
+        said = self.plans[0].brief() if both is None else both.headline()
         metric = curve.metric or curve.unit.noun
         told = [f"{metric} {words.value(self.target)}", *([self.why] if self.why else [])]
         return f"{said} ({', '.join(told)})"
@@ -151,10 +151,7 @@ class Group:
         for first, second in places:
             both = Comparison(self.plans[first], self.plans[second])
             found = known or crossing(both.first.curve, both.second.curve)
-            if found is None:  # no N in common
-                said = words.crossing(both.crossover)
-            else:
-                said = words.crossing(found.found, found.means, found.better, found.last)
+            said = (found or Crossing(both.crossover)).explain()  # or without any N in common
             ends = tuple(None if end in (0, math.inf) else end for end in both.ratio_range or ())
             about = {"ratio_range": ends or None, "crossover": said}
             made.append({"first": first, "second": second, **about})
@@ -315,6 +312,7 @@ class Page:
             if len(self.groups) > 1:
                 every = Section(name="points", title="Every point", html=overview(self.groups))
                 shown.insert(1, every)
+        start = list(self.groups).index(main) if main else 0
         return Template(asset("page.html")).substitute(
             title=escape(self.title),
             kind=escape(self.kind),
@@ -328,10 +326,7 @@ class Page:
             ),
             version=__version__,
             style=asset("page.css") + THEME_CSS,
-            data=script_json(
-                self.data
-                | {"start": list(self.groups).index(main) if main else 0, "sentences": SENTENCES}
-            ),
+            data=script_json(self.data | {"start": start, "sentences": words.ANSWERS}),
             table=asset("table.js"),
             view=asset("view.js"),
         )
@@ -362,7 +357,7 @@ def overview(groups: Sequence[Group]) -> str:
         if both is not None:
             low, high = both.ratio_range or (0.0, math.inf)
             ends = (low, high) if both.ratio is None else (both.ratio, both.ratio)
-            said = words.ratio_words(both)
+            said = both.ratio_words()
             cells[-1] = said, next((end for end in ends if 0 < end < math.inf), math.inf)
         name = escape(group.name)
         first = f'<a href="{escape(link)}">{name}</a>' if link else name

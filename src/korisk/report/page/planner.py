@@ -1,4 +1,4 @@
-"""The planner's answers as a page holds them: a table over targets, and a sentence for each.
+"""The planner's answers as a page holds them: a table over targets.
 
 Nothing is computed in the page. It looks up, or interpolates between neighbouring targets, what
 `plan_from` answered for some hundred of them: when the target is met with which probability, and
@@ -17,22 +17,11 @@ from numpy.typing import NDArray
 from korisk.curves.noise import ROUNDING
 from korisk.curves.unit import Unit
 from korisk.errors import KoriskError
-from korisk.planning.explain import (
-    ANSWERS,
-    EVEN,
-    FAR,
-    SURE,
-    anywhere,
-    chance,
-    count,
-    findings,
-    headline,
-    interval,
-    value,
-)
+from korisk.planning.chances import LEAST_REACH, table_sizes
+from korisk.planning.explain import EVEN, FAR, SURE, findings
 from korisk.planning.fit import check_target
 from korisk.planning.forecast import Forecast
-from korisk.planning.plan import LEAST_REACH, LEVELS, Plan, plan_from, table_sizes
+from korisk.planning.plan import LEVELS, Plan, plan_from
 from korisk.planning.posterior import Law
 
 Array = NDArray[np.float64]
@@ -52,45 +41,6 @@ _AT_FIRST = (0.8, 0.95, 0.995)  # probabilities at the first N whose targets are
 _INNER = tuple(round(0.025 * step, 3) for step in range(1, 40))
 # Of the way from the probability at the pilot's first N to the largest: where N is in the table.
 _SHARES = (0.001, 0.01, *_INNER, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9997, 1.0)
-
-# What the page adds to the planner's own sentences; table.js fills in the same names.
-SENTENCES = ANSWERS | {
-    "unreachable": "{start} does not reach {target} according to this pilot: the chance to meet it "
-    "by N = {horizon} is {reach}.",
-    "smallest": "{start} meets {target} already at the pilot's smallest N = {samples} (chance "
-    "{chance}).",
-    "safe": "{safe} samples are enough with 90% probability.",
-    "unsafe": "No amount of data gives 90% probability: {most}.",
-    "unsafe_inside": "No N inside the pilot gives 90% probability: {most}.",
-}
-
-
-def sentence(plan: Plan) -> str:
-    """The answer in a few sentences: the plan's own, but shorter."""
-    if plan.doubt:
-        return plan.doubt
-    samples, safe, reach = plan.samples, plan.safe(0.9), chance(plan.reach)
-    told = {
-        "start": plan.curve.model or "The model",
-        "target": value(plan.target),
-        "horizon": count(plan.forecast.horizon),
-        "reach": reach,
-        "most": "just below 90%" if reach == "90%" else f"at most {reach}",
-        "samples": count(samples or 0),
-        "chance": chance(plan.chance or 0.0),
-        "safe": count(safe or 0),
-    }
-    if samples is None:
-        return SENTENCES["unreachable"].format(**told)
-    if plan.at_once:
-        said = [SENTENCES["smallest"].format(**told)]
-    else:
-        said = [headline(plan), *interval(plan)]
-    if safe is None:
-        said.append(SENTENCES["unsafe_inside" if plan.forecast.doubt else "unsafe"].format(**told))
-    elif safe != samples:
-        said.append(SENTENCES["safe"].format(**told))
-    return " ".join(said)
 
 
 def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
@@ -153,7 +103,7 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
         "even": EVEN,
         "sure": SURE,
         "far": FAR,
-        "anywhere": anywhere(plans[0]),
+        "anywhere": plans[0].anywhere,
         "answers": {  # one list over the targets for each quantity
             "samples": [plan.samples for plan in plans],
             "chance": [plan.chance and _digits(plan.chance, 6) for plan in plans],

@@ -10,11 +10,10 @@ from contextlib import suppress
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.explain import crossing as crossing_words
+from korisk.planning.compare import mean_at
 from korisk.planning.fit import fitted_line
 from korisk.report.contents import Contents
 from korisk.report.tables.table import BYTES, ReportTable, Row, Value
-from korisk.studies.results import mean_at
 from korisk.theory import Footprint
 from korisk.theory.footprint import MOST, adam_bytes, weight_bytes
 
@@ -152,7 +151,7 @@ def comparison_table(contents: Contents) -> ReportTable:
         found = contents.crossings.get(point.name)
         said = None
         if found is not None:
-            said = crossing_words(found.found, found.means, found.better, found.last)
+            said = found.explain()
         rows.append((*row, said))
     return ReportTable(
         name="comparison",
