@@ -108,7 +108,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: Fourier((4, 6), np.ones(4)), r"mask must have the image's shape \(4, 6\)"),
     (lambda: Fourier((4, 6), np.full(6, 0.5)), "mask must hold 0 and 1 only"),
     (lambda: Fourier((4, 6), ["a"] * 6), "mask must hold 0 and 1 only"),
-    (lambda: Fourier(()), "shape must have at least one dimension"),
+    (lambda: Fourier(()), "shape must have at least one axis"),
     (lambda: flow(viscosity=-1.0), "viscosity must be a finite number >= 0, got -1.0"),
     (lambda: flow(time=-1.0), "time must be a finite number >= 0"),
     (lambda: flow(length=0.0), "length must be a finite number > 0"),

@@ -26,16 +26,15 @@ from korisk.networks.describe.marks import mark_of
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.convolution import Convolution
 from korisk.operators.ct.projector import Kind, PixelBackprojector, Projector
+from korisk.operators.inputs import Shape, shape_text
 from korisk.operators.linear import (
     Adjoint,
     Combined,
     Composed,
     LinearOperator,
     Scaled,
-    Shape,
     Stacked,
     Sum,
-    shape_text,
 )
 from korisk.operators.sense import Sense
 from korisk.operators.tikhonov import Tikhonov

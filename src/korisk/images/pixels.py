@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import make_interp_spline
-from scipy.sparse import csr_array
 
 from korisk import _checks
 from korisk.errors import Argument, KoriskError, invalid
 from korisk.images.formats.page import Page
 from korisk.images.patients import digest
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Array = NDArray[np.float64]
 PixelUnit = Literal["HU", "1/mm", "1/cm", "1/m", "plain"]
@@ -222,14 +223,18 @@ def _along_rows(image: Array, want: int, method: Resample) -> Array:
     if want == have:
         return image
     if want > have > 1 and method == "spline":
+        from scipy.interpolate import make_interp_spline
+
         curve = make_interp_spline(np.arange(have), image, k=min(3, have - 1))
         return np.asarray(curve(_centres(have, want)), dtype=np.float64)
     return np.asarray(weights(have, want) @ image, dtype=np.float64)
 
 
 @lru_cache(maxsize=64)
-def weights(have: int, want: int) -> Any:
+def weights(have: int, want: int) -> csr_array:
     """The sparse matrix (want, have) of areas or of linear interpolation; rows add up to 1."""
+    from scipy.sparse import csr_array
+
     if want < have:
         # In units of 1 / want of a pixel all edges are whole numbers, so nothing is rounded before
         # the division. Between two edges lies a piece of one new pixel and of one old.

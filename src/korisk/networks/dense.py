@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from korisk._memory import free_memory
 from korisk.errors import KoriskError, shown
 from korisk.operators.basic import own_tensor
-from korisk.operators.linear import Shape, checked_device, checked_dtype, checked_shape, shape_text
+from korisk.operators.inputs import Shape, checked_device, checked_dtype, checked_shape, shape_text
 from korisk.theory import Known, Layer, Learned, Network
 
 

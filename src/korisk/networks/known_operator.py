@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.basic import Diagonal, own_tensor
-from korisk.operators.linear import Composed, LinearOperator, Shape, parts_of, shape_text
+from korisk.operators.inputs import Shape, shape_text
+from korisk.operators.linear import Composed, LinearOperator, parts_of
 from korisk.theory import Known, Layer, Learned, Network
 
 _LONGEST_NAME = 70  # of a layer: longer ones are cut, so that a number fits behind

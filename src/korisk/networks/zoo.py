@@ -27,7 +27,8 @@ from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.networks.known_operator import free_name
 from korisk.operators.basic import Diagonal
-from korisk.operators.linear import Composed, LinearOperator, Shape, parts_of, shape_text
+from korisk.operators.inputs import Shape, shape_text
+from korisk.operators.linear import Composed, LinearOperator, parts_of
 
 KINDS = {
     "inverse-unet": "known inverse (FBP, Tikhonov or adjoint), then a U-Net",

@@ -6,34 +6,33 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import MethodType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from korisk.errors import KoriskError, shown
-from korisk.operators.linear import (
+from korisk._checks import require
+from korisk.errors import KoriskError, invalid, shown
+from korisk.operators.inputs import (
     DTYPES,
-    EXACT,
-    ROUNDED,
-    UNCHECKED,
-    LinearOperator,
+    Place,
     Shape,
     checked_dtype,
+    checked_length,
     checked_shape,
     shape_text,
 )
+from korisk.operators.linear import EXACT, ROUNDED, UNCHECKED, LinearOperator
 from korisk.operators.opaque import Opaque
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator as ScipyOperator
 
 # Largest |<A x, y> - <x, A^T y>|, relative, where results have that precision.
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 Function = Callable[[Any], Any]
-Array = NDArray[Any]
 
 
 class _Shared(tuple[Function, Function]):
@@ -41,10 +40,10 @@ class _Shared(tuple[Function, Function]):
 
     __slots__ = ()
 
-    def __deepcopy__(self, memo: Any) -> Self:
+    def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[_Shared], tuple[object]]:
         return _Shared, (tuple(self),)
 
 
@@ -63,8 +62,10 @@ class Adapted(Opaque):
         What the functions compute in, see `from_callables`.
     check : bool
         Whether to try the functions.
-    **options
-        `name`, `device` and `dtype`, as for `LinearOperator`.
+    name : str
+        Used in messages and by `Composed`.
+    **place
+        `device` and `dtype`, as for `LinearOperator`.
     """
 
     def __init__(
@@ -76,9 +77,10 @@ class Adapted(Opaque):
         parts: Sequence[nn.Module] = (),
         precision: torch.dtype | None = None,
         check: bool = True,
-        **options: Any,
+        name: str,
+        **place: Unpack[Place],
     ) -> None:
-        super().__init__(cast(Any, domain), cast(Any, range), **options)
+        super().__init__(domain, range, name=name, **place)
         self.parts = nn.ModuleList(parts)
         self._check_fixed()
         self._functions = functions if parts else _Shared(functions)
@@ -93,11 +95,11 @@ class Adapted(Opaque):
 
     def _check_fixed(self) -> None:
         for part in self.parts:
-            if any(weights.requires_grad for weights in part.parameters()):
-                raise KoriskError(
-                    f"{self.name}: {type(part).__name__} must not be trainable, got weights that "
-                    "require gradients, which would be lost; freeze it with requires_grad_(False)"
-                )
+            fixed = not any(weights.requires_grad for weights in part.parameters())
+            subject = f"{self.name}: {type(part).__name__}"
+            remedy = "freeze it with requires_grad_(False)"
+            given = "weights that require gradients, which would be lost"
+            require(fixed, subject, "not be trainable", part, remedy, got=given)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         super()._apply(fn, recurse=False)
@@ -119,7 +121,7 @@ class Adapted(Opaque):
     def _called(self, items: Tensor, adjoint: bool) -> Tensor:
         """What a function gives for a batch, if it is what the operator's shapes say."""
         source, target = (self.range, self.domain) if adjoint else (self.domain, self.range)
-        word, wanted = ("adjoint" if adjoint else "forward"), (len(items), *target)
+        subject = f"{self.name}: {'adjoint' if adjoint else 'forward'}"
         where = f"for a batch of {len(items)} in {items.dtype} on {items.device}"
         try:
             image: Any = self._functions[adjoint](items)
@@ -129,20 +131,16 @@ class Adapted(Opaque):
                 if items.device == self._made_on
                 else f"it worked on {self._made_on}: make the operator anew for the other device"
             )
-            said = " ".join(str(error).split())[:200]
-            raise KoriskError(
-                f"{self.name}: {word} must map {shape_text(source)} to {shape_text(target)}, got "
-                f"{type(error).__name__} {where}: {said}; {remedy}"
-            ) from error
-        if not isinstance(image, Tensor) or image.shape != wanted or image.dtype not in DTYPES:
-            found = shown(image)
+            rule = f"map {shape_text(source)} to {shape_text(target)}"
+            given = f"{type(error).__name__} {where}: {_one_line(error)}"
+            raise invalid(subject, rule, items, remedy, got=given) from error
+        shape = len(items), *target
+        if not isinstance(image, Tensor) or image.shape != shape or image.dtype not in DTYPES:
+            rule = f"give one tensor of float32 or float64 of shape {shape_text(shape)} {where}"
+            remedy, given = "correct it, domain= or range=, or convert its result", shown(image)
             if isinstance(image, Tensor):
-                found = f"{image.dtype} of shape {shape_text(tuple(image.shape))}"
-            raise KoriskError(
-                f"{self.name}: {word} must give one tensor of float32 or float64 of shape "
-                f"{shape_text(wanted)} {where}, got {found}; correct it, domain= or range=, or "
-                "convert its result"
-            )
+                given = f"{image.dtype} of shape {shape_text(image.shape)}"
+            raise invalid(subject, rule, image, remedy, got=given)
         return image.detach().to(items.device)
 
     def _taken(self) -> dict[torch.dtype, torch.dtype]:
@@ -150,7 +148,8 @@ class Adapted(Opaque):
         if "_tried" not in self._made:
             with torch.no_grad():
                 self._made["_tried"] = self._tried()
-        return cast(dict[torch.dtype, torch.dtype], self._made["_tried"])
+        taken: dict[torch.dtype, torch.dtype] = self._made["_tried"]
+        return taken
 
     def _tried(self) -> dict[torch.dtype, torch.dtype]:
         """The precision of results for each precision that the functions take, tried out."""
@@ -182,28 +181,27 @@ class Adapted(Opaque):
         # A random y shows whatever differs; y = A x shows a wrong factor best.
         y = torch.stack([draw(self.range), image[1].to(dtype)])
         back = self._called(y.clone(), True)
-        found = torch.float64 if image.dtype == back.dtype == torch.float64 else torch.float32
-        if dtype == torch.float32:
-            found = dtype
-        flat = [each.double().reshape(len(each), -1) for each in (image, x, y, back)]
-        images, x, y, back = (each.cpu() for each in flat)
+        double = dtype == image.dtype == back.dtype == torch.float64
+        precision = torch.float64 if double else torch.float32
+        images, x, y, back = (
+            batch.double().reshape(len(batch), -1).cpu() for batch in (image, x, y, back)
+        )
         sums = (images[:2] * y).sum(1), (x * back).sum(1)
         sizes = images[:2].norm(dim=1) * y.norm(dim=1) + x.norm(dim=1) * back.norm(dim=1)
         bend = images[2] - images[0] + 2 * images[1]
-        errors = {
-            "forward must be linear": float(bend.norm() / (images.norm() or 1.0)),
-            "adjoint must be that of forward": float(
-                ((sums[0] - sums[1]).abs() / torch.where(sizes == 0, 1.0, sizes / 2)).max()
-            ),
-        }
-        for rule, error in errors.items():
-            if not error <= TOLERANCES[found]:
-                raise KoriskError(
-                    f"{self.name}: {rule}, got a relative error of {error:.2g} in {found}, limit "
-                    f"{TOLERANCES[found]:g}; correct it, pass precision=torch.float32 if it "
-                    "computes in that inside, or check=False to use it as it is"
-                )
-        return found
+        gaps = (sums[0] - sums[1]).abs() / torch.where(sizes == 0, 1.0, sizes / 2)
+        limit = TOLERANCES[precision]
+        for word, rule, error in (
+            ("forward", "be linear", float(bend.norm() / (images.norm() or 1.0))),
+            ("adjoint", "be that of forward", float(gaps.max())),
+        ):
+            given = f"a relative error of {error:.2g} in {precision}, limit {limit:g}"
+            remedy = (
+                "correct it, pass precision=torch.float32 if it computes in that inside, or "
+                "check=False to use it as it is"
+            )
+            require(error <= limit, f"{self.name}: {word}", rule, error, remedy, got=given)
+        return precision
 
     @property
     def inexact(self) -> str:  # type: ignore[override]
@@ -288,21 +286,28 @@ def from_callables(
     """
     functions, parts = [], []
     for word, function in (("forward", forward), ("adjoint", adjoint)):
-        if not callable(function):
-            raise KoriskError(f"{word} must be a function of a tensor, got {shown(function)}")
-        held: list[Any] = [function]
-        for each in held:  # which grows
-            if isinstance(each, partial):
-                held += [each.func, *each.args, *each.keywords.values()]
-            held += [each.__self__] if isinstance(each, MethodType) else []
-            if isinstance(each, nn.Module) and each not in parts:
-                parts.append(each)
+        require(callable(function), word, "be a function of a tensor", function)
+        held: list[object] = [function]
+        for item in held:  # which grows
+            if isinstance(item, partial):
+                held += [item.func, *item.args, *item.keywords.values()]
+            held += [item.__self__] if isinstance(item, MethodType) else []
+            if isinstance(item, nn.Module) and item not in parts:
+                parts.append(item)
         if numpy:
             function = partial(_on_arrays, function)
         functions.append(function if batched else partial(_each, function))
-    options: dict[str, Any] = {"name": name, "device": device, "dtype": dtype}
-    options |= {"parts": parts, "precision": precision, "check": check}
-    return Adapted((functions[0], functions[1]), domain, range, **options)
+    return Adapted(
+        (functions[0], functions[1]),
+        domain,
+        range,
+        parts=parts,
+        precision=precision,
+        check=check,
+        name=name,
+        device=device,
+        dtype=dtype,
+    )
 
 
 def from_scipy(
@@ -355,46 +360,43 @@ def from_scipy(
     >>> A(torch.tensor([1.0, 3.0])).tolist(), round(A.norm().upper, 2)
     ([6.0, 1.0, 0.0], 2.0)
     """
-    held = isinstance(operator, np.ndarray) or scipy.sparse.issparse(operator)
-    if held:  # so that it stays what it is
-        if operator.ndim != 2:
-            raise KoriskError(
-                "operator must be a matrix, with rows and columns, got an array of shape "
-                f"{shape_text(operator.shape)}; reshape it to (rows, columns)"
-            )
-        operator = operator.copy()
+    from scipy.sparse import issparse
+    from scipy.sparse.linalg import aslinearoperator
+
+    values = None  # of a matrix that is held, for the norm
+    held = isinstance(operator, np.ndarray) or issparse(operator)
+    if held:
+        rule, given = "be a matrix, with rows and columns", shape_text(operator.shape)
+        remedy, got = "reshape it to (rows, columns)", f"an array of shape {given}"
+        require(operator.ndim == 2, "operator", rule, operator, remedy, got=got)
+        operator = operator.copy()  # so that it stays what it is
+        values = getattr(operator, "data", None) if issparse(operator) else operator
     try:
-        linear = scipy.sparse.linalg.aslinearoperator(operator)
+        linear = aslinearoperator(operator)
         rows, columns = linear.shape
         kinds = np.dtype(linear.dtype).kind, np.asarray(linear.matvec(np.zeros(columns))).dtype.kind
     except (TypeError, ValueError) as error:
-        raise KoriskError(
-            "operator must be a LinearOperator of SciPy or PyLops, or a matrix of numbers, got "
-            f"{shown(operator)}: {error}; for functions use from_callables"
-        ) from None
+        rule = "be a LinearOperator of SciPy or PyLops, or a matrix of numbers"
+        remedy, given = "for functions use from_callables", f"{shown(operator)}: {error}"
+        raise invalid("operator", rule, operator, remedy, got=given) from None
     ends = []
-    for field, given, attribute, length, kind in (
-        ("domain", domain, "dims", columns, kinds[0]),
-        ("range", range, "dimsd", rows, "c" if "c" in kinds else kinds[1]),
+    for field, stated, attribute, length, is_complex in (
+        ("domain", domain, "dims", columns, kinds[0] == "c"),
+        ("range", range, "dimsd", rows, "c" in kinds),
     ):
-        stated = getattr(operator, attribute, length) if given is None else given
-        shape = checked_shape(field, stated)
-        if math.prod(shape) != length:
-            raise KoriskError(
-                f"{field} must have {length:,} entries for an operator of {rows:,} x {columns:,}, "
-                f"got {shape_text(shape)}, which has {math.prod(shape):,}"
-            )
-        ends.append((*shape, 2) if kind == "c" else shape)
+        lengths = getattr(operator, attribute, None) if stated is None else stated
+        shape = checked_length(field, lengths, length, f"an operator of {rows:,} x {columns:,}")
+        ends.append((*shape, 2) if is_complex else shape)
     forward, back = (
         partial(_on_columns, linear, adjoint, ends[adjoint], ends[not adjoint])
         for adjoint in (False, True)
     )
-    options: dict[str, Any] = {"name": name, "device": device, "dtype": dtype, "check": check}
-    made = Adapted((forward, back), ends[0], ends[1], **options)
-    values = getattr(operator, "data", None) if scipy.sparse.issparse(operator) else operator
+    adapted = Adapted(
+        (forward, back), ends[0], ends[1], check=check, name=name, device=device, dtype=dtype
+    )
     if isinstance(values, np.ndarray) and values.dtype.kind in "bfiu":
-        made.nonnegative = bool((values >= 0).all())
-    return made
+        adapted.nonnegative = bool((values >= 0).all())
+    return adapted
 
 
 def from_deepinv(
@@ -444,33 +446,38 @@ def from_deepinv(
     2.0
     """
     source: Any = physics
-    moves = isinstance(source, nn.Module)
-    if not moves or not hasattr(source, "A_adjoint"):
-        raise KoriskError(
-            f"physics must be a LinearPhysics of deepinv, got {shown(physics)}; for functions use "
-            "from_callables"
-        )
+    known = isinstance(source, nn.Module) and hasattr(source, "A_adjoint")
+    remedy = "for functions use from_callables"
+    require(known, "physics", "be a LinearPhysics of deepinv", physics, remedy)
     domain = checked_shape("img_size", img_size)
     held = next(iter([*source.buffers(), *source.parameters()]), torch.empty(0))
-    floats = [each.dtype for each in source.buffers() if each.is_floating_point()]
+    floats = [buffer.dtype for buffer in source.buffers() if buffer.is_floating_point()]
     probe = torch.zeros(1, *domain, device=held.device, dtype=next(iter(floats), None))
     try:
         image = source.A(probe)
     except Exception as error:
-        said = " ".join(str(error).split())[:200]
-        raise KoriskError(
-            f"img_size must be the shape of an image that physics.A takes, got "
-            f"{shape_text(domain)}: {said}; give (channels, rows, columns)"
-        ) from error
-    if not isinstance(image, Tensor):
-        raise KoriskError(
-            f"physics.A must give one tensor, got {shown(image)}; adapt the parts of a stacked "
-            "physics and join them with stack"
-        )
-    options: dict[str, Any] = {"name": name, "device": held.device, "dtype": dtype, "check": check}
+        given = f"{shape_text(domain)}: {_one_line(error)}"
+        remedy = "give (channels, rows, columns)"
+        rule = "be the shape of an image that physics.A takes"
+        raise invalid("img_size", rule, img_size, remedy, got=given) from error
+    remedy = "adapt the parts of a stacked physics and join them with stack"
+    require(isinstance(image, Tensor), "physics.A", "give one tensor", image, remedy)
     return from_callables(
-        source.A, source.A_adjoint, domain, image.shape[1:], batched=True, **options
+        source.A,
+        source.A_adjoint,
+        domain,
+        image.shape[1:],
+        batched=True,
+        check=check,
+        name=name,
+        device=held.device,
+        dtype=dtype,
     )
+
+
+def _one_line(error: Exception) -> str:
+    """The start of another package's message."""
+    return " ".join(str(error).split())[:200]
 
 
 def _each(function: Function, items: Tensor) -> Any:
@@ -490,7 +497,9 @@ def _on_arrays(function: Function, x: Tensor) -> Any:
     return torch.from_numpy(image) if isinstance(image, np.ndarray) else image
 
 
-def _on_columns(linear: Any, adjoint: bool, source: Shape, target: Shape, items: Tensor) -> Tensor:
+def _on_columns(
+    linear: ScipyOperator, adjoint: bool, source: Shape, target: Shape, items: Tensor
+) -> Tensor:
     """A SciPy operator of a batch."""
     rows, columns = linear.shape
     length = rows if adjoint else columns

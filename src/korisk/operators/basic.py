@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid, shown
 from korisk.operators import norms
-from korisk.operators.linear import LinearOperator, Shape, checked_shape, shape_text
+from korisk.operators.inputs import (
+    Shape,
+    as_complex,
+    as_pairs,
+    checked_length,
+    checked_shape,
+    complex_of,
+    several,
+    shape_text,
+)
+from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
 
 _LARGEST_DECOMPOSED = 2048  # side up to which all singular values take seconds, not minutes
@@ -61,8 +71,7 @@ class Identity(LinearOperator):
     def _map(self, x: Tensor) -> Tensor:
         return x.clone()
 
-    def _map_adjoint(self, y: Tensor) -> Tensor:
-        return y.clone()
+    _map_adjoint = _map
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         return NormBracket(1.0, 1.0, how="the identity's")
@@ -73,7 +82,7 @@ class Spectral(LinearOperator):
 
     fixed: tuple[str, ...] = ()  # attributes that other ones were computed from
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: Tensor | nn.Module) -> None:
         if name in self.fixed and name in self.__dict__:
             raise KoriskError(
                 f"{name} of {self.name} cannot be set to {shown(value)} later on; make another "
@@ -85,9 +94,9 @@ class Spectral(LinearOperator):
     def _squares(self) -> Tensor | None:
         """The eigenvalues of A^T A, in the shape of the components in that basis."""
 
-    @abstractmethod
     def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
-        """x with each of its components in that basis multiplied by a factor."""
+        """x with each of its components in that basis multiplied by a factor; entries, as here."""
+        return x * factors
 
 
 class Diagonal(Spectral):
@@ -118,10 +127,12 @@ class Diagonal(Spectral):
 
     weights: Tensor
 
-    def __init__(self, weights: Any, *, name: str = "W", trainable: bool = False) -> None:
+    def __init__(
+        self, weights: Tensor | ArrayLike, *, name: str = "W", trainable: bool = False
+    ) -> None:
         values = own_tensor("weights", weights)
-        place: dict[str, Any] = {"device": values.device, "dtype": values.dtype}
-        super().__init__(values.shape, values.shape, name=name, **place)
+        shape = values.shape
+        super().__init__(shape, shape, name=name, device=values.device, dtype=values.dtype)
         if trainable:
             self.weights = nn.Parameter(values)
         else:
@@ -135,8 +146,7 @@ class Diagonal(Spectral):
     def _map(self, x: Tensor) -> Tensor:
         return x * self.weights
 
-    def _map_adjoint(self, y: Tensor) -> Tensor:
-        return y * self.weights
+    _map_adjoint = _map
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         largest = norms.size(self.weights)
@@ -144,9 +154,6 @@ class Diagonal(Spectral):
 
     def _squares(self) -> Tensor:
         return self.weights.square()
-
-    def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
-        return x * factors
 
 
 class Mask(Spectral):
@@ -184,7 +191,7 @@ class Mask(Spectral):
     def __init__(
         self,
         shape: int | Sequence[int],
-        mask: Any,
+        mask: Tensor | ArrayLike,
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -196,17 +203,13 @@ class Mask(Spectral):
     def _map(self, x: Tensor) -> Tensor:
         return torch.where(self.mask, x, torch.zeros_like(x))
 
-    def _map_adjoint(self, y: Tensor) -> Tensor:
-        return self._map(y)
+    _map_adjoint = _map
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         return NormBracket(1.0, 1.0, how="a projection's")
 
     def _squares(self) -> Tensor:
         return self.mask.to(self.dtype)
-
-    def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
-        return x * factors
 
 
 class Matrix(LinearOperator):
@@ -239,28 +242,20 @@ class Matrix(LinearOperator):
 
     def __init__(
         self,
-        matrix: Any,
+        matrix: Tensor | ArrayLike,
         domain: int | Sequence[int] | None = None,
         range: int | Sequence[int] | None = None,
         name: str = "M",
     ) -> None:
         values = own_tensor("matrix", matrix)
         if values.ndim != 2:
-            raise KoriskError(
-                f"matrix must have two dimensions, got shape {shape_text(tuple(values.shape))}; "
-                "reshape it to (rows, columns)"
-            )
+            given, remedy = f"shape {shape_text(values.shape)}", "reshape it to (rows, columns)"
+            raise invalid("matrix", "have two dimensions", matrix, remedy, got=given)
         rows, columns = values.shape
-        shapes = []
-        for field, value, length in (("domain", domain, columns), ("range", range, rows)):
-            shape = (length,) if value is None else checked_shape(field, value)
-            if math.prod(shape) != length:
-                raise KoriskError(
-                    f"{field} must have {length:,} entries for a matrix of {rows:,} x {columns:,}, "
-                    f"got {shape_text(shape)}, which has {math.prod(shape):,}"
-                )
-            shapes.append(shape)
-        super().__init__(*shapes, name=name, device=values.device, dtype=values.dtype)
+        what = f"a matrix of {rows:,} x {columns:,}"
+        source = checked_length("domain", domain, columns, what)
+        target = checked_length("range", range, rows, what)
+        super().__init__(source, target, name=name, device=values.device, dtype=values.dtype)
         self.register_buffer("matrix", values)
 
     @property
@@ -329,24 +324,20 @@ class Fourier(Spectral):
     def __init__(
         self,
         shape: int | Sequence[int],
-        mask: Any = None,
+        mask: Tensor | ArrayLike | None = None,
         *,
         real: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        image = checked_shape("shape", shape)
-        if not image:
-            raise KoriskError(
-                "shape must have at least one dimension, got (); pass (rows, columns)"
-            )
+        image = checked_shape("shape", shape, axes=1)
         domain = image if real else (*image, 2)
         super().__init__(domain, (*image, 2), name="F", device=device, dtype=dtype)
         self.image_shape = image
         self.real = bool(real)
         self._axes = tuple(range(-len(image), 0))
-        kept = _checked_mask(1 if mask is None else mask, image)
-        self.register_buffer("mask", kept.to(self.device))
+        sampled = _checked_mask(1 if mask is None else mask, image)
+        self.register_buffer("mask", sampled.to(self.device))
 
     @property
     def acceleration(self) -> float:
@@ -357,21 +348,20 @@ class Fourier(Spectral):
         return self._sampled(torch.view_as_real(self._spectrum(x)))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        kept = self._sampled(y)
-        return self._image(torch.complex(kept[..., 0], kept[..., 1]))
+        return self._image(as_complex(self._sampled(y)))
 
     def _spectrum(self, x: Tensor) -> Tensor:
-        image = x if self.real else torch.complex(x[..., 0], x[..., 1])
-        axes = self._axes
-        spectrum = torch.fft.fftn(torch.fft.ifftshift(image, dim=axes), dim=axes, norm="ortho")
-        centred: Tensor = torch.fft.fftshift(spectrum, dim=axes)
-        return centred
+        return self._transformed(torch.fft.fftn, x if self.real else as_complex(x))
 
     def _image(self, spectrum: Tensor) -> Tensor:
+        return as_pairs(self._transformed(torch.fft.ifftn, spectrum), real=self.real)
+
+    def _transformed(self, transform: Callable[..., Tensor], x: Tensor) -> Tensor:
+        """The orthonormal transform of x, with both origins in the middle."""
         axes = self._axes
-        image = torch.fft.ifftn(torch.fft.ifftshift(spectrum, dim=axes), dim=axes, norm="ortho")
-        centred = torch.fft.fftshift(image, dim=axes)
-        return centred.real.clone() if self.real else torch.view_as_real(centred)
+        transformed = transform(torch.fft.ifftshift(x, dim=axes), dim=axes, norm="ortho")
+        centred: Tensor = torch.fft.fftshift(transformed, dim=axes)
+        return centred
 
     def _sampled(self, samples: Tensor) -> Tensor:
         return torch.where(self.mask[..., None], samples, torch.zeros_like(samples))
@@ -396,21 +386,18 @@ class Fourier(Spectral):
         return self._image(self._spectrum(x) * factors)
 
 
-def _checked_mask(value: Any, image: Shape) -> Tensor:
+def _checked_mask(value: Tensor | ArrayLike, image: Shape) -> Tensor:
     mask = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
     try:
         whole = np.broadcast_to(mask, image)
     except ValueError:
-        raise KoriskError(
-            f"mask must have the image's shape {shape_text(image)} or that of its last "
-            f"dimensions, got {shown(value)}"
-        ) from None
+        rule = f"have the image's shape {shape_text(image)} or that of its last dimensions"
+        raise invalid("mask", rule, value) from None
     known = whole.dtype.kind in "biuf" and bool(np.isin(whole, (0, 1)).all())
     if not known or not whole.any():
-        raise KoriskError(
-            "mask must hold 0 and 1 only and keep at least one sample, got "
-            f"{shown(mask.ravel()[:6].tolist())}; weigh samples with a Diagonal behind it"
-        )
+        rule = "hold 0 and 1 only and keep at least one sample"
+        remedy = "weigh samples with a Diagonal behind it"
+        raise invalid("mask", rule, mask.ravel()[:6].tolist(), remedy)
     return torch.from_numpy(whole != 0)
 
 
@@ -465,27 +452,28 @@ class Diffusion(Spectral):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        lengths = checked_shape("points", points)
-        if not lengths:
-            raise KoriskError("points must have at least one axis, got (); pass (rows, columns)")
+        lengths = checked_shape("points", points, axes=1)
         super().__init__(lengths, lengths, name="E", device=device, dtype=dtype)
 
-        def of_axes(field: str, value: Any, **rule: Any) -> tuple[float, ...]:
-            several = isinstance(value, Iterable) and not isinstance(value, str)
-            values = tuple(value) if several else (value,) * len(lengths)
-            if len(values) != len(lengths):
-                raise KoriskError(
-                    f"{field} must be one number, or one for each of the {len(lengths)} axes of "
-                    f"points, got {shown(value)}"
-                )
-            return tuple(_checks.real(field, each, **rule) for each in values)
+        def of_axes(
+            field: str,
+            value: object,
+            remedy: str,
+            at_least: float | None = None,
+            above: float | None = None,
+        ) -> tuple[float, ...]:
+            values = tuple(value) if several(value) else (value,) * len(lengths)
+            rule = f"be one number, or one for each of the {len(lengths)} axes of points"
+            _checks.require(len(values) == len(lengths), field, rule, value)
+            check = partial(_checks.real, field, remedy=remedy, at_least=at_least, above=above)
+            return tuple(map(check, values))
 
         remedy = "a negative viscosity has no bounded solution"
-        self.viscosity = of_axes("viscosity", viscosity, at_least=0, remedy=remedy)
-        self.speed = of_axes("speed", speed, remedy="give length per time, of either sign")
+        self.viscosity = of_axes("viscosity", viscosity, remedy, at_least=0)
+        self.speed = of_axes("speed", speed, "give length per time, of either sign")
         remedy = "the flow cannot be run backwards"
         self.time = _checks.real("time", time, at_least=0, remedy=remedy)
-        self.length = of_axes("length", length, above=0, remedy="give the period")
+        self.length = of_axes("length", length, "give the period", above=0)
         for n, nu, c, period in zip(lengths, self.viscosity, self.speed, self.length, strict=True):
             k = 2 * math.pi / period * (n // 2)
             if not math.isfinite(nu * self.time * (k * k) + c * self.time * k):
@@ -495,7 +483,7 @@ class Diffusion(Spectral):
                     "choose other units"
                 )
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         super().__setstate__(state)
         for name in ("viscosity", "speed", "length"):  # numbers, when there were lines alone
             if isinstance(value := self.__dict__[name], float):
@@ -508,8 +496,7 @@ class Diffusion(Spectral):
         return filtered(y, torch.conj_physical(self._once("_multiplier")), self.domain)
 
     def _multiplier(self) -> Tensor:
-        precision = torch.complex64 if self.dtype == torch.float32 else torch.complex128
-        return torch.from_numpy(self._waves()).to(self.device, precision)
+        return torch.from_numpy(self._waves()).to(self.device, complex_of(self.dtype))
 
     def _waves(self) -> NDArray[np.complex128]:
         """exp(-(nu k^2 + i c k) t) of all axes multiplied, for the real transform of `points`."""
@@ -533,7 +520,8 @@ class Diffusion(Spectral):
         return NormBracket(largest, largest, how="largest |multiplier|")
 
     def _squares(self) -> Tensor:
-        return cast(Tensor, self._once("_multiplier")).abs().square()
+        multiplier: Tensor = self._once("_multiplier")
+        return multiplier.abs().square()
 
     def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
         return filtered(x, factors, self.domain)
@@ -556,7 +544,7 @@ def filtered(x: Tensor, multiplier: Tensor, lengths: Shape) -> Tensor:
     return convolved
 
 
-def own_tensor(field: str, value: Any, *, trained: bool = True) -> Tensor:
+def own_tensor(field: str, value: Tensor | ArrayLike, *, trained: bool = True) -> Tensor:
     """A copy of an array or tensor in float32 or float64, without NaN and infinities."""
     if isinstance(value, Tensor):
         if value.requires_grad and not trained:
@@ -569,19 +557,13 @@ def own_tensor(field: str, value: Any, *, trained: bool = True) -> Tensor:
         try:
             values = torch.from_numpy(np.array(value, order="C"))
         except (TypeError, ValueError):
-            raise KoriskError(
-                f"{field} must be a torch tensor or an array of numbers, got {shown(value)}"
-            ) from None
-    if values.is_complex():
-        raise KoriskError(
-            f"{field} must be real, got {values.dtype}; hold complex numbers as a last axis of 2"
-        )
+            raise invalid(field, "be a torch tensor or an array of numbers", value) from None
+    remedy = "hold complex numbers as a last axis of 2"
+    _checks.require(not values.is_complex(), field, "be real", value, remedy, got=str(values.dtype))
     if not isinstance(value, Tensor) or not values.is_floating_point():
         values = values.to(torch.get_default_dtype())
     wrong = values.numel() - int(torch.isfinite(values).sum())
-    if wrong or not values.numel():
-        raise KoriskError(
-            f"{field} must be one or more finite numbers, got {values.numel():,} entries, of which "
-            f"{wrong:,} are NaN or infinite; clean them with torch.nan_to_num"
-        )
+    given = f"{values.numel():,} entries, of which {wrong:,} are NaN or infinite"
+    rule, remedy = "be one or more finite numbers", "clean them with torch.nan_to_num"
+    _checks.require(not wrong and values.numel() > 0, field, rule, value, remedy, got=given)
     return values.contiguous()

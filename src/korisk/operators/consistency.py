@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +10,8 @@ from torch import Tensor, nn
 from korisk import _checks
 from korisk.errors import Argument, KoriskError, invalid
 from korisk.operators.basic import Identity, Spectral, capped
-from korisk.operators.linear import (
-    LOW,
-    UNCHECKED,
-    LinearOperator,
-    autocast_on,
-    jit_tracing,
-    shape_text,
-)
+from korisk.operators.inputs import LOW, autocast_on, jit_tracing, shape_text
+from korisk.operators.linear import UNCHECKED, LinearOperator, require_operator
 from korisk.operators.sense import Sense
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory.bracket import NormBracket
@@ -76,8 +69,7 @@ class DataConsistency(nn.Module):
         trainable: bool = False,
     ) -> None:
         super().__init__()
-        if not isinstance(operator, LinearOperator):
-            raise invalid("operator", "be a LinearOperator", operator)
+        require_operator(operator)
         remedy = "start from 1e-3 ||A||^2; small values trust the data more"
         tiny = torch.finfo(torch.float32).tiny
         number = _checks.real("mu", mu, at_least=tiny, remedy=remedy)
@@ -117,16 +109,15 @@ class DataConsistency(nn.Module):
         operator = self.operator
         if autocast_on(z) and autocast_on(y):
             with torch.autocast(z.device.type, enabled=False):  # up and back, as operators do
-                up = [each.to(operator.dtype) if each.dtype in LOW else each for each in (z, y)]
+                up = [x.to(operator.dtype) if x.dtype in LOW else x for x in (z, y)]
                 x: Tensor = self.forward(*up)
                 return x.to(z.dtype) if z.dtype in LOW else x
         operator._check(y, operator.range, "data")
         image: Tensor = operator(z)
         if not jit_tracing() and image.shape != y.shape:  # nothing is spread over a batch
-            raise KoriskError(
-                f"z and y must have the same batch, got {shape_text(tuple(z.shape))} and "
-                f"{shape_text(tuple(y.shape))}; use torch.Tensor.expand"
-            )
+            given = f"{shape_text(z.shape)} and {shape_text(y.shape)}"
+            remedy = "use torch.Tensor.expand"
+            raise invalid("z and y", "have the same batch", z, remedy, got=given)
         squares = self._squares()
         if squares is not None:
             assert isinstance(operator, Spectral)
@@ -187,7 +178,7 @@ class DataConsistency(nn.Module):
         operator = self.operator
         if self._solver is not None or not isinstance(operator, Spectral):
             return None
-        return cast(Spectral, operator.in_double() if double else operator)._squares()
+        return (operator.in_double() if double else operator)._squares()
 
     def _iterated(self) -> Tikhonov:
         """The inverse without a closed form."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Sequence
+from typing import Literal
 
-import scipy.fft
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid, shown
 from korisk.operators.basic import Spectral, capped, filtered, own_tensor
-from korisk.operators.linear import Shape, checked_shape, shape_text
+from korisk.operators.inputs import Shape, checked_shape, complex_of, several, shape_text
 from korisk.theory.bracket import NormBracket
 
 Boundary = Literal["zero", "periodic", "reflect"]
@@ -72,7 +72,7 @@ class Convolution(Spectral):
     def __init__(
         self,
         shape: int | Sequence[int],
-        kernel: Any,
+        kernel: Tensor | ArrayLike,
         *,
         boundary: Boundary = "zero",
         device: torch.device | str | None = None,
@@ -84,11 +84,9 @@ class Convolution(Spectral):
         self.boundary = boundary
         values = own_tensor("kernel", kernel, trained=False).to(self.device, self.dtype)
         if values.ndim != len(lengths) or not lengths:
-            raise KoriskError(
-                f"kernel must have an axis for each axis of shape {shape_text(lengths)}, at least "
-                f"one, got {shape_text(tuple(values.shape))}; give an axis of length 1 where "
-                "nothing is convolved"
-            )
+            rule = f"have an axis for each axis of shape {shape_text(lengths)}, at least one"
+            remedy = "give an axis of length 1 where nothing is convolved"
+            raise invalid("kernel", rule, kernel, remedy, got=shape_text(values.shape))
         self.register_buffer("kernel", values)
         # How far the kernel reaches back from a pixel, and how far ahead.
         ahead = tuple(length // 2 for length in values.shape)
@@ -100,15 +98,15 @@ class Convolution(Spectral):
             self._margins = list(zip(back, ahead, strict=True))
             torus = [n + before + after for n, before, after in reaches]
             if any(max(margin) >= n for margin, n in zip(self._margins, lengths, strict=True)):
-                raise KoriskError(
-                    "kernel must reach less than the image's length beyond an edge to be mirrored, "
-                    f"got {shape_text(tuple(values.shape))} for {shape_text(lengths)}; use "
-                    "boundary='zero'"
-                )
+                rule = "reach less than the image's length beyond an edge to be mirrored"
+                given = f"{shape_text(values.shape)} for {shape_text(lengths)}"
+                raise invalid("kernel", rule, kernel, "use boundary='zero'", got=given)
         if boundary == "zero":  # so long that what wraps around meets zeros
             torus = [n + max(before, after) for n, before, after in reaches]
         if boundary != "periodic":
-            torus = [scipy.fft.next_fast_len(n, real=True) for n in torus]
+            from scipy.fft import next_fast_len
+
+            torus = [next_fast_len(n, real=True) for n in torus]
         self._torus: Shape = tuple(torus)
 
     @property
@@ -125,9 +123,8 @@ class Convolution(Spectral):
         ]
         index = torch.meshgrid(*places, indexing="ij")
         wide.index_put_(index, self.kernel.double(), accumulate=True)  # longer than a torus: wraps
-        precision = torch.complex64 if self.dtype == torch.float32 else torch.complex128
         transform: Tensor = torch.fft.rfftn(wide)
-        return transform.to(precision)
+        return transform.to(complex_of(self.dtype))
 
     def _map(self, x: Tensor) -> Tensor:
         for axis, (before, after) in enumerate(self._margins, -len(self._margins)):
@@ -155,7 +152,7 @@ class Convolution(Spectral):
         return x
 
     def _norm(self, width: float, seed: int) -> NormBracket:
-        largest = float(cast(Tensor, self._once("_multiplier")).abs().max())
+        largest = float(self._once("_multiplier").abs().max())
         how = "largest |transform of the kernel|"
         if self.boundary == "periodic":
             return NormBracket(largest, largest, how=how)
@@ -163,9 +160,8 @@ class Convolution(Spectral):
         return found if self.boundary == "reflect" else capped(found, largest, how)
 
     def _squares(self) -> Tensor | None:
-        if self.boundary != "periodic":
-            return None
-        return cast(Tensor, self._once("_multiplier")).abs().square()
+        multiplier: Tensor = self._once("_multiplier")
+        return multiplier.abs().square() if self.boundary == "periodic" else None
 
     def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
         return filtered(x, factors, self.domain)
@@ -203,15 +199,14 @@ def gaussian_kernel(
     >>> kernel.shape, round(float(kernel.sum()), 12)
     (torch.Size([5, 5]), 1.0)
     """
-    several = isinstance(deviation, Iterable) and not isinstance(deviation, str)
     count = _checks.count("axes", axes, at_least=1, at_most=8, remedy="count those of the image")
-    values: list[Any] = list(cast(Any, deviation)) if several else [deviation] * count
-    if not values:
-        raise KoriskError(f"deviation must be one number or more, got {shown(deviation)}")
+    values = list(deviation) if several(deviation) else [deviation] * count
+    _checks.require(bool(values), "deviation", "be one number or more", deviation)
     _checks.real("reach", reach, above=0, at_most=100, remedy="4 leaves out 1 part in 16,000")
-    remedy = "give a standard deviation in pixels"
-    rule: dict[str, Any] = {"above": 0, "at_most": _LARGEST_KERNEL, "remedy": remedy}
-    widths = [_checks.real("deviation", value, **rule) for value in values]
+    remedy, most = "give a standard deviation in pixels", _LARGEST_KERNEL
+    widths = [
+        _checks.real("deviation", value, above=0, at_most=most, remedy=remedy) for value in values
+    ]
     reaches = [math.ceil(reach * width) for width in widths]
     if (entries := math.prod(2 * steps + 1 for steps in reaches)) > _LARGEST_KERNEL:
         raise KoriskError(

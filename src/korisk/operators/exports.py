@@ -1,84 +1,178 @@
-"""Operators as SciPy, PyLops and deepinv take them; `A.as_scipy()` and the like call these."""
+"""Operators as SciPy, PyLops and deepinv take them."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
-from importlib import import_module
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse.linalg
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
+from torch import Tensor
 
-from korisk.errors import KoriskError, MissingExtraError
+from korisk._checks import require
+from korisk.errors import MissingExtraError
+from korisk.operators.inputs import Array, Shape
+from korisk.operators.kept import Keeping
 
-
-def times(operator: Any, x: Any, *, adjoint: bool) -> NDArray[Any]:
-    """A x or A^T x of one flat array (n,), or of columns (n, k), as NumPy's arrays."""
-    if isinstance(x, torch.Tensor) and x.requires_grad:
-        raise KoriskError(
-            f"{operator.name}: the array must not require gradients, got a tensor that does, and "
-            "they would be lost; pass the tensor to the operator itself, or detach it"
-        )
-    columns = np.asarray(x.cpu() if isinstance(x, torch.Tensor) else x)
-    ends = operator.domain, operator.range
-    source, target = reversed(ends) if adjoint else ends
-    if columns.ndim not in (1, 2) or len(columns) != math.prod(source):
-        raise KoriskError(
-            f"{operator.name}: the array must have {math.prod(source):,} rows, got shape "
-            f"{columns.shape}; flatten the input, or pass a tensor to the operator itself"
-        )
-    if columns.dtype.kind not in "biufc":
-        raise KoriskError(
-            f"{operator.name}: the array must have numbers, got {columns.dtype}; convert it"
-        )
-    if np.iscomplexobj(columns):
-        parts = (times(operator, part, adjoint=adjoint) for part in (columns.real, columns.imag))
-        return next(parts) + 1j * next(parts)
-    wide = columns.dtype if columns.dtype == np.float32 else np.float64
-    rows = np.ascontiguousarray(columns.T, wide).reshape(*columns.shape[1:2] or (1,), *source)
-    items = torch.as_tensor(rows).to(operator.device, operator.dtype)
-    with torch.no_grad():
-        images = operator.adjoint(items) if adjoint else operator(items)
-    flat = images.reshape(len(items), math.prod(target)).cpu().numpy()
-    return np.ascontiguousarray(flat.T).reshape(math.prod(target), *columns.shape[1:])
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator as ScipyOperator
 
 
-def to_scipy(operator: Any) -> scipy.sparse.linalg.LinearOperator:
-    """The operator on flat arrays."""
-    forward, adjoint = (partial(times, operator, adjoint=each) for each in (False, True))
-    return scipy.sparse.linalg.LinearOperator(
-        (math.prod(operator.range), math.prod(operator.domain)),
-        matvec=forward,
-        matmat=forward,
-        rmatvec=adjoint,
-        rmatmat=adjoint,
-        dtype=np.float32 if operator.dtype == torch.float32 else np.float64,
-    )
-
-
-def to_pylops(operator: Any) -> Any:
-    """The operator on arrays of its own shapes and on flat ones."""
-    pylops = _peer("pylops", "PyLops", "as_pylops")
-    return pylops.LinearOperator(
-        to_scipy(operator), dims=operator.domain, dimsd=operator.range, name=operator.name
-    )
-
-
-def to_deepinv(operator: Any, **options: Any) -> Any:
-    """The operator as deepinv's LinearPhysics, of which it becomes a part."""
-    physics = _peer("deepinv.physics", "deepinv", "as_deepinv")
-    ends = {"A": operator, "A_adjoint": operator.adjoint, "img_size": operator.domain}
-    return physics.LinearPhysics(**ends, device=operator.device, **options)
-
-
-def _peer(module: str, name: str, method: str) -> Any:
+@contextmanager
+def _needed_by(method: str, name: str) -> Iterator[None]:
     try:
-        return import_module(module)
+        yield
     except ModuleNotFoundError as missing:
-        package = module.partition(".")[0]
         raise MissingExtraError(
-            f"{method}() needs {name}, and {missing.name} is not installed; pip install {package}"
+            f"{method}() needs {name}, and {missing.name} is not installed; pip install "
+            f"{name.lower()}"
         ) from missing
+
+
+class Exported(Keeping, ABC):
+    """The part of `LinearOperator` that other libraries use."""
+
+    name: str
+    domain: Shape
+    range: Shape
+
+    @abstractmethod
+    def adjoint(self, y: Tensor) -> Tensor:
+        """A^T y."""
+
+    @cached_property  # and no property, which a subclass could not set
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix, as SciPy counts them."""
+        return math.prod(self.range), math.prod(self.domain)
+
+    def matvec(self, x: ArrayLike) -> Array:
+        """A x of a flat array, without a graph.
+
+        Parameters
+        ----------
+        x : array_like, shape (prod domain,) or (prod domain, k)
+            Converted to the operator's precision; complex ones by parts.
+
+        Returns
+        -------
+        numpy.ndarray, shape (prod range,) or (prod range, k)
+        """
+        return self._times_array(x, adjoint=False)
+
+    def rmatvec(self, y: ArrayLike) -> Array:
+        """A^T y of a flat array, without a graph.
+
+        Parameters
+        ----------
+        y : array_like, shape (prod range,) or (prod range, k)
+            Converted to the operator's precision; complex ones by parts.
+
+        Returns
+        -------
+        numpy.ndarray, shape (prod domain,) or (prod domain, k)
+        """
+        return self._times_array(y, adjoint=True)
+
+    def _times_array(self, x: ArrayLike, *, adjoint: bool) -> Array:
+        """A x or A^T x of one flat array (n,), or of columns (n, k), as NumPy's arrays."""
+        subject, lost = f"{self.name}: the array", isinstance(x, Tensor) and x.requires_grad
+        remedy, given = "pass the tensor to the operator itself, or detach it", "a tensor that does"
+        rule = "not require gradients, which would be lost"
+        require(not lost, subject, rule, x, remedy, got=given)
+        columns = np.asarray(x.cpu() if isinstance(x, Tensor) else x)
+        ends = self.domain, self.range
+        source, target = reversed(ends) if adjoint else ends
+        fits = columns.ndim in (1, 2) and len(columns) == math.prod(source)
+        rule, given = f"have {math.prod(source):,} rows", f"shape {columns.shape}"
+        remedy = "flatten the input, or pass a tensor to the operator itself"
+        require(fits, subject, rule, x, remedy, got=given)
+        numeric, kind = columns.dtype.kind in "biufc", str(columns.dtype)
+        require(numeric, subject, "have numbers", x, "convert it", got=kind)
+        if np.iscomplexobj(columns):
+            real, imaginary = (
+                self._times_array(part, adjoint=adjoint) for part in (columns.real, columns.imag)
+            )
+            return real + 1j * imaginary
+        wide = columns.dtype if columns.dtype == np.float32 else np.float64
+        rows = np.ascontiguousarray(columns.T, wide).reshape(*columns.shape[1:2] or (1,), *source)
+        items = torch.as_tensor(rows).to(self.device, self.dtype)
+        with torch.no_grad():
+            images: Tensor = self.adjoint(items) if adjoint else self(items)
+        flat = images.reshape(len(items), math.prod(target)).cpu().numpy()
+        return np.ascontiguousarray(flat.T).reshape(math.prod(target), *columns.shape[1:])
+
+    def as_scipy(self) -> ScipyOperator:
+        """This operator for SciPy's solvers, such as lsqr, lsmr, cg and svds.
+
+        Returns
+        -------
+        scipy.sparse.linalg.LinearOperator
+            On flat arrays; it shares this operator.
+
+        Examples
+        --------
+        >>> import scipy.sparse.linalg
+        >>> from korisk.operators import Diagonal
+        >>> scipy.sparse.linalg.lsqr(Diagonal([1.0, 2.0]).as_scipy(), [3.0, 8.0])[0].round(4)
+        array([3., 4.])
+        """
+        from scipy.sparse.linalg import LinearOperator
+
+        forward, adjoint = (partial(self._times_array, adjoint=back) for back in (False, True))
+        return LinearOperator(
+            (math.prod(self.range), math.prod(self.domain)),
+            matvec=forward,
+            matmat=forward,
+            rmatvec=adjoint,
+            rmatmat=adjoint,
+            dtype=np.float32 if self.dtype == torch.float32 else np.float64,
+        )
+
+    def as_pylops(self) -> Any:
+        """This operator for PyLops, whose operators it combines with.
+
+        Returns
+        -------
+        pylops.LinearOperator
+            With `dims` and `dimsd` the domain and the range; it shares this operator.
+
+        Raises
+        ------
+        MissingExtraError
+            If PyLops is not installed.
+        """
+        with _needed_by("as_pylops", "PyLops"):
+            import pylops
+        return pylops.LinearOperator(
+            self.as_scipy(), dims=self.domain, dimsd=self.range, name=self.name
+        )
+
+    def as_deepinv(self, **options: object) -> Any:
+        """This operator for deepinv, which adds noise and reconstructs with it.
+
+        Parameters
+        ----------
+        **options
+            For LinearPhysics, such as noise_model=deepinv.physics.GaussianNoise(0.1).
+
+        Returns
+        -------
+        deepinv.physics.LinearPhysics
+            Of images (batch, channels, *domain), or (batch, *domain) where the domain has the
+            channels; this operator is part of it and moves with it.
+
+        Raises
+        ------
+        MissingExtraError
+            If deepinv is not installed.
+        """
+        with _needed_by("as_deepinv", "deepinv"):
+            from deepinv.physics import LinearPhysics
+        return LinearPhysics(
+            A=self, A_adjoint=self.adjoint, img_size=self.domain, device=self.device, **options
+        )

@@ -5,28 +5,35 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from functools import cached_property, reduce, wraps
-from itertools import count, pairwise
+from functools import reduce, wraps
+from itertools import pairwise
 from operator import add
-from typing import Any, Self, cast
-from uuid import uuid4
-from weakref import WeakValueDictionary
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, invalid, shown
-from korisk.operators import exports, norms
+from korisk.operators import norms
+from korisk.operators.exports import Exported
+from korisk.operators.inputs import (
+    LOW,
+    Shape,
+    autocast_on,
+    checked_device,
+    checked_dtype,
+    checked_shape,
+    jit_tracing,
+    shape_text,
+    traced,
+)
 from korisk.theory.bracket import NormBracket
 
-Shape = tuple[int, ...]
+Operator = TypeVar("Operator", bound="LinearOperator")
 
 _LARGEST_MATRIX = 2**31  # bytes that as_matrix() may fill
-DTYPES = (torch.float32, torch.float64)
-LOW = (torch.bfloat16, torch.float16)  # taken inside autocast alone
 # How well products are known, each worse than the one before. Products that are off by 1e-5 of the
 # norm, in whatever direction, move the norm by at most 18e-5 sqrt(steps): that far away at most is
 # the Gram matrix for which Lanczos is exact. Solving may make such errors any size.
@@ -34,64 +41,32 @@ EXACT, ROUNDED, SOLVED, UNCHECKED = INEXACT = "", "in float32", "solved in float
 _INEXACT = 18e-5
 
 
-live: WeakValueDictionary[str, LinearOperator] = WeakValueDictionary()  # by key
-_process, _numbers = uuid4().hex, count()
-jit_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
-PLAIN = (Tensor, nn.Parameter)
-
-
-def traced(x: Tensor) -> bool:
-    """Whether operations on x are being recorded, or x has no numbers."""
-    return torch.compiler.is_compiling() or jit_tracing() or type(x) not in PLAIN or x.is_meta
-
-
-def constant(key: str, method: str) -> Any:
-    """What a method of the operator gives, made once; for a compiler it is a constant."""
-    return live[key]._make(method)
-
-
-# What torch.compiler.assume_constant_result does. That decorator imports the compiler and sympy,
-# which double the time of `import korisk.operators`, for a mark that only the compiler reads.
-vars(constant)["_dynamo_marked_constant"] = True
-
-
 def _guarded(
-    function: Callable[[Any, Tensor], Tensor], source: str, target: str
-) -> Callable[[Any, Tensor], Tensor]:
+    function: Callable[[Operator, Tensor], Tensor], method: str, source: str, target: str
+) -> Callable[[Operator, Tensor], Tensor]:
     """A subclass's map: one node where it is traced and opaque; of the shape that is stated."""
-    adjoint = function.__name__ == "_map_adjoint"
 
     @wraps(function)
-    def guarded(self: LinearOperator, x: Tensor) -> Tensor:
+    def guarded(self: Operator, x: Tensor) -> Tensor:
         if self.opaque and traced(x):
-            return cast(Tensor, torch.ops.korisk.apply(x, self._key, adjoint))
+            node: Tensor = torch.ops.korisk.apply(x, self._key, method == "_map_adjoint")
+            return node
         image: Any = function(self, x)
-        if jit_tracing():  # which would warn of every comparison of shapes
-            return cast(Tensor, image)
-        batch = x.shape[: x.ndim - len(getattr(self, source))]
-        if not isinstance(image, Tensor) or image.shape != (*batch, *getattr(self, target)):
-            found = shape_text(tuple(image.shape)) if isinstance(image, Tensor) else shown(image)
-            raise KoriskError(
-                f"{self.name}: {function.__name__} must give the shape "
-                f"{shape_text((*batch, *getattr(self, target)))}, the batch and the {target}, got "
-                f"{found} for an input of {shape_text(tuple(x.shape))}; correct "
-                f"{function.__qualname__}, or the {target} that the operator is made with"
-            )
-        return image
+        if not jit_tracing():  # which would warn of every comparison of shapes
+            shape = *x.shape[: x.ndim - len(getattr(self, source))], *getattr(self, target)
+            if not isinstance(image, Tensor) or image.shape != shape:
+                given = shape_text(image.shape) if isinstance(image, Tensor) else shown(image)
+                raise KoriskError(
+                    f"{self.name}: {method} must give the shape {shape_text(shape)}, the batch and "
+                    f"the {target}, got {given} for an input of {shape_text(x.shape)}; correct "
+                    f"{function.__qualname__}, or the {target} that the operator is made with"
+                )
+        return cast(Tensor, image)
 
     return guarded
 
 
-def version(tensor: Tensor) -> tuple[int, int]:
-    """Where a tensor's numbers are and how often they were written to."""
-    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
-
-
-class _Made(dict[str, Any]):
-    """What an operator made for itself, by method: no part of its state."""
-
-
-class LinearOperator(nn.Module, ABC):
+class LinearOperator(Exported, ABC):
     """A linear map A from tensors of shape `domain` to tensors of shape `range`.
 
     It acts on the trailing dimensions; leading dimensions are batches: `A(x)` with x of shape
@@ -105,7 +80,7 @@ class LinearOperator(nn.Module, ABC):
 
     Parameters
     ----------
-    domain, range : sequence of int
+    domain, range : int or sequence of int
         Shapes of input and output without the batch.
     name : str, default: the class's name
         Used in messages and by `Composed`.
@@ -145,13 +120,11 @@ class LinearOperator(nn.Module, ABC):
     nonnegative = False  # whether every matrix entry is known to be >= 0
     opaque = False  # whether compilers and tracers see it as one node, see `opaque.py`
     inexact = EXACT  # why products are known to float32 alone, even in float64
-    _anchor: Tensor
-    _key: str
 
     def __init__(
         self,
-        domain: Sequence[int],
-        range: Sequence[int],
+        domain: int | Sequence[int],
+        range: int | Sequence[int],
         *,
         name: str = "",
         device: torch.device | str | None = None,
@@ -165,35 +138,21 @@ class LinearOperator(nn.Module, ABC):
         anchor = torch.empty(0, device=checked_device(device), dtype=checked_dtype(dtype))
         self.register_buffer("_anchor", anchor, persistent=False)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         # Here, and not where operators are called: sums and compositions use _map directly, and a
         # wrong shape could be broadcast to the right one on the way.
         super().__init_subclass__(**kwargs)
         for method, ends in (("_map", ("domain", "range")), ("_map_adjoint", ("range", "domain"))):
             if method in vars(cls):
-                setattr(cls, method, _guarded(vars(cls)[method], *ends))
+                setattr(cls, method, _guarded(vars(cls)[method], method, *ends))
 
     @abstractmethod
     def _map(self, x: Tensor) -> Tensor:
         """A x for x of shape (..., *domain), in the operator's dtype and on its device."""
 
     @abstractmethod
-    def _map_adjoint(self, y: Tensor) -> Tensor:
+    def _map_adjoint(self, y: Tensor, /) -> Tensor:
         """A^T y for y of shape (..., *range)."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The precision that inputs must have; `.to(torch.float64)` changes it."""
-        return self._standing().dtype
-
-    @property
-    def device(self) -> torch.device:
-        """The device that inputs must be on; `.to("cuda")` changes it."""
-        return self._standing().device
-
-    def _standing(self) -> Tensor:
-        """A tensor with the operator's precision and device."""
-        return self._anchor
 
     def forward(self, x: Tensor) -> Tensor:
         """A x.
@@ -249,33 +208,27 @@ class LinearOperator(nn.Module, ABC):
                 up = x.to(self.dtype)  # and back, as the layers around it expect
                 return self._applied(function, up, source, target, what).to(x.dtype)
         self._check(x, source, what)
-        if (
-            not jit_tracing() and x.numel() == 0
-        ):  # an empty batch, which some libraries refuse; still part of the graph
+        # An empty batch, which some libraries refuse; still part of the graph.
+        if not jit_tracing() and x.numel() == 0:
             return x.new_zeros((*x.shape[: x.ndim - len(source)], *target)) + x.sum()
         return function(x)
 
     def _check(self, x: Tensor, shape: Shape, what: str) -> None:
+        subject = f"{self.name}: the {what}"
         if not isinstance(x, Tensor):
-            raise KoriskError(
-                f"{self.name}: the {what} must be a torch tensor, got {shown(x)}; "
-                "convert arrays with torch.as_tensor"
-            )
+            raise invalid(subject, "be a torch tensor", x, "convert arrays with torch.as_tensor")
         wrong = not jit_tracing() and x.shape[x.ndim - len(shape) :] != shape
         if wrong or x.ndim < len(shape):
-            raise KoriskError(
-                f"{self.name}: the {what} must have shape {shape_text(shape, batched=True)}, got "
-                f"{shape_text(tuple(x.shape))}; batch dimensions come first"
-            )
+            rule = f"have shape {shape_text(shape, batched=True)}"
+            remedy = "batch dimensions come first"
+            raise invalid(subject, rule, x, remedy, got=shape_text(x.shape))
         self._check_parts()
-        own = self._standing()
-        if x.dtype != own.dtype or x.device != own.device or x.layout != torch.strided:
+        place = self._standing()
+        if x.dtype != place.dtype or x.device != place.device or x.layout != torch.strided:
+            rule = f"be a dense tensor of {place.dtype} on {place.device}"
             inside = "call it inside torch.autocast, or " if x.dtype in LOW else ""
-            raise KoriskError(
-                f"{self.name}: the {what} must be a dense tensor of {own.dtype} on {own.device}, "
-                f"got {x.dtype} on {x.device}, {x.layout}; {inside}convert it, or the operator, "
-                "with .to(...)"
-            )
+            remedy = f"{inside}convert it, or the operator, with .to(...)"
+            raise invalid(subject, rule, x, remedy, got=f"{x.dtype} on {x.device}, {x.layout}")
 
     def _check_parts(self) -> None:
         """Raise if parts were moved apart since they were combined."""
@@ -285,79 +238,9 @@ class LinearOperator(nn.Module, ABC):
         """The adjoint as an operator; it shares this one, so moving either moves both."""
         return Adjoint(self)
 
-    def _once(self, method: str) -> Any:
-        """What a method gives, kept until the operator moves or its weights change; not pickled."""
-        if not torch.compiler.is_compiling():
-            return self._make(method)
-        # Weights are inputs of a program, and what is made of them is part of it.
-        return getattr(self, method)() if self._weights() else constant(self._key, method)
-
-    def _make(self, method: str) -> Any:
-        try:
-            versions = self._versions()
-        except RuntimeError:  # inside torch.func, of weights that are differentiated
-            return getattr(self, method)()
-        if self._made.get("versions") != versions:
-            self._made.clear()
-            self._made["versions"] = versions
-        if method not in self._made:
-            # A new thread is in none of the modes that record programs without numbers, nor in
-            # inference mode, in which nothing could be made that a later backward pass can save.
-            with ThreadPoolExecutor(1) as thread:
-                self._made[method] = thread.submit(self._made_apart, method).result()
-        return self._made[method]
-
-    def _made_apart(self, method: str) -> Any:
-        with torch.no_grad():
-            made = getattr(self, method)()
-        if self.device.type == "cuda":  # the caller's stream does not wait for this thread's
-            torch.cuda.synchronize(self.device)
-        return made
-
-    def _weights(self) -> list[Tensor]:
-        """The parameters and buffers that are the operator's own."""
-        named = *self._parameters.items(), *self._buffers.items()
-        return [tensor for name, tensor in named if name != "_anchor" and tensor is not None]
-
-    def _versions(self) -> tuple[Any, ...]:
-        """What tells whether something that was made before still holds."""
-        own = self._standing()
-        return own.dtype, own.device, *(version(tensor) for tensor in self._weights())
-
-    def _recipe(self) -> str:
-        """What another process can make the operator from; nothing where it cannot."""
-        return ""
-
-    def _register(self) -> None:
-        self._made: dict[str, Any] = {}
-        self._key = ""
-        if not torch.compiler.is_dynamo_compiling():  # what is made in a trace has no key
-            self._made = _Made()
-            self._key = self._recipe() or f"{_process}{next(_numbers)}"
-            live[self._key] = self
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_made": None}  # also for copies: what was made is made again
-        if type(anchor := self._anchor) not in PLAIN:  # without numbers, while it is exported
-            real = torch.empty(0, dtype=anchor.dtype, device=anchor.device)
-            state["_buffers"] = {**self._buffers, "_anchor": real}
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._register()
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        # nn.Module moves and converts everything through this method; a precision in which the
-        # adjoint would not be one is refused here, once for .half(), .bfloat16() and .to().
-        checked_dtype(fn(self._anchor).dtype)
-        module = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._made.clear()
-        return cast(Self, module)
-
     # Algebra
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: object) -> Any:
         if isinstance(other, LinearOperator):
             return Composed([*parts_of(other), *parts_of(self)])
         if isinstance(other, Tensor):
@@ -483,8 +366,8 @@ class LinearOperator(nn.Module, ABC):
         if not self.inexact:
             return found
         slack = _INEXACT * math.sqrt(steps) * self._gross_norm(found.upper)
-        ends = max(found.lower - slack, 0.0), found.upper + slack
-        return NormBracket(*ends, how=f"{found.how}; {self.inexact}")
+        how = f"{found.how}; {self.inexact}"
+        return NormBracket(max(found.lower - slack, 0.0), found.upper + slack, how=how)
 
     def _gross_norm(self, found: float | None = None) -> float:
         """The size of what is rounded on the way, above the norm where parts cancel."""
@@ -492,7 +375,7 @@ class LinearOperator(nn.Module, ABC):
             return math.inf
         return self._norm(0.1, 0).upper if found is None else found
 
-    def in_double(self) -> LinearOperator:
+    def in_double(self) -> Self:
         """This operator in float64.
 
         Returns
@@ -505,94 +388,6 @@ class LinearOperator(nn.Module, ABC):
     def extra_repr(self) -> str:
         """The shapes, as nn.Module prints them."""
         return f"{shape_text(self.domain)} -> {shape_text(self.range)}"
-
-    # For other libraries
-
-    @cached_property  # and no property, which a subclass could not set
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of the matrix, as SciPy counts them."""
-        return math.prod(self.range), math.prod(self.domain)
-
-    def matvec(self, x: Any) -> Any:
-        """A x of a flat array, without a graph.
-
-        Parameters
-        ----------
-        x : array_like, shape (prod domain,) or (prod domain, k)
-            Converted to the operator's precision; complex ones by parts.
-
-        Returns
-        -------
-        numpy.ndarray, shape (prod range,) or (prod range, k)
-        """
-        return exports.times(self, x, adjoint=False)
-
-    def rmatvec(self, y: Any) -> Any:
-        """A^T y of a flat array, without a graph.
-
-        Parameters
-        ----------
-        y : array_like, shape (prod range,) or (prod range, k)
-            Converted to the operator's precision; complex ones by parts.
-
-        Returns
-        -------
-        numpy.ndarray, shape (prod domain,) or (prod domain, k)
-        """
-        return exports.times(self, y, adjoint=True)
-
-    def as_scipy(self) -> Any:
-        """This operator for SciPy's solvers, such as lsqr, lsmr, cg and svds.
-
-        Returns
-        -------
-        scipy.sparse.linalg.LinearOperator
-            On flat arrays; it shares this operator.
-
-        Examples
-        --------
-        >>> import scipy.sparse.linalg
-        >>> from korisk.operators import Diagonal
-        >>> scipy.sparse.linalg.lsqr(Diagonal([1.0, 2.0]).as_scipy(), [3.0, 8.0])[0].round(4)
-        array([3., 4.])
-        """
-        return exports.to_scipy(self)
-
-    def as_pylops(self) -> Any:
-        """This operator for PyLops, whose operators it combines with.
-
-        Returns
-        -------
-        pylops.LinearOperator
-            With `dims` and `dimsd` the domain and the range; it shares this operator.
-
-        Raises
-        ------
-        MissingExtraError
-            If PyLops is not installed.
-        """
-        return exports.to_pylops(self)
-
-    def as_deepinv(self, **options: Any) -> Any:
-        """This operator for deepinv, which adds noise and reconstructs with it.
-
-        Parameters
-        ----------
-        **options
-            For LinearPhysics, such as noise_model=deepinv.physics.GaussianNoise(0.1).
-
-        Returns
-        -------
-        deepinv.physics.LinearPhysics
-            Of images (batch, channels, *domain), or (batch, *domain) where the domain has the
-            channels; this operator is part of it and moves with it.
-
-        Raises
-        ------
-        MissingExtraError
-            If deepinv is not installed.
-        """
-        return exports.to_deepinv(self, **options)
 
 
 class Combined(LinearOperator):
@@ -951,26 +746,17 @@ def scaled_bracket(bracket: NormBracket, factor: float) -> NormBracket:
     return NormBracket(bracket.lower * factor, upper, how=bracket.how)
 
 
-def shape_text(shape: Shape, *, batched: bool = False) -> str:
-    """A shape as messages show it: (..., 60, 128)."""
-    return "(" + ", ".join((["..."] if batched else []) + [str(length) for length in shape]) + ")"
+def require_operator(value: object) -> None:
+    """Raise if it is not an operator."""
+    rule = "be a LinearOperator"
+    _checks.require(isinstance(value, LinearOperator), "operator", rule, value)
 
 
-def checked_shape(field: str, value: Any) -> Shape:
-    """A shape as a tuple of whole numbers >= 1; one number means one axis."""
-    remedy = "count the points along each axis"
-    several = isinstance(value, Iterable) and not isinstance(value, str)
-    lengths = value if several else [value]
-    return tuple(_checks.count(field, length, at_least=1, remedy=remedy) for length in lengths)
-
-
-def _checked_operators(value: Any) -> list[LinearOperator]:
+def _checked_operators(value: object) -> list[LinearOperator]:
     listed = isinstance(value, Iterable) and not isinstance(value, LinearOperator)
-    operators = list(value) if listed else []
-    if not operators or not all(isinstance(each, LinearOperator) for each in operators):
-        raise KoriskError(
-            f"operators must be one or more LinearOperators in a list, got {shown(value)}"
-        )
+    operators = list(value) if isinstance(value, Iterable) and listed else []
+    if not operators or not all(isinstance(part, LinearOperator) for part in operators):
+        raise invalid("operators", "be one or more LinearOperators in a list", value)
     return operators
 
 
@@ -988,12 +774,6 @@ def _factor(value: object) -> float:
     return number
 
 
-def autocast_on(x: object) -> bool:
-    """Whether x is a tensor whose device is inside torch.autocast."""
-    kind = x.device.type if isinstance(x, Tensor) else ""
-    return kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind)
-
-
 def _arrow(operator: LinearOperator) -> str:
     return f"{operator.name} {shape_text(operator.domain)} -> {shape_text(operator.range)}"
 
@@ -1006,23 +786,3 @@ def _check_same_place(operators: Sequence[LinearOperator]) -> None:
                 f"{first.name} is {first.dtype} on {first.device}, {other.name} {other.dtype} on "
                 f"{other.device}; bring them together with .to(...)"
             )
-
-
-def checked_device(device: torch.device | str | None) -> torch.device | None:
-    """A device that PyTorch has here, or None for its default."""
-    try:
-        return None if device is None else torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
-        reason = str(error).split("\n")[0]
-        given = f"{shown(device)}: {reason}"
-        raise invalid("device", "be one that PyTorch has here", device, got=given) from None
-
-
-def checked_dtype(dtype: torch.dtype | None) -> torch.dtype:
-    """float32 or float64; PyTorch's default where None."""
-    chosen = torch.get_default_dtype() if dtype is None else dtype
-    if chosen not in DTYPES:
-        raise KoriskError(
-            f"operators compute in torch.float32 or torch.float64, got {shown(chosen)}"
-        )
-    return chosen

@@ -16,16 +16,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from korisk.errors import KoriskError
-from korisk.operators.linear import LinearOperator, jit_tracing, live
+from korisk.errors import KoriskError, invalid
+from korisk.operators.inputs import jit_tracing
+from korisk.operators.kept import live
+from korisk.operators.linear import LinearOperator
 
-DECODERS: dict[
-    str, Callable[[str, torch.device, torch.dtype], LinearOperator]
-] = {}  # by the word before a recipe's colon
-
+Decoder = Callable[[str, torch.device, torch.dtype], LinearOperator]
+DECODERS: dict[str, Decoder] = {}  # by the word before a recipe's colon
 
 # A PyTorch that cannot tell exports every opaque operator as a node.
 _exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
+# Inside vmap, jvp or grad of torch.func; a PyTorch that cannot tell gets the slower form.
+_inside_transform = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_library: Any = torch.library.Library("korisk", "DEF")  # type: ignore[no-untyped-call]
 
 
 def _recorded() -> bool:
@@ -93,7 +96,7 @@ class _Product(torch.autograd.Function):
         return _differentiable(gradient[0], ctx.operator, not ctx.adjoint), None, None
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
         return _differentiable(tangents[0], ctx.operator, ctx.adjoint)
 
 
@@ -105,7 +108,7 @@ class _TransformedProduct(torch.autograd.Function):
         return operator._product(x.detach(), adjoint)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[object, ...], output: Tensor) -> None:
         _, ctx.operator, ctx.adjoint = inputs
 
     backward = _Product.backward
@@ -113,28 +116,21 @@ class _TransformedProduct(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, operator: Any, adjoint: bool
+        info: object, in_dims: tuple[int | None, ...], x: Tensor, operator: Opaque, adjoint: bool
     ) -> tuple[Tensor, int]:
         assert in_dims[0] is not None
         return _differentiable(x.movedim(in_dims[0], 0), operator, adjoint), 0
 
 
-# Inside vmap, jvp or grad of torch.func; a PyTorch that cannot tell gets the slower form.
-_inside_transform = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
-
-
 def _differentiable(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
     transformed = _inside_transform()
-    if not (transformed or (x.requires_grad and torch.is_grad_enabled()) or _forward_level() >= 0):
-        return operator._product(x.detach(), adjoint)  # what no derivative is asked of
+    # How deep in torch.autograd.forward_ad; a PyTorch that cannot tell is always inside.
+    level = getattr(torch.autograd.forward_ad, "_current_level", 0)
+    if not (transformed or (x.requires_grad and torch.is_grad_enabled()) or level >= 0):
+        return operator._product(x.detach(), adjoint)  # no derivative needed
     form: Any = _TransformedProduct if transformed else _Product
     result: Tensor = form.apply(x, operator, adjoint)
     return result
-
-
-def _forward_level() -> int:
-    """How deep in torch.autograd.forward_ad; a PyTorch that cannot tell is always inside."""
-    return getattr(torch.autograd.forward_ad, "_current_level", 0)
 
 
 # The node that compilers see
@@ -142,8 +138,8 @@ def _forward_level() -> int:
 
 def operator_of(key: str, x: Tensor) -> LinearOperator:
     """The operator of a key for x: one that lives in this process, or one made from its recipe."""
-    operator = live.get(key)
-    if operator is not None and (operator.dtype, operator.device) == (x.dtype, x.device):
+    operator, place = live.get(key), (x.dtype, x.device)
+    if isinstance(operator, LinearOperator) and (operator.dtype, operator.device) == place:
         return operator
     if ":" in key:
         return _decoded(key, x.device, x.dtype)
@@ -158,7 +154,7 @@ def operator_of(key: str, x: Tensor) -> LinearOperator:
 def _decoded(recipe: str, device: torch.device, dtype: torch.dtype) -> LinearOperator:
     kind, _, text = recipe.partition(":")
     if kind not in DECODERS:
-        raise KoriskError(f"the program's operator must be one of {[*DECODERS]}, got {kind!r}")
+        raise invalid("the program's operator", f"be one of {[*DECODERS]}", kind)
     return DECODERS[kind](text, device, dtype)
 
 
@@ -186,7 +182,7 @@ def _shaped(x: Tensor, key: str, adjoint: bool) -> Tensor:
     return x.new_empty((*x.shape[: x.ndim - len(source)], *target))
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _remember(ctx: Any, inputs: tuple[object, ...], output: Tensor) -> None:
     _, ctx.key, ctx.adjoint = inputs
 
 
@@ -195,13 +191,12 @@ def _derivative(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
 
 
 def _batched(
-    info: Any, in_dims: tuple[int | None, ...], x: Tensor, key: str, adjoint: bool
+    info: object, in_dims: tuple[int | None, ...], x: Tensor, key: str, adjoint: bool
 ) -> tuple[Tensor, int]:
     assert in_dims[0] is not None
     return torch.ops.korisk.apply(x.movedim(in_dims[0], 0), key, adjoint), 0
 
 
-_library: Any = torch.library.Library("korisk", "DEF")  # type: ignore[no-untyped-call]
 _library.define(
     "apply(Tensor x, str key, bool adjoint) -> Tensor", tags=torch.Tag.pt2_compliant_tag
 )

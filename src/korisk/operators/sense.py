@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import invalid
 from korisk.operators.basic import Fourier, Spectral, capped, own_tensor
-from korisk.operators.linear import checked_shape, shape_text, traced, version
+from korisk.operators.inputs import as_complex, as_pairs, checked_shape, shape_text, traced
+from korisk.operators.kept import version
 from korisk.theory.bracket import NormBracket
 
 
@@ -66,8 +67,8 @@ class Sense(Spectral):
     def __init__(
         self,
         shape: int | Sequence[int],
-        sensitivities: Any,
-        mask: Any = None,
+        sensitivities: Tensor | ArrayLike,
+        mask: Tensor | ArrayLike | None = None,
         *,
         real: bool = False,
         device: torch.device | str | None = None,
@@ -78,22 +79,20 @@ class Sense(Spectral):
         try:
             given = torch.as_tensor(sensitivities)
         except (TypeError, ValueError, RuntimeError):
-            raise KoriskError(
-                f"sensitivities must be a torch tensor or an array, got {shown(sensitivities)}"
-            ) from None
+            rule = "be a torch tensor or an array"
+            raise invalid("sensitivities", rule, sensitivities) from None
         parts = torch.view_as_real(given.resolve_conj()) if given.is_complex() else given
         values = own_tensor("sensitivities", parts, trained=False)
         if values.ndim != len(image) + 2 or values.shape[1:] != (*image, 2):
-            raise KoriskError(
-                f"sensitivities must be complex of shape (coils, {shape_text(image)[1:]}, or real "
-                f"with a last axis of 2, got {given.dtype} of {shape_text(tuple(given.shape))}"
-            )
-        place: dict[str, Any] = {"device": fourier.device, "dtype": fourier.dtype}
-        domain = image if real else (*image, 2)
-        super().__init__(domain, (len(values), *image, 2), name="S", **place)
+            maps = f"(coils, {shape_text(image)[1:]}"
+            rule = f"be complex of shape {maps}, or real with a last axis of 2"
+            got = f"{given.dtype} of {shape_text(given.shape)}"
+            raise invalid("sensitivities", rule, sensitivities, got=got)
+        domain, range = image if real else (*image, 2), (len(values), *image, 2)
+        super().__init__(domain, range, name="S", device=fourier.device, dtype=fourier.dtype)
         self.fourier = fourier
         self.real = bool(real)
-        self.register_buffer("sensitivities", values.to(**place))
+        self.register_buffer("sensitivities", values.to(fourier.device, fourier.dtype))
         self._whole, self._seen = False, (0, -1)
         self._sampled_whole()
         # So that a compiled program, which looks at the answer alone, meets another one.
@@ -126,20 +125,16 @@ class Sense(Spectral):
     def _after_loading(self, _: object) -> None:
         self._sampled_whole()
 
-    def _complex(self) -> Tensor:
-        """The sensitivities as complex numbers, (coils, *shape)."""
-        return torch.complex(self.sensitivities[..., 0], self.sensitivities[..., 1])
-
     def _map(self, x: Tensor) -> Tensor:
-        image = x if self.real else torch.complex(x[..., 0], x[..., 1])
-        seen = self._complex() * image.unsqueeze(-len(self.fourier.image_shape) - 1)
+        image = x if self.real else as_complex(x)
+        maps = as_complex(self.sensitivities)
+        seen = maps * image.unsqueeze(-len(self.fourier.image_shape) - 1)
         return self.fourier._map(torch.view_as_real(seen))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        seen = self.fourier._map_adjoint(y)
-        images = torch.complex(seen[..., 0], seen[..., 1]) * torch.conj_physical(self._complex())
-        image = images.sum(-len(self.fourier.image_shape) - 1)
-        return image.real.clone() if self.real else torch.view_as_real(image)
+        maps = as_complex(self.sensitivities)
+        images = as_complex(self.fourier._map_adjoint(y)) * torch.conj_physical(maps)
+        return as_pairs(images.sum(-len(self.fourier.image_shape) - 1), real=self.real)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         most = math.sqrt(float(self.sensitivities.square().sum((0, -1)).max()))
@@ -153,9 +148,6 @@ class Sense(Spectral):
             return None
         squares = self.sensitivities.square().sum((0, -1))
         return squares if self.real else squares[..., None]
-
-    def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
-        return x * factors
 
 
 def birdcage_sensitivities(shape: Sequence[int], coils: int, *, radius: float = 1.5) -> Tensor:
@@ -190,14 +182,11 @@ def birdcage_sensitivities(shape: Sequence[int], coils: int, *, radius: float = 
     """
     lengths = checked_shape("shape", shape)
     if len(lengths) != 2:
-        raise KoriskError(
-            f"shape must be (rows, columns), got {shape_text(lengths)}; give maps of your own to "
-            "Sense for other images"
-        )
+        remedy = "give maps of your own to Sense for other images"
+        raise invalid("shape", "be (rows, columns)", shape, remedy, got=shape_text(lengths))
     count = _checks.count("coils", coils, at_least=1, at_most=1024, remedy="count the coils")
-    away = _checks.real(
-        "radius", radius, above=math.sqrt(2), at_most=1e6, remedy="1.5 is close to the image"
-    )
+    remedy = "1.5 is close to the image"
+    away = _checks.real("radius", radius, above=math.sqrt(2), at_most=1e6, remedy=remedy)
     y, x = ((2 * np.arange(n) + 1) / n - 1 for n in lengths)
     angles = 2 * math.pi * np.arange(count) / count
     towards = np.exp(1j * angles)[:, None, None]

@@ -20,15 +20,14 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, invalid
-from korisk.operators.linear import DTYPES, LinearOperator, Shape, shape_text
+from korisk.errors import KoriskError
+from korisk.operators.inputs import DTYPES, Shape, shape_text
+from korisk.operators.linear import LinearOperator, require_operator
 from korisk.theory.bracket import NormBracket
 
 LIMITS = {torch.float64: 1e-12, torch.float32: 1e-5}
-LAWS = (
-    *("adjoint", "linearity", "gradient", "batches", "transforms"),
-    *("pickle", "dtypes", "norm", "device"),
-)
+LAWS: tuple[str, ...] = ("adjoint", "linearity", "gradient", "batches", "transforms")
+LAWS += ("pickle", "dtypes", "norm", "device")
 
 _DRAWS = 3
 _BATCHES: tuple[Shape, ...] = ((), (1,), (3,), (2, 3), (0,))
@@ -40,6 +39,8 @@ _DENSE = 2**18  # entries of a matrix whose singular values take a moment
 
 Map = Callable[[Tensor], Tensor]
 Errors = Iterator[tuple[float, torch.dtype]]
+# Of transforms: what each gives, what it should give, and the input that the error is relative to.
+Results = list[tuple[Tensor, Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -166,8 +167,7 @@ def check(
     >>> check(Diagonal([1.0, 2.0]), laws=["linearity"])["linearity"] < 1e-12
     True
     """
-    if not isinstance(operator, LinearOperator):
-        raise invalid("operator", "be a LinearOperator", operator)
+    require_operator(operator)
     for law in laws:
         _checks.one_of("laws", law, LAWS)
     suite = _Suite(operator, seed, tolerance)
@@ -428,11 +428,6 @@ def _short(dtype: torch.dtype) -> str:
 
 def _place(of: Tensor | LinearOperator) -> str:
     return f"{_short(of.dtype)} on {of.device}"
-
-
-# Transforms: what each gives, what it should give, and the input that the error is relative to.
-
-Results = list[tuple[Tensor, Tensor, Tensor]]
 
 
 def _vmap(side: _Side) -> Results:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import Argument, KoriskError, invalid
+from korisk.errors import Argument, KoriskError
 from korisk.operators import norms
+from korisk.operators.inputs import PLAIN
+from korisk.operators.kept import constant, version
 from korisk.operators.linear import (
-    PLAIN,
     ROUNDED,
     SOLVED,
     UNCHECKED,
     LinearOperator,
     Wrapped,
-    constant,
-    version,
+    require_operator,
 )
 from korisk.operators.opaque import Opaque
 from korisk.theory.bracket import NormBracket
@@ -85,8 +85,7 @@ class Tikhonov(Wrapped, Opaque):
     """
 
     def __init__(self, operator: LinearOperator, mu: float, *, solver: str = "factor") -> None:
-        if not isinstance(operator, LinearOperator):
-            raise invalid("operator", "be a LinearOperator", operator)
+        require_operator(operator)
         super().__init__(operator, operator.range, operator.domain, f"{operator.name}^+")
         remedy = "start from 1e-3 ||A||^2; without regularisation the inverse may not exist"
         self.mu = _checks.real("mu", mu, above=0, remedy=remedy)
@@ -97,11 +96,11 @@ class Tikhonov(Wrapped, Opaque):
         self._side = operator.domain if self._inner else operator.range
         self._check_fixed()
         rows = math.prod(self._side)
-        if solver == "factor" and rows > _LARGEST_SIDE:
-            raise KoriskError(
-                f"{self.name}: the Gram matrix must have at most {_LARGEST_SIDE:,} rows, got "
-                f"{rows:,} ({rows**2 * 8 / 2**30:.1f} GiB); use a smaller image or solver='cg'"
-            )
+        subject, rule = f"{self.name}: the Gram matrix", f"have at most {_LARGEST_SIDE:,} rows"
+        given = f"{rows:,} ({rows**2 * 8 / 2**30:.1f} GiB)"
+        remedy = "use a smaller image or solver='cg'"
+        fits = solver != "factor" or rows <= _LARGEST_SIDE
+        _checks.require(fits, subject, rule, rows, remedy, got=given)
 
     def extra_repr(self) -> str:
         """The shapes, mu and the solver, as nn.Module prints them."""
@@ -110,7 +109,8 @@ class Tikhonov(Wrapped, Opaque):
     def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         # Iterated in float64: in float32 the residual of the iteration is not true.
         if self.solver == "cg" and x.dtype != torch.float64:
-            return self._doubled()._product(x.double(), adjoint).to(x.dtype)
+            double: Tikhonov = self._once("in_double")
+            return double._product(x.double(), adjoint).to(x.dtype)
         if adjoint:
             return self.of._map(self._solved(x)) if self._inner else self._solved(self.of._map(x))
         if self._inner:
@@ -135,7 +135,8 @@ class Tikhonov(Wrapped, Opaque):
         flat = self._flat(b)
         if self.solver == "cg":
             return _conjugate_gradients(self._system, flat).reshape(b.shape)
-        return (flat @ cast(Tensor, self._once("_inverse"))).reshape(b.shape)
+        inverse: Tensor = self._once("_inverse")
+        return (flat @ inverse).reshape(b.shape)
 
     def _flat(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[: x.ndim - len(self._side)], math.prod(self._side))
@@ -162,7 +163,7 @@ class Tikhonov(Wrapped, Opaque):
             return constant(self._key, method)
         return self._make(method)
 
-    def _versions(self) -> tuple[Any, ...]:
+    def _versions(self) -> tuple[object, ...]:
         held = [*self.of.named_parameters(), *self.of.named_buffers()]
         weights = [tensor for name, tensor in held if not name.endswith("_anchor")]
         if any(type(tensor) not in PLAIN for tensor in weights):
@@ -172,13 +173,9 @@ class Tikhonov(Wrapped, Opaque):
             )
         return self.of.dtype, self.of.device, *(version(tensor) for tensor in weights)
 
-    def _doubled(self) -> Tikhonov:
-        """This operator in float64, in which it is iterated."""
-        return cast(Tikhonov, self._once("in_double"))
-
     def _inverse(self) -> Tensor:
         """(Gram + mu I)^-1, formed: a product with it loses far less in float32 than two solves."""
-        gram = cast(Tikhonov, self.in_double())._gram_matrix()
+        gram = self.in_double()._gram_matrix()
         gram.diagonal().add_(self.mu)
         factor, failed = torch.linalg.cholesky_ex(gram)
         if int(failed) or not bool(torch.isfinite(factor).all()):

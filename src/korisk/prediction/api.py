@@ -21,7 +21,7 @@ from korisk._checks import require
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, invalid, shown
 from korisk.operators import LinearOperator, Matrix
-from korisk.operators.linear import shape_text
+from korisk.operators.inputs import shape_text
 from korisk.prediction.dense.from_examples import (
     NO_NOISE,
     Progress,

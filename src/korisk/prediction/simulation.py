@@ -22,7 +22,8 @@ from torch import Tensor
 from korisk import _checks
 from korisk._checks import require
 from korisk.errors import Argument, KoriskError, Message, invalid, shown
-from korisk.operators.linear import LinearOperator, shape_text
+from korisk.operators.inputs import shape_text
+from korisk.operators.linear import LinearOperator
 from korisk.prediction.independent import Independence, independence
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise
 from korisk.problems.problem import Counts, Pairs, Pools, Problem

@@ -13,7 +13,8 @@ from torch import Tensor
 from korisk import _checks
 from korisk.operators.basic import Diagonal
 from korisk.operators.convolution import Convolution, gaussian_kernel
-from korisk.operators.linear import LinearOperator, checked_device
+from korisk.operators.inputs import checked_device
+from korisk.operators.linear import LinearOperator
 from korisk.operators.tikhonov import Tikhonov
 from korisk.problems.heat import random_gains
 from korisk.problems.noise import Gaussian, add_noise, noise_variance

@@ -17,7 +17,8 @@ from korisk.errors import KoriskError, KoriskWarning
 from korisk.operators.ct.fbp import fan_of_released, fbp, released_fbp, released_geometry
 from korisk.operators.ct.geometry import Geometry, ParallelBeam
 from korisk.operators.ct.projector import Kind, Projector
-from korisk.operators.linear import LinearOperator, checked_device
+from korisk.operators.inputs import checked_device
+from korisk.operators.linear import LinearOperator
 from korisk.operators.tikhonov import Tikhonov
 from korisk.problems.noise import Noise, add_noise, noise_variance
 from korisk.problems.phantoms import Ellipses, released_ellipses, released_surrogate_ellipses

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.operators.basic import Diagonal, Diffusion
-from korisk.operators.linear import checked_device
+from korisk.operators.inputs import checked_device
 from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
 from korisk.seeds import TEST_SEED, stream_key
 

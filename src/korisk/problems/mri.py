@@ -13,7 +13,8 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators.basic import Fourier
-from korisk.operators.linear import LinearOperator, checked_device
+from korisk.operators.inputs import checked_device
+from korisk.operators.linear import LinearOperator
 from korisk.operators.sense import Sense, birdcage_sensitivities
 from korisk.operators.tikhonov import Tikhonov
 from korisk.problems.noise import Gaussian, add_noise, noise_variance

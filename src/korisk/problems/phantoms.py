@@ -12,7 +12,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.operators.linear import DTYPES, checked_device, checked_dtype
+from korisk.operators.inputs import DTYPES, checked_device, checked_dtype
 from korisk.seeds import stream_key
 
 _PIECE = 2**22  # pixels that are painted at once; their temporaries stay below 256 MB

@@ -26,7 +26,7 @@ from korisk._memory import free_memory
 from korisk.errors import Argument, KoriskError
 from korisk.fitting.gradient.recipe import Recipe
 from korisk.fitting.gradient.train import Optimiser
-from korisk.operators.linear import shape_text
+from korisk.operators.inputs import shape_text
 
 CHECKS = 10  # times that members are judged on validation pairs, evenly over the steps
 _CHUNK = 64  # pairs of a member that are judged at once

@@ -46,7 +46,7 @@ from korisk.errors import KoriskError
 from korisk.files import read_text
 from korisk.fitting.gradient import train as unsharded
 from korisk.fitting.gradient.recipe import Recipe, draw_batches
-from korisk.operators.linear import Shape, checked_dtype, checked_shape, shape_text
+from korisk.operators.inputs import Shape, checked_dtype, checked_shape, shape_text
 
 _FORMAT = "korisk sharded training 2"
 _ABOUT, _INDEX = "training.json", "index.pt"

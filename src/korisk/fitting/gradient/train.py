@@ -20,7 +20,8 @@ from korisk.errors import KoriskError, shown
 from korisk.files import write_bytes
 from korisk.fitting.gradient.recipe import Recipe, Standing, Training, draw_batches
 from korisk.networks import DenseNet, KnownOperatorNet
-from korisk.operators.linear import LinearOperator, shape_text
+from korisk.operators.inputs import shape_text
+from korisk.operators.linear import LinearOperator
 
 _ADAM_BETAS = 0.9, 0.999
 _ADAM_EPSILON = 1e-8

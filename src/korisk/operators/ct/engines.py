@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -26,6 +25,10 @@ from korisk._memory import free_memory
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.operators.ct.geometry import ParallelBeam
 from korisk.operators.ct.stencils import Joseph, Stencil, Taps
+from korisk.operators.inputs import Array
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 EngineName = Literal["auto", "matrix", "on_the_fly"]
 ENGINES: tuple[EngineName, ...] = ("auto", "matrix", "on_the_fly")
@@ -40,6 +43,9 @@ _WORTH_A_THREAD = 1e5  # entries times images from which other threads are waite
 _CHUNK = 2**22  # taps listed at once
 _WORTH_STORING = 0.25  # of the free memory, for a matrix that nobody asked for by name
 _FITS = 0.75
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+_forked: list[int] = []  # this process, if it was forked
 
 
 class Engine(ABC):
@@ -99,8 +105,10 @@ def view_chunks(stencil: Stencil) -> Iterator[slice]:
 
 def sparse_matrix(
     stencil: Stencil, dtype: torch.dtype, column: NDArray[np.int32] | None = None
-) -> scipy.sparse.csr_array:
+) -> csr_array:
     """The matrix (views bins, pixels), one row a ray; `column` renumbers the pixels."""
+    from scipy.sparse import coo_array, csr_array, vstack
+
     bins = stencil.geometry.bins
     pixels = math.prod(stencil.image_shape)
     renumber = np.arange(pixels, dtype=np.int32) if column is None else column
@@ -116,14 +124,14 @@ def sparse_matrix(
         if stencil.listed == "rays":  # already row by row: only the row lengths are to be counted
             lengths = kept.sum(-1).flatten().numpy()
             starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-            block = scipy.sparse.csr_array((value, pixel, starts), shape=(rows, pixels))
+            block = csr_array((value, pixel, starts), shape=(rows, pixels))
         else:
             view = torch.arange(part.stop - part.start)[:, None, None]
             ray = (view * bins + taps.bin).expand(shape)[kept].numpy().astype(np.int32)
             entries: Any = value, (ray, pixel)
-            block = scipy.sparse.coo_array(entries, shape=(rows, pixels)).tocsr()
+            block = coo_array(entries, shape=(rows, pixels)).tocsr()
         blocks.append(block)
-    return scipy.sparse.csr_array(scipy.sparse.vstack(blocks, format="csr"))
+    return csr_array(vstack(blocks, format="csr"))
 
 
 class CpuMatrix(Engine):
@@ -142,7 +150,7 @@ class CpuMatrix(Engine):
         self._folded: Engine | None = None
         column = self.pixels.place.numpy().astype(np.int32)
         natural = sparse_matrix(stencil, dtype, column)
-        matrix = scipy.sparse.csr_array(natural[self.rays.order.numpy()])
+        matrix = type(natural)(natural[self.rays.order.numpy()])
         self.forward = _Rows(matrix)
         self.backward = _Rows(matrix.T.tocsr())
 
@@ -219,10 +227,6 @@ class _Numbering:
         out.view(batch, *self.split).copy_(tiles.permute(4, 0, 2, 1, 3))
 
 
-_pools: dict[int, ThreadPoolExecutor] = {}
-_forked: list[int] = []  # this process, if it was forked
-
-
 def _after_fork() -> None:
     # A forked process has none of the threads, and MKL and PyTorch wait for theirs for ever: there
     # NumPy and SciPy do everything.
@@ -237,13 +241,13 @@ if hasattr(os, "register_at_fork"):
 class _Rows:
     """A sparse matrix cut into blocks of rows with equally many entries, one for each thread."""
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: csr_array) -> None:
         self.matrix = matrix
-        self._blocks: dict[int, list[tuple[slice, Any]]] = {}
+        self._blocks: dict[int, list[tuple[slice, csr_array]]] = {}
         has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
         self.mkl = _as_torch(matrix) if has_mkl else None
 
-    def _cut(self, pieces: int) -> list[tuple[slice, Any]]:
+    def _cut(self, pieces: int) -> list[tuple[slice, csr_array]]:
         """Rows and their entries, sharing the memory of the whole."""
         if pieces not in self._blocks:
             matrix, (rows, columns) = self.matrix, self.matrix.shape
@@ -254,7 +258,7 @@ class _Rows:
                 start, stop = matrix.indptr[first], matrix.indptr[last]
                 parts = matrix.data[start:stop], matrix.indices[start:stop]
                 starts = matrix.indptr[first : last + 1] - start
-                block = scipy.sparse.csr_array((*parts, starts), shape=(last - first, columns))
+                block = type(matrix)((*parts, starts), shape=(last - first, columns))
                 blocks.append((slice(first, last), block))
             self._blocks[pieces] = blocks
         return self._blocks[pieces]
@@ -274,14 +278,14 @@ class _Rows:
             return torch.from_numpy(self.times(vector.numpy()))
         return self.mkl @ vector
 
-    def times(self, columns: NDArray[Any]) -> NDArray[Any]:
+    def times(self, columns: Array) -> Array:
         """The product with an array (source,) or (source, batch)."""
         threads = torch.get_num_threads()
         if threads == 1 or self.matrix.nnz * math.prod(columns.shape[1:]) < _WORTH_A_THREAD:
             return np.asarray(self.matrix @ columns)
         result = np.empty((self.matrix.shape[0], *columns.shape[1:]), dtype=columns.dtype)
 
-        def share(rows: slice, block: Any) -> None:
+        def share(rows: slice, block: csr_array) -> None:
             result[rows] = block @ columns
 
         if threads not in _pools:
@@ -294,7 +298,7 @@ class _Rows:
         return result
 
 
-def _as_torch(matrix: Any, device: torch.device | str = "cpu") -> Tensor:
+def _as_torch(matrix: csr_array, device: torch.device | str = "cpu") -> Tensor:
     starts, indices, values = (
         torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
     )

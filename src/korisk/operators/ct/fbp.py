@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,10 +21,13 @@ from korisk.operators.ct.geometry import (
     require_geometry,
 )
 from korisk.operators.ct.projector import PixelBackprojector, Projector
-from korisk.operators.linear import Composed, LinearOperator, checked_device, checked_dtype
+from korisk.operators.inputs import Place, checked_device, checked_dtype
+from korisk.operators.linear import Composed, LinearOperator
 
 Backprojection = Literal["auto", "adjoint", "pixel"]
 BACKPROJECTIONS: tuple[Backprojection, ...] = ("auto", "adjoint", "pixel")
+_SCANS = {128: (60, 128), 256: (90, 256), 512: (180, 512)}  # as released; side: views, bins
+_SOURCE_TO_CENTER, _SOURCE_TO_DETECTOR = 1000.0, 1500.0  # mm, as released
 _NARROW = 0.9  # pixels: of narrower bins the adjoint passes on less noise, see `fbp`
 
 
@@ -100,7 +103,7 @@ def fbp(
             "a fan's filtered backprojection weighs pixels by their distance from the source, "
             "which the adjoint projector does not; use backprojection='pixel'"
         )
-    place: dict[str, Any] = {"device": device, "dtype": dtype}
+    place: Place = {"device": device, "dtype": dtype}
     spread = float(geometry.view_weights.mean())
     back: LinearOperator
     if backprojection == "adjoint":
@@ -240,9 +243,6 @@ def parker(view: FloatArray, fan: FloatArray, *, margin: float) -> FloatArray:
 # They leave out the magnification in the filter and zero padding, take few points along each ray,
 # and let views count pi / V each although both ends are measured.
 
-_SCANS = {128: (60, 128), 256: (90, 256), 512: (180, 512)}  # side: views, bins
-_SOURCE_TO_CENTER, _SOURCE_TO_DETECTOR = 1000.0, 1500.0
-
 
 def released_geometry(side: int) -> FanBeam:
     """The fan beam of the released sweeps.
@@ -348,7 +348,7 @@ def released_fbp(
     >>> [layer.name for layer in released_fbp(scan)]
     ['W', 'K', 'A^T']
     """
-    place: dict[str, Any] = {"device": device, "dtype": dtype}
+    place: Place = {"device": device, "dtype": dtype}
     weights = _diagonal(released_weights(geometry), trainable, **place)
     scale = math.pi / geometry.views_count
     ramp = RampFilter(geometry.sinogram_shape, window="released", scale=scale, **place)

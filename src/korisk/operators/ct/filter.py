@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, cast
+from typing import Literal
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import invalid
-from korisk.operators.linear import LinearOperator, checked_shape
+from korisk.operators.inputs import checked_shape
+from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
 
 FloatArray = NDArray[np.float64]
@@ -123,26 +123,27 @@ class RampFilter(LinearOperator):
 
     def _matrix(self) -> FloatArray:
         """The convolution of one view as a symmetric matrix, (bins, bins)."""
+        from scipy.linalg import toeplitz
+
         kernel = np.fft.irfft(self.response(), n=fft_length(self.bins, self.window))
-        toeplitz: FloatArray = scipy.linalg.toeplitz(kernel[: self.bins])
-        return toeplitz
+        return np.asarray(toeplitz(kernel[: self.bins]), dtype=np.float64)
 
     def _map(self, x: Tensor) -> Tensor:
         if self.bins <= _LARGEST_DENSE:
-            return x @ cast(Tensor, self._once("_matrix_here"))
+            matrix: Tensor = self._once("_matrix_here")
+            return x @ matrix
         length = fft_length(self.bins, self.window)
         spectrum = torch.fft.rfft(x, n=length) * self._once("_response_here")
         filtered: Tensor = torch.fft.irfft(spectrum, n=length)
         return filtered[..., : self.bins]
 
-    def _map_adjoint(self, y: Tensor) -> Tensor:
-        return self._map(y)  # symmetric
+    _map_adjoint = _map  # symmetric
 
     def _matrix_here(self) -> Tensor:
-        return torch.from_numpy(self._matrix()).to(device=self.device, dtype=self.dtype)
+        return torch.from_numpy(self._matrix()).to(self.device, self.dtype)
 
     def _response_here(self) -> Tensor:
-        return torch.from_numpy(self.response()).to(device=self.device, dtype=self.dtype)
+        return torch.from_numpy(self.response()).to(self.device, self.dtype)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         highest = float(np.abs(self.response()).max()) * (1 + _ROUNDING)
@@ -150,14 +151,16 @@ class RampFilter(LinearOperator):
             lower, upper = highest * (1 - 2 * _ROUNDING), highest
             how = "frequency response, exact (circulant)"
         elif self.bins <= _LARGEST_DENSE:
-            norm = float(np.abs(scipy.linalg.eigvalsh(self._matrix())).max())
+            from scipy.linalg import eigvalsh
+
+            norm = float(np.abs(eigvalsh(self._matrix())).max())
             lower, upper = norm * (1 - _ROUNDING), min(norm * (1 + _ROUNDING), highest)
             how = "eigenvalues of the Toeplitz matrix, exact"
         else:
             # One view tells it for all; padding and cropping can only lower the circulant's norm.
-            options: dict[str, Any] = {"window": self.window, "scale": self.scale}
-            one = RampFilter((1, self.bins), dtype=torch.float64, **options)
-            lower, upper = LinearOperator._norm(one, width, seed).lower, highest
+            shape, scale = (1, self.bins), self.scale
+            view = RampFilter(shape, window=self.window, scale=scale, dtype=torch.float64)
+            lower, upper = LinearOperator._norm(view, width, seed).lower, highest
             how = "Lanczos below, frequency response above"
         return NormBracket(lower, upper, how=how)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 from functools import cache
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 from weakref import WeakValueDictionary
 
-import scipy.sparse
 import torch
 from torch import Tensor
 
@@ -18,8 +17,12 @@ from korisk.operators.ct import engines
 from korisk.operators.ct.engines import Engine, EngineName
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam, require_geometry
 from korisk.operators.ct.stencils import Joseph, PixelDriven, RotateAndSum, Sampled, Stencil
+from korisk.operators.inputs import Place
 from korisk.operators.linear import LinearOperator
 from korisk.operators.opaque import DECODERS, Opaque
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Kind = Literal["joseph", "rotate", "sampled"]
 KINDS: tuple[Kind, ...] = ("joseph", "rotate", "sampled")
@@ -73,13 +76,19 @@ class _StencilOperator(Opaque):
     nonnegative = True
 
     def __init__(
-        self, stencil: Stencil, engine: EngineName, *, backwards: bool, **options: Any
+        self,
+        stencil: Stencil,
+        engine: EngineName,
+        *,
+        backwards: bool,
+        name: str = "",
+        **place: Unpack[Place],
     ) -> None:
         shapes = stencil.image_shape, stencil.sinogram_shape
         domain, range = reversed(shapes) if backwards else shapes
         _checks.one_of("engine", engine, engines.ENGINES)
         self.stencil, self.engine, self._backwards = stencil, engine, backwards
-        super().__init__(domain, range, **options)
+        super().__init__(domain, range, name=name, **place)
         if engine == "matrix":
             engines.check_matrix_fits(stencil, self.device, self.dtype)
 
@@ -101,17 +110,14 @@ class _StencilOperator(Opaque):
         flat = x.reshape(lead.numel(), source[0] * source[1]).contiguous()
         if not len(flat):
             return x.new_zeros(*lead, *target)
-        engine = self._engine()
+        engine: Engine = self._once("_make_engine")
         product = engine.project(flat) if project else engine.backproject(flat)
         return product.reshape(*lead, *target)
-
-    def _engine(self) -> Engine:
-        return cast(Engine, self._once("_make_engine"))
 
     def _make_engine(self) -> Engine:
         return engine_for(self.stencil, self.engine, self.device, self.dtype)
 
-    def sparse_matrix(self) -> scipy.sparse.csr_array:
+    def sparse_matrix(self) -> csr_array:
         """The matrix, rows in the order of the range's flat index and columns of the domain's.
 
         Returns
@@ -120,7 +126,7 @@ class _StencilOperator(Opaque):
         """
         engines.check_matrix_fits(self.stencil, torch.device("cpu"), self.dtype)
         matrix = engines.sparse_matrix(self.stencil, self.dtype)
-        return scipy.sparse.csr_array(matrix.T.tocsr()) if self._backwards else matrix
+        return matrix.T.tocsr() if self._backwards else matrix
 
     def extra_repr(self) -> str:
         """The geometry, as nn.Module prints it."""

@@ -13,7 +13,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from scipy import special
 from torch import Tensor
 
 from korisk.errors import Argument, KoriskError
@@ -155,9 +154,11 @@ class RotateAndSum(Stencil):
 
     def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
         """The entries of some views: pixel and weight (views, bins, 4 rows)."""
+        from scipy.special import cosdg, sindg
+
         rows, columns = self.image_shape
         degrees = np.rad2deg(self.geometry.angle_array[views])[:, None, None]
-        cosine, sine = special.cosdg(degrees), special.sindg(degrees)
+        cosine, sine = cosdg(degrees), sindg(degrees)
         centre = np.array([(rows - 1) / 2, (columns - 1) / 2])
         j, i = np.meshgrid(np.arange(columns)[elements], np.arange(rows), indexing="ij")
         # Shift written as ndimage does, so that edges round the same way.

@@ -11,7 +11,8 @@ import torch
 
 from korisk import _checks
 from korisk.networks import RefinedNet
-from korisk.operators.linear import LinearOperator, checked_device
+from korisk.operators.inputs import checked_device
+from korisk.operators.linear import LinearOperator
 from korisk.problems.ct import CtProblem, CtScanner
 from korisk.problems.problem import Counts, Device, Pairs, Pools, Problem, Reconstruction
 from korisk.problems.sources import EllipseSource

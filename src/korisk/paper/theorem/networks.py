@@ -20,7 +20,8 @@ from korisk.errors import KoriskError
 from korisk.networks import zoo
 from korisk.networks.describe.marks import learned
 from korisk.operators.basic import Diagonal
-from korisk.operators.linear import LinearOperator, checked_device
+from korisk.operators.inputs import checked_device
+from korisk.operators.linear import LinearOperator
 from korisk.problems.ct import CtProblem, CtScanner
 from korisk.problems.problem import Counts, Device, Pairs, Pools, Problem, Reconstruction
 from korisk.problems.sources import EllipseSource

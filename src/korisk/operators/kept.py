@@ -1,0 +1,127 @@
+"""What an operator makes once and keeps: matrices, spectra, kernels; and how compilers find it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any, Self, cast
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor, nn
+
+from korisk.operators.inputs import PLAIN, checked_dtype
+
+live: WeakValueDictionary[str, Keeping] = WeakValueDictionary()  # by key
+_process, _numbers = uuid4().hex, count()
+
+
+def constant(key: str, method: str) -> Any:
+    """What a method of the operator gives, made once; for a compiler it is a constant."""
+    return live[key]._make(method)
+
+
+# What torch.compiler.assume_constant_result does. That decorator imports the compiler and sympy,
+# which double the time of `import korisk.operators`, for a mark that only the compiler reads.
+vars(constant)["_dynamo_marked_constant"] = True
+
+
+def version(tensor: Tensor) -> tuple[int, int]:
+    """Where a tensor's numbers are and how often they were written to."""
+    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
+
+
+class _Made(dict[str, Any]):
+    """What an operator made for itself, by method: no part of its state."""
+
+
+class Keeping(nn.Module):
+    """A module on one device in one precision that keeps what it makes there; not pickled."""
+
+    _anchor: Tensor
+    _key: str
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision that inputs must have; `.to(torch.float64)` changes it."""
+        return self._standing().dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device that inputs must be on; `.to("cuda")` changes it."""
+        return self._standing().device
+
+    def _standing(self) -> Tensor:
+        """A tensor with the operator's precision and device."""
+        return self._anchor
+
+    def _once(self, method: str) -> Any:
+        """What a method gives, kept until the operator moves or its weights change; not pickled."""
+        if not torch.compiler.is_compiling():
+            return self._make(method)
+        # Weights are inputs of a program, and what is made of them is part of it.
+        return getattr(self, method)() if self._weights() else constant(self._key, method)
+
+    def _make(self, method: str) -> Any:
+        try:
+            versions = self._versions()
+        except RuntimeError:  # inside torch.func, of weights that are differentiated
+            return getattr(self, method)()
+        if self._made.get("versions") != versions:
+            self._made.clear()
+            self._made["versions"] = versions
+        if method not in self._made:
+            # A new thread is in none of the modes that record programs without numbers, nor in
+            # inference mode, in which nothing could be made that a later backward pass can save.
+            with ThreadPoolExecutor(1) as thread:
+                self._made[method] = thread.submit(self._made_apart, method).result()
+        return self._made[method]
+
+    def _made_apart(self, method: str) -> object:
+        with torch.no_grad():
+            result: object = getattr(self, method)()
+        if self.device.type == "cuda":  # the caller's stream does not wait for this thread's
+            torch.cuda.synchronize(self.device)
+        return result
+
+    def _weights(self) -> list[Tensor]:
+        """The parameters and buffers that are the operator's own."""
+        named = *self._parameters.items(), *self._buffers.items()
+        return [tensor for name, tensor in named if name != "_anchor" and tensor is not None]
+
+    def _versions(self) -> tuple[object, ...]:
+        """What tells whether something that was made before still holds."""
+        place = self._standing()
+        return place.dtype, place.device, *(version(tensor) for tensor in self._weights())
+
+    def _recipe(self) -> str:
+        """What another process can make the operator from; nothing where it cannot."""
+        return ""
+
+    def _register(self) -> None:
+        self._made: dict[str, Any] = {}
+        self._key = ""
+        if not torch.compiler.is_dynamo_compiling():  # what is made in a trace has no key
+            self._made = _Made()
+            self._key = self._recipe() or f"{_process}{next(_numbers)}"
+            live[self._key] = self
+
+    def __getstate__(self) -> dict[str, object]:
+        state = {**self.__dict__, "_made": None}  # also for copies: what was made is made again
+        if type(anchor := self._anchor) not in PLAIN:  # without numbers, while it is exported
+            real = torch.empty(0, dtype=anchor.dtype, device=anchor.device)
+            state["_buffers"] = {**self._buffers, "_anchor": real}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._register()
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        # nn.Module moves and converts everything through this method; a precision in which the
+        # adjoint would not be one is refused here, once for .half(), .bfloat16() and .to().
+        checked_dtype(fn(self._anchor).dtype)
+        module = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._made.clear()
+        return cast(Self, module)
