@@ -107,7 +107,7 @@ class Keeping(nn.Module):
             self._key = self._recipe() or f"{_process}{next(_numbers)}"
             live[self._key] = self
 
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_made": None}  # also for copies: what was made is made again
         if type(anchor := self._anchor) not in PLAIN:  # without numbers, while it is exported
             real = torch.empty(0, dtype=anchor.dtype, device=anchor.device)

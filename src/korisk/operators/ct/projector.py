@@ -110,9 +110,13 @@ class _StencilOperator(Opaque):
         flat = x.reshape(lead.numel(), source[0] * source[1]).contiguous()
         if not len(flat):
             return x.new_zeros(*lead, *target)
-        engine: Engine = self._once("_make_engine")
+        engine = self._engine()
         product = engine.project(flat) if project else engine.backproject(flat)
         return product.reshape(*lead, *target)
+
+    def _engine(self) -> Engine:
+        engine: Engine = self._once("_make_engine")
+        return engine
 
     def _make_engine(self) -> Engine:
         return engine_for(self.stencil, self.engine, self.device, self.dtype)
