@@ -24,6 +24,7 @@ NEEDED = (  # what the package reads at run time, and what type checkers look fo
     "korisk/report/page/assets/view.js",
     "korisk/paper/claims.json",
     "korisk/paper/claims.yaml",
+    "korisk/store/schema.sql",
 )
 SOURCES = (  # what it takes to test, document and cite it
     "CHANGELOG.md",

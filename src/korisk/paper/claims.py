@@ -26,14 +26,20 @@ from korisk.curves.curve import Curve
 from korisk.paper import published
 from korisk.paper.reproduction import MODELS, Sweep
 from korisk.planning.compare import compare
-from korisk.planning.fit import calibrate
+from korisk.planning.fit import fitted_line
 from korisk.theory import RiskLine
 
 Outcome = Literal[
     "does not hold", "holds with a condition", "holds", "undecided", "cannot be tested here"
 ]
 VERDICTS: tuple[Outcome, ...] = get_args(Outcome)
+Pair = tuple[NDArray[np.float64], NDArray[np.float64]]  # sizes, and errors, squared as in the paper
+
 _ANSWERS = {True: "holds", False: "not", None: "undecided"}
+_CLOSE = 1.1  # of the lowest error: where a curve has come near its end
+_TARGETS = 12  # at which an inverted line is tried
+_CLINICAL = 1000  # N from which on the paper speaks of budgets in the clinic
+_SMALL = (8, 16, 32)
 
 
 @dataclass(frozen=True)
@@ -104,9 +110,8 @@ class Judged:
             return "holds with a condition" if self.claim.condition else "holds"
         cases, others = ({name.split(", ")[-1] for name in names} for names in (held, failed))
         parted = len(held) == len(failed) and len(cases) == 1 and not unsure and not cases & others
-        return (
-            "holds with a condition" if parted or 2 * len(held) > len(self.figures) else "undecided"
-        )
+        mostly = parted or 2 * len(held) > len(self.figures)
+        return "holds with a condition" if mostly else "undecided"
 
     @property
     def because(self) -> str:
@@ -153,25 +158,29 @@ class Judged:
 
     def _said(self, figure: Figure, *, answer: bool) -> str:
         name = f"{figure.name}: " if figure.name else ""
-        return f"{name}{_valued(figure)}" + (
-            f", {_ANSWERS[self.claim.allows(figure)]}" if answer else ""
-        )
+        agrees = f", {_ANSWERS[self.claim.allows(figure)]}" if answer else ""
+        return f"{name}{_valued(figure)}{agrees}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        fields = ("key", "place", "says", "command", "figure", "note")
-        return {
-            "verdict": self.verdict,
-            **{name: getattr(self.claim, name) for name in fields},
-            "labels": list(self.claim.labels),
-            "because": self.because,
-            "allowed": [self.claim.least, self.claim.most],
-            "every": self.claim.every,
-            **{
-                name: [vars(each) | {"agrees": self.claim.allows(each)} for each in figures]
-                for name, figures in (("figures", self.figures), ("own", self.own))
-            },
-        }
+        claim = self.claim
+        figures, own = (
+            [vars(figure) | {"agrees": claim.allows(figure)} for figure in found]
+            for found in (self.figures, self.own)
+        )
+        about = ("key", "place", "says", "command", "figure", "note")
+        return (
+            {"verdict": self.verdict}
+            | {name: getattr(claim, name) for name in about}
+            | {
+                "labels": list(claim.labels),
+                "because": self.because,
+                "allowed": [claim.least, claim.most],
+                "every": claim.every,
+                "figures": figures,
+                "own": own,
+            }
+        )
 
 
 def _valued(figure: Figure) -> str:
@@ -237,10 +246,6 @@ def judge(found: Sequence[Sweep] = ()) -> list[Judged]:
 
 # --- Figures from the sweeps of a reproduction ---------------------------------------------------
 
-_CLOSE = 1.1  # of the lowest error: where a curve has come near its end
-_TARGETS = 12  # at which an inverted line is tried
-_CLINICAL = 1000  # N from which on the paper speaks of budgets in the clinic
-
 
 def figures_of(found: Sequence[Sweep]) -> dict[str, list[Figure]]:
     """The figures that sweeps tell, by the key of their claim; whole sweeps alone."""
@@ -290,9 +295,6 @@ def _over(one: float | None, other: float | None) -> float | None:
     return one / other if other else math.inf
 
 
-Pair = tuple[NDArray[np.float64], NDArray[np.float64]]  # sizes, and errors, squared as in the paper
-
-
 def _of_one(of: Callable[[Pair], float | None], at: int, *pair: Pair) -> float | None:
     return of(pair[at])
 
@@ -325,15 +327,14 @@ def _over_seeds(name: str, sweep: Sweep, test: _Test) -> Iterator[Figure]:
     alike = each.min() > 0 and each.max() < 10 * each.min()  # then ratios of figures are regular
     scaled = np.log(each) if alike else each
     half = float(scipy.stats.t.ppf(0.95, len(each) - 1)) * math.sqrt(len(each) - 1) * scaled.std()
-    low, high = (
-        (value * math.exp(-half), value * math.exp(half)) if alike else (value - half, value + half)
-    )
+    low, high = value - half, value + half
+    if alike:
+        low, high = value * math.exp(-half), value * math.exp(half)
     yield Figure(name, value, max(0.0, low), min(high, test.most))
 
 
 def _line(pair: Pair) -> RiskLine:
-    fitted = calibrate(Curve(*pair), "paper")
-    return RiskLine(fitted.floor, fitted.slope or 0.0)
+    return fitted_line(Curve(*pair), "paper")
 
 
 def _drawn(pair: Pair) -> NDArray[np.float64]:
@@ -428,7 +429,6 @@ class _Test:
         return sweep.side in self.sides and (far or not self.beyond)
 
 
-_SMALL = (8, 16, 32)
 _OF_BOTH = {
     "slope-ratio": _Test(_slope_ratio),
     "rate-log": _Test(_still_falling),
@@ -473,15 +473,10 @@ def _sample_ratio(name: str, sweep: Sweep, which: Callable[[float, float], float
 def _printed_ratio(sweep: Sweep) -> Figure:
     """Of our four figures over the printed ones, that which is farthest from 1."""
     row = next(each for each in published.CALIBRATION if sweep.side == each.H)
-    ratios = [
-        ours / theirs
-        for model, printed in (("KO", row.known), ("FC", row.dense))
-        for ours, theirs in zip(
-            (sweep.line(model).floor, sweep.line(model).slope),
-            (printed.floor, printed.slope),
-            strict=True,
-        )
-    ]
+    ratios = []
+    for model, printed in (("KO", row.known), ("FC", row.dense)):
+        ours = sweep.line(model)
+        ratios += [ours.floor / printed.floor, ours.slope / printed.slope]
     return Figure(f"H = {sweep.side}", max(ratios, key=lambda each: abs(math.log(each))))
 
 

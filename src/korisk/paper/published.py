@@ -77,28 +77,19 @@ class OutcomeRow:
     outcome: str
 
 
-def _footprint(H: int, V: int, B: int, *printed: str) -> FootprintRow:
+def _footprint(H: int, V: int, B: int, printed: str) -> FootprintRow:
     names = [field.name for field in fields(FootprintRow) if field.name != "size"]
-    return FootprintRow(size=Footprint(H, V, B), **dict(zip(names, printed, strict=True)))
+    texts = dict(zip(names, printed.split(", "), strict=True))
+    return FootprintRow(size=Footprint(H, V, B), **texts)
 
 
 FOOTPRINT = (
-    _footprint(8, 10, 8, "80", "5.12e3", "64", "0.31 KiB", "1.25 KiB", "20.0 KiB", "80.0 KiB"),
-    _footprint(
-        16, 20, 16, "3.20e2", "8.19e4", "256", "1.25 KiB", "5.00 KiB", "0.31 MiB", "1.25 MiB"
-    ),
-    _footprint(
-        32, 40, 32, "1.28e3", "1.31e6", "1024", "5.00 KiB", "20.0 KiB", "5.00 MiB", "20.0 MiB"
-    ),
-    _footprint(
-        128, 60, 128, "7.68e3", "1.26e8", "1.64e4", "30.0 KiB", "0.12 MiB", "0.47 GiB", "1.88 GiB"
-    ),
-    _footprint(
-        256, 90, 256, "2.30e4", "1.51e9", "6.55e4", "90.0 KiB", "0.35 MiB", "5.62 GiB", "22.5 GiB"
-    ),
-    _footprint(
-        512, 180, 512, "9.22e4", "2.42e10", "2.62e5", "0.35 MiB", "1.41 MiB", "90.0 GiB", "360 GiB"
-    ),
+    _footprint(8, 10, 8, "80, 5.12e3, 64, 0.31 KiB, 1.25 KiB, 20.0 KiB, 80.0 KiB"),
+    _footprint(16, 20, 16, "3.20e2, 8.19e4, 256, 1.25 KiB, 5.00 KiB, 0.31 MiB, 1.25 MiB"),
+    _footprint(32, 40, 32, "1.28e3, 1.31e6, 1024, 5.00 KiB, 20.0 KiB, 5.00 MiB, 20.0 MiB"),
+    _footprint(128, 60, 128, "7.68e3, 1.26e8, 1.64e4, 30.0 KiB, 0.12 MiB, 0.47 GiB, 1.88 GiB"),
+    _footprint(256, 90, 256, "2.30e4, 1.51e9, 6.55e4, 90.0 KiB, 0.35 MiB, 5.62 GiB, 22.5 GiB"),
+    _footprint(512, 180, 512, "9.22e4, 2.42e10, 2.62e5, 0.35 MiB, 1.41 MiB, 90.0 GiB, 360 GiB"),
 )
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from korisk._checks import require
 from korisk.curves.curve import Curve
 from korisk.curves.stored import Chosen, by_point
 from korisk.curves.unit import UNITS
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, invalid
 from korisk.paper import published
 from korisk.planning.compare import Crossing, crossing, mean_at
-from korisk.planning.fit import calibrate
+from korisk.planning.fit import fitted_line
 from korisk.store.store import FlatRow
 from korisk.studies.results import curve_from
 from korisk.studies.spec.study import PROTOCOLS, Protocol, Study
 from korisk.theory import RiskLine
 
+Origin = Literal["paper", "released", "ours, released", "ours, rigorous"]
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
 SIDES = (8, 16, 32, 128, 256, 512)
 MODELS = ("KO", "FC")
 NAME = "the paper's study"
@@ -41,11 +44,10 @@ def studies(
     Without `points`: on a CPU the paper's three small scales under both protocols and H = 128 under
     the rigorous one with a reduced grid; on a GPU, or with `full`, all five operating points.
     """
-    if points is not None and (set(points) - set(SIDES) or len(set(points)) < len(points)):
-        known = ", ".join(map(str, SIDES))
-        raise KoriskError(
-            f"points must be among {known}, each once, got {list(points)}; see korisk run for more"
-        )
+    rule = f"be among {', '.join(map(str, SIDES))}, each once"
+    listed = list(points or ())
+    kept = not set(listed) - set(SIDES) and len(set(listed)) == len(listed)
+    require(kept, "points", rule, listed, "see korisk run for more")
     whole = full or on_gpu
     made: dict[tuple[Protocol, tuple[int, ...]], list[dict[str, Any]]] = {}
     for protocol in protocols:
@@ -98,12 +100,8 @@ class Sweep:
     def line(self, model: str) -> RiskLine:
         """The paper's calibration over the paper's N, on squared errors at the large scales."""
         curve = self.within_paper(model)
-        return _fitted(curve.sizes, curve.means if self.small else curve.means**2)
-
-
-def _fitted(sizes: Any, means: Any) -> RiskLine:
-    fitted = calibrate(Curve(sizes, means), "paper")
-    return RiskLine(fitted.floor, fitted.slope or 0.0)
+        squares = curve.means if self.small else curve.means**2
+        return fitted_line(Curve(curve.sizes, squares), "paper")
 
 
 def sweeps(rows: Iterable[FlatRow]) -> list[Sweep]:
@@ -141,10 +139,8 @@ def refuse_others(rows: Sequence[FlatRow], where: str) -> None:
     others = [each.task.point for each in rows if each.task.spec not in specs]
     if others or not rows:
         found = f"another study's point {others[0]!r}" if others else "no finished cell"
-        raise KoriskError(
-            f"{where} must hold a reproduction of the paper's study, got {found}; make one with "
-            "korisk reproduce"
-        )
+        rule, remedy = "hold a reproduction of the paper's study", "make one with korisk reproduce"
+        raise invalid(where, rule, rows, remedy, got=found)
 
 
 def _best(found: Sequence[Sweep], side: int) -> dict[Protocol, Sweep]:
@@ -155,9 +151,6 @@ def _best(found: Sequence[Sweep], side: int) -> dict[Protocol, Sweep]:
 
 
 # --- The paper's tables --------------------------------------------------------------------------
-
-Origin = Literal["paper", "released", "ours, released", "ours, rigorous"]
-ORIGINS: tuple[Origin, ...] = ("paper", "released", "ours, released", "ours, rigorous")
 
 
 @dataclass(frozen=True)
@@ -184,7 +177,8 @@ def calibration(found: Sequence[Sweep]) -> list[CalibrationLine]:
             sweep = published.RELEASED_SWEEP
             if side == sweep.H:
                 means = sweep.known if model == "KO" else sweep.dense
-                by_origin["released"] = _fitted(sweep.sizes, [mean**2 for mean in means])
+                squares = [mean**2 for mean in means]
+                by_origin["released"] = fitted_line(Curve(sweep.sizes, squares), "paper")
             for origin, protocol in zip(ORIGINS[2:], reversed(PROTOCOLS), strict=True):
                 own = best.get(protocol)
                 several = own is not None and len(own.within_paper(model).sizes) > 1

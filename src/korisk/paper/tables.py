@@ -6,15 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from korisk.paper.reproduction import (
-    NAME,
-    ORIGINS,
-    SIDES,
-    Sweep,
-    calibration,
-    sweeps,
-    verdicts,
-)
+from korisk.paper.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, sweeps, verdicts
 from korisk.paper.theorem.check import MEASURED, PointTheorem
 from korisk.paper.theorem.explain import number
 from korisk.report.contents import Contents
@@ -97,15 +89,14 @@ def theorem_table(points: Iterable[PointTheorem]) -> ReportTable:
     for point in points:
         for group in point.groups:
             loose = group.looseness("composed")
-            rows.append(
-                (
-                    *(point.name, group.model, group.n, says[group.holds]),
-                    None if math.isnan(group.error) else group.error,
-                    *(group.bound(form) for form in BOUNDS),
-                    *((loose.least, loose.mean, loose.worst) if loose else (None, None, None)),
-                    *(len(group.checks), len(group.judged), group.held),
-                )
-            )
+            error = None if math.isnan(group.error) else group.error
+            bounds = [group.bound(form) for form in BOUNDS]
+            spread = (loose.least, loose.mean, loose.worst) if loose else (None, None, None)
+            counts = len(group.checks), len(group.judged), group.held
+            about = point.name, group.model, group.n, says[group.holds]
+            rows.append((*about, error, *bounds, *spread, *counts))
+    columns = ["point", "model", "N", "holds", "error", *BOUNDS]
+    columns += ["loose by, least", "loose by, mean", "loose by, most", "seeds", "judged", "held"]
     return ReportTable(
         name="theorem",
         title="Does the theorem hold?",
@@ -113,11 +104,7 @@ def theorem_table(points: Iterable[PointTheorem]) -> ReportTable:
         "an output, and of the three bounds that its layers' measured errors give. Loose by: bound "
         "/ error, composed: the smallest, the mean and the largest of the seeds. It holds where "
         f"error <= composed <= minkowski <= paper up to a relative {MEASURED:g} of rounding.",
-        columns=[
-            *("point", "model", "N", "holds", "error", *BOUNDS),
-            *("loose by, least", "loose by, mean", "loose by, most"),
-            *("seeds", "judged", "held"),
-        ],
+        columns=columns,
         rows=rows,
     )
 
@@ -138,17 +125,15 @@ def layers_table(points: Iterable[PointTheorem]) -> ReportTable:
                 composed = group.contributions("composed").get(name, 0.0)
                 share = 100 * composed / total if total else None
                 rows.append((point.name, group.model, group.n, name, kind, error, *own, share))
+    columns = ["point", "model", "N", "layer", "kind", "layer error"]
+    columns += [*(f"part of {form}" for form in BOUNDS), "share of composed"]
     return ReportTable(
         name="theorem_layers",
         title="What each layer adds to the bound",
         caption="Means over seeds of E||e_l||^2, the error of a layer at the inputs that the "
         "network hands it, and of its part of each bound; parts add up to the bound. Networks with "
         "errors in one layer alone are left out.",
-        columns=[
-            *("point", "model", "N", "layer", "kind", "layer error"),
-            *(f"part of {form}" for form in BOUNDS),
-            "share of composed",
-        ],
+        columns=columns,
         units={"share of composed": "%"},
         rows=rows,
     )
@@ -169,15 +154,13 @@ def order_table(points: Iterable[PointTheorem]) -> ReportTable:
                 if model is not None:
                     confirmed = len(order.targets(model))
                     reverse = len(order.targets(order.other(model)))
-                rows.append(
-                    (
-                        *(point.name, " against ".join(order.models), form),
-                        *order.strengths.get(form, (None, None)),
-                        model or ("neither" if form in order.strengths else "not known"),
-                        *(confirmed, reverse, len(order.targets(None))),
-                        *(turns or None, order.lowest),
-                    )
-                )
+                strengths = order.strengths.get(form, (None, None))
+                predicted = model or ("neither" if form in order.strengths else "not known")
+                about = point.name, " against ".join(order.models), form
+                counts = confirmed, reverse, len(order.targets(None))
+                rows.append((*about, *strengths, predicted, *counts, turns or None, order.lowest))
+    columns = ["point", "models", "bound", "A p, first", "A p, second", "predicted"]
+    columns += ["confirmed", "reversed", "open", "changes at", "neither below"]
     return ReportTable(
         name="theorem_order",
         title="The order of sample sizes",
@@ -185,9 +168,6 @@ def order_table(points: Iterable[PointTheorem]) -> ReportTable:
         "smaller should need fewer samples. Measured at targets from the largest mean error down "
         "to the lowest that either model stays below: at how many targets the predicted one needed "
         "fewer, the other did, or it is open, and where the order changes.",
-        columns=[
-            *("point", "models", "bound", "A p, first", "A p, second", "predicted"),
-            *("confirmed", "reversed", "open", "changes at", "neither below"),
-        ],
+        columns=columns,
         rows=rows,
     )

@@ -158,9 +158,8 @@ def pack(result: Result) -> Packed:
         try:
             metrics = {_storable(str(name)): float(value) for name, value in row.metrics.items()}
         except (TypeError, ValueError):
-            raise ResultError(
-                f"{where}: metrics must be numbers, got {shown(row.metrics)}"
-            ) from None
+            wrong = shown(row.metrics)
+            raise ResultError(f"{where}: metrics must be numbers, got {wrong}") from None
         model, n = _storable(str(row.model)), int(row.n)
         if fault := _row_fault(model, n, metrics):
             raise ResultError(f"{where}: {fault}")
@@ -284,9 +283,8 @@ def _packed_array(name: str, array: NDArray[np.generic]) -> StoredArray:
     values = np.asarray(array)
     if values.dtype.kind not in _NUMBERS:
         raise ResultError(f"array {name!r} must hold numbers, got the type {values.dtype}")
-    content = b""
-    if values.nbytes <= MAX_UNPACKED_BYTES:
-        content = zlib.compress(values.tobytes(), level=1)
+    small = values.nbytes <= MAX_UNPACKED_BYTES
+    content = zlib.compress(values.tobytes(), level=1) if small else b""
     if not 0 < len(content) <= MAX_ARRAY_BYTES:
         raise ResultError(
             f"array {name!r} must take at most {MAX_UNPACKED_BYTES / 1e9:g} GB, and "

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from filelock import FileLock, Timeout
 from korisk._version import __version__
 from korisk.errors import KoriskError, shown
 from korisk.store.cells import digest
+from korisk.store.usage import now
 
 STORE_NAME = "study.db"
 FORMAT = 2  # 1 had no digests
@@ -41,57 +43,22 @@ _HEADER = struct.Struct(">60xI4x4x")  # with user_version at byte 60
 _MARKS = (0, _MAGIC), (68, APPLICATION_ID.to_bytes(4, "big"))
 _FEW_BITS = 4  # that may be wrong in the marks of a damaged store; in other programs' 17 are
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # the file system has no locks
-_NETWORKED = {
-    *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "cvmfs", "fhgfs", "fuse.ceph"),
-    *("fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs", "gfs2", "glusterfs", "gpfs", "lustre"),
-    *("ncpfs", "nfs", "nfs3", "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "smb2", "smb3"),
-    *("smbfs", "vboxsf", "virtiofs", "wekafs"),
+_NETWORKED = re.compile(
+    r"9p|acfs|afs|beegfs|ceph|cifs|cvmfs|fhgfs|fuse\.(ceph|glusterfs|s3fs|sshfs)|gfs2?|glusterfs|gpfs"
+    r"|lustre|ncpfs|nfs[34]?|ocfs2|orangefs|panfs|pvfs2|smb[23]|smbfs|vboxsf|virtiofs|wekafs"
+)
+_BUSY = "another process is using it; try again when that has ended"
+_PROBLEMS = {  # by SQLite's result code, extended or primary
+    sqlite3.SQLITE_FULL: "the disk is full; finished cells are kept: free some space, run it again",
+    sqlite3.SQLITE_IOERR: "cannot be read or written, the disk may be full; finished cells are "
+    "kept: check the disk, run it again",
+    sqlite3.SQLITE_BUSY: _BUSY,
+    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_READONLY: "cannot be written: it is read-only; choose another path",
+    sqlite3.SQLITE_READONLY_ROLLBACK: "its writer was killed while it was read; open it again",
+    sqlite3.SQLITE_PERM: "cannot be opened: permission denied; choose another path",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; check the path and the rights of its folder",
 }
-_SCHEMA = f"""
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {FORMAT};
-BEGIN;
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL, digest TEXT NOT NULL);
-CREATE TABLE cells (
-    id INTEGER PRIMARY KEY,
-    key TEXT NOT NULL UNIQUE,
-    point TEXT NOT NULL,
-    seed INTEGER NOT NULL,
-    spec TEXT NOT NULL,
-    spec_hash TEXT NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('done', 'failed')),
-    error TEXT,
-    attempts INTEGER NOT NULL,
-    started TEXT NOT NULL,
-    seconds REAL NOT NULL,
-    cpu_seconds REAL,
-    peak_memory INTEGER,
-    device_memory INTEGER,
-    machine TEXT NOT NULL,
-    versions TEXT NOT NULL,
-    detail TEXT NOT NULL,
-    digest TEXT NOT NULL
-);
-CREATE TABLE rows (
-    cell INTEGER NOT NULL REFERENCES cells (id),
-    model TEXT NOT NULL,
-    n INTEGER NOT NULL,
-    metrics TEXT NOT NULL,
-    detail TEXT NOT NULL,
-    digest TEXT NOT NULL,
-    UNIQUE (cell, model, n)
-);
-CREATE TABLE arrays (
-    cell INTEGER NOT NULL REFERENCES cells (id),
-    name TEXT NOT NULL,
-    dtype TEXT NOT NULL,
-    shape TEXT NOT NULL,
-    content BLOB NOT NULL,
-    digest TEXT NOT NULL,
-    UNIQUE (cell, name)
-);
-COMMIT;
-"""
 
 
 def store_path(path: str | PathLike[str]) -> Path:
@@ -210,9 +177,13 @@ def restore_common_parts(path: Path) -> None:
         connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
+def _beside(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in _SIDE_FILES]
+
+
 def create(path: Path, study: str) -> None:
     """Create a store under another name, then rename it: a kill leaves no partial store."""
-    for left in (path.with_name(path.name + suffix) for suffix in _SIDE_FILES):
+    for left in _beside(path):
         if left.exists():  # SQLite would take its pages for the new store's
             raise KoriskError(
                 f"{path}: is missing, but {left.name} next to it contains parts of it; restore it, "
@@ -225,13 +196,12 @@ def create(path: Path, study: str) -> None:
             for file in partial:
                 file.unlink(missing_ok=True)
             with contextlib.closing(_connection(new, "mode=rwc")) as connection:
-                connection.executescript(_SCHEMA)
-                created = datetime.now(UTC).isoformat(timespec="microseconds")
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
+                connection.executescript(f"BEGIN; {_schema_text()} COMMIT;")
                 connection.execute("BEGIN")
-                for name, value in {
-                    **{"format": str(FORMAT), "study": study, "korisk": __version__},
-                    **{"created": created, "cells": total(())},
-                }.items():
+                about = {"format": str(FORMAT), "study": study, "korisk": __version__}
+                for name, value in (about | {"created": now(), "cells": total(())}).items():
                     set_meta(connection, name, value)
                 connection.execute("COMMIT")
             new.replace(path)
@@ -285,9 +255,8 @@ def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
                         f"{shown(name)}; choose another path"
                     )
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if (version != 1 or any("digest" in str(each) for each in found)) and set(
-                found
-            ) != schema():
+            unsigned = version == 1 and not any("digest" in str(each) for each in found)
+            if not unsigned and set(found) != schema():
                 raise sqlite3.DatabaseError("its tables are not as they were made")
             connection.execute("SELECT count(*) FROM meta").fetchall()
         except BaseException:
@@ -296,11 +265,15 @@ def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
         return connection
 
 
+def _schema_text() -> str:
+    return files("korisk.store").joinpath("schema.sql").read_text(encoding="utf-8")
+
+
 @cache
 def schema() -> frozenset[tuple[str, str, str | None]]:
     """Kind, name and text of the tables and indices of a store."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(_SCHEMA)
+        connection.executescript(_schema_text())
         return frozenset(connection.execute(_MASTER))
 
 
@@ -312,7 +285,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         if os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             connect(path).close()  # rolls back what a killed writer left half done
             return connect(path, "mode=ro")
-        for left in (path.with_name(path.name + suffix) for suffix in _SIDE_FILES):
+        for left in _beside(path):
             if left.exists() and left.stat().st_size:
                 raise KoriskError(
                     f"{path}: {left.name} next to it contains parts of it, which cannot be read in "
@@ -382,8 +355,8 @@ def network_file_system(path: Path) -> str | None:
         if len(fields) > 4 and kind:  # spaces and the like are written as \040
             name = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
             found[Path(name)] = kind  # a later mount hides an earlier one
-    nearest = next((found[each] for each in (real, *real.parents) if each in found), None)
-    return nearest if nearest in _NETWORKED else None
+    nearest = next((found[each] for each in (real, *real.parents) if each in found), "")
+    return nearest if _NETWORKED.fullmatch(nearest) else None
 
 
 # --- Errors in words -----------------------------------------------------------------------------
@@ -425,17 +398,3 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except UNREADABLE as error:
         raise DamagedError(path, f"is damaged: {shown(str(error))}") from None
-
-
-_BUSY = "another process is using it; try again when that has ended"
-_PROBLEMS = {  # by SQLite's result code, extended or primary
-    sqlite3.SQLITE_FULL: "the disk is full; finished cells are kept: free some space, run it again",
-    sqlite3.SQLITE_IOERR: "cannot be read or written, the disk may be full; finished cells are "
-    "kept: check the disk, run it again",
-    sqlite3.SQLITE_BUSY: _BUSY,
-    sqlite3.SQLITE_LOCKED: _BUSY,
-    sqlite3.SQLITE_READONLY: "cannot be written: it is read-only; choose another path",
-    sqlite3.SQLITE_READONLY_ROLLBACK: "its writer was killed while it was read; open it again",
-    sqlite3.SQLITE_PERM: "cannot be opened: permission denied; choose another path",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened; check the path and the rights of its folder",
-}

@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +33,11 @@ from korisk.store.file import (
 from korisk.store.usage import Usage
 
 USAGE = ("started", "seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts")
-CELL = (
-    *("key", "point", "seed", "spec", "spec_hash", "status", "error", "attempts", "started"),
-    *("seconds", "cpu_seconds", "peak_memory", "device_memory", "machine", "versions", "detail"),
-)
+_WHICH = ("key", "point", "seed", "spec", "spec_hash", "status", "error", "attempts", "started")
+_TOOK = ("seconds", "cpu_seconds", "peak_memory", "device_memory", "machine", "versions", "detail")
+CELL = _WHICH + _TOOK
 ROW = ("model", "n", "metrics", "detail")
 ARRAY = ("name", "dtype", "shape", "content")
-
-
 TABLES = {"cells": CELL, "rows": ROW, "arrays": ARRAY}
 
 
@@ -68,6 +65,11 @@ def read_cell(found: dict[str, Any]) -> tuple[Task, Usage, dict[str, Any], str |
     )
     task = Task(point=found["point"], seed=found["seed"], spec=from_json(found["spec"]))
     return task, usage, from_json(found["detail"]), found["error"]
+
+
+def first_of(keys: Sequence[str]) -> str:
+    """The first few keys, and how many more there are."""
+    return ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if keys[5:] else "")
 
 
 def check_name(path: Path, known: object, name: str) -> None:
@@ -121,30 +123,23 @@ def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
         damaged = _rebuild(path, study, tasks, error)
         ours = ""  # which is said already
     keys = {task.key for task in tasks}
-    for said, names in (
-        (ours, [cell.key for cell in damaged if keys & cell.names]),
-        (
-            "damaged and not in this run, so that readers refuse it until they are run again",
-            [cell.key for cell in damaged if not keys & cell.names],
-        ),
-    ):
+    others = "damaged and not in this run, so that readers refuse it until they are run again"
+    for said, in_this_run in ((ours, True), (others, False)):
+        names = [cell.key for cell in damaged if bool(keys & cell.names) is in_this_run]
         if said and names:
-            more = f" and {len(names) - 5} more" if names[5:] else ""
-            warnings.warn(
-                f"{path}: {said}: {', '.join(names[:5])}{more}", KoriskWarning, stacklevel=3
-            )
+            warnings.warn(f"{path}: {said}: {first_of(names)}", KoriskWarning, stacklevel=3)
     return {cell.number for cell in damaged}
 
 
 @dataclass
 class _Found:
-    """A cell as it was found, and what belongs to it."""
+    """A cell as it was found, and the rowids and digests of what belongs to it."""
 
     number: int
     values: Sequence[object]
     kept: object  # the digest that was written
-    parts: dict[str, list[int]]  # rowids
-    digests: dict[str, list[str]]
+    parts: dict[str, list[int]] = field(default_factory=lambda: {"rows": [], "arrays": []})
+    digests: dict[str, list[str]] = field(default_factory=lambda: {"rows": [], "arrays": []})
     whole: bool = True
 
     @property
@@ -178,9 +173,7 @@ def _found(connection: sqlite3.Connection, *, tolerant: bool = False) -> list[_F
                         break
                     seen.add(place)
                     if table == "cells":
-                        names = ("rows", "arrays")
-                        empty: Any = ({name: [] for name in names} for _ in range(2))
-                        cells[number] = _Found(number, values, kept, *empty)
+                        cells[number] = _Found(number, values, kept)
                     elif number in cells:
                         own = cells[number]
                         own.whole &= kept == digest(*values)
@@ -274,14 +267,10 @@ def _upgrade(path: Path) -> list[_Found]:
                     unpack_array(*array)
             except UNREADABLE:
                 readable = False
-                damaged.append(_Found(number, values, "", {}, {}))
-            for table, own in (("cells", [(*values, "")]), ("rows", rows), ("arrays", arrays)):
-                for each in own:
-                    content = (
-                        (number, *each) if table == "cells" else (number, *each, digest(*each))
-                    )
-                    slots = ", ".join("?" * len(content))
-                    target.execute(f"INSERT INTO {table} VALUES ({slots})", content)
+                damaged.append(_Found(number, values, ""))
+            insert(target, "cells", [(number, *values, "")])
+            insert(target, "rows", [(number, *row, digest(*row)) for row in rows])
+            insert(target, "arrays", [(number, *array, digest(*array)) for array in arrays])
             if readable:  # another stays without a digest, and so counts as damaged
                 signed.append(sign(target, number))
         set_meta(target, "cells", total(signed))
@@ -291,6 +280,13 @@ def _upgrade(path: Path) -> list[_Found]:
         source.execute("PRAGMA journal_mode = DELETE")  # so that nothing of it is beside it
     new.replace(path)
     return damaged
+
+
+def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[object]]) -> None:
+    """Write whole rows of a table, their digests last."""
+    if rows:
+        slots = ", ".join("?" * len(rows[0]))
+        connection.executemany(f"INSERT INTO {table} VALUES ({slots})", rows)
 
 
 def delete(connection: sqlite3.Connection, number: int) -> None:
@@ -339,12 +335,10 @@ def _rebuild(path: Path, study: str, tasks: Sequence[Task], error: DamagedError)
             target.execute("BEGIN")
             for cell in sorted(cells, key=lambda cell: not cell.intact):
                 rows, arrays = _copied(source, cell)
-                own = (cell.number, *cell.values, cell.kept)
                 try:
-                    for table, values in (("cells", [own]), ("rows", rows), ("arrays", arrays)):
-                        for each in values:
-                            slots = ", ".join("?" * len(each))
-                            target.execute(f"INSERT INTO {table} VALUES ({slots})", each)
+                    insert(target, "cells", [(cell.number, *cell.values, cell.kept)])
+                    insert(target, "rows", rows)
+                    insert(target, "arrays", arrays)
                 except (sqlite3.IntegrityError, UnicodeEncodeError):  # only of a damaged one
                     whole &= bool(keys & cell.names)
                 else:

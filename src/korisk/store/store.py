@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from korisk._checks import natural
 from korisk._show import InNotebooks
 from korisk.errors import KoriskError, KoriskWarning, shown
+from korisk.store import repair
 from korisk.store.cells import (
     Packed,
     Result,
@@ -57,19 +58,6 @@ from korisk.store.file import (
 )
 from korisk.store.file import store_path as store_path
 from korisk.store.file import store_to_write as store_to_write
-from korisk.store.repair import (
-    ARRAY,
-    CELL,
-    ROW,
-    USAGE,
-    cell_digest,
-    check_name,
-    delete,
-    is_signed,
-    make_right,
-    read_cell,
-    sign,
-)
 from korisk.store.usage import Usage
 
 
@@ -206,7 +194,8 @@ class Store(InNotebooks):
         self._damaged_cells = set(damaged)
         self._connection = connection
         self._lock = lock
-        self._digest = "digest" if is_signed(connection) else "NULL"  # NULL: a store of format 1
+        # A store of format 1 has no digests.
+        self._digest = "digest" if repair.is_signed(connection) else "NULL"
 
     @classmethod
     def create_or_open(
@@ -261,7 +250,7 @@ class Store(InNotebooks):
             undo.callback(lock.release)
             damaged = set[int]()
             if file.exists():
-                damaged = make_right(file, text, asked)
+                damaged = repair.make_right(file, text, asked)
             else:
                 create(file, text)
             store = cls(file, connect(file), lock, damaged)
@@ -430,11 +419,8 @@ class Store(InNotebooks):
         Cell
             Ordered by point and seed.
         """
-        found = [
-            Cell(task=task, rows=rows, detail=detail, usage=usage)
-            for task, usage, detail, _, rows in self._cells("done")
-        ]
-        yield from found
+        for task, usage, detail, _, rows in self._cells("done"):
+            yield Cell(task=task, rows=rows, detail=detail, usage=usage)
 
     def rows(self) -> Iterator[FlatRow]:
         """The rows of all finished cells.
@@ -445,8 +431,7 @@ class Store(InNotebooks):
             In the order of `results`.
         """
         for cell in self.results():
-            for row in cell.rows:
-                yield FlatRow(task=cell.task, row=row)
+            yield from (FlatRow(task=cell.task, row=row) for row in cell.rows)
 
     def arrays(self, key: str) -> dict[str, NDArray[np.generic]]:
         """The arrays of a cell.
@@ -463,7 +448,7 @@ class Store(InNotebooks):
         """
         with reading(self.path):
             cells = self._fetch(
-                f"SELECT id, {self._digest}, {', '.join(CELL)} FROM cells NOT INDEXED "
+                f"SELECT id, {self._digest}, {', '.join(repair.CELL)} FROM cells NOT INDEXED "
                 "WHERE key = ?",
                 (key,),
             )
@@ -477,12 +462,11 @@ class Store(InNotebooks):
                     "ORDER BY rowid",
                     (number,),
                 )
-                for table, columns in (("rows", ""), ("arrays", f"{', '.join(ARRAY)}, "))
+                for table, columns in (("rows", ""), ("arrays", f"{', '.join(repair.ARRAY)}, "))
             )
-            if made is not None and (
-                any(kept != digest(*stored) for *stored, kept in found)
-                or made != cell_digest(values, [own for (own,) in rows], [own[-1] for own in found])
-            ):
+            intact = all(kept == digest(*stored) for *stored, kept in found)
+            parts = [kept for (kept,) in rows], [kept for *_, kept in found]
+            if made is not None and not (intact and made == repair.cell_digest(values, *parts)):
                 raise self._damaged([key])
             return {stored[0]: unpack_array(*stored) for *stored, _ in found}
 
@@ -508,11 +492,11 @@ class Store(InNotebooks):
             try:
                 signed = self._digest != "NULL"
                 stored = self._fetch(
-                    f"SELECT id, {self._digest}, {', '.join(CELL)} FROM cells NOT INDEXED "
+                    f"SELECT id, {self._digest}, {', '.join(repair.CELL)} FROM cells NOT INDEXED "
                     f"WHERE id NOT IN {self._set_aside}"
                 )
                 parts: dict[str, dict[int, list[Any]]] = {}
-                for table, columns in (("rows", f", {', '.join(ROW)}"), ("arrays", "")):
+                for table, columns in (("rows", f", {', '.join(repair.ROW)}"), ("arrays", "")):
                     parts[table] = {number: [] for number, *_ in stored}
                     for cell, *values in self._fetch(
                         f"SELECT cell, {self._digest}{columns} FROM {table} NOT INDEXED "
@@ -524,35 +508,28 @@ class Store(InNotebooks):
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
             rows, arrays = parts["rows"], parts["arrays"]
-            if signed:
-                damaged = [
-                    str(key)
-                    for number, kept, *values in stored
-                    for key in values[:1]
-                    if any(own[0] != digest(*own[1:]) for own in rows[number])
-                    or kept
-                    != cell_digest(
-                        values, *([own[0] for own in part[number]] for part in (rows, arrays))
-                    )
-                ]
-                if damaged:
-                    raise self._damaged(damaged)
-                if max(len(rows), len(arrays)) > len(stored) or everything != total(
-                    kept for _, kept, *_ in stored
-                ):
-                    raise DamagedError(self.path, "cells are missing")
+            damaged = []
+            for number, kept, *values in stored if signed else ():
+                digests = ([part[0] for part in table[number]] for table in (rows, arrays))
+                wrong_row = any(part[0] != digest(*part[1:]) for part in rows[number])
+                if wrong_row or kept != repair.cell_digest(values, *digests):
+                    damaged.append(str(values[0]))
+            if damaged:
+                raise self._damaged(damaged)
+            homeless = max(len(rows), len(arrays)) > len(stored)  # rows or arrays of no cell
+            if signed and (homeless or everything != total(kept for _, kept, *_ in stored)):
+                raise DamagedError(self.path, "cells are missing")
             cells = []
             for number, _, *values in stored:
-                found = dict(zip(CELL, values, strict=True))
+                found = dict(zip(repair.CELL, values, strict=True))
                 if found["status"] == status:
                     own = tuple(unpack_row(*each[1:]) for each in rows[number])
-                    cells.append((*read_cell(found), own))
+                    cells.append((*repair.read_cell(found), own))
 
         return sorted(cells, key=lambda cell: (natural(cell[0].point), cell[0].seed))
 
     def _damaged(self, keys: list[str]) -> DamagedError:
-        names = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if keys[5:] else "")
-        return DamagedError(self.path, f"not as written, and so damaged: {names}")
+        return DamagedError(self.path, f"not as written, and so damaged: {repair.first_of(keys)}")
 
     def _fetch(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
         # All rows at once: a half-read query would keep the writer waiting.
@@ -579,7 +556,7 @@ class Store(InNotebooks):
         KoriskError
             If the store holds a study of another name.
         """
-        check_name(self.path, self.study.get("name"), name)
+        repair.check_name(self.path, self.study.get("name"), name)
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Refuse tasks that contradict each other or the stored results.
@@ -676,30 +653,24 @@ class Store(InNotebooks):
             f"OR (point = ? AND seed = ? AND id IN {self._set_aside})",
             (task.key, task.point, task.seed),
         ):
-            delete(self._connection, number)
+            repair.delete(self._connection, number)
             if number in self._damaged_cells:
                 replaced.add(number)
             else:
                 everything = total([everything], without=old)
-        values = {
-            **{"key": task.key, "point": task.point, "seed": task.seed},
-            **{"spec": to_json("spec", task.spec), "spec_hash": task.spec_hash},
-            **{"status": status, "error": error, "detail": packed.detail},
-            **{name: getattr(usage, name) for name in USAGE},
-            **{"machine": json.dumps(usage.machine), "versions": json.dumps(usage.versions)},
-            "digest": "",
-        }
+        values = vars(usage) | {"key": task.key, "point": task.point, "seed": task.seed}
+        values |= {"spec": to_json("spec", task.spec), "spec_hash": task.spec_hash}
+        values |= {"status": status, "error": error, "detail": packed.detail, "digest": ""}
+        values |= {name: json.dumps(values[name]) for name in ("machine", "versions")}
         number = self._connection.execute(
             f"INSERT INTO cells ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
             tuple(values.values()),
         ).lastrowid
         assert number is not None
         for table, stored in (("rows", packed.rows), ("arrays", packed.arrays)):
-            self._connection.executemany(
-                f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?)",
-                [(number, *each, digest(*each)) for each in stored],
-            )
-        made = sign(self._connection, number)
+            signed = [(number, *each, digest(*each)) for each in stored]
+            repair.insert(self._connection, table, signed)
+        made = repair.sign(self._connection, number)
         set_meta(self._connection, "cells", total([everything, made]))
         self._damaged_cells -= replaced
 
