@@ -304,3 +304,17 @@ def test_the_tables_of_known_operators_are_those_that_were_kept() -> None:
     ratios = sorted(kept("worth_bounds.json").values())
     least, most = (f"{float(f'{ratio:.2g}'):,.0f}" for ratio in (ratios[0], ratios[-1]))
     assert f"between {least} (weights + FBP + U-Net) and {most} (MRI)" in " ".join(page.split())
+
+
+def test_every_benchmark_and_every_kept_result_is_in_the_list_of_benchmarks() -> None:
+    listed = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    scripts = [
+        path for path in (ROOT / "benchmarks").rglob("*.py") if path.name not in ("__init__.py",)
+    ]
+    assert len(scripts) > 60
+    for path in scripts:
+        name = ".".join(path.relative_to(ROOT / "benchmarks").with_suffix("").parts)
+        assert f"`{name}`" in listed or f"`{path.stem}`" in listed or name == "markdown"
+    patterns = re.findall(r"`([\w.*]+\.(?:json|txt|csv|npz))`", listed)
+    for path in (ROOT / "benchmarks" / "results").iterdir():
+        assert any(path.match(pattern) for pattern in patterns), path.name
