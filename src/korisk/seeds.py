@@ -1,6 +1,8 @@
 """Random streams: the same seed and name give the same numbers on every machine."""
 
 import hashlib
+from collections.abc import Iterable
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +10,7 @@ from numpy.typing import NDArray
 from korisk import _checks
 
 TEST_SEED = 10001  # of every test set, whatever the seed of the training set is
+MOST_SEEDS = 10_000  # of one call
 
 
 def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
@@ -38,3 +41,17 @@ def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
     name = _checks.name("stream", stream, remedy="say what the numbers are for")
     digest = hashlib.sha256(f"korisk/{number}/{name}".encode()).digest()
     return np.frombuffer(digest[:16], dtype="<u8").astype(np.uint64)
+
+
+def checked_seeds(seeds: int | Iterable[int]) -> list[int]:
+    """Seeds: how many, from 0 on, or which."""
+    remedy, most = "give a count, or a list of whole numbers", 2**63 - 1
+    if not isinstance(seeds, Iterable):
+        number = _checks.count("seeds", seeds, at_least=1, at_most=MOST_SEEDS, remedy=remedy)
+        return list(range(number))
+    some = islice(seeds, MOST_SEEDS + 1)
+    valid = [_checks.count("seeds", s, at_least=0, at_most=most, remedy=remedy) for s in some]
+    distinct = 0 < len(valid) == len(set(valid)) <= MOST_SEEDS
+    rule = f"be one or more, each once, {MOST_SEEDS:,} at most"
+    _checks.require(distinct, "seeds", rule, valid, remedy)
+    return valid

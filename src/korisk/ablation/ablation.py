@@ -13,20 +13,21 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from korisk._checks import require
 from korisk._show import Drawn
-from korisk.ablation.replacing import By, Start, replaced
+from korisk.ablation.replacing import By, Replacement, Start, replaced
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning, invalid, shown
-from korisk.fitting.gradient.many import Fit
 from korisk.networks.describe.describe import describe
 from korisk.operators.linear import LinearOperator
 from korisk.planning.compare import Comparison, compare
 from korisk.planning.explain import times
 from korisk.planning.fit import check_target
 from korisk.prediction.rehearse import SIZES, Progress, Rehearsal, built, rehearse
-from korisk.prediction.simulation import Augment, Noisy, altered
+from korisk.prediction.simulation import Noisy, Training
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Problem
+from korisk.seeds import checked_seeds
 from korisk.theory import barron_bound
 
 ABOVE = 1.05  # times the best error of the worse network: the default target, which both reach
@@ -38,33 +39,51 @@ _NAMES = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Callbacks:
+    """Whom to tell how an ablation is going.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Called with what is being done and the share that is done.
+    finished : callable, optional
+        Called with the curve of each network as soon as there is one, after an interruption too.
+
+    Raises
+    ------
+    KoriskError
+        If one is no function.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> kr.ablation.Callbacks(finished=print).progress is None
+    True
+    """
+
+    progress: Progress | None = None
+    finished: Callable[[Curve], object] | None = None
+
+    def __post_init__(self) -> None:
+        for name, call in vars(self).items():
+            require(call is None or callable(call), name, "be a function", call, "or leave it out")
+
+
 def ablate(
     build: Callable[[], nn.Module],
     operator: LinearOperator | Problem,
     images: ArrayLike | Tensor | None = None,
     noise: Noise | Noisy | float | None = None,
     *,
-    replace: str = "A^T",
-    by: By = "dense",
-    start: Start = "random",
-    rank: int = 32,
-    kernel: int = 9,
-    wrong: float | LinearOperator | None = None,
+    replace: str | Replacement = "A^T",
     target: float | None = None,
     sizes: Iterable[int] = SIZES,
-    seeds: int = 3,
+    seeds: int | Iterable[int] = 3,
     patients: Sequence[str] | None = None,
-    steps: int = 2000,
-    batch: int = 16,
-    rate: float = 1e-3,
-    fit: Fit | None = None,
-    augment: Augment = altered,
-    examples: int = 256,
-    seed: int = 0,
+    training: Training | None = None,
     bound: bool = True,
-    device: torch.device | str | None = None,
-    progress: Progress | None = None,
-    finished: Callable[[Curve], object] | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Ablation:
     """Measure what a known operator in a network saves, in samples.
 
@@ -85,50 +104,23 @@ def ablate(
         problem's images.
     noise : float, Gaussian, Poisson or callable, optional
         Noise of the inputs, as for `rehearse`. Default: none, or the problem's.
-    replace : str, default "A^T"
-        Name or path of the known layer in the network, as for `korisk.ablation.replaced`.
-    by : {"dense", "low-rank", "convolution", "wrong"}, default "dense"
-        What takes its place: a learned layer, or a known operator that is wrong.
-    start : {"random", "operator"}, default "random"
-        Where a learned layer starts.
-    rank : int, default 32
-        Inner size of "low-rank".
-    kernel : int, default 9
-        Edge of the kernel of "convolution" in pixels, odd.
-    wrong : float or LinearOperator, optional
-        How wrong the operator is, such as 0.05 for 5%, or an operator of your own, as for
-        `korisk.ablation.replaced`.
+    replace : str or Replacement, default "A^T"
+        The known layer and what takes its place; a name alone is replaced by a learned matrix.
     target : float, optional
         Mean squared error at which numbers of samples are compared. Default: 5% above the best
         error of the worse network, which both reach.
     sizes : iterable of int, default 16, 32, ..., 2048
         Numbers of training pairs, ascending, three at least.
-    seeds : int, default 3
-        Networks for each size.
+    seeds : int or iterable of int, default 3
+        How many networks for each size (0, 1, ...), or their seeds.
     patients : sequence of str, optional
         Whose image each is.
-    steps : int, default 2000
-        Mini-batches of each training.
-    batch : int, default 16
-        Pairs of a mini-batch.
-    rate : float, default 0.001
-        Rate of Adam at the start, which falls to zero along a cosine.
-    fit : callable, optional
-        Trains a network your way, as for `rehearse`.
-    augment : callable, optional
-        Alters example images, as for `rehearse`.
-    examples : int, default 256
-        How many images to take from a problem that reads them from files.
-    seed : int, default 0
-        The first seed; the others follow it.
+    training : Training, optional
+        How networks are trained, and where, as for `rehearse`.
     bound : bool, default True
         Whether to describe both networks, and compare what the bound says of them.
-    device : torch.device or str, optional
-        Where a problem is simulated and networks are trained; an operator has its own device.
-    progress : callable, optional
-        Called with what is being done and the share that is done.
-    finished : callable, optional
-        Called with the curve of each network as soon as there is one, after an interruption too.
+    callbacks : Callbacks, optional
+        Whom to tell of progress, and of a curve as soon as there is one.
 
     Returns
     -------
@@ -151,82 +143,71 @@ def ablate(
     >>> scan = ParallelBeam(8, views=6, bins=12)
     >>> A = Projector(scan)
     >>> made = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
-    ...                  replace="A^T", sizes=[4, 8, 16], seeds=2, steps=10)
+    ...                  replace="A^T", sizes=[4, 8, 16], seeds=2,
+    ...                  training=kr.prediction.Training(steps=10))
     >>> [curve.model for curve in made.curves]
     ['known A^T', 'dense A^T']
     >>> made.parameters[1] - made.parameters[0] == 6 * 12 * 8 * 8
     True
     """
-    watch = progress or (lambda what, share: None)
+    change = Replacement(layer=replace) if isinstance(replace, str) else replace
+    numbers, recipe = checked_seeds(seeds), training or Training()
+    told = callbacks or Callbacks()
+    watch = told.progress or (lambda what, share: None)
     watch("describing", 0.0)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(numbers[0])
         whole = built(build)
-        example = _example(operator, whole, seed, device)
-        other = replaced(
-            build,
-            replace,
-            by=by,
-            start=start,
-            rank=rank,
-            kernel=kernel,
-            wrong=wrong,
-            example=example,
-        )
-        torch.manual_seed(seed)
+        example = _example(operator, whole, numbers[0], recipe.device)
+        other = replaced(build, change, example=example)
+        torch.manual_seed(numbers[0])
         pair = whole.to(example.device), other().to(example.device)
-    _check_used(pair, replace, example)
-    named = _NAMES[by].format(replace)
-    if by == "wrong" and not isinstance(wrong, nn.Module):
-        named = f"{replace} {100 * (wrong or 0):.3g}% wrong"
-    if start == "operator":
-        named += " from the operator" if wrong is None else " from a wrong operator"
+    _check_used(pair, change.layer, example)
+    named = _NAMES[change.by].format(change.layer)
+    if change.by == "wrong" and not isinstance(change.wrong, nn.Module):
+        named = f"{change.layer} {100 * (change.wrong or 0):.3g}% wrong"
+    if change.start == "operator":
+        named += " from the operator" if change.wrong is None else " from a wrong operator"
     ratio, why = None, "it was not asked for"
-    if by == "wrong":
+    if change.by == "wrong":
         why = "how far a wrong operator is from the true one is not known to it"
     elif bound:
         ratio, why = _bounds(pair, example)
-    made = []
-    for at, (function, name) in enumerate(((build, f"known {replace}"), (other, named))):
+    arms: list[Rehearsal] = []
+    for function, name in ((build, f"known {change.layer}"), (other, named)):
+        done = len(arms)
         arm = rehearse(
             function,
             operator,
             images,
             noise,
             sizes,
-            seeds,
+            numbers,
             patients=patients,
-            steps=steps,
-            batch=batch,
-            rate=rate,
-            fit=fit,
-            augment=augment,
-            examples=examples,
-            seed=seed,
+            training=recipe,
             model=name,
-            device=device,
-            progress=lambda what, share, at=at, name=name: watch(  # type: ignore[misc]
-                f"{what} ({name})", (at + share) / 2
+            progress=lambda what, share, done=done, name=name: watch(  # type: ignore[misc]
+                f"{what} ({name})", (done + share) / 2
             ),
         )
-        if finished is not None:
-            finished(arm.curve)
-        if not at and any(note.startswith("Interrupted") for note in arm.notes):
+        if told.finished is not None:
+            told.finished(arm.curve)
+        if not done and any(note.startswith("Interrupted") for note in arm.notes):
             raise KeyboardInterrupt
-        made.append(arm)
-    first, second = made
-    chosen, worse = target, None
-    if chosen is None:
-        chosen, worse = default_target(first.curve, second.curve)
+        arms.append(arm)
+    first, second = arms
+    goal, worse = target, None
+    if goal is None:
+        goal, worse = default_target(first.curve, second.curve)
     else:
-        check_target([first.curve, second.curve], chosen)
+        check_target([first.curve, second.curve], goal)
     return Ablation(
-        layer=replace,
-        by=by,
-        start=start,
+        layer=change.layer,
+        by=change.by,
+        start=change.start,
         first=first,
         second=second,
-        target=chosen,
+        target=goal,
         default=worse,
         bound_ratio=ratio,
         bound_words=why,
@@ -326,7 +307,8 @@ class Ablation(Drawn):
     >>> scan = ParallelBeam(8, views=6, bins=12)
     >>> A = Projector(scan)
     >>> made = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
-    ...                  by="wrong", wrong=0.2, sizes=[4, 8, 16], seeds=2, steps=10)
+    ...                  replace=kr.ablation.Replacement(by="wrong", wrong=0.2),
+    ...                  sizes=[4, 8, 16], seeds=2, training=kr.prediction.Training(steps=10))
     >>> print(made.explain())
     To reach ...
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from dataclasses import replace as changed
 from typing import Any, Literal, NamedTuple
 
@@ -49,24 +50,13 @@ _ALIKE = 1e-4  # of the largest output: how far uses of one operator may differ 
 _TURN = math.pi * (3 - math.sqrt(5))  # between the phases of wrong coils, no two alike
 
 
-def replaced(
-    build: Callable[[], nn.Module],
-    name: str,
-    *,
-    by: By = "dense",
-    start: Start = "random",
-    rank: int = 32,
-    kernel: int = 9,
-    wrong: float | LinearOperator | None = None,
-    example: Tensor | None = None,
-) -> Callable[[], nn.Module]:
-    """A function that makes a network as `build` does, and replaces one of its known layers.
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """A known layer, and what takes its place.
 
     Parameters
     ----------
-    build : callable
-        `build()` returns a new network.
-    name : str
+    layer : str, default "A^T"
         The known layer: the name of a `LinearOperator` in the network, such as "A^T", the name
         that `kr.known` gave a module, or the path of either, such as "inverse.parts.2". Every
         use of it is replaced by one layer, which they share.
@@ -85,6 +75,65 @@ def replaced(
         The operator that is wrong: a share such as 0.05 for the same geometry that is wrong by so
         much, see `wrong_operator`, or an operator of your own with the same shapes. A learned layer
         with start="operator" starts at it.
+
+    Raises
+    ------
+    KoriskError
+        If a value is outside its range, or does not go with another.
+
+    Examples
+    --------
+    >>> from korisk.ablation import Replacement
+    >>> Replacement(by="low-rank", rank=8).layer
+    'A^T'
+    """
+
+    layer: str = "A^T"
+    by: By = "dense"
+    start: Start = "random"
+    rank: int = 32
+    kernel: int = 9
+    wrong: float | LinearOperator | None = None
+
+    def __post_init__(self) -> None:
+        by, start, kernel = self.by, self.start, self.kernel
+        _checks.one_of("by", by, WAYS)
+        _checks.one_of("start", start, STARTS)
+        _checks.count("rank", self.rank, at_least=1, remedy="try 32")
+        _checks.count("kernel", kernel, at_least=1, at_most=255, remedy="try 9")
+        require(kernel % 2 == 1, "kernel", "be odd", kernel, f"use {kernel + 1}")
+        by_wrong, at_operator = Argument("by", "wrong"), Argument("start", "operator")
+        if by == "wrong" and self.wrong is None:
+            how = Message(" needs to know how wrong; give ", Argument("wrong", 0.05))
+            raise KoriskError(by_wrong, how, ", or an operator")
+        if by == "wrong" and start != "random":
+            none = Argument("start", ...)
+            raise KoriskError("a wrong operator is not learned; leave ", none, " out")
+        if by == "convolution" and start == "operator":
+            remedy = Message(Argument("by", "dense"), ", or ", Argument("start", "random"))
+            raise KoriskError("a convolution cannot start at the operator; use ", remedy)
+        if self.wrong is not None and by != "wrong" and start == "random":
+            raise KoriskError(
+                Argument("wrong", ...),
+                " is where a learned layer starts with ",
+                at_operator,
+                ", or what ",
+                by_wrong,
+                " puts in its place; leave it out, or add one of them",
+            )
+
+
+def replaced(
+    build: Callable[[], nn.Module], replace: str | Replacement, *, example: Tensor | None = None
+) -> Callable[[], nn.Module]:
+    """A function that makes a network as `build` does, and replaces one of its known layers.
+
+    Parameters
+    ----------
+    build : callable
+        `build()` returns a new network.
+    replace : str or Replacement
+        The known layer and what takes its place; a name alone is replaced by a learned matrix.
     example : Tensor, shape (batch, *input), optional
         An input of the network, where the layer is a marked module, which states no shapes.
 
@@ -96,8 +145,8 @@ def replaced(
     Raises
     ------
     KoriskError
-        If no known layer has the name, several of other shapes or outputs do, the network does not
-        use it, or an option does not go with another. Raised when a network is made.
+        If no known layer has the name, several of other shapes or outputs do, or the network does
+        not use it. Raised when a network is made.
 
     Examples
     --------
@@ -109,41 +158,21 @@ def replaced(
     >>> sum(weights.numel() for weights in net.parameters()) == 6 * 12 * 8 * 8
     True
     """
-    _checks.one_of("by", by, WAYS)
-    _checks.one_of("start", start, STARTS)
-    inner = _checks.count("rank", rank, at_least=1, remedy="try 32")
-    edge = _checks.count("kernel", kernel, at_least=1, at_most=255, remedy="try 9")
-    require(edge % 2 == 1, "kernel", "be odd", edge, f"use {edge + 1}")
-    by_wrong, at_operator = Argument("by", "wrong"), Argument("start", "operator")
-    if by == "wrong" and wrong is None:
-        share = Argument("wrong", 0.05)
-        raise KoriskError(by_wrong, " needs to know how wrong; give ", share, ", or an operator")
-    if by == "wrong" and start != "random":
-        raise KoriskError("a wrong operator is not learned; leave ", Argument("start", ...), " out")
-    if by == "convolution" and start == "operator":
-        remedy = Message(Argument("by", "dense"), ", or ", Argument("start", "random"))
-        raise KoriskError("a convolution cannot start at the operator; use ", remedy)
-    if wrong is not None and by != "wrong" and start == "random":
-        raise KoriskError(
-            Argument("wrong", ...),
-            " is where a learned layer starts with ",
-            at_operator,
-            ", or what ",
-            by_wrong,
-            " puts in its place; leave it out, or add one of them",
-        )
+    change = Replacement(layer=replace) if isinstance(replace, str) else replace
+    by, wrong = change.by, change.wrong
 
     def make() -> nn.Module:
         network = build()
-        uses = known_uses(network, name)
+        uses = known_uses(network, change.layer)
         layer = _as_operator(uses[0], network, example)
         assumed = layer if wrong is None else _assumed(layer, wrong)
         new = assumed
         if by == "convolution":
-            new = Filter(layer.domain, layer.range, edge, device=layer.device, dtype=layer.dtype)
+            place: dict[str, Any] = {"device": layer.device, "dtype": layer.dtype}
+            new = Filter(layer.domain, layer.range, change.kernel, **place)
         elif by != "wrong":
-            new = _matrices(layer, None if by == "dense" else inner)
-        if by != "wrong" and start == "random":
+            new = _matrices(layer, None if by == "dense" else change.rank)
+        if by != "wrong" and change.start == "random":
             _match_size(new, layer)
         elif by != "wrong":
             _set_to(new, assumed)

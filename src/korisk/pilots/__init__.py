@@ -1,12 +1,22 @@
 """Pilots: learning curves of the user's own training.
 
-Start with `run.py`: `run_pilot` checks its options, runs each fit as a cell of a study (`fit.py`)
-and returns a `Pilot` (`result.py`). `adapters.py` builds fits of scikit-learn estimators and
-PyTorch datasets, which are imported when they are used.
+Start with `run.py`: `run_pilot` runs each fit as a cell of a study (`fit.py`), with the options of
+`options.py`, and returns a `Pilot` (`result.py`). `adapters.py` builds fits of scikit-learn
+estimators and PyTorch datasets, which are imported when they are used.
 """
 
 from korisk.pilots.adapters import pilot_sklearn, pilot_torch
+from korisk.pilots.options import Compute, Limits, PilotModel, Tracking
 from korisk.pilots.result import Pilot
 from korisk.pilots.run import run_pilot
 
-__all__ = ["Pilot", "pilot_sklearn", "pilot_torch", "run_pilot"]
+__all__ = [
+    "Compute",
+    "Limits",
+    "Pilot",
+    "PilotModel",
+    "Tracking",
+    "pilot_sklearn",
+    "pilot_torch",
+    "run_pilot",
+]

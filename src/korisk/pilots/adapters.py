@@ -6,7 +6,7 @@ For each seed the samples have one order, and a training set of n is its first n
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -23,8 +23,9 @@ from korisk.errors import (
     invalid,
     shown,
 )
+from korisk.pilots.options import Limits, PilotModel, checked_sizes, own_name, short_name
 from korisk.pilots.result import Pilot
-from korisk.pilots.run import checked_sizes, own_name, plain_settings, run_pilot, short_name
+from korisk.pilots.run import run_pilot
 
 Indices = NDArray[np.intp]
 Scoring = str | Sequence[str] | None
@@ -177,8 +178,8 @@ def pilot_sklearn(
         else "complement"
         for metric, name in scorers.items()
     }  # all scores of scikit-learn but negated errors are best at 1
-    known = {"model": type(estimator).__name__, "unit": units}
-    return run_pilot(fit, asked, seeds, **_run_options(known, options, about, asked, len(train)))
+    given = _run_options(options, type(estimator).__name__, about, asked, len(train))
+    return run_pilot(fit, asked, seeds, **{"unit": units} | given)
 
 
 def _samples(x: Any, y: Any) -> tuple[Any, Any, NDArray[Any]]:
@@ -324,9 +325,8 @@ def pilot_torch(
         "groups": digest,
         **bound,
     }
-    known = {"model": short_name(name)}
     wrapped = TorchFit(fit, dataset, train, test, None if names is None else names[train])
-    given = _run_options(known, options, about, asked, len(train))
+    given = _run_options(options, short_name(name), about, asked, len(train))
     return run_pilot(wrapped, asked, seeds, **given)
 
 
@@ -341,21 +341,18 @@ def _needed(module: str, what: str, package: str) -> Any:
 
 
 def _run_options(
-    known: dict[str, Any],
-    options: dict[str, Any],
-    about: dict[str, Any],
-    sizes: Sequence[int],
-    samples: int,
+    options: dict[str, Any], name: str, about: dict[str, Any], sizes: Sequence[int], samples: int
 ) -> dict[str, Any]:
-    """Options of `run_pilot`: defaults from the data, the user's, and settings of both."""
-    for name, n in (("sizes", sizes[-1]), ("largest", options.get("largest"))):
-        if n is not None and n > samples:
-            rule = f"be at most the {samples:,} training samples there are"
-            remedy = "ask for less, or leave a smaller part for the test"
-            raise invalid(name, rule, n, remedy, got=f"{n:,}")
-    if options.get("grow"):
-        known = known | {"largest": samples}
-    return known | options | {"settings": about | plain_settings(options.get("settings"))}
+    """Options of `run_pilot`: the user's, the model's name and settings, and an end of growing."""
+    limits, model = options.get("limits") or Limits(), PilotModel.of(options.get("model"))
+    rule = f"be at most the {samples:,} training samples there are"
+    remedy = "ask for less, or leave a smaller part for the test"
+    for argument, n in (("sizes", sizes[-1]), ("largest", limits.largest or 0)):
+        require(n <= samples, argument, rule, n, remedy, got=f"{n:,}")
+    if limits.grow and limits.largest is None:
+        limits = replace(limits, largest=samples)
+    named = replace(model, name=model.name or name, settings=about | dict(model.settings))
+    return options | {"limits": limits, "model": named}
 
 
 def _checked_groups(groups: ArrayLike | None, samples: int) -> NDArray[Any] | None:

@@ -9,205 +9,32 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from korisk._checks import LARGEST_N, require
+from korisk import _checks
+from korisk._checks import LARGEST_N
 from korisk._show import from_report
 from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
-from korisk.errors import Argument, KoriskError, KoriskWarning, MissingExtraError, invalid
+from korisk.errors import Argument, KoriskError, KoriskWarning, MissingExtraError
 from korisk.files import make_folder
 from korisk.pilots.fit import Fit, FitWork, Reading, pickled
+from korisk.pilots.options import Compute, Identity, Limits, PilotModel, Tracking, checked_sizes
 from korisk.pilots.result import Pilot, read_pilot
 from korisk.planning.chances import TAIL
 from korisk.planning.compare import LEAST_SIZES
-from korisk.planning.next_size import Cost
+from korisk.seeds import checked_seeds
 from korisk.store.cells import Task
 from korisk.store.file import DamagedError
 from korisk.store.store import STORE_NAME, Store, store_to_write
 from korisk.studies.run.engine import run_study
 from korisk.studies.run.events import Event, Watch
 from korisk.studies.run.progress import Pace, progress
-
-if TYPE_CHECKING:
-    from korisk.studies.run.clusters import Cluster
-import json
-import re
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
-
-import numpy as np
-
-from korisk import _checks
-from korisk.curves.stored import PART_OF
-from korisk.store.store import difference
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Whose results these are: only the same model may continue them."""
-
-    name: str  # of the study, one to a store
-    model: str
-    fit: str  # the function's own name
-    settings: Mapping[str, Any]
-
-    @classmethod
-    def of(
-        cls, fit: Fit, name: str, model: str | None, settings: Mapping[str, Any] | None
-    ) -> "Identity":
-        """The identity of a fit, as its user names it."""
-        require(callable(fit), "fit", "be a function of n and seed", fit, "pass one")
-        own, bound = own_name(fit)
-        remedy = "give it a short name"
-        return cls(
-            name=_checks.name("name", name, remedy=remedy),
-            model=_checks.name("model", short_name(own) if model is None else model, remedy=remedy),
-            fit=own,
-            settings=plain_settings(settings) | bound,
-        )
-
-    def task(self, n: int, seed: int) -> Task:
-        """The cell of one fit."""
-        spec = {PART_OF: self.model, "n": n, "fit": self.fit, "settings": dict(self.settings)}
-        return Task(point=f"{self.model}, n = {n}", seed=seed, spec=spec)
-
-    def check(self, store: Store) -> None:
-        """Refuse a store with results of this model under other settings."""
-        for spec in [cell.task.spec for cell in store.results()]:
-            mine = self.task(spec.get("n", 0), 0)
-            if (
-                spec.get(PART_OF) == self.model
-                and mine.spec_hash != Task(point="", seed=0, spec=spec).spec_hash
-            ):
-                name, old, new = difference(spec, mine.spec)
-                raise KoriskError(
-                    f"{store.path}: {name} of model {self.model!r} is {old} in the store and {new} "
-                    "now, so the results do not belong together; give another ",
-                    Argument("model", ...),
-                    " to keep both there, or another ",
-                    Argument("store", ...),
-                )
-
-
-def own_name(fit: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
-    """A function's own name, and the plain values that `functools.partial` has bound to it."""
-    inner: Any = fit
-    bound: dict[str, Any] = {}
-    while isinstance(inner, partial):
-        for key, value in (dict(enumerate(inner.args)) | inner.keywords).items():
-            with suppress(TypeError, ValueError, RecursionError):
-                bound.setdefault(f"partial {key}", _plain(value))
-        inner = inner.func
-    known = getattr(inner, "__qualname__", None) or type(inner).__qualname__
-    return str(known), bound
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it, scalars of NumPy included; raises where JSON has none."""
-    return json.loads(json.dumps(value, allow_nan=False, default=np.generic.item))
-
-
-def short_name(name: str) -> str:
-    """The last part of a qualified name; `lambda` for one without a name."""
-    return re.sub(r"[<>]", "", name.rpartition(".")[2])[:80] or "fit"
-
-
-def plain_settings(settings: Any) -> dict[str, Any]:
-    """A copy of the user's settings as plain JSON values."""
-    if settings is None:
-        return {}
-    if isinstance(settings, Mapping) and all(isinstance(key, str) for key in settings):
-        with suppress(TypeError, ValueError, RecursionError):
-            return {key: _plain(value) for key, value in settings.items()}
-    remedy = "give numbers, texts, lists and dicts of these"
-    raise invalid("settings", "be a dict of plain values by name", settings, remedy)
-
-
-def check_options(
-    *, store: object, metric: object, cost: object, workers: object, watch: object
-) -> None:
-    """Refuse options of the wrong type before anything starts."""
-    if store is not None and (not isinstance(store, str | PathLike) or not str(store)):
-        raise invalid("store", "be the name of a file", store, "pass 'pilot.db'")
-    if metric is not None:
-        _checks.name("metric", metric, remedy="name one that fit returns")
-    for name, value in (("cost", cost), ("watch", watch)):
-        require(value is None or callable(value), name, "be a function", value, "or leave it out")
-    if workers is not None:
-        _checks.count("workers", workers, at_least=0, remedy="0 runs fits in this process")
-
-
-def checked_sizes(sizes: Iterable[int]) -> list[int]:
-    """Training set sizes: whole numbers from 2, ascending."""
-    remedy = "give a list of ascending N; three or more make a plan"
-    require(isinstance(sizes, Iterable), "sizes", "be a list", sizes, remedy)
-    found = [_checks.count("sizes", n, at_least=2, at_most=LARGEST_N, remedy=remedy) for n in sizes]
-    ascending = bool(found) and found == sorted(set(found))
-    require(ascending, "sizes", "be in ascending order", found, remedy)
-    return found
-
-
-def checked_seeds(seeds: int | Iterable[int]) -> list[int]:
-    """Seeds: a count, from 0 on, or a list."""
-    remedy = "give a count, or a list of whole numbers"
-    if not isinstance(seeds, Iterable):
-        return list(range(_checks.count("seeds", seeds, at_least=1, at_most=10_000, remedy=remedy)))
-    most = 2**63 - 1
-    found = [_checks.count("seeds", s, at_least=0, at_most=most, remedy=remedy) for s in seeds]
-    distinct = bool(found) and len(set(found)) == len(found)
-    require(distinct, "seeds", "be one or more, each once", found, remedy)
-    return found
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When a pilot ends; `last` is the largest of the given sizes."""
-
-    target: float | None
-    grow: bool
-    largest: int | None
-    narrow_enough: float
-    budget: float | None
-    most_fits: int | None
-    last: int
-
-    def __post_init__(self) -> None:
-        remedy = "or leave it out"
-        if self.target is not None:
-            _checks.real("target", self.target, remedy=remedy)
-        if self.largest is not None:
-            least, most = self.last, LARGEST_N
-            _checks.count("largest", self.largest, at_least=least, at_most=most, remedy=remedy)
-        _checks.real("narrow_enough", self.narrow_enough, above=1, remedy="2.0 is a factor of 2")
-        if self.budget is not None:
-            _checks.real("budget", self.budget, above=0, remedy=remedy)
-        if self.most_fits is not None:
-            _checks.count("most_fits", self.most_fits, at_least=1, at_most=10**6, remedy=remedy)
-        endless = self.largest is self.budget is self.most_fits is None
-        if self.growing and (self.target is None or endless):
-            raise KoriskError(
-                "a pilot that grows must have a target and an end, got none; pass ",
-                Argument("target", ...),
-                " (the error that you want to reach), and ",
-                Argument("largest", ...),
-                ", ",
-                Argument("budget", ...),
-                " or ",
-                Argument("most_fits", ...),
-            )
-
-    @property
-    def growing(self) -> bool:
-        """Whether sizes are added to the given ones."""
-        return self.grow or self.largest is not None
-
 
 _ATTEMPTS = 2  # at a fit whose worker died: memory may have been short for a moment
 _LONGEST_WORDS = 500  # MLflow limits the values of tags
@@ -219,26 +46,13 @@ def run_pilot(
     seeds: int | Iterable[int] = 5,
     *,
     store: str | PathLike[str] | None = None,
-    name: str = "pilot",
-    model: str | None = None,
-    settings: Mapping[str, Any] | None = None,
+    model: str | PilotModel | None = None,
     metric: str | None = None,
     unit: Unit | str | Mapping[str, Unit | str] | None = None,
     target: float | None = None,
-    grow: bool = False,
-    largest: int | None = None,
-    narrow_enough: float = 2.0,
-    budget: float | None = None,
-    most_fits: int | None = None,
-    cost: Cost | None = None,
-    workers: int | None = None,
-    threads: int | None = None,
-    cluster: "Cluster | None" = None,
-    timeout: float | None = None,
-    retry_failed: bool = False,
-    mlflow: bool | str | None = False,
-    watch: Watch | None = None,
-    live: bool | int = False,
+    limits: Limits | None = None,
+    compute: Compute | None = None,
+    tracking: Tracking | None = None,
     quiet: bool = False,
 ) -> Pilot:
     """Measure a learning curve: call `fit(n, seed)` for every size and seed.
@@ -257,47 +71,21 @@ def run_pilot(
         How many seeds (0, 1, ...), or which.
     store : str or path, optional
         File of the results; the same call continues from there. Default: none are kept.
-    name : str, default "pilot"
-        Name of the study; a store holds studies of one name.
-    model : str, optional
-        Name of the model. Default: the name of `fit`.
-    settings : mapping, optional
-        Plain values that the results depend on; a store refuses others for the same model.
+    model : str or PilotModel, optional
+        Name of the model, or its name with settings that the results depend on. Default: the name
+        of `fit`.
     metric : str, optional
         The metric to plan with. Default: the first that `fit` returns.
     unit : str, Unit or mapping, optional
         Unit of the metric, such as "accuracy", or units by metric. Default: by the metric's name.
     target : float, optional
         The value to reach, in the metric's unit.
-    grow : bool, default False
-        Whether to add sizes until the answer for `target` is narrow enough.
-    largest : int, optional
-        Largest N to add; implies `grow`.
-    narrow_enough : float, default 2.0
-        Ratio of the ends of N's 90% interval at which to stop.
-    budget : float, optional
-        Seconds of fitting, failed fits included, after which no size is added.
-    most_fits : int, optional
-        Largest number of fits in all.
-    cost : callable, optional
-        `cost(n)` of one fit; then sizes are chosen by what they narrow per cost.
-    workers : int, optional
-        Processes that fit; 0, the default, is this process (1 with a `timeout`).
-    threads : int, optional
-        Threads of each worker. Default: OMP_NUM_THREADS if that is set, else the cores, shared.
-    cluster : Cluster, optional
-        A Dask cluster of `korisk.studies.run.clusters` that fits instead.
-    timeout : float, optional
-        Seconds after which a fit is ended and counts as failed.
-    retry_failed : bool, default False
-        Whether to repeat fits that failed in an earlier call.
-    mlflow : bool or str, default False
-        Whether to log each fit as a run of MLflow, or the name of the experiment.
-    watch : callable, optional
-        Called with every `Event`.
-    live : bool or int, default False
-        Whether to serve a page that grows with the pilot, at http://127.0.0.1 (this machine alone)
-        until it ends, or the port. With a `store` the last page is written beside it, as .html.
+    limits : Limits, optional
+        When the pilot ends, and whether it adds sizes. Default: after the given sizes.
+    compute : Compute, optional
+        Where and how fits run: workers, a cluster, a timeout. Default: in this process.
+    tracking : Tracking, optional
+        Who follows the pilot: a live page, MLflow, a function. Default: nobody.
     quiet : bool, default False
         Whether to show no progress.
 
@@ -321,49 +109,39 @@ def run_pilot(
     Curve('fit', error, N = 16 ... 64 (3 sizes), 2 seeds)
     """
     asked, often = checked_sizes(sizes), checked_seeds(seeds)
-    check_options(store=store, metric=metric, cost=cost, workers=workers, watch=watch)
-    if cluster is not None:
-        from korisk.studies.run.clusters import Cluster
-
-        rule = "be one of korisk.studies.run.clusters"
-        remedy = "with local_cluster(4) as cluster: is the simplest"
-        require(isinstance(cluster, Cluster), "cluster", rule, cluster, remedy)
-    limits = Limits(target, grow, largest, narrow_enough, budget, most_fits, last=asked[-1])
-    identity = Identity.of(fit, name, model, settings)
+    ends, runs = limits or Limits(), compute or Compute()
+    tracked = tracking or Tracking()
+    ends.check(target, asked)
+    file: object = store
+    named = file is None or (isinstance(file, str | PathLike) and bool(str(file)))
+    _checks.require(named, "store", "be the name of a file", file, "pass 'pilot.db'")
+    if metric is not None:
+        _checks.name("metric", metric, remedy="name one that fit returns")
+    identity = Identity.of(fit, PilotModel.of(model))
     for given in unit.values() if isinstance(unit, Mapping) else [unit]:
         if given is not None:
             known_unit(given)  # raises for an unknown one
-    if workers is None:
-        workers = int(timeout is not None and cluster is None)
-    if workers or cluster is not None:
+    if runs.processes or runs.cluster is not None:
         pickled(fit)  # raises before anything starts
-    client = _mlflow(mlflow)
-    alone = cluster is None and workers > 0
+    client = _mlflow(tracked.mlflow)
+    alone = runs.cluster is None and runs.processes > 0
     work = FitWork(fit, identity.model, Reading(metric, unit), alone=alone)
     tasks = [identity.task(n, seed) for n in asked for seed in often]
-    with _port(live) as port, _opened(store, identity, tasks) as opened:
+    with _port(tracked.live) as port, _opened(store, identity, tasks) as opened:
         missing = opened.missing(tasks)
         pace = Pace(
-            [task for task in missing if retry_failed or not opened.failed(task)],
+            [task for task in missing if runs.retry_failed or not opened.failed(task)],
             skipped=len(tasks) - len(missing),
             unit="fits",
         )
         with (
             _served(port, opened.path, pace, target, keep=store is not None) as told,
-            progress(pace, quiet=quiet, watches=(told, watch)) as shown_progress,
+            progress(pace, quiet=quiet, watches=(told, tracked.watch)) as shown_progress,
         ):
-            run_options = {
-                "workers": workers,
-                "threads": threads,
-                "cluster": cluster,
-                "timeout": timeout,
-                "attempts": _ATTEMPTS,
-                "retry_failed": retry_failed,
-                "watch": shown_progress,
-            }
+            watch = shown_progress
             if client is not None:
-                run_options["watch"] = _MlflowRuns(client, mlflow, identity, opened, shown_progress)
-            rounds = _Rounds(opened, work, identity, often, limits, cost, run_options)
+                watch = _MlflowRuns(client, tracked.mlflow, identity, opened, shown_progress)
+            rounds = _Rounds(opened, work, identity, often, target, ends, runs, watch)
             stopped = rounds.run(asked)
             return rounds.pilot(stopped, path=None if store is None else opened.path)
 
@@ -373,7 +151,7 @@ def _opened(
     store: str | PathLike[str] | None, identity: Identity, tasks: list[Task]
 ) -> Iterator[Store]:
     """The store, or one for this call alone; if that ends early, finished fits are kept."""
-    study = {"name": identity.name}
+    study = {"name": identity.study}
     if store is not None:
         path = store_to_write(store)
         make_folder(path.parent)
@@ -432,9 +210,10 @@ class _Rounds:
     work: FitWork
     identity: Identity
     seeds: list[int]
+    target: float | None
     limits: Limits
-    cost: Cost | None
-    run_options: dict[str, Any]
+    compute: Compute
+    watch: Watch | None
     tasks: list[Task] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
 
@@ -480,7 +259,18 @@ class _Rounds:
         new = [self.identity.task(n, seed) for n in sizes for seed in self.seeds]
         self.tasks += new
         self.sizes += sizes
-        run_study(new, self.work, self.store, **self.run_options)
+        run_study(
+            new,
+            self.work,
+            self.store,
+            workers=self.compute.processes,
+            threads=self.compute.threads,
+            cluster=self.compute.cluster,
+            timeout=self.compute.timeout,
+            attempts=_ATTEMPTS,
+            retry_failed=self.compute.retry_failed,
+            watch=self.watch,
+        )
 
     def pilot(self, stopped: str = "", path: Path | None = None) -> Pilot:
         """What is measured so far."""
@@ -492,9 +282,9 @@ class _Rounds:
             seconds=seconds,
             stopped=stopped,
             store=path,
-            target=self.limits.target,
+            target=self.target,
             largest=self.limits.largest,
-            cost=self.cost,
+            cost=self.limits.cost,
             reading=self.work.reading,
         )
 
@@ -529,13 +319,10 @@ class _Rounds:
 # --- MLflow --------------------------------------------------------------------------------------
 
 
-def _mlflow(experiment: object) -> Any:
+def _mlflow(experiment: bool | str) -> Any:
     """The module, or None if nothing is to be logged."""
-    if experiment is None or experiment is False:
+    if experiment is False:
         return None
-    if experiment is not True and not (isinstance(experiment, str) and experiment.strip()):
-        rule = "be True or an experiment's name"
-        raise invalid("mlflow", rule, experiment, "leave it out to log nothing")
     try:
         return import_module("mlflow")
     except ModuleNotFoundError:

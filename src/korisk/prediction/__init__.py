@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from korisk.prediction.api import predict_dense, predict_structured
     from korisk.prediction.prediction import Prediction
+    from korisk.prediction.simulation import Training
     from korisk.prediction.study import predict_study
 
-__all__ = ["Prediction", "predict_dense", "predict_structured", "predict_study"]
-_MODULES = {"Prediction": "prediction", "predict_study": "study"}  # others: api
+__all__ = ["Prediction", "Training", "predict_dense", "predict_structured", "predict_study"]
+_MODULES = {"Prediction": "prediction", "Training": "simulation", "predict_study": "study"}
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used: `api` imports PyTorch, `prediction` SciPy."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in _MODULES:
+    if name not in ("Prediction", "predict_study"):
         import_module("korisk.operators")  # says what to install where PyTorch is missing
     return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'api')}"), name)

@@ -30,7 +30,7 @@ from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import Argument, Message, invalid
-from korisk.fitting.gradient.many import Fit, Member, Schedule, train_many
+from korisk.fitting.gradient.many import Member, train_many
 from korisk.operators.linear import LinearOperator
 from korisk.planning.explain import chance, value
 from korisk.planning.fit import check_target
@@ -41,9 +41,10 @@ from korisk.planning.related import Kinship, Relatives, relatives
 from korisk.prediction.independent import relative_error
 from korisk.prediction.misfit import Belief, LogErrors
 from korisk.prediction.prediction import FARTHEST_N, PredictedSize, Prediction, size_words
-from korisk.prediction.simulation import FOLDS, Augment, Noisy, altered, simulation_of, torch_seed
+from korisk.prediction.simulation import FOLDS, Noisy, Training, simulation_of, torch_seed
 from korisk.problems.noise import Noise
-from korisk.problems.problem import Problem
+from korisk.problems.problem import Pairs, Problem
+from korisk.seeds import checked_seeds
 
 Array = NDArray[np.float64]
 Progress = Callable[[str, float], None]
@@ -82,18 +83,11 @@ def rehearse(
     images: ArrayLike | Tensor | None = None,
     noise: Noise | Noisy | float | None = None,
     sizes: Iterable[int] = SIZES,
-    seeds: int = 3,
+    seeds: int | Iterable[int] = 3,
     *,
     patients: Sequence[str] | None = None,
-    steps: int = 2000,
-    batch: int = 16,
-    rate: float = 1e-3,
-    fit: Fit | None = None,
-    augment: Augment = altered,
-    examples: int = 256,
-    seed: int = 0,
+    training: Training | None = None,
     model: str | None = None,
-    device: torch.device | str | None = None,
     progress: Progress | None = None,
 ) -> Rehearsal:
     """Train a network on simulated pairs at several sizes, all at once where that is possible.
@@ -113,30 +107,15 @@ def rehearse(
         problem's.
     sizes : iterable of int, default 16, 32, ..., 2048
         Numbers of training pairs, ascending, three at least.
-    seeds : int, default 3
-        Networks for each size, with other images, noise, batches and initial weights.
+    seeds : int or iterable of int, default 3
+        How many networks for each size (0, 1, ...), or the seeds of their images, noise, batches
+        and initial weights.
     patients : sequence of str, optional
         Whose image each is: images of one patient are trained with, or judge.
-    steps : int, default 2000
-        Mini-batches of each training.
-    batch : int, default 16
-        Pairs of a mini-batch.
-    rate : float, default 0.001
-        Rate of Adam at the start, which falls to zero along a cosine.
-    fit : callable, optional
-        `fit(network, inputs, targets, validation_inputs, validation_targets)` trains a network in
-        place, your way; then `steps`, `batch` and `rate` are not used.
-    augment : callable, optional
-        `augment(images, generator)` returns altered copies of images (count, *domain). Default:
-        turns, mirrors, shifts and other brightness.
-    examples : int, default 256
-        How many images to take from a problem that reads them from files.
-    seed : int, default 0
-        The first seed; the others follow it.
+    training : Training, optional
+        How networks are trained, and where. Default: 2,000 steps of 16 pairs with Adam.
     model : str, optional
         Name of the network. Default: the name of `build`.
-    device : torch.device or str, optional
-        Where a problem is simulated and networks are trained; an operator has its own device.
     progress : callable, optional
         Called with what is being done and the share that is done.
 
@@ -163,7 +142,8 @@ def rehearse(
     ...         self.dense = torch.nn.Linear(72, 64)
     ...     def forward(self, sinograms):
     ...         return self.dense(sinograms.flatten(1)).unflatten(1, (8, 8))
-    >>> made = kr.rehearse(Net, scan, noise=0.1, sizes=[4, 8, 16], seeds=2, steps=50)
+    >>> training = kr.prediction.Training(steps=50)
+    >>> made = kr.rehearse(Net, scan, noise=0.1, sizes=[4, 8, 16], seeds=2, training=training)
     >>> made.curve
     Curve('Net', mse, N = 4 ... 16 (3 sizes), 2 seeds)
     >>> low, high = made.predict().band(16)
@@ -174,9 +154,8 @@ def rehearse(
     asked = [_checks.count("sizes", n, at_least=2, at_most=10**6, remedy=remedy) for n in sizes]
     ascending = len(asked) >= _LEAST_SIZES and asked == sorted(set(asked))
     require(ascending, "sizes", "be three or more, ascending", asked, remedy)
-    often = _checks.count("seeds", seeds, at_least=1, at_most=1000, remedy="try 3")
-    first = _checks.count("seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
-    schedule = Schedule(steps=steps, batch=batch, rate=rate)
+    numbers, recipe = checked_seeds(seeds), training or Training()
+    often = len(numbers)
     name = model or getattr(build, "__name__", type(build).__name__).strip("<>")
     watch, start = progress or (lambda what, share: None), time.monotonic()
     watch("simulating", 0.0)
@@ -185,21 +164,21 @@ def rehearse(
         images,
         noise,
         patients=patients,
-        augment=augment,
-        examples=examples,
-        seed=first,
+        training=recipe,
+        seed=numbers[0],
         folds=max(FOLDS, often),
         largest=asked[-1],
-        device=device,
     )
-    judges = {each for k in range(often) for each in simulation.groups(first + k)}
+    judges = {group for number in numbers for group in simulation.groups(number)}
     got, raised = f"{often}: one alone would judge", Message("raise ", Argument("seeds", ...))
     rule = "be 2 or more for so few patients"
     require(len(judges) >= 2, "seeds", rule, often, raised, got=got)
-    pool, members, place = [], [], 0
-    for number in range(first, first + often):
+    pool: list[Pairs] = []
+    members: list[Member] = []
+    place = 0
+    for number in numbers:
         parts = simulation.pools(number)
-        if number == first:  # what all seeds take, once more when they are put together
+        if not pool:  # what all seeds take, once more when they are put together
             taken = sum(each.numel() * each.element_size() for part in parts for each in part)
             what = f"a rehearsal of {often} seeds"
             smaller = Message("ask for smaller ", Argument("sizes", ...))
@@ -224,20 +203,20 @@ def rehearse(
     order = sorted(range(len(members)), key=lambda at: (at % len(asked), at))  # small N first
     notes = list(simulation.notes)
     found: dict[int, Tensor] = {}
-    training = train_many(
+    trainings = train_many(
         [members[at] for at in order],
         inputs,
         targets,
-        schedule,
-        fit=fit,
+        recipe,
+        fit=recipe.fit,
         notes=notes,
         progress=lambda share: watch(f"training {len(members)} networks", share),
     )
     try:
-        for index, errors in training:
+        for index, errors in trainings:
             found[order[index]] = errors
     except KeyboardInterrupt:
-        training.close()
+        trainings.close()
         finished = {asked[at % len(asked)] for at in found}
         if len(finished) < _LEAST_SIZES:
             raise
@@ -246,7 +225,7 @@ def rehearse(
             f"N = {max(finished):,}."
         )
     cells = [
-        (asked[at % len(asked)], first + at // len(asked), found[at])
+        (asked[at % len(asked)], numbers[at // len(asked)], found[at])
         for at in sorted(found, key=lambda at: (at % len(asked), at))
     ]
     curve = Curve(
@@ -264,7 +243,9 @@ def rehearse(
             "the rate, or train for more steps."
         )
     count = sum(p.numel() for p in weights)
-    how = "by your own function" if fit else f"with {steps:,} steps of {batch} pairs"
+    how = "by your own function"
+    if recipe.fit is None:
+        how = f"with {recipe.steps:,} steps of {recipe.batch} pairs"
     # The largest N; after an interruption, that of the most seeds.
     last = max(curve.sizes.tolist(), key=lambda n: (curve.n.tolist().count(n), n))
     judged = [(errors, simulation.groups(seed)) for n, seed, errors in cells if n == last]
@@ -374,7 +355,8 @@ class Rehearsal(Drawn):
     ...         self.dense = torch.nn.Linear(72, 64)
     ...     def forward(self, sinograms):
     ...         return self.dense(sinograms.flatten(1)).unflatten(1, (8, 8))
-    >>> made = kr.rehearse(Net, scan, noise=0.1, sizes=[4, 8, 16], seeds=2, steps=50)
+    >>> training = kr.prediction.Training(steps=50)
+    >>> made = kr.rehearse(Net, scan, noise=0.1, sizes=[4, 8, 16], seeds=2, training=training)
     >>> print(made.explain())
     Simulated: inputs of ... Measured: nothing. Net has an expected error of ...
     """

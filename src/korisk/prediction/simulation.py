@@ -22,6 +22,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk._checks import require
 from korisk.errors import Argument, KoriskError, Message, invalid, shown
+from korisk.fitting.gradient.many import Fit, Schedule
 from korisk.operators.inputs import shape_text
 from korisk.operators.linear import LinearOperator
 from korisk.prediction.independent import Independence, independence
@@ -81,6 +82,53 @@ def altered(images: Tensor, generator: torch.Generator) -> Tensor:
     shifted = framed[torch.arange(count)[:, None, None], at[0][:, :, None], at[1][:, None, :]]
     scale = 1 + _BRIGHTNESS * (2 * torch.rand(count, 1, 1, generator=generator) - 1)
     return shifted * scale.to(images)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Schedule):
+    """How networks are trained on simulated pairs: Adam, whose rate falls to zero along a cosine.
+
+    Parameters
+    ----------
+    steps : int, default 2000
+        Mini-batches of each training.
+    batch : int, default 16
+        Pairs of a mini-batch.
+    rate : float, default 0.001
+        Learning rate at the start.
+    fit : callable, optional
+        `fit(network, inputs, targets, validation_inputs, validation_targets)` trains a network in
+        place, your way; then `steps`, `batch` and `rate` are not used.
+    augment : callable, optional
+        `augment(images, generator)` returns altered copies of images (count, *domain). Default:
+        turns, mirrors, shifts and other brightness.
+    examples : int, default 256
+        How many images to take from a problem that reads them from files.
+    device : torch.device or str, optional
+        Where a problem is simulated and networks are trained; an operator has its own device.
+
+    Raises
+    ------
+    KoriskError
+        If a value is outside its range.
+
+    Examples
+    --------
+    >>> from korisk.prediction import Training
+    >>> Training(steps=500, rate=0.01).batch
+    16
+    """
+
+    fit: Fit | None = None
+    augment: Augment = altered
+    examples: int = 256
+    device: torch.device | str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        remedy = "or leave it out"
+        require(self.fit is None or callable(self.fit), "fit", "be a function", self.fit, remedy)
+        require(callable(self.augment), "augment", "be a function", self.augment, remedy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,28 +235,25 @@ def simulation_of(
     noise: Noise | Noisy | float | None,
     *,
     patients: Sequence[str] | None,
-    augment: Augment,
-    examples: int,
+    training: Training,
     seed: int,
     folds: int,
     largest: int,
-    device: torch.device | str | None,
 ) -> Simulation:
     """What is simulated, from a user's arguments."""
     counts = {"train": largest, "validation": _VALIDATION, "test": _TEST}
     source: ExampleSource | None = None
     if images is not None:
-        source, worth = _example_source(images, patients, augment, folds)
+        source, worth = _example_source(images, patients, training.augment, folds)
     elif isinstance(getattr(operator, "source", None), FileSource):
         if patients is not None:
             reads = f"{type(operator).__name__} reads whose its images are with their files; leave "
             raise KoriskError(reads, Argument("patients", ...), " out")
-        _checks.count(
-            "examples", examples, at_least=LEAST_EXAMPLES, at_most=10**4, remedy="256 are good"
-        )
+        count, least = training.examples, LEAST_EXAMPLES
+        _checks.count("examples", count, at_least=least, at_most=10**4, remedy="256 are good")
         problem: Any = operator
-        drawn = problem.examples(seed=seed, count=examples, device="cpu")
-        source, worth = _example_source(drawn.latents, drawn.patients, augment, folds)
+        drawn = problem.examples(seed=seed, count=count, device="cpu")
+        source, worth = _example_source(drawn.latents, drawn.patients, training.augment, folds)
     elif patients is not None:
         says = " says whose the example images are; give "
         raise KoriskError(Argument("patients", ...), says, Argument("images", ...), " too")
@@ -224,7 +269,7 @@ def simulation_of(
         words = f"pairs of {type(operator).__name__}"
 
         def pools(seed: int) -> Pools:
-            found: Pools = changed.pools(seed=seed, device=device, **counts)
+            found: Pools = changed.pools(seed=seed, device=training.device, **counts)
             return found
     elif isinstance(operator, LinearOperator):
         if source is not None and tuple(source.images.shape[1:]) != operator.domain:

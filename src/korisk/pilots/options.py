@@ -1,0 +1,316 @@
+"""What a pilot is given beside its fit: how fits run, when it ends, who follows it, whose it is."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from korisk import _checks
+from korisk._checks import LARGEST_N, require
+from korisk.curves.stored import PART_OF
+from korisk.errors import Argument, KoriskError, invalid
+from korisk.pilots.fit import Fit
+from korisk.planning.next_size import Cost
+from korisk.store.cells import Task
+from korisk.store.store import Store, difference
+from korisk.studies.run.events import Watch
+
+if TYPE_CHECKING:
+    from korisk.studies.run.clusters import Cluster
+
+_LEAVE_OUT = "or leave it out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """Where and how the fits of a pilot run.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Processes that fit; 0, the default, is this process (1 with a `timeout`).
+    threads : int, optional
+        Threads of each worker. Default: OMP_NUM_THREADS if that is set, else the cores, shared.
+    cluster : Cluster, optional
+        A Dask cluster of `korisk.studies.run.clusters` that fits instead.
+    timeout : float, optional
+        Seconds after which a fit is ended and counts as failed.
+    retry_failed : bool, default False
+        Whether to repeat fits that failed in an earlier call.
+
+    Raises
+    ------
+    KoriskError
+        If a value is outside its range.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> kr.pilots.Compute(timeout=60).processes
+    1
+    """
+
+    workers: int | None = None
+    threads: int | None = None
+    cluster: "Cluster | None" = None
+    timeout: float | None = None
+    retry_failed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.workers is not None:
+            _checks.count("workers", self.workers, at_least=0, remedy="0 runs fits in this process")
+        if self.cluster is not None:
+            from korisk.studies.run.clusters import Cluster
+
+            rule = "be one of korisk.studies.run.clusters"
+            remedy = "with local_cluster(4) as cluster: is the simplest"
+            require(isinstance(self.cluster, Cluster), "cluster", rule, self.cluster, remedy)
+
+    @property
+    def processes(self) -> int:
+        """How many workers are started here; only a process can be ended by a timeout."""
+        if self.workers is None:
+            return int(self.timeout is not None and self.cluster is None)
+        return self.workers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When a pilot ends, and whether it adds sizes until then.
+
+    Parameters
+    ----------
+    grow : bool, default False
+        Whether to add sizes until the answer for the pilot's `target` is narrow enough.
+    largest : int, optional
+        Largest N to add; implies `grow`.
+    narrow_enough : float, default 2.0
+        Ratio of the ends of N's 90% interval at which to stop.
+    budget : float, optional
+        Seconds of fitting, failed fits included, after which no size is added.
+    most_fits : int, optional
+        Largest number of fits in all.
+    cost : callable, optional
+        `cost(n)` of one fit; then sizes are chosen by what they narrow per cost.
+
+    Raises
+    ------
+    KoriskError
+        If a value is outside its range.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> kr.pilots.Limits(largest=5000).growing
+    True
+    """
+
+    grow: bool = False
+    largest: int | None = None
+    narrow_enough: float = 2.0
+    budget: float | None = None
+    most_fits: int | None = None
+    cost: Cost | None = None
+
+    def __post_init__(self) -> None:
+        _checks.real("narrow_enough", self.narrow_enough, above=1, remedy="2.0 is a factor of 2")
+        if self.budget is not None:
+            _checks.real("budget", self.budget, above=0, remedy=_LEAVE_OUT)
+        if self.most_fits is not None:
+            _checks.count("most_fits", self.most_fits, at_least=1, at_most=10**6, remedy=_LEAVE_OUT)
+        callable_or_none("cost", self.cost)
+
+    @property
+    def growing(self) -> bool:
+        """Whether sizes are added to the given ones."""
+        return self.grow or self.largest is not None
+
+    def check(self, target: float | None, sizes: list[int]) -> None:
+        """Refuse limits that do not go with a pilot's target and first sizes."""
+        if target is not None:
+            _checks.real("target", target, remedy=_LEAVE_OUT)
+        if self.largest is not None:
+            least, most = sizes[-1], LARGEST_N
+            _checks.count("largest", self.largest, at_least=least, at_most=most, remedy=_LEAVE_OUT)
+        endless = self.largest is self.budget is self.most_fits is None
+        if self.growing and (target is None or endless):
+            raise KoriskError(
+                "a pilot that grows must have a target and an end, got none; pass ",
+                Argument("target", ...),
+                " (the error that you want to reach), and ",
+                Argument("largest", ...),
+                ", ",
+                Argument("budget", ...),
+                " or ",
+                Argument("most_fits", ...),
+                " of its limits",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracking:
+    """Who follows a pilot while it runs, beside the progress in the terminal.
+
+    Parameters
+    ----------
+    live : bool or int, default False
+        Whether to serve a page that grows with the pilot, at http://127.0.0.1 (this machine alone)
+        until it ends, or the port. With a `store` the last page is written beside it, as .html.
+    mlflow : bool or str, default False
+        Whether to log each fit as a run of MLflow, or the name of the experiment.
+    watch : callable, optional
+        Called with every `Event`.
+
+    Raises
+    ------
+    KoriskError
+        If a value has another type.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> kr.pilots.Tracking(mlflow="digits").live
+    False
+    """
+
+    live: bool | int = False
+    mlflow: bool | str = False
+    watch: Watch | None = None
+
+    def __post_init__(self) -> None:
+        callable_or_none("watch", self.watch)
+        named = isinstance(self.mlflow, str) and self.mlflow.strip()
+        if not (named or isinstance(self.mlflow, bool)):
+            rule = "be True or an experiment's name"
+            raise invalid("mlflow", rule, self.mlflow, "leave it out to log nothing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PilotModel:
+    """Whose results a store keeps: only the same model with the same settings continues them.
+
+    Parameters
+    ----------
+    name : str, optional
+        Name of the model. Default: the name of the fit.
+    settings : mapping, optional
+        Plain values that the results depend on; a store refuses others for the same model.
+    study : str, default "pilot"
+        Name of the study; a store holds models of one study.
+
+    Raises
+    ------
+    KoriskError
+        If a name is not printable, or a setting is no plain value.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> kr.pilots.PilotModel(name="U-Net", settings={"depth": 4}).settings
+    {'depth': 4}
+    """
+
+    name: str | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+    study: str = "pilot"
+
+    def __post_init__(self) -> None:
+        for field_name, text in (("model", self.name), ("study", self.study)):
+            if text is not None:
+                _checks.name(field_name, text, remedy="give it a short name")
+        given: object = self.settings
+        if isinstance(given, Mapping) and all(isinstance(key, str) for key in given):
+            with suppress(TypeError, ValueError, RecursionError):
+                plain = {key: _plain(value) for key, value in given.items()}
+                object.__setattr__(self, "settings", plain)
+                return
+        remedy = "give numbers, texts, lists and dicts of these"
+        raise invalid("settings", "be a dict of plain values by name", self.settings, remedy)
+
+    @classmethod
+    def of(cls, model: "str | PilotModel | None") -> "PilotModel":
+        """A model by its name alone, or one already."""
+        return model if isinstance(model, PilotModel) else cls(name=model)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A fit and its model, as a store compares them."""
+
+    study: str
+    model: str
+    fit: str  # the function's own name
+    settings: Mapping[str, object]
+
+    @classmethod
+    def of(cls, fit: Fit, model: PilotModel) -> "Identity":
+        """The identity of a fit, as its user names it."""
+        require(callable(fit), "fit", "be a function of n and seed", fit, "pass one")
+        fit_name, bound = own_name(fit)
+        name = short_name(fit_name) if model.name is None else model.name
+        return cls(model.study, name, fit_name, dict(model.settings) | bound)
+
+    def task(self, n: int, seed: int) -> Task:
+        """The cell of one fit."""
+        spec = {PART_OF: self.model, "n": n, "fit": self.fit, "settings": dict(self.settings)}
+        return Task(point=f"{self.model}, n = {n}", seed=seed, spec=spec)
+
+    def check(self, store: Store) -> None:
+        """Refuse a store with results of this model under other settings."""
+        for spec in [cell.task.spec for cell in store.results()]:
+            expected = self.task(spec.get("n", 0), 0)
+            if (
+                spec.get(PART_OF) == self.model
+                and expected.spec_hash != Task(point="", seed=0, spec=spec).spec_hash
+            ):
+                name, old, new = difference(spec, expected.spec)
+                raise KoriskError(
+                    f"{store.path}: {name} of model {self.model!r} is {old} in the store and {new} "
+                    "now, so the results do not belong together; give another ",
+                    Argument("model", ...),
+                    " to keep both there, or another ",
+                    Argument("store", ...),
+                )
+
+
+def own_name(fit: Callable[..., object]) -> tuple[str, dict[str, object]]:
+    """A function's own name, and the plain values that `functools.partial` has bound to it."""
+    inner: object = fit
+    bound: dict[str, object] = {}
+    while isinstance(inner, partial):
+        for key, value in (dict(enumerate(inner.args)) | inner.keywords).items():
+            with suppress(TypeError, ValueError, RecursionError):
+                bound.setdefault(f"partial {key}", _plain(value))
+        inner = inner.func
+    known = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    return str(known), bound
+
+
+def short_name(name: str) -> str:
+    """The last part of a qualified name; `lambda` for one without a name."""
+    return re.sub(r"[<>]", "", name.rpartition(".")[2])[:80] or "fit"
+
+
+def checked_sizes(sizes: Iterable[int]) -> list[int]:
+    """Training set sizes: whole numbers from 2, ascending."""
+    remedy = "give a list of ascending N; three or more make a plan"
+    require(isinstance(sizes, Iterable), "sizes", "be a list", sizes, remedy)
+    valid = [_checks.count("sizes", n, at_least=2, at_most=LARGEST_N, remedy=remedy) for n in sizes]
+    ascending = bool(valid) and valid == sorted(set(valid))
+    require(ascending, "sizes", "be in ascending order", valid, remedy)
+    return valid
+
+
+def callable_or_none(name: str, value: object) -> None:
+    """Refuse what is neither a function nor left out."""
+    require(value is None or callable(value), name, "be a function", value, _LEAVE_OUT)
+
+
+def _plain(value: object) -> Any:
+    """A value as JSON has it, scalars of NumPy included; raises where JSON has none."""
+    return json.loads(json.dumps(value, allow_nan=False, default=np.generic.item))
