@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 import korisk as kr
-from korisk.ablation import replaced
+from korisk.ablation import Replacement, replaced
 from korisk.ablation.ablation import default_target
 from korisk.networks import zoo
 from korisk.operators import (
@@ -181,14 +181,17 @@ def measure(a: argparse.Namespace) -> None:
         if images != "ellipses":
             given["images"], given["patients"] = real_images(a.images, images)
         options = dict(ARMS[arm])
-        given |= {"steps": options.pop("steps", a.steps), "rate": options.pop("rate", 1e-3)}
+        training = kr.prediction.Training(
+            steps=options.pop("steps", a.steps), rate=options.pop("rate", 1e-3)
+        )
         made = kr.rehearse(
-            replaced(build, layer, **options) if options else build,
+            replaced(build, Replacement(layer=layer, **options)) if options else build,
             operator,
             noise=NOISE,
             sizes=[int(n) for n in a.sizes.split(",")],
             seeds=a.seeds,
             model=arm,
+            training=training,
             **given,
         )
         rows = zip(made.curve.n, made.curve.seed, made.curve.error, strict=True)

@@ -221,8 +221,9 @@ def train(options: argparse.Namespace) -> None:
                     noise,
                     sizes=options.sizes,
                     seeds=SEEDS,
-                    steps=options.steps,
-                    rate=RATES.get(network, 1e-3),
+                    training=kr.prediction.Training(
+                        steps=options.steps, rate=RATES.get(network, 1e-3)
+                    ),
                 )
                 how = made.unaltered, f"{made.level:.4f}", f"{made.seconds:.1f}"
                 with out.open("a", newline="") as file:

@@ -120,7 +120,7 @@ def dask() -> str:
     from korisk.studies.run.clusters import local_cluster
 
     with local_cluster(1) as cluster:
-        pilot = kr.run_pilot(fit, [16, 64], 1, cluster=cluster)
+        pilot = kr.run_pilot(fit, [16, 64], 1, compute=kr.pilots.Compute(cluster=cluster))
     assert pilot.curve.error.tolist() == [fit(16, 0), fit(64, 0)]
     if not Path("tiny.yaml").exists():  # made where PyTorch is
         return "a pilot on a Dask cluster"

@@ -37,7 +37,14 @@ with TemporaryDirectory() as folder:
         store, retry = Path(folder, "pilot.db"), call == 2
         before, seen = seen, {}
         try:
-            kr.run_pilot(fit, SIZES, seeds=SEEDS, store=store, quiet=True, retry_failed=retry)
+            kr.run_pilot(
+                fit,
+                SIZES,
+                seeds=SEEDS,
+                store=store,
+                quiet=True,
+                compute=kr.pilots.Compute(retry_failed=retry),
+            )
         except KeyboardInterrupt:
             mended = True
         for place in before:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import korisk as kr
+from korisk.ablation import Replacement, replaced, wrong_operator
 from korisk.ablation import ablation as room
-from korisk.ablation import replaced, wrong_operator
 from korisk.cli.app import run
 from korisk.networks import zoo
 from korisk.operators import (
@@ -34,6 +34,7 @@ from korisk.operators.testing import check
 SCAN = ParallelBeam(8, views=6, bins=12)
 A = Projector(SCAN)
 CELLS = 6 * 12 * 8 * 8
+RECIPE = kr.prediction.Training(steps=60, rate=0.02)
 SINOGRAMS = torch.rand(3, 6, 12, generator=torch.Generator().manual_seed(1))
 
 
@@ -60,7 +61,7 @@ def weights(module: nn.Module) -> int:
 def test_a_dense_layer_takes_the_place_of_every_use(kind: str) -> None:
     before = built(network(kind))
     random, exact = (
-        built(replaced(network(kind), "A^T", start=start)) for start in ("random", "operator")
+        built(replaced(network(kind), Replacement(start=start))) for start in ("random", "operator")
     )
     assert weights(random) - weights(before) == CELLS  # one matrix, also for four passes
     assert weights(exact) == weights(random)
@@ -110,7 +111,8 @@ def test_passes_share_what_replaces_them_and_other_operators_of_the_name_are_ref
 
 def test_a_low_rank_starts_at_the_nearest_matrix_and_a_convolution_has_an_adjoint() -> None:
     def layer(**options: Any) -> LinearOperator:
-        made: Any = built(replaced(lambda: nn.Sequential(A.T, nn.ReLU()), "A^T", **options))
+        change = Replacement(**options)
+        made: Any = built(replaced(lambda: nn.Sequential(A.T, nn.ReLU()), change))
         assert isinstance(made[0], LinearOperator)
         return made[0]
 
@@ -156,17 +158,17 @@ def test_wrong_geometries() -> None:
 def test_refusals_say_what_to_do() -> None:
     build = network("weights-inverse-unet")
     for options, words in [
-        ({"name": "A^Q"}, r"did you mean 'A\^T'"),
-        ({"name": "W"}, "learned"),
-        ({"name": "A^T", "by": "wrong"}, "wrong=0.05"),
-        ({"name": "A^T", "by": "convolution", "start": "operator"}, "start='random'"),
-        ({"name": "A^T", "by": "low-rank", "rank": 64}, "by='dense'"),
-        ({"name": "A^T", "wrong": 0.1}, "start='operator'"),
-        ({"name": "A^T", "by": "wrong", "wrong": Matrix([[1.0]])}, "shapes"),
-        ({"name": "A^T", "kernel": 4}, "5"),
+        ({"layer": "A^Q"}, r"did you mean 'A\^T'"),
+        ({"layer": "W"}, "learned"),
+        ({"layer": "A^T", "by": "wrong"}, "wrong=0.05"),
+        ({"layer": "A^T", "by": "convolution", "start": "operator"}, "start='random'"),
+        ({"layer": "A^T", "by": "low-rank", "rank": 64}, "by='dense'"),
+        ({"layer": "A^T", "wrong": 0.1}, "start='operator'"),
+        ({"layer": "A^T", "by": "wrong", "wrong": Matrix([[1.0]])}, "shapes"),
+        ({"layer": "A^T", "kernel": 4}, "5"),
     ]:
         with pytest.raises(kr.KoriskError, match=words):
-            replaced(build, **options)()  # type: ignore[arg-type]
+            replaced(build, Replacement(**options))()  # type: ignore[arg-type]
 
 
 class Marked(nn.Module):
@@ -186,20 +188,21 @@ class Marked(nn.Module):
 
 def test_marked_modules_are_replaced_and_unused_ones_refused() -> None:
     before = built(Marked)
-    exact = built(replaced(Marked, "B", start="operator", example=SINOGRAMS))
+    exact = built(replaced(Marked, Replacement(layer="B", start="operator"), example=SINOGRAMS))
     assert weights(exact) == 64 + CELLS
     assert torch.allclose(exact(SINOGRAMS), before(SINOGRAMS), atol=1e-5)
     with pytest.raises(kr.KoriskError, match="example="):
         replaced(Marked, "B")()
     for by, wrong in (("dense", None), ("wrong", 0.1)):
         with pytest.raises(kr.KoriskError, match="does not use"):
-            kr.ablate(Marked, A, by=by, wrong=wrong)  # type: ignore[arg-type]
+            kr.ablate(Marked, A, replace=Replacement(by=by, wrong=wrong))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def made() -> kr.Ablation:
-    recipe: dict[str, Any] = {"noise": 0.05, "steps": 60, "rate": 0.02}
-    return kr.ablate(linear, A, sizes=[4, 8, 16, 32, 64], seeds=2, bound=False, **recipe)
+    return kr.ablate(
+        linear, A, noise=0.05, sizes=[4, 8, 16, 32, 64], seeds=2, bound=False, training=RECIPE
+    )
 
 
 def test_the_known_operator_saves_samples_and_no_more_is_claimed(made: kr.Ablation) -> None:
@@ -223,7 +226,7 @@ def test_the_known_operator_saves_samples_and_no_more_is_claimed(made: kr.Ablati
 def test_both_networks_see_the_same_pairs_and_batches(made: kr.Ablation) -> None:
     other = replaced(linear, "A^T")
     sizes = [4, 16, 64]
-    again = kr.rehearse(other, A, noise=0.05, sizes=sizes, seeds=2, steps=60, rate=0.02)
+    again = kr.rehearse(other, A, noise=0.05, sizes=sizes, seeds=2, training=RECIPE)
     shared = np.isin(made.curves[1].n, sizes)
     assert again.curve.error == pytest.approx(made.curves[1].error[shared], rel=1e-3)
 
@@ -232,7 +235,9 @@ def test_the_bound_compares_both_networks() -> None:
     def build() -> nn.Module:
         return nn.Sequential(Diagonal(torch.ones(6, 12), name="W", trainable=True), A.T, nn.ReLU())
 
-    found = kr.ablate(build, A, sizes=[4, 8, 16], seeds=2, steps=10)
+    found = kr.ablate(
+        build, A, sizes=[4, 8, 16], seeds=2, training=kr.prediction.Training(steps=10)
+    )
     assert found.bound_ratio is not None
     assert found.bound_ratio > 1
     assert f"{found.parameters[1]:,}" in found.bound_sentence

@@ -7,13 +7,28 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from korisk.pilots import Compute, Limits, PilotModel, Tracking
+
 SLEEP = ["sleep", "300"]
 FOLDER = "PILOT_FITS_FOLDER"  # where processes that are left behind write their ids
+
+
+def grouped(**options: Any) -> dict[str, Any]:
+    """Arguments of `run_pilot` with those of its value objects put into them."""
+    for argument, kind in (("compute", Compute), ("limits", Limits), ("tracking", Tracking)):
+        names = [each.name for each in fields(kind) if each.name in options]
+        if names:
+            options[argument] = kind(**{name: options.pop(name) for name in names})
+    if "settings" in options:
+        name = options.pop("model", None)
+        options["model"] = PilotModel(name=name, settings=options.pop("settings"))
+    return options
 
 
 def power(n: int, seed: int) -> float:

@@ -21,14 +21,15 @@ import numpy as np
 import pilot_fits
 import pytest
 import torch
-from pilot_fits import KeepsSilent, RefusesNotes, SpeaksBadly, power, scores
+from pilot_fits import KeepsSilent, RefusesNotes, SpeaksBadly, grouped, power, scores
 from typer.testing import CliRunner
 
 import korisk as kr
 from korisk.cli.app import app
 from korisk.errors import KoriskError, KoriskWarning
+from korisk.pilots import Compute, Limits, PilotModel, Tracking
 from korisk.pilots.fit import LENGTH, Reading
-from korisk.pilots.run import own_name
+from korisk.pilots.options import own_name
 from korisk.report.contents import read_contents
 from korisk.store.store import Store
 from korisk.studies.results import curves
@@ -191,7 +192,7 @@ def test_options_that_make_no_sense_are_refused_before_the_first_fit() -> None:
 
     for options, said in WRONG:
         with pytest.raises(KoriskError, match=said):
-            kr.run_pilot(never, **{"sizes": SIZES, "seeds": 1, **options})
+            kr.run_pilot(never, **grouped(**{"sizes": SIZES, "seeds": 1} | options))
     assert len(kr.run_pilot(power, np.array([4, 8]), np.arange(2)).curve) == 4
 
 
@@ -242,7 +243,14 @@ def test_a_metric_that_nobody_gave_can_be_chosen_anew_without_fitting(tmp_path: 
     assert "no fit gave an error" in str(pilot)
     started: list[Event] = []
     for metric, error in (("accuracy", power(16, 0)), ("loss", 2 * power(16, 0))):
-        again = kr.run_pilot(scores, SIZES, 1, store=store, metric=metric, watch=started.append)
+        again = kr.run_pilot(
+            scores,
+            SIZES,
+            1,
+            store=store,
+            metric=metric,
+            tracking=Tracking(watch=started.append),
+        )
         assert (started, again.curve.error[0]) == ([], pytest.approx(error, rel=1e-12))
 
 
@@ -294,7 +302,13 @@ def test_perfect_scores_count(tmp_path: Path, unit: str, shown: Callable[[float]
 
 
 def test_scores_that_are_all_perfect_leave_nothing_to_plan() -> None:
-    pilot = kr.run_pilot(lambda n, seed: {"accuracy": 1.0}, SIZES, 2, target=0.9, largest=500)
+    pilot = kr.run_pilot(
+        lambda n, seed: {"accuracy": 1.0},
+        SIZES,
+        2,
+        target=0.9,
+        limits=Limits(largest=500),
+    )
     with pytest.raises(KoriskError, match="every fit was perfect in 'accuracy'"):
         pilot.plan()
     assert pilot.next_size is None
@@ -461,7 +475,9 @@ def test_a_forked_child_is_no_second_pilot(tmp_path: Path) -> None:
         with traces.open("a") as file:
             file.write(f"{os.getpid()} {event.kind}\n")
 
-    pilot = kr.run_pilot(lambda n, seed: fits[seed](n, seed), [8, 16], 2, watch=watch)
+    pilot = kr.run_pilot(
+        lambda n, seed: fits[seed](n, seed), [8, 16], 2, tracking=Tracking(watch=watch)
+    )
     assert pilot.curve.error.tolist() == [power(n, seed) for n in (8, 16) for seed in (0, 1)]
     lines = traces.read_text().splitlines()
     assert ({line.split()[0] for line in lines}, len(lines)) == ({str(os.getpid())}, 8)
@@ -495,7 +511,7 @@ def test_a_store_goes_on_where_it_ended(tmp_path: Path) -> None:
     second = kr.run_pilot(fit, [16, 32, 64], 3, store=store)
     assert calls[4:] == [(16, 2), (32, 2), (64, 0), (64, 1), (64, 2)]
     assert (set(reasons(second)), second.store) == ({(32, 1)}, store)
-    third = kr.run_pilot(fit, [16, 32, 64], 3, store=store, retry_failed=True)
+    third = kr.run_pilot(fit, [16, 32, 64], 3, store=store, compute=Compute(retry_failed=True))
     assert (calls[9:], third.failures) == ([(32, 1)], ())
     fewer = kr.run_pilot(fit, [16, 64], 2, store=store)
     assert (len(calls), fewer.curve.sizes.tolist()) == (10, [16, 64])
@@ -508,8 +524,8 @@ def test_results_of_something_else_are_refused_in_words(tmp_path: Path) -> None:
     def fit(n: int, seed: int, depth: int = 0) -> float:
         return power(n, seed)
 
-    given: dict[str, Any] = {"settings": {"depth": 3, "a": [1]}, "model": "net"}
-    kr.run_pilot(fit, [8], 1, store=store, **given)
+    given: dict[str, Any] = {"settings": {"depth": 3, "a": [1]}, "name": "net"}
+    kr.run_pilot(fit, [8], 1, store=store, model=PilotModel(**given))
     two: Any = np.int64(2)
     kr.run_pilot(partial(fit, depth=2), [8], 1, store=store, model="bound")
     kr.run_pilot(partial(fit, depth=two), [8], 1, store=store, model="bound")  # is 2 too
@@ -518,12 +534,12 @@ def test_results_of_something_else_are_refused_in_words(tmp_path: Path) -> None:
         (fit, {"settings": {"a": [1]}}, "is 3 in the store and missing now"),
         (fit, {"settings": {"depth": 3, "a": [1], "b": 0}}, "is missing in the store and 0 now"),
         (power, {}, "fit of model 'net' is "),
-        (fit, {"name": "x"}, "holds the study 'pilot', not 'x'"),
-        (partial(fit, depth=3), {"model": "bound", "settings": None}, "partial depth of model"),
+        (fit, {"study": "x"}, "holds the study 'pilot', not 'x'"),
+        (partial(fit, depth=3), {"name": "bound", "settings": {}}, "partial depth of model"),
     ]
     for other, options, said in refused:
         with pytest.raises(KoriskError, match=re.escape(said)):  # at sizes of its own, too
-            kr.run_pilot(other, [16], 1, store=store, **(given | options))
+            kr.run_pilot(other, [16], 1, store=store, model=PilotModel(**given | options))
     assert len(kr.run_pilot(power, [8, 16], 1, store=store, model="other").curve) == 2
     assert {curve.model for curve in stored(store)["pilot"]} == {"net", "bound", "other"}
 
@@ -578,7 +594,7 @@ def test_nothing_is_left_without_a_store(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     kr.run_pilot(power, [8], 1)
     with pytest.raises(ZeroDivisionError):
-        kr.run_pilot(power, [8], 1, watch=lambda event: 1 / 0)  # type: ignore[arg-type]
+        kr.run_pilot(power, [8], 1, tracking=Tracking(watch=lambda event: 1 / 0))  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -594,7 +610,7 @@ def test_a_bar_in_a_terminal_alone(
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}.items():
         monkeypatch.setenv(name, value)  # rich takes it for a terminal
     seen: list[Event] = []
-    kr.run_pilot(noisy, [8], 2, watch=seen.append)
+    kr.run_pilot(noisy, [8], 2, tracking=Tracking(watch=seen.append))
     out, err = capsys.readouterr()
     assert out == ""
     assert "noisy, n = 8, seed 1: failed: ValueError: no luck with 8" in err
@@ -619,7 +635,7 @@ def test_mlflow_gets_one_run_for_each_fit(monkeypatch: pytest.MonkeyPatch) -> No
     stub = StubMlflow()
     monkeypatch.setitem(sys.modules, "mlflow", stub)
     fits = [scores, pilot_fits.raises]
-    told: Any = {"model": "m", "settings": {"a": 1}, "mlflow": "digits"}
+    told: Any = grouped(model="m", settings={"a": 1}, mlflow="digits")
     kr.run_pilot(lambda n, seed: fits[seed](n, seed), [8], 2, **told)
     said: dict[str, list[Any]] = {}
     for name, args, kwargs in stub.calls:
@@ -640,18 +656,18 @@ def test_a_failing_mlflow_is_said_once_and_a_pilot_goes_on(monkeypatch: pytest.M
 
     monkeypatch.setitem(sys.modules, "mlflow", Down())
     with pytest.warns(KoriskWarning, match="server is down") as said:
-        pilot = kr.run_pilot(power, [8, 16], 2, mlflow="digits")
+        pilot = kr.run_pilot(power, [8, 16], 2, tracking=Tracking(mlflow="digits"))
     assert (len(said), len(pilot.curve)) == (1, 4)
-    assert len(kr.run_pilot(power, [8], 1, mlflow=None).curve) == 1
+    assert len(kr.run_pilot(power, [8], 1, tracking=Tracking(mlflow=False)).curve) == 1
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ImportError, match="pip install mlflow"):
-        kr.run_pilot(power, [8], 1, mlflow=True)
+        kr.run_pilot(power, [8], 1, tracking=Tracking(mlflow=True))
 
 
 def test_the_real_mlflow(tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow")
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    kr.run_pilot(scores, [8], 2, mlflow="digits")
+    kr.run_pilot(scores, [8], 2, tracking=Tracking(mlflow="digits"))
     found = mlflow.search_runs(experiment_names=["digits"])
     assert sorted(found["metrics.accuracy"]) == sorted(scores(8, s)["accuracy"] for s in (0, 1))
 

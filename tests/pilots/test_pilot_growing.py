@@ -8,6 +8,7 @@ import pytest
 from pilot_fits import power
 
 import korisk as kr
+from korisk.pilots import Limits
 from korisk.planning.next_size import next_size, open_sizes
 
 SIZES = [16, 32, 64, 128]
@@ -44,7 +45,8 @@ class Counting:
 
 def test_it_ends_when_the_answer_is_narrow_and_takes_the_suggested_sizes(tmp_path: Path) -> None:
     fit = Counting()
-    options: dict[str, Any] = {"target": 0.045, "largest": 600, "store": tmp_path / "p.db"}
+    options: dict[str, Any] = {"target": 0.045, "limits": Limits(largest=600)}
+    options["store"] = tmp_path / "p.db"
     pilot = kr.run_pilot(fit, SIZES, 3, **options)
     plan = pilot.plan()
     assert plan.upper <= 2 * plan.lower
@@ -69,7 +71,8 @@ def test_it_ends_when_the_answer_is_narrow_and_takes_the_suggested_sizes(tmp_pat
 @pytest.mark.usefixtures("largest_first")
 def test_an_interrupted_round_is_taken_up_again(tmp_path: Path) -> None:
     fit = Counting(stops=14)
-    options: dict[str, Any] = {"target": 0.045, "largest": 2000, "model": "m"}
+    options: dict[str, Any] = {"target": 0.045, "model": "m"}
+    options["limits"] = Limits(largest=2000)
     with pytest.raises(KeyboardInterrupt):
         kr.run_pilot(fit, SIZES, 3, store=tmp_path / "p.db", **options)
     resumed = kr.run_pilot(fit, SIZES, 3, store=tmp_path / "p.db", **options)
@@ -84,21 +87,29 @@ def test_narrow_enough_is_what_the_user_says() -> None:
     plan = kr.run_pilot(power, SIZES, 3).plan(target)
     spans = plan.upper / plan.lower
     assert spans > 1.01
-    options: dict[str, Any] = {"target": target, "largest": 150}
-    content = kr.run_pilot(power, SIZES, 3, narrow_enough=1.001 * spans, **options)
+    content, greedy = (
+        kr.run_pilot(
+            power,
+            SIZES,
+            3,
+            target=target,
+            limits=Limits(largest=150, narrow_enough=share * spans),
+        )
+        for share in (1.001, 0.999)
+    )
     assert content.curve.sizes.tolist() == SIZES
-    greedy = kr.run_pilot(power, SIZES, 3, narrow_enough=0.999 * spans, **options)
     assert len(greedy.curve.sizes) > len(SIZES)
 
 
 @pytest.mark.usefixtures("largest_first")
 def test_it_ends_where_nothing_is_left_to_measure_or_to_spend() -> None:
-    options: dict[str, Any] = {"target": 0.03, "narrow_enough": 1.01}
-    pilot = kr.run_pilot(power, SIZES, 2, largest=200, **options)
+    near = Limits(largest=200, narrow_enough=1.01)
+    pilot = kr.run_pilot(power, SIZES, 2, target=0.03, limits=near)
     assert pilot.stopped == "no size up to N = 200 is left to measure"
     assert (pilot.curve.sizes[-1], open_sizes(pilot.curve, 200)) == (200, [])
     fit = Counting()
-    limited = kr.run_pilot(fit, SIZES, 2, grow=True, most_fits=11, **options)
+    few = Limits(grow=True, most_fits=11, narrow_enough=1.01)
+    limited = kr.run_pilot(fit, SIZES, 2, target=0.03, limits=few)
     assert (len(fit.calls), limited.stopped) == (10, "another size would be more than 11 fits")
 
 
@@ -113,7 +124,7 @@ def test_the_budget_counts_seconds_of_fits(tmp_path: Path, monkeypatch: pytest.M
         return power(n, seed)
 
     for _ in range(2):  # the second goes on with the same store, and has no more to spend
-        pilot = kr.run_pilot(slow, SIZES, 2, budget=55, store=tmp_path / "p.db")
+        pilot = kr.run_pilot(slow, SIZES, 2, limits=Limits(budget=55), store=tmp_path / "p.db")
         assert pilot.stopped == "the budget of 55 s of fitting is spent (60 s)"
         assert (pilot.curve.sizes.tolist(), pilot.seconds) == ([16, 64], 60.0)
     assert clock[0] == 60.0
@@ -121,32 +132,45 @@ def test_the_budget_counts_seconds_of_fits(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("largest_first")
 def test_it_says_when_it_cannot_go_on() -> None:
-    pilot = kr.run_pilot(Counting(fails_above=32), SIZES, 2, target=0.03, largest=1000)
+    pilot = kr.run_pilot(
+        Counting(fails_above=32), SIZES, 2, target=0.03, limits=Limits(largest=1000)
+    )
     assert pilot.stopped == "too few sizes gave an error to continue: 2, and 3 are needed"
-    wrong = kr.run_pilot(power, SIZES, 2, target=4.5, largest=1000)
+    wrong = kr.run_pilot(power, SIZES, 2, target=4.5, limits=Limits(largest=1000))
     assert wrong.stopped.startswith("there is no plan for the target: target 4.5 is worse than")
-    far = kr.run_pilot(lambda n, s: 0.5 + power(n, s) / 50, SIZES, 3, target=0.1, largest=1000)
+    far = kr.run_pilot(
+        lambda n, s: 0.5 + power(n, s) / 50,
+        SIZES,
+        3,
+        target=0.1,
+        limits=Limits(largest=1000),
+    )
     assert far.stopped.startswith("the target is hardly reachable: a probability of ")
 
 
 @pytest.mark.usefixtures("largest_first")
 def test_sizes_above_one_that_always_fails_are_not_tried() -> None:
     fit = Counting(fails_above=300)
-    pilot = kr.run_pilot(fit, SIZES, 2, target=0.025, largest=5000, narrow_enough=1.01)
+    pilot = kr.run_pilot(
+        fit, SIZES, 2, target=0.025, limits=Limits(largest=5000, narrow_enough=1.01)
+    )
     large = [n for n in dict.fromkeys(n for n, _ in fit.calls[8:]) if n > 300]
     assert large == sorted(large, reverse=True)
     assert pilot.stopped == f"no size up to N = {large[-1] - 1:,} is left to measure"
 
 
 def test_costs_steer_where_it_goes() -> None:
-    dear: dict[str, Any] = {"target": 0.04, "largest": 512, "most_fits": 8}
-    free = kr.run_pilot(power, SIZES[1:], 2, **dear)
-    paid = kr.run_pilot(power, SIZES[1:], 2, **dear, cost=lambda n: n**4)
+    free, paid = (
+        kr.run_pilot(
+            power, SIZES[1:], 2, target=0.04, limits=Limits(largest=512, most_fits=8, cost=cost)
+        )
+        for cost in (None, lambda n: n**4)
+    )
     assert max(paid.curve.sizes) < max(free.curve.sizes)
 
 
 def test_the_suggestion_of_a_pilot() -> None:
-    pilot = kr.run_pilot(power, SIZES[1:], 3, largest=300, target=0.045, most_fits=9)
+    pilot = kr.run_pilot(power, SIZES[1:], 3, limits=Limits(largest=300, most_fits=9), target=0.045)
     assert pilot.next_size is not None
     assert pilot.next_size.seeds == 3
     asked = pilot.suggest(0.05)
@@ -164,7 +188,13 @@ def test_nothing_that_failed_is_suggested_nor_anything_beyond() -> None:
     assert pilot.too_large == 256
     assert pilot.next_size is not None
     assert [each.n for each in pilot.next_size.candidates] == [45, 91, 128, 181]
-    grown = kr.run_pilot(fit, [16, 32, 64, 101], 2, target=0.05, largest=101, narrow_enough=1.01)
+    grown = kr.run_pilot(
+        fit,
+        [16, 32, 64, 101],
+        2,
+        target=0.05,
+        limits=Limits(largest=101, narrow_enough=1.01),
+    )
     assert grown.stopped == "no size up to N = 100 is left to measure"
     assert grown.next_size is None
 
@@ -172,20 +202,24 @@ def test_nothing_that_failed_is_suggested_nor_anything_beyond() -> None:
 @pytest.mark.usefixtures("largest_first")
 def test_a_larger_end_takes_up_all_that_was_measured(tmp_path: Path) -> None:
     fit = Counting()
-    options: dict[str, Any] = {"target": 0.03, "narrow_enough": 1.01, "store": tmp_path / "p.db"}
-    first = kr.run_pilot(fit, SIZES, 2, largest=200, **options)
+    options: dict[str, Any] = {"target": 0.03, "store": tmp_path / "p.db"}
+    first = kr.run_pilot(fit, SIZES, 2, limits=Limits(largest=200, narrow_enough=1.01), **options)
     assert 200 in first.curve.sizes
     before = len(fit.calls)
-    second = kr.run_pilot(fit, SIZES, 2, largest=300, **options)
+    second = kr.run_pilot(fit, SIZES, 2, limits=Limits(largest=300, narrow_enough=1.01), **options)
     new = set(second.curve.sizes) - set(first.curve.sizes)
     assert set(first.curve.sizes) < set(second.curve.sizes)
     assert 300 in new
     assert len(fit.calls) == len(second.fits) == before + 2 * len(new)
-    third = kr.run_pilot(fit, SIZES, 3, largest=200, **options)  # another seed: they are filled up
+    third = kr.run_pilot(
+        fit, SIZES, 3, limits=Limits(largest=200, narrow_enough=1.01), **options
+    )  # another seed: they are filled up
     assert third.curve.sizes.tolist() == first.curve.sizes.tolist()
     assert set(third.curve.counts) == {3}
     made = len(fit.calls)
-    kr.run_pilot(fit, SIZES, 4, largest=200, most_fits=17, **options)
+    kr.run_pilot(
+        fit, SIZES, 4, limits=Limits(largest=200, most_fits=17, narrow_enough=1.01), **options
+    )
     assert len(fit.calls) == made + len(SIZES)  # 16 fits, and another size would be 20
 
 
@@ -195,5 +229,5 @@ def test_a_small_chance_is_no_reason_to_end() -> None:
     harder = (0.03 * 0.97**step for step in range(60))
     target = next(each for each in harder if start.plan(each).samples is None)
     assert start.plan(target).reach > 0.05
-    pilot = kr.run_pilot(power, SIZES, 3, target=target, largest=150)
+    pilot = kr.run_pilot(power, SIZES, 3, target=target, limits=Limits(largest=150))
     assert len(pilot.curve.sizes) > len(SIZES)

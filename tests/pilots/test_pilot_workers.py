@@ -15,6 +15,7 @@ from waiting import until
 
 import korisk as kr
 from korisk.errors import KoriskError
+from korisk.pilots import Compute
 from korisk.pilots.fit import FitWork, Reading, pickled
 from korisk.store.cells import Task
 from korisk.studies.run.clusters import local_cluster
@@ -44,7 +45,13 @@ def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
     monkeypatch.setenv(pilot_fits.FOLDER, str(tmp_path))
     names = [fit.__name__ for fit in pilot_fits.BEHAVIOURS]
     seed = names.index
-    pilot = kr.run_pilot(pilot_fits.by_seed, [8], len(names), workers=2, timeout=4.5, quiet=True)
+    pilot = kr.run_pilot(
+        pilot_fits.by_seed,
+        [8],
+        len(names),
+        compute=Compute(workers=2, timeout=4.5),
+        quiet=True,
+    )
     assert {names[failure.seed]: failure.reason for failure in pilot.failures} == {
         "hangs": "took longer than 4.5 s",
         "kills_itself": "its worker died 2 times (exit code -9)",
@@ -70,7 +77,13 @@ def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
 def test_children_end_without_timeouts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pilot_fits.FOLDER, str(tmp_path))
     names = [fit.__name__ for fit in pilot_fits.WITHOUT_TIMEOUT]
-    pilot = kr.run_pilot(pilot_fits.without_timeout, [8], len(names), workers=1, quiet=True)
+    pilot = kr.run_pilot(
+        pilot_fits.without_timeout,
+        [8],
+        len(names),
+        compute=Compute(workers=1),
+        quiet=True,
+    )
     failed = {names[failure.seed]: failure.reason for failure in pilot.failures}
     assert failed.keys() == {"interrupts_itself", "speaks_badly"}
     assert failed["interrupts_itself"] == "KeyboardInterrupt: of its own"
@@ -86,7 +99,8 @@ def test_children_end_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(Path(pilot_fits.__file__).parent)!r})\n"
         "import korisk as kr, pilot_fits\n"
-        "kr.run_pilot(pilot_fits.hangs_with_a_child, [8], 1, workers=1, quiet=True)\n"
+        "compute = kr.pilots.Compute(workers=1)\n"
+        "kr.run_pilot(pilot_fits.hangs_with_a_child, [8], 1, compute=compute, quiet=True)\n"
     )
     told = os.environ | {pilot_fits.FOLDER: str(tmp_path)}
     owner = subprocess.Popen([sys.executable, "-c", code], env=told, start_new_session=True)
@@ -104,10 +118,10 @@ def test_fits_that_cannot_travel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pickled(lambda n, seed: 0.5)  # cloudpickle, which Dask brings, is installed
     held = threading.Lock()
     with pytest.raises(KoriskError, match=r"can import.*lock.*use workers=0"):
-        kr.run_pilot(lambda n, seed: held, [8], 1, workers=1)
+        kr.run_pilot(lambda n, seed: held, [8], 1, compute=Compute(workers=1))
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(KoriskError, match="pip install cloudpickle, or use workers=0"):
-        kr.run_pilot(lambda n, seed: 0.5, [8], 1, timeout=5)
+        kr.run_pilot(lambda n, seed: 0.5, [8], 1, compute=Compute(timeout=5))
 
 
 def test_a_closure_travels_with_cloudpickle() -> None:
@@ -120,6 +134,8 @@ def test_a_closure_travels_with_cloudpickle() -> None:
 
 def test_the_same_on_a_cluster_where_one_size_hangs() -> None:
     with local_cluster(1) as cluster:  # the time on the way to a worker and back counts too
-        pilot = kr.run_pilot(hangs_at_32, [16, 32, 64], 1, cluster=cluster, timeout=4.0)
+        pilot = kr.run_pilot(
+            hangs_at_32, [16, 32, 64], 1, compute=Compute(cluster=cluster, timeout=4.0)
+        )
     assert [(f.n, f.seed, f.reason) for f in pilot.failures] == [(32, 0, "took longer than 4 s")]
     assert pilot.curve.error.tolist() == [power(16, 0), power(64, 0)]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import korisk as kr
 from korisk.fitting.gradient.many import Member, Schedule, train_many
 from korisk.operators import LinearOperator, ParallelBeam, Projector, fbp
+from korisk.prediction import Training
 from korisk.prediction.simulation import ExampleSource, altered
 from korisk.problems import CtProblem, CtScanner, FileSource, random_ellipses
 
@@ -21,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from commands import content, refused, text
 
 SIZES = (4, 8, 16, 32)
-QUICK: dict[str, Any] = {"sizes": SIZES, "seeds": 2, "steps": 20, "rate": 0.01}
+QUICK: dict[str, Any] = {"sizes": SIZES, "seeds": 2}
+QUICK["training"] = Training(steps=20, rate=0.01)
 
 
 class Net(nn.Module):
@@ -117,7 +119,7 @@ def test_networks_that_draw_or_decide_are_trained_one_after_another(scan: Linear
 def test_a_seed_decides_everything(scan: LinearOperator, made: kr.Rehearsal) -> None:
     again = kr.rehearse(Net, scan, images(30), 0.1, **QUICK)
     np.testing.assert_allclose(again.curve.error, made.curve.error, rtol=1e-5)
-    other = kr.rehearse(Net, scan, images(30), 0.1, **QUICK, seed=7)
+    other = kr.rehearse(Net, scan, images(30), 0.1, **QUICK | {"seeds": (7, 8)})
     assert not np.allclose(other.curve.error, made.curve.error, rtol=1e-3)
     assert set(other.curve.seed) == {"7", "8"}
 
@@ -160,7 +162,8 @@ def test_near_copies_among_the_examples_are_left_out() -> None:
 
 def test_images_that_judge_twice_count_once(scan: LinearOperator) -> None:
     few = images(12) * torch.linspace(0.5, 2, 12)[:, None, None]
-    quick: dict[str, Any] = {"noise": np.float32(0.1), "sizes": (4, 6, 8), "steps": 10}
+    quick: dict[str, Any] = {"noise": np.float32(0.1), "sizes": (4, 6, 8)}
+    quick["training"] = Training(steps=10)
     once, often = (
         kr.rehearse(lambda: dense(8), scan, few, seeds=seeds, **quick) for seeds in (3, 24)
     )
@@ -238,16 +241,16 @@ def test_an_interruption_keeps_what_is_finished(scan: LinearOperator) -> None:
         if next(calls) == 7:
             raise KeyboardInterrupt
 
-    made = kr.rehearse(Net, scan, fit=fit, **QUICK)
+    made = kr.rehearse(Net, scan, **QUICK | {"training": Training(fit=fit)})
     assert made.curve.sizes.tolist() == [4, 8, 16]
     assert "6 of 8 trainings" in made.notes[0]
     calls = count(5)
     with pytest.raises(KeyboardInterrupt):
-        kr.rehearse(Net, scan, fit=fit, **QUICK)
+        kr.rehearse(Net, scan, **QUICK | {"training": Training(fit=fit)})
 
 
 def test_a_network_that_learns_nothing_is_told(scan: LinearOperator) -> None:
-    made = kr.rehearse(Net, scan, sizes=SIZES, seeds=1, steps=20, rate=1e6)
+    made = kr.rehearse(Net, scan, sizes=SIZES, seeds=1, training=Training(steps=20, rate=1e6))
     assert "learned nothing" in made.notes[-1]
 
 
@@ -266,7 +269,10 @@ def test_a_network_that_learns_nothing_is_told(scan: LinearOperator) -> None:
             {"images": images(4).repeat(5, 1, 1)[[0, 1] * 8]},
             "near-copies of each other, got 2 among 16",
         ),
-        ({"images": images(20), "augment": lambda each, _: each[:, :4]}, r"got \(\d+, 4, 8\)"),
+        (
+            {"images": images(20), "training": Training(augment=lambda each, _: each[:, :4])},
+            r"got \(\d+, 4, 8\)",
+        ),
         ({"images": images(20), "patients": [*"abc" * 6, "a", "b"], "seeds": 1}, "seeds must be 2"),
         (
             {

@@ -18,6 +18,7 @@ from waiting import until
 
 import korisk as kr
 from korisk.cli import app
+from korisk.pilots import Tracking
 from korisk.pilots.fit import FitWork, Reading
 from korisk.report.live import LivePort, live_page
 from korisk.store.cells import Task
@@ -107,7 +108,7 @@ def test_the_page_grows_with_its_pilot_and_is_for_this_machine_alone(
 
     store = tmp_path / "pilot.db"
     options: Any = {"seeds": 1, "target": 0.01, "model": "power"}
-    pilot = kr.run_pilot(fit, SIZES, store=store, live=port, **options)
+    pilot = kr.run_pilot(fit, SIZES, store=store, tracking=Tracking(live=port), **options)
     assert not pilot.failures
     assert [(each["done"], each["total"]) for each in seen] == [(n, 4) for n in range(4)]
     assert [each["error"] for each in seen] == [""] * 4
@@ -128,7 +129,9 @@ def test_a_page_that_cannot_be_drawn_leaves_the_run_alone(
             until(lambda: state(port)["error"])
         return power(n, seed)
 
-    pilot = kr.run_pilot(fit, SIZES[:2], 1, store=tmp_path / "pilot.db", live=port)
+    pilot = kr.run_pilot(
+        fit, SIZES[:2], 1, store=tmp_path / "pilot.db", tracking=Tracking(live=port)
+    )
     assert pilot.sizes == SIZES[:2]
     assert "korisk: no page: " in capsys.readouterr().err
     assert not (tmp_path / "pilot.html").exists()
@@ -182,16 +185,16 @@ def test_a_run_that_is_refused_leaves_nothing(
         taken.bind(("127.0.0.1", 0))
         used = taken.getsockname()[1]
         with pytest.raises(kr.KoriskError, match=rf"live must be a port .* got {used} "):
-            kr.run_pilot(power, SIZES, live=used, store=new / "pilot.db")
+            kr.run_pilot(power, SIZES, tracking=Tracking(live=used), store=new / "pilot.db")
         assert app.run([*command, "--port", str(used)]) == 2
     assert re.match(rf"korisk: --port must be a port .* got {used} ", capsys.readouterr().err)
     with pytest.raises(kr.KoriskError, match="live must be"):
-        kr.run_pilot(power, SIZES, live=0, store=new / "pilot.db")
+        kr.run_pilot(power, SIZES, tracking=Tracking(live=0), store=new / "pilot.db")
     assert not new.exists()
     with Store.create_or_open(new.with_suffix(".db"), {"name": "other"}) as busy:
         before = sorted(tmp_path.iterdir())
         with pytest.raises(kr.KoriskError, match="another"):
-            kr.run_pilot(power, SIZES, live=True, store=busy.path)
+            kr.run_pilot(power, SIZES, tracking=Tracking(live=True), store=busy.path)
         assert sorted(tmp_path.iterdir()) == before
     assert "live at" not in capsys.readouterr().err
 

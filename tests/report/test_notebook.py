@@ -50,7 +50,8 @@ def values() -> dict[str, Any]:
     def build() -> torch.nn.Module:
         return torch.nn.Sequential(fbp(SCAN, trainable=True))
 
-    few: dict[str, Any] = {"sizes": [4, 8, 16], "seeds": 2, "steps": 10}
+    few: dict[str, Any] = {"sizes": [4, 8, 16], "seeds": 2}
+    few["training"] = kr.prediction.Training(steps=10)
     return {
         "curve": CURVE,
         "plan": kr.plan(CURVE, target=0.02),
@@ -65,7 +66,13 @@ def values() -> dict[str, Any]:
         "pilot": kr.run_pilot(fit, sizes=[16, 32, 64], seeds=2, quiet=True, target=0.02),
         "pilot alone": kr.run_pilot(fit, sizes=[16, 32], seeds=1, quiet=True),
         "rehearsal": kr.rehearse(build, Projector(SCAN), noise=0.05, **few),
-        "ablation": kr.ablate(build, Projector(SCAN), noise=0.05, by="wrong", wrong=0.2, **few),
+        "ablation": kr.ablate(
+            build,
+            Projector(SCAN),
+            noise=0.05,
+            replace=kr.ablation.Replacement(by="wrong", wrong=0.2),
+            **few,
+        ),
     }
 
 

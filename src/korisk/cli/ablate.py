@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _KEYS = ("replace", "by", "start", "rank", "kernel", "wrong", "target")  # of `ablation:`
 _OF_BY = ("start", "rank", "kernel", "wrong")
+_CHANGES = (("replace", "layer"), ("by", "by"))  # beside these, and their names in `Replacement`
 CURVES, RESULT, FIGURE = "curves.csv", "ablation.json", "ablation"
 
 
@@ -167,7 +168,11 @@ def ablate(
         import korisk.report.figures.ablation  # noqa: F401 (says so where matplotlib is missing)
 
         make_folder(out)
+    from korisk.ablation.ablation import Callbacks
     from korisk.ablation.ablation import ablate as measured
+    from korisk.ablation.replacing import Replacement
+    from korisk.prediction.rehearse import SIZES
+    from korisk.prediction.simulation import Training
 
     kept: list[Curve] = []
 
@@ -176,6 +181,9 @@ def ablate(
         if out is not None:
             write_text(out / CURVES, _as_csv(kept))
 
+    first = options.pop("seed")
+    changes = {key: options.pop(key) for key in _OF_BY if key in options}
+    changes |= {new: options.pop(old) for old, new in _CHANGES if old in options}
     begun = time.monotonic()
     with warnings_as_lines(), Console(stderr=True, quiet=as_json).status("reading") as status:
 
@@ -188,12 +196,13 @@ def ablate(
             made = measured(
                 build,
                 **given,
-                **options,
-                examples=examples,
+                replace=Replacement(**changes),
+                target=options.pop("target", None),
+                sizes=options.pop("sizes", SIZES),
+                seeds=range(first, first + options.pop("seeds", 3)),
+                training=Training(examples=examples, device=place, **options),
                 bound=bound,
-                device=place,
-                progress=progress,
-                finished=finished,
+                callbacks=Callbacks(progress=progress, finished=finished),
             )
         except (MemoryError, OSError):
             raise

@@ -53,13 +53,14 @@ def rehearse_point(
     from korisk.planning.forecast import forecast
     from korisk.prediction.prediction import FARTHEST_N
     from korisk.prediction.rehearse import SIZES, rehearse
+    from korisk.prediction.simulation import Training
     from korisk.prediction.study import image_notes, point_problem
 
     if network is None:
         raise KoriskError("--training is for --network; name the network, or leave it out")
     build, _ = read_build("--network", network)
     options = training_options(training)
-    sizes = options.get("sizes", SIZES)
+    sizes = options.pop("sizes", SIZES)
     if point is None and len(specs) > 1:
         raise KoriskError(
             f"--network is for one point, and the study has {len(specs)}: {', '.join(specs)}; name "
@@ -96,12 +97,11 @@ def rehearse_point(
         made = rehearse(
             build,
             problem,
-            examples=examples,
-            seed=seed,
-            device=device,
+            sizes=sizes,
+            seeds=range(seed, seed + options.pop("seeds", 3)),
+            training=Training(examples=examples, device=device, **options),
             model=label,
             progress=progress,
-            **options,
         )
     except (KoriskError, MemoryError, OSError):
         raise
@@ -115,7 +115,7 @@ def rehearse_point(
 
 
 def training_options(training: Sequence[str]) -> dict[str, Any]:
-    """The --training options as arguments of `rehearse` and `ablate`."""
+    """The --training options: fields of `Training`, and sizes and how many seeds."""
     from korisk.prediction.rehearse import SIZES
 
     options: dict[str, Any] = {}

@@ -31,7 +31,8 @@ def ablation_figure(made: Ablation, *, ax: Axes | None = None) -> Figure:
     >>> scan = ParallelBeam(8, views=6, bins=12)
     >>> A = Projector(scan)
     >>> made = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
-    ...                  sizes=[4, 8, 16], seeds=2, steps=50, bound=False)
+    ...                  sizes=[4, 8, 16], seeds=2, bound=False,
+    ...                  training=kr.prediction.Training(steps=50))
     >>> ablation_figure(made).axes[0].get_title(loc="left")
     'known Aᵀ against dense Aᵀ'
     """
