@@ -36,7 +36,6 @@ ALLOWED = {
     "report": PROBLEMS | {"studies", "pilots", "prediction", "ablation"},
     "paper": PROBLEMS | {"studies", "report", "cli"},  # of cli all but `app`, which alone knows it
 }
-LEAVING = {"studies"}  # they use the theorem's check until it is handed to them
 THIRD_PARTY_OF_THE_CORE = {"numpy", "scipy"}
 
 
@@ -79,14 +78,13 @@ def test_each_package_uses_only_packages_below_it() -> None:
             if name.startswith("korisk.")
         }
         below = ALLOWED.get(package(path), set())
-        below |= {"paper"} if package(path) in LEAVING else set()
         assert used <= ROOT | below | {package(path)}, path
 
 
 def test_the_command_line_alone_knows_the_paper() -> None:
     by_string = re.compile(r"korisk\.paper(\.\w+)*")
     for path in modules():
-        if package(path) == "paper" or package(path) in LEAVING:
+        if package(path) == "paper":
             continue
         named = {
             node.value

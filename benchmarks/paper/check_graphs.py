@@ -22,7 +22,7 @@ from benchmarks.markdown import line
 from benchmarks.paper.problems import korisk
 from korisk.paper.theorem.check import MEASURED
 from korisk.paper.theorem.layers import graph_errors, graph_network, learned_parts
-from korisk.paper.theorem.networks import GRAPHS, GraphProblem
+from korisk.paper.theorem.problems import GRAPHS, GraphProblem
 from korisk.problems import CtScanner
 from korisk.store.usage import machine
 from korisk.theory import BOUNDS, deep_risk
@@ -98,7 +98,7 @@ def one_part(network: str) -> Iterator[dict[str, Any]]:
     test = problem.pools(seed=1, train=0, validation=0, test=128).test
     described = graph_network(truth, test.inputs[:1])
     for seed in (1, 2):
-        for path, part in learned_parts(problem.start(seed)).items():
+        for path, part in learned_parts(problem.start(seed)[0]).items():
             changed = copy.deepcopy(truth)
             changed.get_submodule(path).load_state_dict(part.state_dict())
             missed = (test.targets - changed(test.inputs)).double()

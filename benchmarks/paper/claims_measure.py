@@ -26,10 +26,10 @@ from korisk.networks.describe.describe import describe
 from korisk.operators import Composed, LinearOperator, Projector, Tikhonov, fbp
 from korisk.operators.ct.geometry import ParallelBeam
 from korisk.paper.reproduction import studies
-from korisk.paper.theorem.deep import DeepProblem
+from korisk.paper.theorem.layers import refined_network
+from korisk.paper.theorem.problems import DeepProblem
 from korisk.problems import CtProblem, CtScanner, measure
 from korisk.studies.run import cells
-from korisk.studies.run.cells import refined_network
 from korisk.studies.spec.study import Study
 from korisk.theory import (
     Footprint,

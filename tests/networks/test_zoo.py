@@ -22,7 +22,7 @@ from korisk.operators import (
     fbp,
 )
 from korisk.problems import BlurProblem, CtProblem, CtScanner, HeatProblem, MriProblem, Problem
-from korisk.studies.spec.kinds import NetworkKind
+from korisk.studies.spec.entries import NetworkKind
 
 SCAN = ParallelBeam(8, views=6, bins=12)
 PROBLEMS: dict[str, Problem] = {

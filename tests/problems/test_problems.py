@@ -16,7 +16,7 @@ from torch import Tensor
 from korisk.errors import KoriskError
 from korisk.networks import RefinedNet
 from korisk.operators import Identity
-from korisk.paper.theorem.deep import DeepProblem
+from korisk.paper.theorem.problems import DeepProblem
 from korisk.problems import (
     BlurProblem,
     CtProblem,

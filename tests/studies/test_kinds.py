@@ -13,12 +13,13 @@ import torch
 from korisk.errors import KoriskError
 from korisk.operators import Composed, Matrix
 from korisk.paper.theorem.check import checks_of
-from korisk.paper.theorem.deep import DeepProblem
+from korisk.paper.theorem.layers import KnownLayers, RefinedLayers, refined_network
+from korisk.paper.theorem.problems import DeepProblem
 from korisk.problems import CtScanner, HeatProblem, Pairs, Reconstruction, sources
 from korisk.store.cells import Result, Row
 from korisk.store.store import Cell
 from korisk.store.usage import Usage
-from korisk.studies.run.cells import KnownLayers, refined_errors, refined_network, run_cell
+from korisk.studies.run.cells import run_cell
 from korisk.studies.spec.study import Study
 
 CT = {"beam": "parallel", "ellipses": [1, 2]}
@@ -114,7 +115,7 @@ def run(made: Study, point: int = 0) -> Result:
         (
             "heat",
             {"models": {"networks": [{"kind": "inverse-cnn"}]}, "theorem": False},
-            "kinds ct, mri and blur, got heat",
+            "kinds blur, ct and mri, got heat",
         ),
         ("deep", {"problem": {"kind": "deep", "channels": 0}}, "channels must be"),
         ("deep", {"problem": {"kind": "deep", "network": "unet"}}, "network must be one of"),
@@ -247,7 +248,7 @@ def test_a_common_factor_of_two_layers_is_no_error_of_either() -> None:
     with torch.no_grad():
         same.weights.mul_(2.0)
         same.refinement[0].weight.div_(2.0)  # type: ignore[operator]
-    found = refined_errors(truth, same, test)
+    found = RefinedLayers(truth, test).errors(same)
     size = float(test.targets.square().flatten(1).sum(1).mean())
     assert max(found.values()) < 1e-9 * size
 
@@ -280,7 +281,7 @@ def test_a_second_operator_errs_at_what_the_first_one_hands_it() -> None:
     layers = KnownLayers(used, truth, test, toward=truth.weights, relu=False, gram=None)
     weights = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
     z = inputs * weights
-    found = layers.measure(weights)
+    found = layers.errors(weights)
     at_second = z @ wrong_first.T
     expected = {
         "W": inputs - z,

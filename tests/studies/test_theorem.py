@@ -18,7 +18,7 @@ from korisk.paper.theorem import check as checking
 from korisk.paper.theorem.check import MEASURED, MeanCurve, Needed, NetworkCheck, read_theorem
 from korisk.paper.theorem.explain import answer, order_sentences, remarks, shares
 from korisk.paper.theorem.layers import graph_errors, learned_parts
-from korisk.paper.theorem.networks import GRAPHS, GraphProblem
+from korisk.paper.theorem.problems import GRAPHS, GraphProblem
 from korisk.problems import CtScanner
 from korisk.report.contents import read_contents
 from korisk.report.figures.networks import networks_of
@@ -513,7 +513,7 @@ SCANNER = CtScanner(side=4, views=6, bins=6, beam="parallel")
 @pytest.mark.parametrize("network", GRAPHS)
 def test_a_part_that_is_wrong_errs_at_every_call_and_no_other_one(network: str) -> None:
     problem = GraphProblem(scanner=SCANNER, network=network, width=2)
-    truth, wrong = problem.true_network(), problem.start(3)
+    truth, wrong = problem.true_network(), problem.start(3)[0]
     wrong.load_state_dict(truth.state_dict())
     test = problem.pools(seed=1, train=0, validation=0, test=5).test
     assert max(graph_errors(truth, wrong, test.inputs).values()) == 0

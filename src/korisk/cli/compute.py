@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -288,7 +287,7 @@ def run_tasks(
     if port is not None and not live:
         raise KoriskError(f"--port {port} is of the page that --live serves; add --live")
     device = chosen_device("cpu" if compute.elsewhere else compute.device)  # PyTorch is installed
-    from korisk.studies.run.cells import run_cell
+    from korisk.studies.run.cells import cell_work
 
     if page or live:  # which says so where something is missing
         from korisk.report.contents import read_contents
@@ -331,7 +330,7 @@ def run_tasks(
                         many = max(1, processes)
                         with opened(place, processes=many, threads=threads) as (cluster, device):
                             done = run_study(
-                                *(group, partial(run_cell, device=device), store),
+                                *(group, cell_work(group, device=device), store),
                                 workers=workers,
                                 threads=threads,
                                 cluster=cluster,

@@ -168,7 +168,7 @@ def predict(
     source = None
     if images is not None:  # read with the settings of the study's images
         from korisk.problems.sources import FileSource
-        from korisk.studies.spec.kinds import is_table
+        from korisk.studies.spec.entries import is_table
 
         of_study = dict((study.content.get("problem") or {}).get("images") or {})
         if is_table(of_study.get("patients", "")):  # which names other files

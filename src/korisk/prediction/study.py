@@ -28,7 +28,7 @@ from korisk.prediction.pair import PredictedPair, error_rows
 from korisk.prediction.prediction import PredictedSize, Prediction
 from korisk.store.cells import digest
 from korisk.store.usage import Meter, Usage
-from korisk.studies.spec.kinds import entries
+from korisk.studies.spec.kind import entries
 from korisk.studies.spec.study import Study, problem_of
 
 NAME = "prediction.json"

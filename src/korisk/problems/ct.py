@@ -261,6 +261,11 @@ class CtProblem(Problem):
                 f"{self.population!r}, whose phantoms are fixed; leave it out"
             )
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The scanner's."""
+        return self.scanner.dtype
+
     def prepared(self, device: Device = None) -> LinearOperator:
         """The projector, with what it builds when it is first used."""
         projector = self.scanner.projector(device)

@@ -235,6 +235,11 @@ class Problem(ABC):
         """
         return None
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of its samples."""
+        return torch.float64
+
     def prepared(self, device: Device = None) -> object:
         """What all pools share; a caller keeps it so that it is not built again.
 

@@ -2,6 +2,9 @@
 
 Start with `check.py`: `read_theorem` computes bounds from stored errors of layers and compares
 them with the errors of the networks. It also compares predicted with measured sample sizes of two
-models. `explain.py` writes the sentences. `deep.py` and `networks.py` have the problems whose true
-network is known, and `layers.py` measures the layers of any module against a true one.
+models. `explain.py` writes the sentences. `layers.py` measures the layers of networks against true
+ones. `kind.py` registers that for studies with `theorem: true`, and the kind `deep`, whose true
+network is known: the problems of `problems.py`.
 """
+
+from korisk.paper.theorem import kind  # noqa: F401 (registers itself)

@@ -1,25 +1,196 @@
-"""Errors of the layers of any trained module, against a true module of the same shape.
+"""Errors of the layers of trained networks, each against the layer of a true network.
 
-Values may take any way through it: every call of a learned part is a layer, and errs at what the
-trained module hands it.
+Values may take any way through a network: every call of a learned part is a layer, and errs at
+what the trained network hands it.
 """
 
 from __future__ import annotations
 
 import copy
+import time
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from functools import lru_cache, singledispatch
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError, KoriskWarning
+from korisk.fitting.gradient.recipe import draw_batches
+from korisk.fitting.ridge.dense import DenseFit
+from korisk.fitting.ridge.diagonal import DiagonalRidge
+from korisk.networks import KnownOperatorNet, RefinedNet
 from korisk.networks.describe.describe import describe
 from korisk.networks.describe.marks import UNNAMED, learned, mark_of
 from korisk.networks.known_operator import free_name
-from korisk.theory import Learned, Network
+from korisk.operators import Composed
+from korisk.paper.theorem.problems import DeepProblem, GraphProblem, TrueNetworkProblem
+from korisk.problems import Pairs, Reconstruction
+from korisk.store.cells import LEFT_OUT
+from korisk.studies.run.fits import Fitted, Gradient, Job, convergence, seconds_since
+from korisk.theory import Known, Layer, Learned, Network, NormBracket
 
+_SLIGHT = 1e-6  # lambda of the weights that fit the test set, over the mean of the diagonal
 _STATED = ("lipschitz", "parameters", "effective")  # by a mark, beside a name
+
+
+class Layers(Protocol):
+    """The layers of a true network, by which those of trained ones are measured."""
+
+    @property
+    def network(self) -> Network:
+        """The true network as the theory takes it."""
+
+    def errors(self, fitted: Any) -> dict[str, float]:
+        """E||e_l||^2 of the layers of a trained network, by their names."""
+
+
+def sum_of_squares(errors: Tensor) -> float:
+    """E||e||^2: the mean over samples of the sum over entries, in float64."""
+    return float(errors.double().square().flatten(1).sum(1).mean())
+
+
+@singledispatch
+def layers_of(fitted: Any, job: Job) -> Layers:
+    """The true layers of the network that a fit returns: here any module that is no chain."""
+    problem, test = job.bench.problem, job.pools.test
+    assert isinstance(problem, GraphProblem)
+    return GraphLayers(problem, test.inputs)
+
+
+class KnownLayers:
+    """The layers of ReLU(B W x): the true ones, or the weights that fit the test set best."""
+
+    def __init__(
+        self,
+        tail: Composed,
+        truth: Reconstruction | None,
+        test: Pairs,
+        *,
+        toward: Tensor,
+        relu: bool,
+        gram: Tensor | None,
+    ) -> None:
+        if truth is None:
+            ridge = DiagonalRidge(tail, *test, toward=toward, relu=relu, gram=gram)
+            training = ridge.training(len(test.inputs))
+            weights = training.fit(penalty=_SLIGHT * training.scale).weights
+            truth = Reconstruction(weights, tail.layers)
+        self.weights, self.true_tail = truth  # W*, and the true operators
+        described = KnownOperatorNet(self.weights, self.true_tail, relu=False).describe()
+        self._names = described.names[1:]
+        output = Composed(self.true_tail)(self.weights * test.inputs)
+        self.left_out = sum_of_squares(test.targets - (output.relu() if relu else output))
+        self._tail, self._relu, self._inputs = tail.layers, relu, test.inputs
+
+    @property
+    def network(self) -> Network:
+        """With a last layer that adds what the others leave out."""
+        front = KnownOperatorNet(self.weights, self.true_tail, relu=self._relu)
+        last = Known(LEFT_OUT, lipschitz=NormBracket(1, 1, how="adds to its input"))
+        return Network([*front.describe(), last], name="KO")
+
+    def errors(self, fitted: Tensor) -> dict[str, float]:
+        """Of a network with these weights."""
+        errors = {"W": sum_of_squares((self.weights - fitted) * self._inputs)}
+        z = fitted * self._inputs
+        for name, true, used in zip(self._names, self.true_tail, self._tail, strict=True):
+            output = used(z)
+            if true is not used and (missed := sum_of_squares(true(z) - output)):
+                errors[name] = missed
+            z = output
+        return errors | {LEFT_OUT: self.left_out}
+
+
+@layers_of.register
+def _(fitted: Tensor, job: Job) -> Layers:
+    bench, test = job.bench, job.pools.test
+    truth = bench.problem.truth(test.inputs.device)
+    relu = job.settings["relu"]
+    return KnownLayers(bench.tail, truth, test, toward=bench.weights, relu=relu, gram=bench.gram)
+
+
+class DenseLayer:
+    """The dense network: everything that it errs by is the error of its one learned layer."""
+
+    def __init__(self, test: Pairs, *, relu: bool) -> None:
+        count = test.inputs[0].numel() * test.targets[0].numel()
+        layers: list[Layer] = [Learned("M", parameters=count)]
+        if relu:
+            layers.append(Known("ReLU", lipschitz=NormBracket(1, 1, how="a ReLU's")))
+        self.network = Network(layers, name="FC")
+        self._test = test
+
+    def errors(self, fitted: DenseFit) -> dict[str, float]:
+        """Before the ReLU."""
+        return {"M": sum_of_squares(self._test.targets - fitted.product(self._test.inputs))}
+
+
+@layers_of.register
+def _(fitted: DenseFit, job: Job) -> Layers:
+    return DenseLayer(job.pools.test, relu=job.settings["relu"])
+
+
+def refined_network(truth: RefinedNet) -> Network:
+    """The true network of `DeepProblem` as the theory takes it."""
+    rows, columns = truth.front.range
+    example = torch.zeros(1, 1, rows, columns, dtype=truth.weights.dtype)
+    convolutions = describe(copy.deepcopy(truth.refinement).to(example.device), example)
+    upper = convolutions.lipschitz()
+    count = sum(parameter.numel() for parameter in truth.refinement.parameters())
+    bracket = NormBracket(0.0, upper, how="product of the norms of its convolutions")
+    last = Learned("S", parameters=count, lipschitz=bracket)
+    return Network([*truth.front.describe(), last], name="KO")
+
+
+class RefinedLayers:
+    """The two learned parts of `RefinedNet`."""
+
+    def __init__(self, truth: RefinedNet, test: Pairs) -> None:
+        self._truth, self._inputs = truth, test.inputs
+        self.network = refined_network(truth)
+
+    def errors(self, fitted: RefinedNet) -> dict[str, float]:
+        """Errors of both learned parts.
+
+        W / c and z -> S(c z) are the same network as W and S. Training fixes no c, and the theorem
+        holds for any: the layers are taken with the c that brings W nearest to the true weights.
+        """
+        truth, inputs = self._truth, self._inputs
+        true, weighed = truth.weights * inputs, fitted.weights * inputs
+        scale = float((weighed * weighed).double().sum() / (true * weighed).double().sum())
+        images = fitted.front(inputs)
+        return {
+            "W": sum_of_squares(true - weighed / scale),
+            "S": sum_of_squares(truth.refine(images / scale) - fitted.refine(images)),
+        }
+
+
+@layers_of.register
+def _(fitted: RefinedNet, job: Job) -> Layers:
+    problem, test = job.bench.problem, job.pools.test
+    assert isinstance(problem, DeepProblem)
+    return RefinedLayers(problem.true_network(test.inputs.device), test)
+
+
+class GraphLayers:
+    """Every call of a learned part of a module."""
+
+    def __init__(self, problem: GraphProblem, inputs: Tensor) -> None:
+        self._truth, self._inputs = problem.true_network(inputs.device), inputs
+        self.network = _described(problem, str(inputs.device))
+
+    def errors(self, fitted: nn.Module) -> dict[str, float]:
+        """See `graph_errors`."""
+        return graph_errors(self._truth, fitted, self._inputs)
+
+
+@lru_cache(maxsize=2)
+def _described(problem: GraphProblem, device: str) -> Network:
+    """The true network of all seeds as the theory takes it."""
+    example = torch.zeros(1, *problem.scanner.geometry.sinogram_shape, device=device)
+    return graph_network(problem.true_network(device), example)
 
 
 def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
@@ -35,13 +206,13 @@ def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
     dict of str to torch.nn.Module
         Parts with trained weights of their own, and those that `korisk.learned` marks, whole.
     """
-    found: dict[str, nn.Module] = {}
+    parts: dict[str, nn.Module] = {}
     for path, part in module.named_modules():
-        within = any(not whole or path.startswith(f"{whole}.") for whole in found)
-        own = any(weights.requires_grad for weights in part.parameters(recurse=False))
-        if not within and (own or isinstance(mark_of(part), Learned)):
-            found[path] = part
-    return found
+        within = any(not whole or path.startswith(f"{whole}.") for whole in parts)
+        trained = any(weights.requires_grad for weights in part.parameters(recurse=False))
+        if not within and (trained or isinstance(mark_of(part), Learned)):
+            parts[path] = part
+    return parts
 
 
 def _title(path: str, part: nn.Module) -> str:
@@ -107,10 +278,9 @@ def graph_errors(truth: nn.Module, trained: nn.Module, inputs: Tensor) -> dict[s
                 f"the true network has no learned part {path!r}; both must have the same parts"
             )
 
-        def measure(_: nn.Module, taken: tuple[Any, ...], made: Tensor, path: str = path) -> None:
-            missed = true_parts[path](*taken) - made
+        def measure(_: nn.Module, given: tuple[Any, ...], output: Tensor, path: str = path) -> None:
             name = free_name(_title(path, true_parts[path]), set(errors))
-            errors[name] = float(missed.double().square().flatten(1).sum(1).mean())
+            errors[name] = sum_of_squares(true_parts[path](*given) - output)
 
         handles.append(part.register_forward_hook(measure))
     try:
@@ -119,3 +289,24 @@ def graph_errors(truth: nn.Module, trained: nn.Module, inputs: Tensor) -> dict[s
         for handle in handles:
             handle.remove()
     return errors
+
+
+class TowardsTruth(Gradient):
+    """A network of the true one's shape, trained by gradients, N after N."""
+
+    def rows(self, job: Job) -> Iterator[Fitted]:
+        """Before training, then at every size."""
+        problem, inputs = job.bench.problem, job.pools.test.inputs
+        assert isinstance(problem, TrueNetworkProblem)
+        recipe = job.recipe
+        for index, n in enumerate([0, *job.sizes]):
+            start = time.perf_counter()
+            network, generator = problem.start(job.seed, inputs.device)
+            detail: dict[str, Any] = {}
+            if n:
+                batches = draw_batches(n, recipe.batch, recipe.iterations, generator)
+                training = job.trained(network, n, batches, index - 1, len(job.sizes))
+                seconds = seconds_since(start, training.end.loss)
+                detail = convergence(training) | {"seconds": seconds}
+            weights = getattr(network, "weights", None)  # of a diagonal layer, stored for figures
+            yield job.row(n, network(inputs), detail, weights, network)

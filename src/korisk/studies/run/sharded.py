@@ -31,7 +31,7 @@ from korisk.problems import measure
 from korisk.store.cells import Task
 from korisk.store.file import WriteLock
 from korisk.store.usage import versions
-from korisk.studies.spec.kinds import scanner_of
+from korisk.studies.spec.ct import scanner_of
 from korisk.studies.spec.study import Study, problem_of
 
 _PIECE = 64  # test samples that are reconstructed at once
@@ -90,7 +90,7 @@ def train_point(options: argparse.Namespace) -> None:
     recipe = Recipe(**{field.name: getattr(options, field.name) for field in fields(Recipe)})
     out = options.out or Path(f"{options.study.stem}-train")
     result, checkpoints = out / "train.json", out / "checkpoints"
-    scanner, tests = scanner_of(spec), int(spec["pools"]["test"])
+    scanner, tests = scanner_of(spec["problem"]), int(spec["pools"]["test"])
     shapes = (scanner.views, scanner.bins), (scanner.side, scanner.side)
     columns, rows = (math.prod(shape) for shape in shapes)
     size = scanner.dtype.itemsize

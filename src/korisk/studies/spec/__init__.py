@@ -1,6 +1,19 @@
 """What a study is: the keys of its file, and the spec of each of its cells.
 
-Start with `study.py`: `Study` reads and checks a file, and `problem_of` builds the problem of a
-cell. `kinds.py` has what all kinds of problems share, and a section for each. A new kind is a new
-section and a line in `KINDS`.
+Start with `study.py`: `Study` reads and checks a file. `kind.py` has what a kind of problem tells
+about itself, and `ct.py`, `mri.py`, `blur.py` and `heat.py` one kind each, which register
+themselves. `entries.py` has the keys that they share.
 """
+
+from korisk.studies.spec import blur, ct, heat, mri  # noqa: F401 (registers them)
+from korisk.studies.spec.entries import FieldStudyEntry, ModelEntry, PointEntry, StudyEntry
+from korisk.studies.spec.kind import Kind, register
+
+__all__ = [
+    "FieldStudyEntry",
+    "Kind",
+    "ModelEntry",
+    "PointEntry",
+    "StudyEntry",
+    "register",
+]

@@ -8,25 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from korisk import _checks
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.errors import KoriskError
 from korisk.files import parse, read_yaml
 from korisk.store.cells import Task
-from korisk.studies.spec import kinds
-from korisk.studies.spec.kinds import OF_GRADIENT, entries, source_of
-from korisk.studies.spec.kinds import PROTOCOLS as PROTOCOLS
-from korisk.studies.spec.kinds import Protocol as Protocol
+from korisk.studies.spec.entries import PROTOCOLS as PROTOCOLS
+from korisk.studies.spec.entries import Protocol as Protocol
+from korisk.studies.spec.entries import source_of
+from korisk.studies.spec.kind import AnyKind, kind_named, measure_of
 
 if TYPE_CHECKING:
     from korisk.problems import Problem
-
-# By the kind of problem: the keys of its files, the spec of a point, the problem of a spec.
-KINDS: dict[str, tuple[Any, Any, Any]] = {
-    "ct": (kinds.CtStudyEntry, kinds.ct_point, kinds.ct_problem),
-    "mri": (kinds.MriStudyEntry, kinds.mri_point, kinds.mri_problem),
-    "blur": (kinds.BlurStudyEntry, kinds.blur_point, kinds.blur_problem),
-    "heat": (kinds.HeatStudyEntry, kinds.heat_point, kinds.heat_problem),
-    "deep": (kinds.DeepStudyEntry, kinds.deep_point, kinds.deep_problem),
-}
 
 
 class Study:
@@ -77,12 +68,11 @@ class Study:
         folder: Path | None = None,
     ) -> None:
         problem = content.get("problem")
-        kind = problem.get("kind", "ct") if isinstance(problem, Mapping) else "ct"
-        if not isinstance(kind, str) or kind not in KINDS:
-            hint = did_you_mean(str(kind), KINDS)
-            raise KoriskError(f"{source}: there is no problem of kind {shown(kind)}{hint}")
-        model, point_of, _ = KINDS[kind]
-        entry = parse(model, content, source=source)
+        try:
+            kind = kind_named(problem.get("kind", "ct") if isinstance(problem, Mapping) else "ct")
+        except KoriskError as error:
+            raise KoriskError(f"{source}: {error}") from None
+        entry = parse(kind.study, content, source=source)
         images = getattr(entry.problem, "images", None)
         if folder is not None and images is not None:
             paths = {key: str((folder / path).resolve()) for key, path in images.found_at.items()}
@@ -93,16 +83,16 @@ class Study:
             if len(set(entry.seeds)) < len(entry.seeds):
                 raise KoriskError(f"seeds must differ, got {entry.seeds}; name each once")
             points: dict[str, dict[str, Any]] = {}
-            for part in entry.points:
-                name, spec = point_of(entry, part)
+            for point in entry.points:
+                title, spec = kind.point(entry, point)
                 remedy = "give the point a short name"
-                name = name if part.name is None else part.name
+                name = title if point.name is None else point.name
                 if points.setdefault(_checks.name("point", name, remedy=remedy), spec) is not spec:
                     raise KoriskError(
                         f"points must differ in name, got {name!r} twice; give name: to one"
                     )
             for spec in () if ran else points.values():
-                _check_values(spec, entry.seeds)
+                _check_values(kind, spec, entry.seeds)
         except KoriskError as error:
             raise KoriskError(f"{source}: {error}") from None
         self.tasks = tuple(
@@ -160,46 +150,29 @@ def asked_for(study: Mapping[str, Any]) -> list[Task] | None:
 
 def problem_of(spec: Mapping[str, Any]) -> Problem:
     """The problem that a cell of this spec works on."""
-    problem: Problem = KINDS[spec["problem"]["kind"]][2](spec)
-    return problem
+    return kind_named(spec["problem"]["kind"]).problem(spec)
 
 
-def _check_values(spec: dict[str, Any], seeds: list[int]) -> None:
+def _check_values(kind: AnyKind, spec: dict[str, Any], seeds: list[int]) -> None:
     """Build what the cells will build, so that wrong values are reported before anything runs."""
+    measure_of(spec)
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:
         return  # nothing can run without it
-    import numpy as np
-
-    from korisk.fitting import Recipe
     from korisk.images import image_pools
-    from korisk.networks.zoo import check_dense, check_halved
     from korisk.problems import FileSource
 
-    made, problem = problem_of(spec), spec["problem"]
-    if problem["kind"] in ("mri", "blur", "heat") and "images" not in problem:  # where it is cheap
-        with np.errstate(all="ignore"):
-            drawn = made.pools(seed=0, train=0, validation=0, test=1).test
-        if not all(bool(values.square().sum().isfinite()) for values in drawn):
-            raise KoriskError("a sample of this problem is not finite; use smaller numbers")
-    known = spec["models"].get("KO")
-    if known is not None and known.get("fit", "gradient") == "gradient":
-        Recipe(**{name: known[name] for name in OF_GRADIENT})  # raises for wrong values
-    side, (outputs, inputs) = problem.get("side", 0), entries(problem)
-    for settings in spec["models"].values():
-        if "levels" in settings:
-            check_halved((side, side), settings["levels"])
-        if settings.get("kind") == "dense-unet":
-            check_dense(inputs, outputs)
-    if problem.get("population") == "released-surrogate" and spec["sizes"][-1] > 128:
-        raise KoriskError(
-            f"sizes must be at most 128 under the released protocol, got {spec['sizes'][-1]}"
-        )
-    if "images" in problem:
+    problem, settings = kind.problem(spec), spec["problem"]
+    if "images" not in settings:
+        kind.check(settings, problem)
+    outputs, inputs = kind.entries(settings)
+    for model, fitted in spec["models"].items():
+        kind.fit(model, fitted).check(fitted, settings.get("side", 0), outputs, inputs)
+    if "images" in settings:
         source = source_of(spec)
         assert isinstance(source, FileSource)
-        images = source.read(problem["side"])
+        images = source.read(settings["side"])
         for seed in seeds:  # raises if there are too few
             image_pools(images, seed=seed, train=spec["sizes"][-1], **spec["pools"])
-        problem["images"]["fingerprint"] = images.fingerprint
+        settings["images"]["fingerprint"] = images.fingerprint

@@ -1,4 +1,4 @@
-"""Images that a true network makes, a residual one, a U-Net or an unrolled scheme: to check bounds.
+"""Images that a true network makes of sinograms: to check bounds.
 
 The target is a network of the kind that is trained, so that the error of every layer can be
 measured, whatever way values take through it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import cast
@@ -16,13 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import KoriskError
-from korisk.networks import zoo
+from korisk._checks import require
+from korisk.networks import RefinedNet, zoo
 from korisk.networks.describe.marks import learned
 from korisk.operators.basic import Diagonal
 from korisk.operators.inputs import checked_device
 from korisk.operators.linear import LinearOperator
 from korisk.problems.ct import CtProblem, CtScanner
+from korisk.problems.heat import random_gains
 from korisk.problems.problem import Counts, Device, Pairs, Pools, Problem, Reconstruction
 from korisk.problems.sources import EllipseSource
 
@@ -99,7 +101,132 @@ class Unrolled(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphProblem(Problem):
+class TrueNetworkProblem(Problem):
+    """Learn what a true network makes of sinograms of ellipses, the same for every seed."""
+
+    scanner: CtScanner
+    source: EllipseSource = field(default_factory=EllipseSource)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The scanner's."""
+        return self.scanner.dtype
+
+    def prepared(self, device: Device = None) -> LinearOperator:
+        """The projector."""
+        return CtProblem(scanner=self.scanner).prepared(device)
+
+    def reconstruction(self, device: Device = None) -> Reconstruction:
+        """The scanner's, without what is learned."""
+        return self.scanner.reconstruction(device)
+
+    @abstractmethod
+    def true_network(self, device: Device = None) -> nn.Module:
+        """The network that is to be learned.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        torch.nn.Module
+        """
+
+    @abstractmethod
+    def start(self, seed: int, device: Device = None) -> tuple[nn.Module, torch.Generator]:
+        """A network of the same shape, from which training starts, and what draws its batches.
+
+        Parameters
+        ----------
+        seed : int
+            Random seed of its weights.
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        tuple of torch.nn.Module and torch.Generator
+        """
+
+    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
+        """Sinograms of ellipses, and what the true network makes of them."""
+        truth = self.true_network(device)
+        problem = CtProblem(scanner=self.scanner, source=self.source)
+        drawn = problem.pools(seed=seed, **counts, device=device)
+        dtype = next(truth.parameters()).dtype
+        with torch.no_grad():
+            inputs = [pool.inputs.to(dtype) for pool in drawn]
+            return Pools(*(Pairs(sinograms, truth(sinograms)) for sinograms in inputs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepProblem(TrueNetworkProblem):
+    """Learn x -> S(A^T K W x) for a true W and a true S, both the same for every seed.
+
+    As the target is a network of the kind that is trained, every layer's own error can be measured.
+
+    Parameters
+    ----------
+    scanner : CtScanner
+        The scanner.
+    source : EllipseSource, default EllipseSource()
+        Where images come from.
+    channels : int, default 4
+        Images between the two convolutions of S.
+    gain : float, default 0.3
+        W is the analytic weights times exp(uniform(-gain, gain)) for each detector bin, >= 0.
+
+    Notes
+    -----
+    S is two convolutions with a ReLU between them, see `RefinedNet`.
+
+    Examples
+    --------
+    >>> from korisk.paper.theorem.problems import DeepProblem
+    >>> from korisk.problems import CtScanner
+    >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
+    >>> problem = DeepProblem(scanner=scanner, channels=2)
+    >>> problem.pools(seed=1, train=2, validation=1, test=1).train.targets.shape
+    torch.Size([2, 8, 8])
+    """
+
+    channels: int = 4
+    gain: float = 0.3
+
+    def __post_init__(self) -> None:
+        _ = self.scanner.geometry
+        remedy = "count the images between the two convolutions"
+        _checks.count("channels", self.channels, at_least=1, at_most=1024, remedy=remedy)
+        _checks.real("gain", self.gain, at_least=0, remedy="0.3 gives gains from 0.74 to 1.35")
+
+    def true_network(self, device: Device = None) -> RefinedNet:
+        """W behind detectors of unknown gain, then S."""
+        return _true_refined(self, str(checked_device(device) or "cpu"))
+
+    def start(self, seed: int, device: Device = None) -> tuple[nn.Module, torch.Generator]:
+        """Twice the channels, so that training can find the true network."""
+        generator = torch.Generator().manual_seed(seed)
+        weights, tail = self.reconstruction(device)
+        network = RefinedNet(weights, tail, channels=2 * self.channels, generator=generator)
+        return network, generator
+
+
+@lru_cache(maxsize=2)
+def _true_refined(problem: DeepProblem, device: str) -> RefinedNet:
+    gains = torch.from_numpy(random_gains(problem.gain, problem.scanner.bins))
+    weights, tail = problem.scanner.reconstruction(device)
+    weights = weights * gains.to(weights)
+    generator = torch.Generator().manual_seed(0)
+    network = RefinedNet(
+        weights, tail, channels=problem.channels, generator=generator, spread=_TRUE_SPREAD
+    )
+    return network.requires_grad_(False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphProblem(TrueNetworkProblem):
     """Learn what a true network of a kind makes of sinograms, the same for every seed.
 
     Parameters
@@ -130,7 +257,7 @@ class GraphProblem(Problem):
 
     Examples
     --------
-    >>> from korisk.paper.theorem.networks import GraphProblem
+    >>> from korisk.paper.theorem.problems import GraphProblem
     >>> from korisk.problems import CtScanner
     >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
     >>> problem = GraphProblem(scanner=scanner, network="inverse-unet")
@@ -138,9 +265,7 @@ class GraphProblem(Problem):
     torch.Size([2, 8, 8])
     """
 
-    scanner: CtScanner
     network: str
-    source: EllipseSource = field(default_factory=EllipseSource)
     width: int = 4
     near: float | None = None
 
@@ -148,59 +273,29 @@ class GraphProblem(Problem):
         _ = self.scanner.geometry
         _checks.one_of("network", self.network, GRAPHS)
         _checks.count("width", self.width, at_least=1, at_most=1024, remedy="try 4")
-        if "unet" in self.network and self.scanner.side % 2**_LEVELS:
-            raise KoriskError(
-                f"side must be divisible by {2**_LEVELS} for {self.network!r}, which halves images "
-                f"{_LEVELS} times, got {self.scanner.side}"
-            )
+        halved = "unet" not in self.network or self.scanner.side % 2**_LEVELS == 0
+        halving = f"{self.network!r}, which halves images {_LEVELS} times"
+        rule = f"be divisible by {2**_LEVELS} for {halving}"
+        require(halved, "side", rule, self.scanner.side)
         if self.near is not None:
             _checks.real("near", self.near, at_least=0, remedy="try 0.1, or leave it out")
 
-    def prepared(self, device: Device = None) -> LinearOperator:
-        """The projector."""
-        return CtProblem(scanner=self.scanner).prepared(device)
-
-    def reconstruction(self, device: Device = None) -> Reconstruction:
-        """The scanner's, without what is learned."""
-        return self.scanner.reconstruction(device)
-
     def true_network(self, device: Device = None) -> nn.Module:
-        """The network that is to be learned.
+        """A network whose every part has a say."""
+        return _true_graph(self, str(checked_device(device) or "cpu"))
 
-        Parameters
-        ----------
-        device : torch.device or str, optional
-            PyTorch's default where None.
-
-        Returns
-        -------
-        torch.nn.Module
-        """
-        return _true_network(self, str(checked_device(device) or "cpu"))
-
-    def start(self, seed: int, device: Device = None) -> nn.Module:
-        """A network of the same shape, from which training starts.
-
-        Parameters
-        ----------
-        seed : int
-            Random seed of its weights.
-        device : torch.device or str, optional
-            PyTorch's default where None.
-
-        Returns
-        -------
-        torch.nn.Module
-        """
+    def start(self, seed: int, device: Device = None) -> tuple[nn.Module, torch.Generator]:
+        """At random, or near the true weights."""
+        batches = torch.Generator().manual_seed(seed)
         if self.near is None:
-            return self._made(1 + seed, device)
+            return self._made(1 + seed, device), batches
         network = copy.deepcopy(self.true_network(device))
         draws = torch.Generator().manual_seed(1 + seed)
         with torch.no_grad():
             for weights in network.parameters():
                 changes = torch.randn(weights.shape, generator=draws).to(weights)
                 weights.mul_(1 + self.near * changes)
-        return network
+        return network, batches
 
     def _made(self, seed: int, device: Device) -> nn.Module:
         """A network with random weights."""
@@ -221,18 +316,9 @@ class GraphProblem(Problem):
             made = Unrolled(operator * scale, scale, self.width, draws)
         return made.to(operator.device)
 
-    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
-        """Sinograms of ellipses, and what the true network makes of them."""
-        truth = self.true_network(device)
-        problem = CtProblem(scanner=self.scanner, source=self.source)
-        drawn = problem.pools(seed=seed, **counts, device=device)
-        with torch.no_grad():
-            inputs = [pool.inputs.to(torch.float32) for pool in drawn]
-            return Pools(*(Pairs(each, truth(each)) for each in inputs))
-
 
 @lru_cache(maxsize=2)
-def _true_network(problem: GraphProblem, device: str) -> nn.Module:
+def _true_graph(problem: GraphProblem, device: str) -> nn.Module:
     """A network whose every part has a say: zoo networks start close to what is known."""
     network = problem._made(0, device)
     draws = torch.Generator().manual_seed(0)

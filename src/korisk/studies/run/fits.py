@@ -1,0 +1,353 @@
+"""How the models of a cell are fitted at every training set size, and what that takes."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import Module
+
+from korisk._memory import free_memory
+from korisk.fitting.gradient.many import Member, Schedule, train_many
+from korisk.fitting.gradient.recipe import Recipe, Training, draw_batches, released_generator
+from korisk.fitting.gradient.train import train
+from korisk.fitting.ridge.choice import Scorer
+from korisk.fitting.ridge.dense import DenseRidge, kernel_bytes
+from korisk.fitting.ridge.diagonal import DiagonalRidge, gram_bytes
+from korisk.fitting.ridge.refinement import refine
+from korisk.networks import KnownOperatorNet, zoo
+from korisk.operators import Composed
+from korisk.problems import Pools, Problem, measure
+from korisk.store.cells import Row
+from korisk.studies.run.worker import Report
+from korisk.studies.spec.entries import OF_GRADIENT
+
+Settings = Mapping[str, Any]  # of a model
+Arrays = dict[str, NDArray[np.generic]]
+Fitted = tuple[Row, Arrays]
+
+_STARTS = (10.0, 1.0, 0.1)  # lambdas over the mean of the diagonal, for fits with the ReLU alone
+_CLEARLY = 0.99  # of a score, below which another beats weights that have no noise of their own
+_PIECE = 64  # inputs that a network takes at once outside of training
+PICTURES = 2  # test images whose reconstructions are stored
+
+
+class Measure(Protocol):
+    """What measures more of the networks of a cell than their errors; one is made for each cell."""
+
+    def of_row(self, job: Job, predictions: Tensor, fitted: Any) -> dict[str, Any]:
+        """What is stored with the row of a network."""
+
+    def of_cell(self) -> dict[str, Any]:
+        """What is stored with the cell, after its last row."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all seeds of a point share: the problem and its known operators."""
+
+    problem: Problem
+    prepared: object  # what all pools share
+    weights: Tensor  # analytic, of an input's shape
+    tail: Composed
+    gram: Tensor | None  # B^T B of the tail, where it was asked for and fits
+
+
+class Extent(NamedTuple):
+    """How large the samples of a cell are."""
+
+    outputs: int  # entries of one
+    inputs: int  # entries of one
+    samples: int  # of all pools
+    training: int  # the largest N
+    itemsize: int  # bytes of an entry
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model of a cell, to be fitted at every size."""
+
+    model: str
+    sizes: list[int]
+    settings: Settings
+    seed: int
+    bench: Bench
+    pools: Pools
+    report: Report
+    measure: Measure | None
+
+    def each_size(self) -> Iterator[int]:
+        """The sizes; each is reported as done when the next is asked for."""
+        for index, n in enumerate(self.sizes):
+            yield n
+            self.report(sum(self.sizes[: index + 1]) / sum(self.sizes))
+
+    @property
+    def recipe(self) -> Recipe:
+        """How networks are trained by gradients."""
+        return recipe_of(self.settings)
+
+    def trained(
+        self, network: Module, n: int, batches: Tensor, share: int, shares: int
+    ) -> Training:
+        """Train a network on the first n samples, as one of several equal shares of the work."""
+
+        def progress(done: int, _: Tensor) -> None:
+            self.report((share + done / self.recipe.iterations) / shares)
+
+        inputs, targets = (pool[:n] for pool in self.pools.train)
+        return train(network, inputs, targets, self.recipe, indices=batches, progress=progress)
+
+    def row(
+        self,
+        n: int,
+        predictions: Tensor,
+        detail: dict[str, Any],
+        weights: Tensor | None = None,
+        fitted: object = None,
+    ) -> Fitted:
+        """A row of the results, with arrays; `fitted` is what a `Measure` takes, if any does."""
+        targets = self.pools.test.targets
+        arrays: Arrays = {"images": picture(predictions)}
+        if weights is not None:
+            arrays["weights"] = weights.detach().cpu().numpy().astype(np.float32)
+        if self.measure is not None and fitted is not None:
+            detail = detail | self.measure.of_row(self, predictions, fitted)
+        if targets.ndim > 2:
+            metrics = measure(predictions, targets)
+        else:  # fields on a line: those metrics that need neither a maximum nor a window
+            measured = measure(predictions.unsqueeze(1), targets.unsqueeze(1))
+            metrics = {name: measured[name] for name in ("mse", "relative")}
+        return Row(model=self.model, n=n, metrics=metrics, detail=detail), arrays
+
+
+class Fit(ABC):
+    """How a model is fitted, with the settings that a study gives it."""
+
+    with_gram = False  # whether it computes with B^T B of the known operators
+
+    @abstractmethod
+    def rows(self, job: Job) -> Iterator[Fitted]:
+        """A row for every size, in ascending order."""
+
+    def check(  # noqa: B027 (most have nothing to check)
+        self, settings: Settings, side: int, outputs: int, inputs: int
+    ) -> None:
+        """Raise for settings that no cell could be computed with.
+
+        `side` is that of images, else 0; outputs and inputs have so many entries.
+        """
+
+    def memory(self, settings: Settings, extent: Extent) -> int:
+        """Bytes that the largest fit takes, about, beside the samples."""
+        return 0
+
+
+class KnownRidge(Fit):
+    """The known-operator network in closed form, then refined with its ReLU."""
+
+    with_gram = True
+
+    def rows(self, job: Job) -> Iterator[Fitted]:
+        """Before training, then at every size."""
+        test, analytic, settings = job.pools.test, job.bench.weights, job.settings
+        ridge = DiagonalRidge(
+            job.bench.tail,
+            *job.pools.train,
+            toward=analytic if settings["toward"] == "analytic" else None,
+            relu=settings["relu"],
+            gram=job.bench.gram,
+        )
+        yield job.row(0, ridge.predict(analytic, test.inputs), {}, analytic, analytic)
+        scorer = Scorer(*(test if settings["select"] == "test" else job.pools.validation))
+        for n in job.each_size():
+            start = time.perf_counter()
+            weights, detail = self._fitted(ridge, n, scorer, settings)
+            detail["seconds"] = seconds_since(start, weights)
+            yield job.row(n, ridge.predict(weights, test.inputs), detail, weights, weights)
+
+    def memory(self, settings: Settings, extent: Extent) -> int:
+        """Of B^T B; where it does not fit, products go through the operators."""
+        needed = gram_bytes(extent.inputs, extent.itemsize)
+        return needed if needed <= free_memory(torch.device("cpu")) else 0
+
+    @staticmethod
+    def _fitted(
+        ridge: DiagonalRidge, n: int, scorer: Scorer, settings: Settings
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Weights and details; the normal matrix is freed when this returns."""
+        training = ridge.training(n)
+        fit = training.fit(scorer=scorer, grid=settings.get("grid"))
+        if not settings["refine"]:
+            return fit.weights, fit.detail()
+        detail, refined = fit.detail(), refine(fit, scorer, steps=settings["refine"])
+        if ridge.relu and math.isinf(fit.penalty):
+            # No fit without the ReLU was better than the analytic weights; one with it may be.
+            for share in _STARTS:
+                start = training.fit(penalty=share * training.scale)
+                candidate = refine(start, scorer, steps=settings["refine"])
+                if candidate.score_after < _CLEARLY * refined.score_after:
+                    detail, refined = detail | start.detail(), candidate
+        return refined.weights, detail | refined.detail()
+
+
+class Gradient(Fit):
+    """A network that is trained by gradients."""
+
+    def check(self, settings: Settings, side: int, outputs: int, inputs: int) -> None:
+        """Raise for a recipe that does not exist."""
+        recipe_of(settings)
+
+
+class KnownGradient(Gradient):
+    """The known-operator network, trained at all sizes side by side."""
+
+    def rows(self, job: Job) -> Iterator[Fitted]:
+        """The smaller training sets are the beginnings of the largest."""
+        recipe = job.recipe
+        test, analytic = job.pools.test, job.bench.weights
+        make = partial(KnownOperatorNet, tail=job.bench.tail, relu=job.settings["relu"])
+        yield job.row(0, make(analytic)(test.inputs), {}, analytic, analytic)
+        # Batches of one group have one length; below `batch` samples each size has its own.
+        groups = [[n] for n in job.sizes if n < recipe.batch]
+        if large := [n for n in job.sizes if n >= recipe.batch]:
+            groups.append(large)
+        for group, sizes in enumerate(groups):
+            start = time.perf_counter()
+            batches = [
+                draw_batches(n, recipe.batch, recipe.iterations, released_generator(job.seed))
+                for n in sizes
+            ]
+            network = make(analytic.expand(len(sizes), *analytic.shape))
+            training = job.trained(
+                network, job.sizes[-1], torch.stack(batches, 1), group, len(groups)
+            )
+            seconds = seconds_since(start, network.weights) / len(sizes)
+            for index, n in enumerate(sizes):
+                weights = network.weights.detach()[index]
+                detail = convergence(training, index) | {"seconds": seconds}
+                yield job.row(n, make(weights)(test.inputs), detail, weights, weights)
+
+
+class DenseFits(Fit):
+    """The dense network in closed form."""
+
+    def rows(self, job: Job) -> Iterator[Fitted]:
+        """One for every size."""
+        test, settings = job.pools.test, job.settings
+        ridge = DenseRidge(*job.pools.train, relu=settings["relu"])
+        scorer = None
+        if settings["select"] != "leave-one-out":
+            judges = test if settings["select"] == "test" else job.pools.validation
+            scorer = Scorer(*judges, by=settings["by"])
+        for n in job.each_size():
+            start = time.perf_counter()
+            fit = ridge.training(n).fit(scorer=scorer, grid=settings.get("grid"))
+            detail = fit.detail() | {"seconds": seconds_since(start, ridge.targets)}
+            yield job.row(n, fit.predict(test.inputs), detail, fitted=fit)
+
+    def memory(self, settings: Settings, extent: Extent) -> int:
+        """Of the dual form."""
+        return int(kernel_bytes(extent.training))
+
+
+class ZooNetwork(Fit):
+    """A network of `korisk.networks.zoo`."""
+
+    def rows(self, job: Job) -> Iterator[Fitted]:
+        """All sizes trained at once where the device allows."""
+        settings, device = job.settings, job.pools.test.inputs.device
+        known = job.bench.problem.known_operators(device)
+        shape = {name: settings[name] for name in ("width", "levels", "passes") if name in settings}
+        schedule = Schedule(**{name: settings[name] for name in ("steps", "batch", "rate")})
+        inputs, targets = (torch.cat(parts).float() for parts in zip(*job.pools, strict=True))
+        counts = [len(pool.inputs) for pool in job.pools]
+        _, validation, test = torch.split(torch.arange(len(inputs), device=device), counts)
+        networks = [zoo.build(settings["kind"], *known, seed=job.seed, **shape) for _ in job.sizes]
+        front, _ = zoo.split_known(networks[0])  # the same for all of them
+        learned = [zoo.split_known(network)[1] for network in networks]
+        images = torch.cat([front(piece) for piece in torch.split(inputs, _PIECE)])
+        members = [
+            Member(
+                f"{job.model} at N = {n}",
+                network,
+                job.seed,
+                torch.arange(n, device=device),
+                validation,
+                test,
+            )
+            for n, network in zip(job.sizes, learned, strict=True)
+        ]
+        start, notes = time.perf_counter(), list[str]()
+        with torch.enable_grad():
+            list(train_many(members, images, targets, schedule, notes=notes, progress=job.report))
+        detail: dict[str, Any] = {"seconds": seconds_since(start, images) / len(members)}
+        detail |= {"note": " ".join(notes)} if notes else {}
+        for n, network in zip(job.sizes, learned, strict=True):
+            network.eval()
+            outputs = torch.cat([network(images[piece]) for piece in torch.split(test, _PIECE)])
+            weights = sum(parameters.numel() for parameters in network.parameters())
+            yield job.row(n, outputs, detail | {"parameters": weights})
+
+    def check(self, settings: Settings, side: int, outputs: int, inputs: int) -> None:
+        """Raise for images that its levels cannot halve, or too many weights."""
+        if "levels" in settings:
+            zoo.check_halved((side, side), settings["levels"])
+        if settings["kind"] == "dense-unet":
+            zoo.check_dense(inputs, outputs)
+
+    def memory(self, settings: Settings, extent: Extent) -> int:
+        """About what training takes: samples, values of a batch, weights."""
+        outputs, inputs = extent.outputs, extent.inputs
+        width, passes = settings["width"], settings.get("passes")
+        values = 3 * 8 * width * outputs
+        if passes is not None:
+            values = 6 * width * passes * (outputs + inputs)
+        weights = 5 * inputs * outputs if settings["kind"] == "dense-unet" else 0
+        samples = extent.samples * (inputs + outputs)
+        return int(4 * (samples + settings["batch"] * values + weights))
+
+
+def fit_of(model: str, settings: Settings) -> Fit:
+    """The fits that kinds share: of KO, of FC, and of networks of the zoo, which have a kind."""
+    if "kind" in settings:
+        return ZooNetwork()
+    if model == "FC":
+        return DenseFits()
+    return KnownRidge() if settings["fit"] == "ridge" else KnownGradient()
+
+
+def recipe_of(settings: Settings) -> Recipe:
+    """How a network is trained by gradients."""
+    return Recipe(**{name: settings[name] for name in OF_GRADIENT})
+
+
+def convergence(training: Training, run: int = 0) -> dict[str, Any]:
+    """How a training ended; `run` is its index where several ran side by side."""
+    return {
+        "converged": bool(training.converged.reshape(-1)[run]),
+        "loss": float(training.end.loss.reshape(-1)[run]),
+        "improvement_in_last_tenth": float(training.improvement.reshape(-1)[run]),
+        "gradient_left": float(training.gradient_left.reshape(-1)[run]),
+    }
+
+
+def picture(images: Tensor) -> NDArray[np.generic]:
+    """The first images as they are stored for figures."""
+    return images[:PICTURES].detach().cpu().numpy().astype(np.float16)
+
+
+def seconds_since(start: float, result: Tensor) -> float:
+    """Seconds until a result was there."""
+    if result.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - start

@@ -1,0 +1,187 @@
+"""Computed tomography, and the protocol of the authors' released code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from korisk.errors import KoriskError
+from korisk.files import Spec
+from korisk.studies.spec.entries import (
+    ImagesEntry,
+    NoiseEntry,
+    PointEntry,
+    StudyEntry,
+    checked_sizes,
+    noise_of,
+    population,
+    source_of,
+)
+from korisk.studies.spec.kind import Kind, register
+
+if TYPE_CHECKING:
+    from korisk.problems import CtScanner, Problem
+
+Beam = Literal["fan", "parallel", "surrogate", "released"]
+
+# Views and bins by pixels along an edge: those of the paper's operating points.
+SCANS = {8: (10, 8), 16: (20, 16), 32: (40, 32), 128: (60, 128), 256: (90, 256), 512: (180, 512)}
+_SMALL = (8, 16, 32)  # sides that the authors ran on a CPU
+_MOST_SURROGATE = 128  # training images that the released protocol has at these sides
+
+
+class CtProblemEntry(Spec):
+    """What is measured, and of what."""
+
+    kind: Literal["ct"] = "ct"
+    beam: Beam = "fan"
+    arc: float | None = None  # degrees that are scanned; None: half a turn
+    ellipses: list[int] = Field(default_factory=lambda: [1, 4])  # least and largest number
+    images: ImagesEntry | None = None  # instead of ellipses
+    noise: NoiseEntry | None = None
+
+
+class CtPointEntry(PointEntry):
+    """One operating point: the scanner's size, and where it differs from the study."""
+
+    side: Annotated[int, Field(ge=2, le=4096)]
+    views: int | None = None
+    bins: int | None = None
+    beam: Beam | None = None
+    arc: float | None = None
+    ellipses: list[int] | None = None
+    noise: NoiseEntry | None = None
+
+    def scan(self) -> dict[str, int]:
+        """Its size, with the paper's views and bins where it has none."""
+        views, bins = SCANS.get(self.side, (None, None))
+        views = views if self.views is None else self.views
+        bins = bins if self.bins is None else self.bins
+        if views is None or bins is None:
+            raise KoriskError(
+                f"a point of side {self.side} needs views and bins; only the paper's sides "
+                f"{sorted(SCANS)} have defaults"
+            )
+        return {"side": self.side, "views": views, "bins": bins}
+
+
+class CtStudyEntry(StudyEntry[CtProblemEntry, CtPointEntry]):
+    """The file of a CT study."""
+
+    problem: CtProblemEntry = Field(default_factory=CtProblemEntry)
+
+
+@register
+class Ct(Kind[CtProblemEntry, CtPointEntry]):
+    """Images from sinograms."""
+
+    name = "ct"
+    study = CtStudyEntry
+    images = True
+
+    def settings(self, shared: CtProblemEntry, point: CtPointEntry) -> dict[str, Any]:
+        """The scanner, what is in it, and the noise."""
+        ellipses = shared.ellipses if point.ellipses is None else point.ellipses
+        arc = shared.arc if point.arc is None else point.arc
+        return {
+            "kind": "ct",
+            "beam": point.beam or shared.beam,
+            **population(ellipses, shared.images, point.noise or shared.noise),
+            **point.scan(),
+            **({} if arc is None else {"arc": arc}),
+        }
+
+    def point(
+        self, entry: StudyEntry[CtProblemEntry, CtPointEntry], point: CtPointEntry
+    ) -> tuple[str, dict[str, Any]]:
+        """The spec of a point under its protocol."""
+        scan, small = point.scan(), point.side in _SMALL
+        of_side = [4, 8, 16, 32, 64] if small else [4, 16, 64, 256, 1024, 2048]
+        sizes = point.sizes or entry.sizes or of_side
+        if entry.protocol == "rigorous":
+            settings = self.settings(entry.problem, point)
+            return f"rigorous-{point.side}", self.spec(entry, settings, sizes)
+        given = entry.models, entry.pools, entry.metric, point.beam, point.ellipses
+        other = entry.problem != CtProblemEntry() or entry.theorem
+        if other or any(value is not None for value in (*given, point.noise, point.arc)):
+            raise KoriskError(
+                "protocol 'released' fixes problem, models, pools and metric; leave those keys "
+                "out, or use protocol: rigorous"
+            )
+        if SCANS.get(point.side) != (scan["views"], scan["bins"]):
+            raise KoriskError(
+                f"protocol 'released' has the sides {sorted(SCANS)} with the paper's views and "
+                f"bins, got {point.side}, {scan['views']} and {scan['bins']}; use protocol: "
+                "rigorous"
+            )
+        return f"released-{point.side}", _released(scan, sizes)
+
+    def entries(self, settings: Mapping[str, Any]) -> tuple[int, int]:
+        """Pixels, and rays."""
+        return settings["side"] ** 2, settings["views"] * settings["bins"]
+
+    def problem(self, spec: Mapping[str, Any]) -> Problem:
+        """The problem of a CT point."""
+        from korisk.problems import CtProblem, EllipseSource
+
+        settings = spec["problem"]
+        images = settings["population"]
+        released = images in ("released", "released-surrogate")
+        scanner = scanner_of(settings)
+        _ = scanner.geometry  # raises if there is no such scanner
+        return CtProblem(
+            scanner=scanner,
+            source=EllipseSource() if released else source_of(spec),
+            population=images if released else "ellipses",
+            noise=noise_of(settings),
+        )
+
+    def check(self, settings: Mapping[str, Any], problem: Problem) -> None:
+        """Nothing is drawn: building a large projector takes a while."""
+
+
+def scanner_of(settings: Mapping[str, Any]) -> CtScanner:
+    """The scanner of a CT point."""
+    from korisk.problems import CtScanner
+
+    size = {name: settings[name] for name in ("side", "views", "bins", "beam")}
+    return CtScanner(**size, arc=settings.get("arc"))
+
+
+def _released(scan: dict[str, int], sizes: list[int]) -> dict[str, Any]:
+    """The spec of the released protocol, whose settings are the authors'."""
+    small = scan["side"] in _SMALL
+    known: dict[str, Any]
+    if small:
+        if checked_sizes(sizes)[-1] > _MOST_SURROGATE:
+            raise KoriskError(
+                f"sizes must be at most {_MOST_SURROGATE} under the released protocol, got "
+                f"{sizes[-1]}"
+            )
+        grid = [1e-6, 1e-4, 1e-2, 1.0, 1e2]
+        known = {"fit": "ridge", "toward": "zero", "refine": 0}
+        known |= {"grid": grid, "select": "validation", "relu": False}
+        dense = {"grid": grid, "select": "validation", "by": "mse", "relu": False}
+    else:
+        batch, iterations = {128: (4, 5000), 256: (1, 5000), 512: (8, 10000)}[scan["side"]]
+        known = {"fit": "gradient", "optimiser": "adagrad", "rate": 2e-2, "relu": True}
+        known |= {"iterations": iterations, "batch": batch}
+        dense = {"select": "test", "by": "rmse_over_max", "relu": True}
+        dense["grid"] = [1e-4, 1e-2, 1.0, 1e2, 1e4]
+    return {
+        "protocol": "released",
+        "problem": {
+            "kind": "ct",
+            "beam": "surrogate" if small else "released",
+            "population": "released-surrogate" if small else "released",
+            "ellipses": [1, 4] if small else [3, 6],
+            "noise": None,
+            **scan,
+        },
+        "pools": {"validation": 32, "test": 128} if small else {"validation": 0, "test": 50},
+        "sizes": checked_sizes(sizes),
+        "models": {"KO": known, "FC": dense},
+        "metric": "mse" if small else "rmse_over_max",
+    }
