@@ -8,26 +8,21 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from korisk import _checks
 from korisk.operators.basic import Diagonal
 from korisk.operators.convolution import Convolution, gaussian_kernel
 from korisk.operators.inputs import checked_device
 from korisk.operators.linear import LinearOperator
-from korisk.operators.tikhonov import Tikhonov
 from korisk.problems.heat import random_gains
-from korisk.problems.noise import Gaussian, add_noise, noise_variance
-from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
+from korisk.problems.imaging import LARGEST_DOUBLE, ImageProblem
+from korisk.problems.noise import Gaussian
+from korisk.problems.problem import Device, Reconstruction
 from korisk.problems.sources import EllipseSource, ImageSource
-from korisk.seeds import TEST_SEED
-
-_LARGEST_DOUBLE = 64  # pixels a side up to which it is computed in float64
-_LARGEST_FACTORED = 64  # and an inverse is stored
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlurProblem(Problem):
+class BlurProblem(ImageProblem):
     """Learn images from blurred ones, taken by pixels of unknown gain.
 
     Inputs and targets are (samples, side, side).
@@ -80,18 +75,13 @@ class BlurProblem(Problem):
             _checks.real(name, value, above=0, at_most=100, remedy=remedy)
         remedy = "0.2 gives gains from 0.82 to 1.22"
         _checks.real("gain", self.gain, at_least=0, at_most=5, remedy=remedy)
-        least = 1e-12 if self.side <= _LARGEST_FACTORED else 1e-6  # that its solver can tell from 0
+        least = 1e-12 if self.side <= LARGEST_DOUBLE else 1e-6  # that its solver can tell from 0
         remedy = "0.01 suits one per cent of noise"
         _checks.real("mu", self.mu, at_least=least, remedy=remedy)
 
     @property
     def _assumed(self) -> float:
         return self.deviation if self.assumed is None else self.assumed
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The precision it is computed in."""
-        return torch.float64 if self.side <= _LARGEST_DOUBLE else torch.float32
 
     @property
     def gains(self) -> NDArray[np.float64]:
@@ -116,17 +106,7 @@ class BlurProblem(Problem):
         return Convolution((self.side, self.side), gaussian_kernel(deviation), **place)
 
     def operator(self, device: Device = None) -> LinearOperator:
-        """g (h * x): images to what the pixels show.
-
-        Parameters
-        ----------
-        device : torch.device or str, optional
-            PyTorch's default where None.
-
-        Returns
-        -------
-        LinearOperator
-        """
+        """g (h * x): images to what the pixels show."""
         blur = self.blur(self.deviation, device)
         gains = torch.from_numpy(self.gains).to(blur.device, blur.dtype)
         composed: LinearOperator = Diagonal(gains, name="pixels") @ blur
@@ -134,38 +114,7 @@ class BlurProblem(Problem):
 
     def reconstruction(self, device: Device = None) -> Reconstruction:
         """Weights of one, and the regularised inverse of the assumed blur."""
-        blur = self.blur(self._assumed, device)
-        solver = "factor" if self.side <= _LARGEST_FACTORED else "cg"
-        ones = torch.ones(blur.range, device=blur.device, dtype=blur.dtype)
-        return Reconstruction(ones, (Tikhonov(blur, self.mu, solver=solver),))
-
-    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
-        """Images of the source, and what the pixels show of them."""
-        operator = self.operator(device)
-        drawn, patients = self.source.examples(
-            self.side, seed=seed, count=count, device=operator.device
-        )
-        images = drawn.to(operator.dtype)
-        variance = noise_variance(operator(images), self.noise, width=1.0)
-        inputs = self._inputs(images, operator, seed, "examples")
-        return Examples(images, operator, None, inputs, images, variance, patients)
+        return self._unweighted(self._inverse(self.blur(self._assumed, device)))
 
     def _known_operator(self, device: Device) -> LinearOperator:
         return self.blur(self._assumed, device)
-
-    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
-        """What the pixels show, and the images it is of."""
-        operator = self.operator(device)
-        drawn = self.source.draw(self.side, seed=seed, counts=counts, device=operator.device)
-        pairs = []
-        for name, images in drawn.items():
-            targets = images.to(operator.dtype)
-            key = TEST_SEED if name == "test" else seed
-            pairs.append(Pairs(self._inputs(targets, operator, key, name), targets))
-        return Pools(*pairs)
-
-    def _inputs(self, images: Tensor, operator: LinearOperator, seed: int, stream: str) -> Tensor:
-        clean: Tensor = operator(images)
-        if self.noise is None:
-            return clean
-        return add_noise(clean, self.noise, width=1.0, seed=seed, stream=f"{stream} noise")

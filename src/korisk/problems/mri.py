@@ -8,26 +8,21 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError
+from korisk.errors import Argument, KoriskError, Message
 from korisk.operators.basic import Fourier
 from korisk.operators.inputs import checked_device
 from korisk.operators.linear import LinearOperator
 from korisk.operators.sense import Sense, birdcage_sensitivities
-from korisk.operators.tikhonov import Tikhonov
-from korisk.problems.noise import Gaussian, add_noise, noise_variance
-from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
+from korisk.problems.imaging import ImageProblem, Index
+from korisk.problems.noise import Gaussian
+from korisk.problems.problem import Device, Reconstruction
 from korisk.problems.sources import EllipseSource, ImageSource
-from korisk.seeds import TEST_SEED
-
-_LARGEST_DOUBLE = 64  # pixels a side up to which it is computed in float64
-_LARGEST_FACTORED = 64  # pixels a side up to which an inverse is stored
 
 
 @dataclass(frozen=True, kw_only=True)
-class MriProblem(Problem):
+class MriProblem(ImageProblem):
     """Learn real images from some lines of their k-space.
 
     Inputs are (samples, side, side, 2), real and imaginary parts, with several coils
@@ -83,9 +78,8 @@ class MriProblem(Problem):
     def __post_init__(self) -> None:
         remedy = "count pixels along an edge"
         side = _checks.count("side", self.side, at_least=4, at_most=4096, remedy=remedy)
-        if side % 2:
-            raise KoriskError(f"side must be even, got {side}; use {side + 1}")
-        remedy = "count the lines of k-space that are measured, of side="
+        _checks.require(side % 2 == 0, "side", "be even", side, f"use {side + 1}")
+        remedy = Message("count the lines of k-space that are measured, of ", Argument("side", ...))
         lines = _checks.count("lines", self.lines, at_least=1, at_most=side, remedy=remedy)
         centre = max(1, lines // 2) if self.centre is None else self.centre
         remedy = "count the lines about the origin that are all measured"
@@ -95,16 +89,9 @@ class MriProblem(Problem):
             remedy = "count the coils, or leave it out for one that sees everything alike"
             _checks.count("coils", self.coils, at_least=1, at_most=64, remedy=remedy)
         elif self.mu != MriProblem.mu:
-            raise KoriskError(
-                f"mu belongs to several coils, got {self.mu} without them; give coils=4, or leave "
-                "mu out"
-            )
+            why = f" belongs to several coils, got {self.mu} without them; give "
+            raise KoriskError(Argument("mu"), why, Argument("coils", 4), ", or leave mu out")
         _checks.real("mu", self.mu, above=0, remedy="0.001 suits coils whose squares add up to 1")
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The precision it is computed in."""
-        return torch.float64 if self.side <= _LARGEST_DOUBLE else torch.float32
 
     @property
     def mask(self) -> NDArray[np.bool_]:
@@ -123,17 +110,7 @@ class MriProblem(Problem):
         return taken
 
     def operator(self, device: Device = None) -> Fourier | Sense:
-        """F, or S of several coils: images to samples, zero where not measured.
-
-        Parameters
-        ----------
-        device : torch.device or str, optional
-            PyTorch's default where None.
-
-        Returns
-        -------
-        Fourier or Sense
-        """
+        """F, or S of several coils: images to samples, zero where not measured."""
         shape = (self.side, self.side)
         place: dict[str, Any] = {"device": checked_device(device), "dtype": self.dtype}
         if self.coils is None:
@@ -147,46 +124,11 @@ class MriProblem(Problem):
         One coil's has zeros for what was not measured.
         """
         operator = self.operator(device)
-        inverse = operator.T
-        if self.coils is not None:
-            solver = "factor" if self.side <= _LARGEST_FACTORED else "cg"
-            inverse = Tikhonov(operator, self.mu, solver=solver)
-        ones = torch.ones(inverse.domain, device=inverse.device, dtype=inverse.dtype)
-        return Reconstruction(ones, (inverse,))
-
-    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
-        """Images of the source, and their samples of k-space."""
-        operator = self.operator(device)
-        drawn, patients = self.source.examples(
-            self.side, seed=seed, count=count, device=operator.device
-        )
-        images = drawn.to(operator.dtype)
-        clean, taken = operator(images), operator.mask[0]
-        variance = torch.zeros_like(clean[0])
-        variance[..., taken, :] = noise_variance(clean[..., taken, :], self.noise, width=1.0)
-        samples = self._samples(images, operator, seed, "examples")
-        return Examples(images, operator, None, samples, images, variance, patients)
+        return self._unweighted(operator.T if self.coils is None else self._inverse(operator))
 
     def _known_operator(self, device: Device) -> LinearOperator:
         return self.operator(device)
 
-    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
-        """Samples of k-space and the images they are of."""
-        operator = self.operator(device)
-        drawn = self.source.draw(self.side, seed=seed, counts=counts, device=operator.device)
-        pairs = []
-        for name, images in drawn.items():
-            targets = images.to(operator.dtype)
-            key = TEST_SEED if name == "test" else seed
-            pairs.append(Pairs(self._samples(targets, operator, key, name), targets))
-        return Pools(*pairs)
-
-    def _samples(self, images: Tensor, operator: Fourier | Sense, seed: int, stream: str) -> Tensor:
-        """Samples of k-space, with noise where it is measured."""
-        samples: Tensor = operator(images)
-        taken = operator.mask[0]
-        if self.noise is not None:
-            clean, name = samples[..., taken, :], f"{stream} noise"
-            noisy = add_noise(clean, self.noise, width=1.0, seed=seed, stream=name)
-            samples[..., taken, :] = noisy
-        return samples
+    def _noisy(self) -> Index:
+        """Those lines that are measured."""
+        return ..., torch.from_numpy(self.mask), slice(None)

@@ -5,6 +5,7 @@ about itself, and `ct.py`, `mri.py`, `blur.py` and `heat.py` one kind each, whic
 themselves. `entries.py` has the keys that they share.
 """
 
+from korisk.files import Spec
 from korisk.studies.spec import blur, ct, heat, mri  # noqa: F401 (registers them)
 from korisk.studies.spec.entries import FieldStudyEntry, ModelEntry, PointEntry, StudyEntry
 from korisk.studies.spec.kind import Kind, register
@@ -14,6 +15,7 @@ __all__ = [
     "Kind",
     "ModelEntry",
     "PointEntry",
+    "Spec",
     "StudyEntry",
     "register",
 ]

@@ -1,0 +1,96 @@
+"""Images behind a linear operator, with noise: what MRI and deblurring share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from types import EllipsisType
+
+import torch
+from torch import Tensor
+
+from korisk.operators.linear import LinearOperator
+from korisk.operators.tikhonov import Tikhonov
+from korisk.problems.noise import Gaussian, add_noise, noise_variance
+from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
+from korisk.problems.sources import ImageSource
+from korisk.seeds import TEST_SEED
+
+Index = EllipsisType | tuple[EllipsisType | Tensor | slice, ...]
+
+LARGEST_DOUBLE = 64  # pixels a side up to which it is computed in float64, and inverses are stored
+
+
+class ImageProblem(Problem):
+    """Learn images from what a linear operator makes of them; a dataclass with these fields."""
+
+    side: int
+    mu: float
+    noise: Gaussian | None
+    source: ImageSource
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision it is computed in."""
+        return torch.float64 if self.side <= LARGEST_DOUBLE else torch.float32
+
+    @abstractmethod
+    def operator(self, device: Device = None) -> LinearOperator:
+        """From images to inputs.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        LinearOperator
+        """
+
+    def _noisy(self) -> Index:
+        """Which entries of inputs have noise: all of them."""
+        return ...
+
+    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
+        """Images of the source, and what is measured of them."""
+        operator = self.operator(device)
+        drawn, patients = self.source.examples(
+            self.side, seed=seed, count=count, device=operator.device
+        )
+        images = drawn.to(operator.dtype)
+        clean = operator(images)
+        variance, noisy = torch.zeros_like(clean[0]), self._noisy()
+        variance[noisy] = noise_variance(clean[noisy], self.noise, width=1.0)
+        inputs = self._inputs(images, operator, seed, "examples")
+        return Examples(images, operator, None, inputs, images, variance, patients)
+
+    def _inverse(self, operator: LinearOperator) -> Tikhonov:
+        """The regularised inverse of an operator."""
+        solver = "factor" if self.side <= LARGEST_DOUBLE else "cg"
+        return Tikhonov(operator, self.mu, solver=solver)
+
+    @staticmethod
+    def _unweighted(inverse: LinearOperator) -> Reconstruction:
+        """Weights of one before a known inverse."""
+        ones = torch.ones(inverse.domain, device=inverse.device, dtype=inverse.dtype)
+        return Reconstruction(ones, (inverse,))
+
+    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
+        """What is measured, and the images it is of."""
+        operator = self.operator(device)
+        drawn = self.source.draw(self.side, seed=seed, counts=counts, device=operator.device)
+        pairs = []
+        for name, images in drawn.items():
+            targets = images.to(operator.dtype)
+            key = TEST_SEED if name == "test" else seed
+            pairs.append(Pairs(self._inputs(targets, operator, key, name), targets))
+        return Pools(*pairs)
+
+    def _inputs(self, images: Tensor, operator: LinearOperator, seed: int, stream: str) -> Tensor:
+        """What is measured of images, with noise."""
+        inputs: Tensor = operator(images)
+        if self.noise is not None:
+            noisy, name = self._noisy(), f"{stream} noise"
+            clean = inputs[noisy]
+            inputs[noisy] = add_noise(clean, self.noise, width=1.0, seed=seed, stream=name)
+        return inputs

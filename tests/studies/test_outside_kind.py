@@ -1,0 +1,69 @@
+"""A kind of problem in one file outside the package: the one that the how-to page writes."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from korisk.errors import KoriskError
+from korisk.store.store import Store
+from korisk.studies.spec.study import Study, asked_for
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-kind.md"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files of the page."""
+    for name, content in re.findall(
+        r"cat > (\S+) <<'EOF'\n(.*?)EOF\n", PAGE.read_text(), re.DOTALL
+    ):
+        (tmp_path / name).write_text(content)
+    return tmp_path
+
+
+def korisk(folder: Path, *arguments: str, kinds: str = "") -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"KORISK_KINDS": kinds}
+    command = [sys.executable, "-m", "korisk", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_kind_in_one_file_runs_in_worker_processes(folder: Path) -> None:
+    run = "run", "drift.yaml", "--out", "drift", "--workers", "2"
+    refused = korisk(folder, *run)
+    assert refused.returncode == 2
+    assert "no problem of kind 'accelerometer'" in refused.stderr
+    done = korisk(folder, *run, kinds="accelerometer.py")
+    assert done.returncode == 0, done.stderr
+    with Store.read(folder / "drift" / "study.db") as store:
+        errors = {
+            (row.task.point, row.row.model, row.row.n): row.row.metrics for row in store.rows()
+        }
+        assert asked_for(store.study) is None  # a store imports nothing
+    assert {key[0] for key in errors} == {"quiet", "noisy"}
+    assert errors["quiet", "KO", 64]["mse"] < 0.1 * errors["quiet", "KO", 0]["mse"]
+    assert errors["quiet", "KO", 64]["mse"] < errors["noisy", "KO", 64]["mse"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ("missing.py", "missing.py cannot be imported: ModuleNotFoundError"),
+        ("json.py", "another module is called json; rename json.py"),
+        ("broken.py", "broken.py cannot be imported: ZeroDivisionError"),
+    ],
+)
+def test_files_that_cannot_be_imported_are_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kinds: str, said: str
+) -> None:
+    (folder / "json.py").write_text("")
+    (folder / "broken.py").write_text("1 / 0")
+    monkeypatch.setenv("KORISK_KINDS", str(folder / kinds))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(KoriskError, match=said):
+        Study.read(folder / "drift.yaml")
