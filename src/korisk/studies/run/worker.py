@@ -61,7 +61,7 @@ class Failed:
     usage: Usage
 
 
-Message = str | float | Done | Failed
+Answer = str | float | Done | Failed
 
 
 def perform(
@@ -277,7 +277,7 @@ class Worker:
         with suppress(OSError):
             self.connection.send(task)
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Iterator[Answer]:
         """Messages that have arrived."""
         with suppress(EOFError, OSError):  # it is dead
             while self.connection.poll():
