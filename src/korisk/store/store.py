@@ -60,6 +60,8 @@ from korisk.store.file import store_path as store_path
 from korisk.store.file import store_to_write as store_to_write
 from korisk.store.usage import Usage
 
+_ABSENT = object()  # the value of a key that a spec lacks
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
@@ -686,9 +688,6 @@ class Store(InNotebooks):
             if self._connection.in_transaction:  # on a full disk SQLite rolls back by itself
                 self._connection.execute("ROLLBACK")
             raise
-
-
-_ABSENT = object()
 
 
 def difference(old: Any, new: Any, name: str = "") -> tuple[str, str, str]:

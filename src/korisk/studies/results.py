@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import json
 import math
@@ -29,6 +28,11 @@ from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean
 from korisk.files import to_cell
 from korisk.store.cells import row_digests
 from korisk.store.store import FlatRow, Store
+
+Value = str | int | float | bool | None
+
+FORMATS = ("csv", "json", "parquet")
+_FROM_DETAIL = ("lambda", "seconds")  # columns from a row's detail, where it has them
 
 
 def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
@@ -81,11 +85,6 @@ def curve_from(
 
 # --- Tables --------------------------------------------------------------------------------------
 
-Value = str | int | float | bool | None
-
-FORMATS = ("csv", "json", "parquet")
-_FROM_DETAIL = ("lambda", "seconds")  # columns from a row's detail, where it has them
-
 
 @dataclass(frozen=True)
 class Table:
@@ -115,19 +114,12 @@ def results_table(store: Store, *, point: str | None = None) -> Table:
     detail = [name for name in _FROM_DETAIL if any(name in flat.row.detail for flat in found)]
     taken = {"point", "seed", "model", "n", "error", "metric", *_FROM_DETAIL, *metrics}
     titles = [f"spec.{name}" if name in taken else name for name in about]
-    return Table(
-        ("point", *titles, "seed", "model", "n", *metrics, *detail),
-        tuple(
-            (
-                group(flat.task),
-                *(own.get(name) for name in about),
-                *(flat.task.seed, flat.row.model, flat.row.n),
-                *(flat.row.metrics.get(name) for name in metrics),
-                *(_plain(flat.row.detail).get(name) for name in detail),
-            )
-            for flat, own in zip(found, properties, strict=True)
-        ),
-    )
+    rows = []
+    for flat, own in zip(found, properties, strict=True):
+        task, row, told = flat.task, flat.row, _plain(flat.row.detail)
+        measured = [*map(row.metrics.get, metrics), *map(told.get, detail)]
+        rows.append((group(task), *map(own.get, about), task.seed, row.model, row.n, *measured))
+    return Table(("point", *titles, "seed", "model", "n", *metrics, *detail), tuple(rows))
 
 
 def pilot_table(store: Store, metric: str, *, point: str | None = None) -> Table:
@@ -195,8 +187,8 @@ def json_text(table: Table) -> str:
 def parquet_bytes(table: Table) -> bytes:
     """The table as a Parquet file; columns of several types become numbers, else texts."""
     try:
-        arrow: Any = importlib.import_module("pyarrow")
-        parquet: Any = importlib.import_module("pyarrow.parquet")
+        import pyarrow as arrow
+        from pyarrow import parquet
     except ModuleNotFoundError:
         raise MissingExtraError(
             "Parquet needs pyarrow, which is not installed; pip install 'korisk[io]', "

@@ -66,6 +66,7 @@ _QUIET_WAIT = 2.0  # seconds without a worker before that is reported
 _RENEWAL = 30.0  # seconds between two requests for lost jobs
 _YEAR = 3.2e7  # seconds
 _LOGGERS = ("distributed", "dask_jobqueue", "tornado", "asyncio")
+_JOB_REMEDY = "correct them; dask-jobqueue needs at least cores and memory"
 _CANCELLED = (CancelledError, asyncio.CancelledError)  # distributed's has been either
 
 
@@ -139,7 +140,8 @@ def local_cluster(
         _silent_dask() as folder,
         _started(
             _extra("distributed").LocalCluster,
-            *(workers, f"{name}: workers do not start"),
+            workers,
+            f"{name}: workers do not start",
             "start the cluster from a file, under if __name__ == '__main__':",
             n_workers=0,
             processes=True,
@@ -278,7 +280,8 @@ def job_cluster(
         _silent_dask(),
         _started(
             kind,
-            *(jobs, f"{name}: cannot be submitted"),
+            jobs,
+            f"{name}: cannot be submitted",
             f"correct the options, and run where the commands of {system} are installed",
             scheduler_options={"dashboard": False, "dashboard_address": ":0"},
             **asked,
@@ -324,9 +327,6 @@ def job_script(system: str, options: Mapping[str, Any] | None = None) -> str:
             with suppress(OSError):
                 logs.rmdir()
         return str(job.job_script())
-
-
-_JOB_REMEDY = "correct them; dask-jobqueue needs at least cores and memory"
 
 
 def _job_class(system: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -649,7 +649,8 @@ class DaskPool:
         key = f"korisk-{uuid4().hex}"
         about = worker.folder, self._versions, self._topic, key, self._work, task
         worker.future = self._client.submit(
-            *(pickle.loads, pickle.dumps(Call(run_there, *about, self._log.timeout))),
+            pickle.loads,
+            pickle.dumps(Call(run_there, *about, self._log.timeout)),
             key=key,
             workers=[worker.address],
             resources={"GPU": 1} if self._cluster.gpu else None,

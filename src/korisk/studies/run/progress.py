@@ -98,19 +98,14 @@ class Pace:
     def standing(self) -> Standing:
         """Where the run stands now."""
         with self._lock:
-            now, rests, queued, untimed = self._clock(), [], [], 0
-            for cell in self._running.values():
-                whole = self._seconds(cell.point)
-                if whole is None:
-                    untimed += 1
-                else:
-                    rests.append(max(0.0, cell.begun + whole - now))
-            for point in [*self._queued.values(), *[self._point] * self._more]:
-                whole = self._seconds(point)
-                if whole is None:
-                    untimed += 1
-                else:
-                    queued.append(whole)
+            now = self._clock()
+            rests = [
+                max(0.0, cell.begun + whole - now)
+                for cell in self._running.values()
+                if (whole := self._seconds(cell.point)) is not None
+            ]
+            points = [*self._queued.values(), *[self._point] * self._more]
+            queued = [took for took in map(self._seconds, points) if took is not None]
             left = max([sum(rests + queued) / self._width, *rests]) if rests or queued else None
             over = sum(self._counts.values())
             total = over + len(self._running) + len(self._queued) + self._more
@@ -122,7 +117,7 @@ class Pace:
                 running=tuple(self._running),
                 share=part / total if total else 0.0,
                 left=0.0 if over == total > 0 else left,
-                untimed=untimed,
+                untimed=total - over - len(rests) - len(queued),
                 next=min(rests, default=None),
             )
 
