@@ -46,8 +46,9 @@ types: $(READY)
 unit: $(READY)
 	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal
 
-slow: $(READY) ## the tests that `make test` leaves out: whole clusters, ranks and compilers (some minutes)
-	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal -m slow
+slow: $(READY) ## what `make test` leaves out: whole clusters, ranks, compilers; new examples of every law
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal \
+	  -m 'slow or hypothesis' --hypothesis-profile long
 
 docs: $(READY) ## build the documentation into build/docs and run the gallery; warnings are errors
 	@OMP_NUM_THREADS=1 $(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs build/docs

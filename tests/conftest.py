@@ -1,5 +1,4 @@
 import gc
-import os
 import signal
 from collections.abc import Iterator
 from functools import cache
@@ -13,10 +12,11 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from korisk.store.store import Store
 
-# The same examples on every CI run, so that a landing does not hang on a draw; new ones elsewhere.
+# The same examples in every run, so that a landing does not hang on a draw; `make slow` asks for
+# the long profile, which draws new ones, and more of them.
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
-settings.register_profile("explore", deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "explore")
+settings.register_profile("long", deadline=None, max_examples=200)
+settings.load_profile("ci")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts us in the background has Ctrl-C ignored, which our children would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)

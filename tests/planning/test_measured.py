@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import korisk as kr
 from korisk.curves.noise import ROUNDING, collapsed, relative_variance
-from korisk.planning.plan import LEVELS
+from korisk.planning.plan import LEVELS, plan_from
 
 Array = NDArray[np.float64]
 
@@ -188,7 +188,7 @@ def test_strange_pilots_are_never_contradicted(kind: str) -> None:
             error = float(np.sqrt(max(first, ROUNDING * curve.means.max()) * second))
             if error < 1.01 * ROUNDING * curve.means.max():
                 continue
-            plan = kr.plan(curve, error)
+            plan = plan_from(made, error)
             before, after = neighbours(curve, error)
             assert plan.samples is not None
             assert before <= plan.lower <= plan.samples <= plan.upper <= after

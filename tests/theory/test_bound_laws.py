@@ -1,6 +1,5 @@
 """Laws of the bounds over random networks. Sums are rounded, hence the relative slack of 1e-9."""
 
-import os
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ def runnables(draw: st.DrawFn) -> Runnable:
 
 
 # A wrong factor shows within some hundred networks; CI draws the same ones every time.
-@settings(max_examples=600 if os.environ.get("CI") else 2500)
+@settings(max_examples=12 * settings.default.max_examples)
 @given(runnables())
 def test_true_error_below_composed_below_minkowski_below_paper(case: Runnable) -> None:
     paper, minkowski, composed = (

@@ -9,26 +9,34 @@ from typing import Any, Self, TypeVar, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from korisk._checks import LARGEST_N, natural
+from korisk._checks import LARGEST_N, natural, require
 from korisk._show import Drawn
-from korisk.curves.formats import Source
+from korisk.curves.formats import Source, grid_of_frame, read_grid
 from korisk.curves.read import (
     ERROR_NAMES,
     Columns,
+    Measurement,
     Measurements,
-    frame_measurements,
     label,
-    read_measurements,
+    measurements,
     record_measurements,
 )
 from korisk.curves.stored import is_store, stored_curves
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit, words
 from korisk.curves.unit import unit as as_unit
-from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
+from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid, shown
 from korisk.theory.bracket import set_fields
 
 MAX_MODELS = 1_000
 MAX_TABLE = 10_000_000  # cells
+
+# Units for values of which larger may be better: fractions, larger scores, and negative ones.
+_ERROR = Argument("unit", "error")
+_FRACTIONS = Message(Argument("unit", "accuracy"), " for fractions of 1, or ", _ERROR)
+_DECIBELS = Message(Argument("unit", "psnr"), " for decibels, or ", _ERROR)
+_SCORES = Message(Argument("unit", "percent"), " for scores up to 100, ", _DECIBELS)
+_SUCH = " for scores such as neg_mean_squared_error, or "
+_NEGATED = Message(Argument("unit", "negated"), _SUCH, _ERROR)
 
 Floats = NDArray[np.float64]
 Kind = TypeVar("Kind", bound=np.generic)
@@ -95,13 +103,13 @@ class Curve(Drawn):
             raise invalid("seed", "be a list of labels, one for each n", seed, "pass a list")
         seeds = [""] * len(sizes) if seed is None else [label("seed", each) for each in seed]
         for name, length in (("error", len(errors)), ("seed", len(seeds))):
-            if length != len(sizes):
-                raise KoriskError(
-                    f"n and {name} must have the same length, got {len(sizes)} and {length}; "
-                    f"give one {name} for each n, and repeat n for every seed"
-                )
-        if not len(sizes):
-            raise KoriskError("a curve must have at least one measurement, got none; add rows")
+            remedy = f"give one {name} for each n, and repeat n for every seed"
+            got = f"{len(sizes)} and {length}"
+            same = length == len(sizes)
+            require(same, f"n and {name}", "have the same length", length, remedy, got=got)
+        require(
+            len(sizes) > 0, "a curve", "have at least one measurement", n, "add rows", got="none"
+        )
 
         def where(row: int, name: str) -> str:
             return f"{name}, measurement {row + 1}"
@@ -121,19 +129,15 @@ class Curve(Drawn):
         model, metric, unit = label("model", named[0]), label("metric", named[1]), as_unit(named[2])
         told, suggested = told or unit, suggested_unit(metric)
         if suggested and not unit.larger_is_better:
-            raise KoriskError(
-                f"{where(0, 'error')}: metric {metric!r} needs a unit in which larger is better, "
-                f"got {unit.name!r}; pass ",
-                Argument("unit", suggested),
-            )
+            problem = f"metric {metric!r} needs a unit in which larger is better, got {unit.name!r}"
+            raise KoriskError(f"{where(0, 'error')}: {problem}; pass ", Argument("unit", suggested))
         with np.errstate(invalid="ignore"):
             right = (n == np.floor(n)) & (n >= 2) & (n <= LARGEST_N)
         if not right.all():
             row = int(np.argmin(right))
-            raise KoriskError(
-                f"{where(row, 'n')}: N must be a whole number from 2 to 10^15, got "
-                f"{float(n[row])!r}; count the training samples; the rate log N / N needs N >= 2"
-            )
+            remedy = "count the training samples; the rate log N / N needs N >= 2"
+            rule, place = "be a whole number from 2 to 10^15", where(row, "n")
+            raise invalid(f"{place}: N", rule, float(n[row]), remedy)
         errors = told.to_error(values)
         right = (errors >= SMALLEST_ERROR) & (errors <= LARGEST_ERROR)
         if not right.all():
@@ -146,10 +150,9 @@ class Curve(Drawn):
         twice = (np.diff(n[order]) == 0) & (np.diff(rank[order]) == 0)
         if twice.any():
             row = int(order[np.argmax(twice) + 1])
-            raise KoriskError(
-                f"{where(row, 'n')}: N = {n[row]:.0f} is given twice with seed {seeds[row]!r}; "
-                "add a seed column (or a model column), or rename or remove one"
-            )
+            problem = f"{where(row, 'n')}: N = {n[row]:.0f} is given twice with seed {seeds[row]!r}"
+            remedy = "add a seed column (or a model column), or rename or remove one"
+            raise KoriskError(f"{problem}; {remedy}")
         sizes, errors = _read_only(n[order].astype(np.int64)), _read_only(errors[order])
         set_fields(self, n=sizes, error=errors, seed=tuple(seeds[row] for row in order))
         set_fields(self, model=model, metric=metric, unit=unit, read_as="")
@@ -208,10 +211,9 @@ class Curve(Drawn):
         Curve(psnr, N = 64 ... 128 (2 sizes), 1 seed)
         """
         if is_store(path):
-            made = cls._stored(path, point, metric, unit, columns, sheet)
-            names = [curve.model for curve in made]
-            chosen = _choose("model", model, names, Source(str(path)))
-            return made[names.index(chosen)]
+            curves = cls._stored(path, point, metric, unit, columns or sheet)
+            names = [curve.model for curve in curves]
+            return curves[names.index(_choose("model", model, names, Source(str(path))))]
         return cls._one(_file(path, columns, sheet, point), model, metric, unit)
 
     @classmethod
@@ -254,7 +256,7 @@ class Curve(Drawn):
         ['KO', 'FC']
         """
         if is_store(path):
-            return cls._stored(path, point, metric, unit, columns, sheet)
+            return cls._stored(path, point, metric, unit, columns or sheet)
         return cls._each(_file(path, columns, sheet, point), metric, unit)
 
     @classmethod
@@ -264,42 +266,29 @@ class Curve(Drawn):
         point: str | None,
         metric: str | None,
         unit: Unit | str | None,
-        columns: Columns,
-        sheet: str | None,
+        of_tables: object,  # what only tables take
     ) -> tuple[Self, ...]:
         """The curves of a point of a study, or of a pilot."""
-        if columns or sheet is not None or (unit is not None and metric is None):
-            raise KoriskError(
-                f"{path}: is a store, which knows its columns and the unit of its metric; leave ",
-                Argument("columns", ...),
-                ", ",
-                Argument("sheet", ...),
-                " and ",
-                Argument("unit", ...),
-                " out, or give a ",
-                Argument("metric", ...),
-                " with its ",
-                Argument("unit", ...),
-            )
+        if of_tables is not None or (unit is not None and metric is None):
+            columns, sheet, given = (Argument(name, ...) for name in ("columns", "sheet", "unit"))
+            leave = Message("; leave ", columns, ", ", sheet, " and ", given, " out, or give a ")
+            problem = f"{path}: is a store, which knows its columns and the unit of its metric"
+            raise KoriskError(problem, leave, Argument("metric", ...), " with its ", given)
         curves = []
-        for found in stored_curves(path, point, metric, None if unit is None else as_unit(unit)):
-            n, error, seed = zip(*found.values, strict=True)
-            unknown = unit is None and found.shown.unit.name == "error" and metric is not None
-            unknown = unknown and not ERROR_NAMES.intersection(words(found.shown.metric))
+        for stored in stored_curves(path, point, metric, None if unit is None else as_unit(unit)):
+            n, error, seed = zip(*stored.values, strict=True)
+            name, of_metric = stored.shown.metric, stored.shown.unit
+            unknown = unit is None and metric is not None and of_metric.name == "error"
+            unknown = unknown and not ERROR_NAMES.intersection(words(name))
             if unknown and _rise(np.array(n, float), np.array(error)):
-                raise KoriskError(
-                    f"{path}: metric {shown(metric)} does not say whether larger is better, and "
-                    "values rise with N; pass ",
-                    Argument("unit", "accuracy"),
-                    " for fractions of 1, or ",
-                    Argument("unit", "error"),
-                )
+                problem = f"{path}: metric {shown(metric)} does not say whether larger is better"
+                raise KoriskError(f"{problem}, and values rise with N; pass ", _FRACTIONS)
             try:
-                made = cls(n, error, seed, found.model, found.shown.metric, found.shown.unit)
+                curve = cls(n, error, seed, stored.model, name, of_metric)
             except KoriskError as wrong:
                 raise KoriskError(f"{path}: ", wrong.message) from None
-            set_fields(made, read_as="; ".join(found.notes))
-            curves.append(made)
+            set_fields(curve, read_as="; ".join(stored.notes))
+            curves.append(curve)
         return tuple(curves)
 
     @classmethod
@@ -378,7 +367,7 @@ class Curve(Drawn):
     @classmethod
     def from_frame(
         cls,
-        frame: Any,
+        frame: object,
         *,
         model: str | None = None,
         metric: str | None = None,
@@ -403,7 +392,7 @@ class Curve(Drawn):
         Curve
             The curve.
         """
-        return cls._one(frame_measurements(frame, columns), model, metric, unit)
+        return cls._one(measurements(grid_of_frame(frame), columns), model, metric, unit)
 
     @classmethod
     def from_learning_curve(
@@ -441,11 +430,10 @@ class Curve(Drawn):
         [0.18, 0.09]
         """
         sizes, values = _numbers("train_sizes", train_sizes), _numbers("scores", scores, axes=2)
-        if len(values) != len(sizes) or not values.size:
-            raise KoriskError(
-                f"scores must have one row for each of the {len(sizes)} train sizes, got shape "
-                f"{values.shape}; pass the first and third result of learning_curve"
-            )
+        rule = f"have one row for each of the {len(sizes)} train sizes"
+        remedy, got = "pass the first and third result of learning_curve", f"shape {values.shape}"
+        fits = len(values) == len(sizes) and values.size > 0
+        require(fits, "scores", rule, values, remedy, got=got)
         folds = values.shape[1]
 
         def where(row: int, name: str) -> str:
@@ -453,77 +441,69 @@ class Curve(Drawn):
             return size if name == "n" else f"{size}, fold {row % folds + 1}"
 
         seeds = [str(fold + 1) for fold in range(folds)] * len(sizes)
-        made, named = cls.__new__(cls), (model, metric, unit)
-        made._fill(np.repeat(sizes, folds), values.ravel(), seeds, named, where)
-        return made
+        curve, named = cls.__new__(cls), (model, metric, unit)
+        curve._fill(np.repeat(sizes, folds), values.ravel(), seeds, named, where)
+        return curve
 
     @classmethod
     def _one(
-        cls, found: Measurements, model: str | None, metric: str | None, unit: Unit | str | None
+        cls, table: Measurements, model: str | None, metric: str | None, unit: Unit | str | None
     ) -> Self:
-        chosen = _choose("model", model, found.model, found.source)
-        rows = [row for row, name in enumerate(found.model) if name == chosen]
-        wanted = _choose("metric", metric, (found.metric[row] for row in rows), found.source)
-        rows = [row for row in rows if found.metric[row] == wanted]
-        return cls._of_rows(found, rows, chosen or model or "", metric, unit)
+        chosen = _choose("model", model, (row.model for row in table.rows), table.source)
+        rows = [row for row in table.rows if row.model == chosen]
+        wanted = _choose("metric", metric, (row.metric for row in rows), table.source)
+        rows = [row for row in rows if row.metric == wanted]
+        return cls._of_rows(table, rows, chosen or model or "", metric, unit)
 
     @classmethod
     def _each(
-        cls, found: Measurements, metric: str | None, unit: Unit | str | None
+        cls, table: Measurements, metric: str | None, unit: Unit | str | None
     ) -> tuple[Self, ...]:
-        chosen = _choose("metric", metric, found.metric, found.source)
-        groups: dict[str, list[int]] = {}
-        for row, model in enumerate(found.model):
-            if found.metric[row] == chosen:
-                groups.setdefault(model, []).append(row)
+        chosen = _choose("metric", metric, (row.metric for row in table.rows), table.source)
+        groups: dict[str, list[Measurement]] = {}
+        for row in table.rows:
+            if row.metric == chosen:
+                groups.setdefault(row.model, []).append(row)
         if len(groups) > MAX_MODELS:
-            raise found.source.error(f"names {len(groups):,} models; is it the right column?")
-        made = groups.items()
-        return tuple(cls._of_rows(found, rows, model, metric, unit) for model, rows in made)
+            raise table.source.error(f"names {len(groups):,} models; is it the right column?")
+        models = groups.items()
+        return tuple(cls._of_rows(table, rows, model, metric, unit) for model, rows in models)
 
     @classmethod
     def _of_rows(
         cls,
-        found: Measurements,
-        rows: list[int],
+        table: Measurements,
+        rows: list[Measurement],
         model: str,
         metric: str | None,
         unit: Unit | str | None,
     ) -> Self:
-        name = found.metric[rows[0]] or metric or ""
-        n, values = (np.array([each[row] for row in rows]) for each in (found.n, found.value))
-        read_as = found.read_as
-        own = {found.unit[row] for row in rows}
-        if len(own) > 1 and unit is None:
-            raise found.source.error(
-                f"has {shown(name)} in units {', '.join(sorted(own))}; write all in one"
-            )
-        if (stated := own.pop()) and unit is None:
+        name = rows[0].metric or metric or ""
+        n, values = np.array([row.n for row in rows]), np.array([row.value for row in rows])
+        read_as = table.read_as
+        stated, *others = sorted({row.unit for row in rows})
+        if others and unit is None:
+            listed = ", ".join([stated, *others])
+            raise table.source.error(f"has {shown(name)} in units {listed}; write all in one")
+        if stated and unit is None:
             if _rise(n, UNITS[stated].to_error(values)) and not _rise(n, values):
-                raise found.source.error(
-                    f"its column unit says {stated}, of which larger is better, and values fall "
-                    "with N; pass ",
-                    Argument("unit", "error"),
-                    ", or ",
-                    Argument("unit", stated),
-                    " if that is right",
-                )
+                problem = f"its column unit says {stated}, of which larger is better, and values "
+                right = Message(Argument("unit", stated), " if that is right")
+                raise table.source.error(f"{problem}fall with N; pass ", _ERROR, ", or ", right)
             unit = stated
         if unit is None:
-            _ask_for_unit(found, rows, name, n, values)
+            _ask_for_unit(table, rows, name, n, values)
             unit = suggested_unit(name) or "error"
             if unit != "error":
                 read_as = "; ".join(filter(None, (read_as, f"unit {unit}, by its name")))
-        made = cls.__new__(cls)
-        made._fill(
-            n,
-            values,
-            [found.seed[row] for row in rows],
-            (model, name, unit),
-            lambda row, field: found.where(rows[row], field),
-        )
-        set_fields(made, read_as=read_as)
-        return made
+        curve, seeds = cls.__new__(cls), [row.seed for row in rows]
+
+        def where(row: int, field: str) -> str:
+            return table.where(rows[row], field)
+
+        curve._fill(n, values, seeds, (model, name, unit), where)
+        set_fields(curve, read_as=read_as)
+        return curve
 
     # --- What they hold --------------------------------------------------------------------------
 
@@ -573,11 +553,9 @@ class Curve(Drawn):
     def table(self) -> Floats:
         """(K, S) the error at each N for each seed, nan where it was not measured."""
         shape = len(self.sizes), len(self.seeds)
-        if shape[0] * shape[1] > MAX_TABLE:
-            raise KoriskError(
-                f"the table of {self.name} must have at most {MAX_TABLE:,} cells, got {shape[0]:,} "
-                f"N times {shape[1]:,} seeds; use the same seed labels at every N"
-            )
+        rule, got = f"have at most {MAX_TABLE:,} cells", f"{shape[0]:,} N times {shape[1]:,} seeds"
+        remedy, small = "use the same seed labels at every N", shape[0] * shape[1] <= MAX_TABLE
+        require(small, f"the table of {self.name}", rule, shape, remedy, got=got)
         column = {seed: index for index, seed in enumerate(self.seeds)}
         result = np.full(shape, np.nan)
         rows = np.repeat(np.arange(shape[0]), self.counts)
@@ -629,10 +607,8 @@ class Curve(Drawn):
         [16, 32]
         """
         if not n >= self.n[0]:  # so written that nan is refused
-            raise KoriskError(
-                f"{self.name} has no measurement up to N = {shown(n)}; "
-                f"the smallest is N = {self.n[0]}"
-            )
+            problem = f"{self.name} has no measurement up to N = {shown(n)}"
+            raise KoriskError(f"{problem}; the smallest is N = {self.n[0]}")
         kept = int(np.searchsorted(self.n, n, side="right"))
         return self._with(self.n[:kept], self.error[:kept], self.seed[:kept])
 
@@ -657,13 +633,10 @@ class Curve(Drawn):
         [32, 64, 128]
         """
         for field in ("model", "metric", "unit"):
-            mine, theirs = getattr(self, field), getattr(other, field)
-            if mine != theirs:
-                mine, theirs = (getattr(each, "name", each) for each in (mine, theirs))
-                raise KoriskError(
-                    f"merged curves must have the same {field}, got {mine!r} and {theirs!r}; "
-                    f"read both with one {field}"
-                )
+            values = getattr(self, field), getattr(other, field)
+            got = " and ".join(repr(getattr(value, "name", value)) for value in values)
+            remedy, same = f"read both with one {field}", values[0] == values[1]
+            require(same, "merged curves", f"have the same {field}", values, remedy, got=got)
         n, error = np.append(self.n, other.n), np.append(self.error, other.error)
         return self._with(n, error, self.seed + other.seed)
 
@@ -728,16 +701,16 @@ def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
     except (ValueError, TypeError, OverflowError):  # ragged lists
         pass
     kind = "a list" if axes == 1 else "a table"
-    raise KoriskError(f"{name} must be {kind} of numbers, got {shown(values)}; pass an array")
+    raise invalid(name, f"be {kind} of numbers", values, "pass an array")
 
 
 def _file(
     path: str | PathLike[str], columns: Columns, sheet: str | None, point: str | None
 ) -> Measurements:
     if point is not None:
-        argument = Argument("point", ...)
-        raise KoriskError(f"{path}: is no store, so ", argument, " does not apply; leave it out")
-    return read_measurements(path, columns, sheet)
+        rest = " does not apply; leave it out"
+        raise KoriskError(f"{path}: is no store, so ", Argument("point", ...), rest)
+    return measurements(read_grid(path, sheet), columns)
 
 
 def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source) -> str:
@@ -747,9 +720,8 @@ def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source)
     if wanted is None:
         listed = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
         example = next((name for name in known if "test" in words(name)), known[0])
-        raise source.error(
-            f"holds {len(known)} {kind}s, {listed}; name one, such as ", Argument(kind, example)
-        )
+        problem = f"holds {len(known)} {kind}s, {listed}; name one, such as "
+        raise source.error(problem, Argument(kind, example))
     if wanted not in known:
         hint = did_you_mean(str(wanted)[:80], known[:1_000])
         raise source.error(f"no {kind} {shown(wanted)}{hint}")
@@ -757,42 +729,31 @@ def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source)
 
 
 def _ask_for_unit(
-    found: Measurements, rows: list[int], metric: str, n: Floats, values: Floats
+    table: Measurements, rows: list[Measurement], metric: str, n: Floats, values: Floats
 ) -> None:
     """Refuse to guess what numbers mean that can be meant in two ways."""
-    suggested = suggested_unit(metric)
-    column = found.heads[rows[0]][1]
+    suggested, column = suggested_unit(metric), rows[0].heads[1]
+    where = f"{table.source.column} {shown(column)}"
     unnamed = suggested is None and not ERROR_NAMES.intersection(words(metric or column))
     rising = unnamed and _rise(n, values)
-    if column in found.percent and not rising:
-        other = "percent" if suggested else "error"
-        raise found.source.error(
-            f"{found.source.column} {shown(column)} is in percent; pass ",
-            Argument("unit", other),
-            " to take its numbers as they are, and give targets in percent too",
-        )
+    if column in table.percent and not rising:
+        unit = Argument("unit", "percent" if suggested else "error")
+        rest = " to take its numbers as they are, and give targets in percent too"
+        raise table.source.error(f"{where} is in percent; pass ", unit, rest)
     if suggested and UNITS[suggested].law == "complement" and (values > 1).any():
         row = int(np.argmax(values > 1))
-        raise KoriskError(
-            f"{found.where(rows[row], 'error')}: {shown(metric)} is {values[row]:g}, and fractions "
-            "are at most 1; pass ",
-            Argument("unit", "percent"),
-            " if 100 is perfect",
-        )
+        problem = f"{shown(metric)} is {values[row]:g}, and fractions are at most 1; pass "
+        place, unit = table.where(rows[row], "error"), Argument("unit", "percent")
+        raise KoriskError(f"{place}: {problem}", unit, " if 100 is perfect")
     if rising or (suggested is None and {"score", "scores"} & set(words(metric))):
         but = ", and its values rise with N" if rising else ""
-        options = [("accuracy", " for fractions of 1, ")]
+        units = _FRACTIONS
         if (values > 1).any():
-            options = [("percent", " for scores up to 100, "), ("psnr", " for decibels, ")]
+            units = _SCORES
         if (values < 0).all():
-            options = [("negated", " for scores such as neg_mean_squared_error, ")]
-        choices = [part for unit, use in options for part in (Argument("unit", unit), use)]
-        raise found.source.error(
-            f"{found.source.column} {shown(column)} does not say whether larger is better{but}; "
-            "pass ",
-            *choices,
-            "or ",
-            Argument("unit", "error"),
+            units = _NEGATED
+        raise table.source.error(
+            f"{where} does not say whether larger is better{but}; pass ", units
         )
 
 

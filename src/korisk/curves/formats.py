@@ -21,17 +21,22 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from korisk._checks import unique_keys
 from korisk.curves import foreign
-from korisk.errors import Argument, KoriskError, MissingExtraError, shown
+from korisk.errors import Argument, KoriskError, MissingExtraError, invalid, shown
 
 MAX_BYTES = 16_000_000
 MAX_UNPACKED = 64_000_000  # bytes of what a compressed file holds
 MAX_CELLS = 200_000  # read in some seconds
 MAX_LINE = 1_000_000  # characters
 
-_THIN_IT = "a pilot is some tens of rows: average or thin it first"
+_TOO_MANY = (
+    f"holds more than {MAX_CELLS:,} values; a pilot is some tens of rows: average or thin it"
+)
+Table = NDArray[Any]  # of numbers, texts, or fields with names
+
 _SPREADSHEETS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
 
 
@@ -81,14 +86,12 @@ def read_grid(path: str | PathLike[str], sheet: str | None = None) -> Grid:
     if content.startswith(b"\xd0\xcf\x11\xe0"):
         return _of_spreadsheet(content, name, sheet)
     if sheet is not None:
-        argument = Argument("sheet", ...)
-        raise KoriskError(
-            f"{path}: is no spreadsheet, so ", argument, " does not apply; leave it out"
-        )
+        rest = " does not apply; leave it out"
+        raise KoriskError(f"{path}: is no spreadsheet, so ", Argument("sheet", ...), rest)
     if content.startswith(b"\x93NUMPY"):
         return _of_arrays({"": _npy(io.BytesIO(content), Source(name))}, name)
     if content.startswith(b"PAR1"):
-        return _of_parquet(content, name)
+        return _of_columns(_foreign(content, name, "Parquet file", "pyarrow"), Source(name))
     return _of_text(_decoded(content, name), name)
 
 
@@ -99,14 +102,13 @@ def grid_of_records(records: Iterable[object], source: Source) -> Grid:
     cells = 0
     for position, record in enumerate(records, start=1):
         if not isinstance(record, Mapping):
-            raise source.error(
-                f"{source.at(position)} must be a mapping with the keys n and error, "
-                f'got {shown(record)}; write {{"n": 64, "error": 0.1}}'
-            )
+            rule = "must be a mapping with the keys n and error"
+            remedy = 'write {"n": 64, "error": 0.1}'
+            raise source.error(f"{source.at(position)} {rule}, got {shown(record)}; {remedy}")
         flat = dict(_flattened(record))
         cells += len(flat)
         if cells > MAX_CELLS:
-            raise source.error(f"holds more than {MAX_CELLS:,} values; {_THIN_IT}")
+            raise source.error(_TOO_MANY)
         header |= dict.fromkeys(flat)
         made.append((position, flat))
     if not made:
@@ -121,25 +123,27 @@ def grid_of_frame(frame: Any) -> Grid:
     """The table of a data frame of pandas or polars: `columns`, each of them by its name."""
     try:
         names = list(frame.columns)
-        columns = {}
         index: Any = getattr(frame, "index", None)
         levels = list(getattr(index, "names", []))
-        if any(level is not None for level in levels):  # n as the index, as after groupby
-            for at, level in enumerate(levels):
-                columns[str(level)] = list(index.get_level_values(at))
+        named = any(level is not None for level in levels)  # n as the index, as after groupby
+        columns = {
+            str(level): list(index.get_level_values(at)) for at, level in enumerate(levels) if named
+        }
         for name in names:
             text = " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
             columns[text.strip()] = list(frame[name])
     except (AttributeError, TypeError, KeyError):
-        raise KoriskError(
-            f"frame must be a data frame with columns, got {shown(frame)}; "
-            "use Curve.from_records for a list of mappings"
-        ) from None
+        remedy = "use Curve.from_records for a list of mappings"
+        raise invalid("frame", "be a data frame with columns", frame, remedy) from None
     if len(columns) < len(names):
         raise Source().error("two columns have the same name; rename one")
-    rows = zip(*(map(_cell, each) for each in columns.values()), strict=True)
-    made = [(position, list(row)) for position, row in enumerate(rows, start=1)]
-    return _checked(Grid(Source(), list(columns), made))
+    return _of_columns(columns, Source())
+
+
+def _of_columns(columns: Mapping[str, Sequence[object]], source: Source) -> Grid:
+    rows = zip(*(map(_cell, column) for column in columns.values()), strict=True)
+    numbered = [(position, list(row)) for position, row in enumerate(rows, start=1)]
+    return _checked(Grid(source, list(columns), numbered))
 
 
 def _flattened(
@@ -182,9 +186,8 @@ def _checked(grid: Grid) -> Grid:
     seen = set[str]()
     for name in header:
         if name.casefold() in seen:
-            raise grid.source.error(
-                f"{grid.source.column} {shown(name)} is there twice; rename or remove one"
-            )
+            problem = f"{grid.source.column} {shown(name)} is there twice"
+            raise grid.source.error(f"{problem}; rename or remove one")
         seen.add(name.casefold())
     if not rows:
         raise grid.source.error("holds no measurements; add rows with n and error")
@@ -208,9 +211,8 @@ def _decoded(content: bytes, name: str) -> tuple[str, list[str]]:
         except UnicodeDecodeError:
             raise KoriskError(f"{name}: is damaged UTF-16 text; save it as UTF-8") from None
     if b"\0" in content:
-        raise KoriskError(
-            f"{name}: is a binary file and no table that korisk reads; save it as CSV"
-        )
+        problem = "is a binary file and no table that korisk reads"
+        raise KoriskError(f"{name}: {problem}; save it as CSV")
     try:
         return content.decode("utf-8-sig"), []
     except UnicodeDecodeError:
@@ -230,9 +232,8 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     comment = ""
     for position, line in enumerate(text.splitlines(), start=1):
         if len(line) > MAX_LINE:
-            raise source.error(
-                f"line {position} has more than {MAX_LINE:,} characters; is this a table?"
-            )
+            problem = f"line {position} has more than {MAX_LINE:,} characters"
+            raise source.error(f"{problem}; is this a table?")
         if line.lstrip()[:1] in ("#", "%"):
             comment = comment if lines else line.strip().lstrip("#%").strip()
         elif line.strip():
@@ -264,12 +265,11 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     while header and not header[-1]:  # spreadsheets end lines with empty cells
         header.pop()
     width = len(header)
-    problems = []
-    for position, cells in rows:
-        if len(cells) < width or any(cells[width:]):
-            problems.append(
-                f"{source.at(position)} has {len(cells)} cells where the header has {width}"
-            )
+    problems = [
+        f"{source.at(position)} has {len(cells)} cells where the header has {width}"
+        for position, cells in rows
+        if len(cells) < width or any(cells[width:])
+    ]
     if problems:
         more = f" and {len(problems) - 10} lines more" if len(problems) > 10 else ""
         raise source.error(
@@ -312,16 +312,14 @@ def _split(
         for row in reader:
             cells += len(row)
             if cells > MAX_CELLS:
-                raise source.error(f"holds more than {MAX_CELLS:,} values; {_THIN_IT}")
+                raise source.error(_TOO_MANY)
             found = [from_cell(" ".join(cell.split())) for cell in row]
             if any(found):
                 rows.append((numbers[begun], found))
             begun = reader.line_num
     except csv.Error as error:
-        where, problem = (
-            source.at(numbers[min(begun, len(numbers) - 1)]),
-            str(error).splitlines()[0],
-        )
+        where = source.at(numbers[min(begun, len(numbers) - 1)])
+        problem = str(error).splitlines()[0]
         raise source.error(f"{where}: not valid CSV: {problem}; check its quotes") from None
     return rows
 
@@ -332,36 +330,26 @@ def _split(
 def _of_json(text: str, name: str) -> Grid:
     source = Source(name, "record", "key")
 
-    def parsed(part: str) -> Any:
+    def parsed(part: str, line: int | None = None) -> Any:
+        """The values in a text, or in one line of it."""
         try:
             return json.loads(part, object_pairs_hook=unique_keys)
-        except json.JSONDecodeError:
-            raise
+        except json.JSONDecodeError as error:
+            if line is None and len(lines) > 1 and lines[0].lstrip().startswith("{"):  # JSON lines
+                return [parsed(each, place) for place, each in enumerate(lines, start=1)]
+            where = f"{name}, line {line or error.lineno}, column {error.colno}"
+            raise KoriskError(f"{where}: not valid JSON: {error.msg.lower()}; correct it") from None
         except KoriskError as error:
             raise source.error(str(error)) from None
         except (RecursionError, ValueError):  # the latter for numbers of thousands of digits
             raise source.error("nested too deeply, or a number has too many digits") from None
 
-    try:
-        content = parsed(text)
-    except json.JSONDecodeError as error:
-        lines = [line for line in text.splitlines() if line.strip()]
-        if len(lines) < 2 or not lines[0].lstrip().startswith("{"):
-            where = f"{name}, line {error.lineno}, column {error.colno}"
-            raise KoriskError(f"{where}: not valid JSON: {error.msg.lower()}; correct it") from None
-        content = []
-        for position, line in enumerate(lines, start=1):  # JSON lines
-            try:
-                content.append(parsed(line))
-            except json.JSONDecodeError as found:
-                where = f"{name}, line {position}, column {found.colno}"
-                raise KoriskError(
-                    f"{where}: not valid JSON: {found.msg.lower()}; correct it"
-                ) from None
+    lines = [line for line in text.splitlines() if line.strip()]
+    content = parsed(text)
     if isinstance(content, dict):
         lists = {key: value for key, value in content.items() if isinstance(value, list)}
         if len(lists) > 1 and not any(isinstance(v, dict) for vs in lists.values() for v in vs):
-            return _of_arrays(_as_arrays(lists, source), name)
+            return _of_arrays({key: _as_array(key, lists[key], source) for key in lists}, name)
         content = next(iter(lists.values())) if len(lists) == 1 else content
     if not isinstance(content, list):
         raise source.error(
@@ -371,20 +359,12 @@ def _of_json(text: str, name: str) -> Grid:
     return grid_of_records(content, source)
 
 
-def _as_arrays(lists: Mapping[str, list[Any]], source: Source) -> dict[str, Any]:
-    made = {}
-    for name, values in lists.items():
-        try:
-            made[name] = np.array(values, dtype=object if _mixed(values) else None)
-        except ValueError:
-            raise source.error(
-                f"{shown(name)} has rows of different lengths; fill them up"
-            ) from None
-    return made
-
-
-def _mixed(values: list[Any]) -> bool:
-    return any(isinstance(value, str | None) for value in values)
+def _as_array(name: str, values: list[object], source: Source) -> Table:
+    mixed = any(isinstance(value, str | None) for value in values)
+    try:
+        return np.array(values, dtype=object if mixed else None)
+    except ValueError:
+        raise source.error(f"{shown(name)} has rows of different lengths; fill them up") from None
 
 
 # --- Arrays --------------------------------------------------------------------------------------
@@ -396,36 +376,32 @@ def _unpacked(content: bytes, source: Source) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
             if sum(each.file_size for each in members) > MAX_UNPACKED or len(members) > 2000:
-                raise source.error(
-                    f"unpacks to more than {MAX_UNPACKED / 1e6:g} MB; a pilot is a small table"
-                )
-            made = {}
-            for each in members:
-                with archive.open(each) as file:
-                    made[each.filename] = file.read(each.file_size)  # and never more
-            return made
+                size = f"{MAX_UNPACKED / 1e6:g} MB"
+                raise source.error(f"unpacks to more than {size}; a pilot is a small table")
+            contents = {}
+            for member in members:
+                with archive.open(member) as file:
+                    contents[member.filename] = file.read(member.file_size)  # and never more
+            return contents
     except KoriskError:
         raise
     except Exception as error:  # whatever damage causes: zipfile, zlib and lzma have their own
         raise source.error(f"is a damaged archive: {shown(str(error))}; save it again") from None
 
 
-def _npy(file: io.BytesIO, source: Source) -> Any:
+def _npy(file: io.BytesIO, source: Source) -> Table:
     """An array, whose header may claim no more than the file holds."""
     try:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0
-        if version != (1, 0):
-            read = np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(file)
+        version = 1 if np.lib.format.read_magic(file) == (1, 0) else 2
+        shape, _, dtype = getattr(np.lib.format, f"read_array_header_{version}_0")(file)
         if max(math.prod(shape), *shape, 0) > MAX_CELLS:
-            raise ValueError(f"it has more than {MAX_CELLS:,} values; {_THIN_IT}")
+            raise ValueError(f"it {_TOO_MANY}")
         if dtype.hasobject:
             raise ValueError("it holds Python objects")
         if math.prod(shape) * dtype.itemsize > len(file.getbuffer()):
             raise ValueError("it is cut short")
         file.seek(0)
-        made = np.load(file, allow_pickle=False)
+        made: Table = np.load(file, allow_pickle=False)
         for each in [made[name] for name in dtype.names] if dtype.names else [made]:
             if each.dtype.kind not in "biufUS":
                 raise ValueError(f"it holds {shown(each.dtype.name)}, not numbers or texts")
@@ -438,7 +414,7 @@ def _npy(file: io.BytesIO, source: Source) -> Any:
         raise source.error(f"an array cannot be read: {shown(str(error))}; save it again") from None
 
 
-def _of_arrays(arrays: Mapping[str, Any], name: str) -> Grid:
+def _of_arrays(arrays: Mapping[str, Table], name: str) -> Grid:
     """The table of named arrays; one with two axes has a column for each fold or field."""
     source, columns = Source(name), dict[str, Sequence[Any]]()
     for key, array in arrays.items():
@@ -460,10 +436,8 @@ def _of_arrays(arrays: Mapping[str, Any], name: str) -> Grid:
     if len(lengths) > 1:
         raise source.error(f"its columns have {sorted(lengths)} rows; save columns of one length")
     if sum(map(len, columns.values())) > MAX_CELLS:
-        raise source.error(f"holds more than {MAX_CELLS:,} values; {_THIN_IT}")
-    rows = zip(*(map(_cell, column) for column in columns.values()), strict=True)
-    made = [(position, list(row)) for position, row in enumerate(rows, start=1)]
-    return _checked(Grid(source, list(columns), made))
+        raise source.error(_TOO_MANY)
+    return _of_columns(columns, source)
 
 
 # --- Other programs' files -----------------------------------------------------------------------
@@ -480,14 +454,12 @@ def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
             raise KoriskError(f"{name}: no sheet {shown(sheet)}; there are {listed}")
         tables = {sheet: tables[sheet]}
     tables = {each: rows for each, rows in tables.items() if any(c != "" for r in rows for c in r)}
-    if len(tables) != 1:
-        listed = ", ".join(map(shown, list(tables)[:10])) or "none"
-        if not tables:
-            raise KoriskError(f"{name}: is empty; write a header such as n,error,seed first")
-        raise KoriskError(
-            f"{name}: has {len(tables)} sheets with content ({listed}); name one, such as ",
-            Argument("sheet", next(iter(tables))),
-        )
+    if not tables:
+        raise KoriskError(f"{name}: is empty; write a header such as n,error,seed first")
+    if len(tables) > 1:
+        listed = ", ".join(map(shown, list(tables)[:10]))
+        problem = f"has {len(tables)} sheets with content ({listed}); name one, such as "
+        raise KoriskError(f"{name}: {problem}", Argument("sheet", next(iter(tables))))
     [(title, rows)] = tables.items()
     source = Source(name, "row")
     filled = [(at, row) for at, row in enumerate(rows, start=1) if any(cell != "" for cell in row)]
@@ -496,7 +468,7 @@ def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
         notes.append(f"row {filled[0][0]} is a title")
         del filled[0]
     header = [from_cell(" ".join(str(cell).split())) for cell in filled[0][1]]
-    header = [re.sub(r"\.0$", "", cell) if _is_float(cell) else cell for cell in header]
+    header = [re.sub(r"^(\d+)\.0$", r"\1", cell) for cell in header]
     kept = [
         (at, [_cell(from_cell(cell) if isinstance(cell, str) else cell) for cell in row])
         for at, row in filled[1:]
@@ -505,33 +477,19 @@ def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
     return _checked(Grid(source, header, kept, notes))
 
 
-def _is_float(text: str) -> bool:
-    return re.fullmatch(r"\d+\.0", text) is not None
-
-
-def _of_parquet(content: bytes, name: str) -> Grid:
-    columns: dict[str, list[Any]] = _foreign(content, name, "Parquet file", "pyarrow")
-    rows = zip(*(map(_cell, column) for column in columns.values()), strict=True)
-    made = [(position, list(row)) for position, row in enumerate(rows, start=1)]
-    return _checked(Grid(Source(name), list(columns), made))
-
-
 def _foreign(content: bytes, name: str, kind: str, library: str) -> Any:
     """What a library of another language reads, in a process with limits."""
     if find_spec(library) is None:
         what = "a workbook" if kind == "workbook" else "Parquet"
-        raise MissingExtraError(
-            f"{name}: {what} needs {library.replace('_', '-')}, which is not installed; "
-            "pip install 'korisk[io]', or save the table as CSV"
-        )
+        problem = f"{what} needs {library.replace('_', '-')}, which is not installed"
+        remedy = "pip install 'korisk[io]', or save the table as CSV"
+        raise MissingExtraError(f"{name}: {problem}; {remedy}")
     command = [sys.executable, "-P", foreign.__file__, kind, str(MAX_CELLS)]
     done = subprocess.run(command, input=content, capture_output=True, check=False)
     made: dict[str, Any] = {"problem": "it takes too much memory or time"}
     with suppress(ValueError):
         made = json.loads(done.stdout)
     if "problem" in made:
-        raise KoriskError(
-            f"{name}: is no {kind} that can be read: {shown(made['problem'])}; save it again, or "
-            "as CSV"
-        )
+        problem = f"is no {kind} that can be read: {shown(made['problem'])}"
+        raise KoriskError(f"{name}: {problem}; save it again, or as CSV")
     return made["tables"]

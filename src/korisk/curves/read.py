@@ -10,16 +10,15 @@ import difflib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from numbers import Real
-from os import PathLike
-from typing import Any, TypeGuard
+from typing import NamedTuple, TypeGuard
 
-from korisk.curves.formats import Grid, Source, grid_of_frame, grid_of_records, read_grid
-from korisk.curves.unit import UNITS, suggested_unit, words
+from korisk.curves.formats import Grid, Source, grid_of_records
+from korisk.curves.unit import UNITS, suggested_unit, vocabulary, words
 from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
 from korisk.store.cells import row_digests
 
@@ -32,63 +31,64 @@ Columns = Mapping[str, str] | None  # our names → the file's
 _NAMES = ("n", "error", "seed", "model", "metric")
 
 # Words of which the name of the column with N consists, and those of which it has at least one.
-_OF_N = {
-    *("n", "samples", "size", "sizes", "images", "examples", "scans", "slices"),
-    *("volumes", "cases", "subjects", "patients", "anzahl", "bilder", "stichproben", "umfang"),
-    *("trainingsdaten", "trainingsbilder", "échantillons", "echantillons", "exemples", "muestras"),
-}
-_BESIDE_N = {
-    *("sample", "num", "number", "no", "nr", "of", "the", "train", "training", "set", "data"),
-    *("dataset",),
-    *("labelled", "labeled", "der", "daten", "trainings", "nombre", "d", "de", "número", "numero"),
-}
+_OF_N = vocabulary(
+    "n samples size sizes images examples scans slices volumes cases subjects patients anzahl "
+    "bilder stichproben umfang trainingsdaten trainingsbilder échantillons echantillons exemples "
+    "muestras"
+)
+_BESIDE_N = vocabulary(
+    "sample num number no nr of the train training set data dataset labelled labeled der daten "
+    "trainings nombre d de número numero"
+)
 _SEEDS = re.compile(
     r"(random_)?seed|random_state|run|run_(number|no|nr|index)|rep(eat|etition|licate)?|"
     r"(cv_)?(fold|split)|trial|lauf|wiederholung|graine"
 )
 _RUNS = {"run_id", "run_name", "name", "id", "trial_id", "uuid"}  # that name runs, not models
 _NO_LABELS = {"unit", "digest", "user", "tags", "notes", "artifact_uri", "source_name"}
-_MODELS = {
-    *("model", "method", "network", "net", "arch", "architecture", "algorithm", "variant"),
-    *("estimator", "approach", "model_name", "modell", "netz", "verfahren"),
+_ROLES = {
+    "model": vocabulary(
+        "model method network net arch architecture algorithm variant estimator approach modell "
+        "netz verfahren"
+    )
+    | {"model_name"},
+    "metric": {"metric", "measure", "metrik", "kennzahl"},
+    "status": {"status", "state"},
 }
-_METRICS = {"metric", "measure", "metrik", "kennzahl"}
-_STATUS = {"status", "state"}
 _FINISHED = {"finished", "done", "completed", "complete", "success", "succeeded", "ok"}
 _ERROR = {"error", "fehler", "erreur", "errore"}  # by which a column says that it holds errors
-ERROR_NAMES = _ERROR | {
-    *("errors", "err", "mse", "rmse", "nmse", "nrmse", "mae", "mape", "loss", "risk"),
-    *("nll", "ce", "bce", "hd95", "wer", "cer", "distance", "deviation"),
-}
+ERROR_NAMES = _ERROR | vocabulary(
+    "errors err mse rmse nmse nrmse mae mape loss risk nll ce bce hd95 wer cer distance deviation"
+)
 _VALUES = ERROR_NAMES | {"value", "wert", "score", "scores"}
-_PHASES = {"train", "training", "val", "valid", "validation", "dev", "test", "eval", "holdout"}
 _TRAINED_ON = {"train", "training"}
-_BESIDE_METRICS = _PHASES | {"final", "best", "rel", "relative", "normalised", "normalized", "neg"}
-_BESIDE_METRICS |= {"drop", "gap", "decrease", "mean", "squared", "absolute", "root", "rate"}
-_BESIDE_METRICS |= {"top1", "top5", "image"}
+_PHASES = _TRAINED_ON | {"val", "valid", "validation", "dev", "test", "eval", "holdout"}
+_BESIDE_METRICS = _PHASES | vocabulary(
+    "final best rel relative normalised normalized neg drop gap decrease mean squared absolute "
+    "root rate top1 top5 image"
+)
 # Columns that are neither a seed's nor a model's, whatever they are.
-_SPREADS = {"std", "stdev", "stddev", "sd", "sem", "stderr", "var", "variance", "lower", "upper"}
-_SPREADS |= {"ci", "iqr", "streuung", "standardabweichung", "rank", "log", "log2", "log10", "ln"}
+_SPREADS = vocabulary(
+    "std stdev stddev sd sem stderr var variance lower upper ci iqr streuung standardabweichung "
+    "rank log log2 log10 ln"
+)
 _ENDS = {"se", "err", "error", "lo", "hi", "low", "high", "min", "max"}  # behind a model's name
-_STATISTICS = _SPREADS | {
-    *("mean", "average", "avg", "median", "min", "max", "count", "sum", "total", "mittelwert"),
-    *("summe", "ratio", "difference", "diff", "delta", "gain", "speedup", "p", "value", "pvalue"),
-    *("mittel", "durchschnitt", "moyenne", "media", "improvement", "differenz", "best", "seeds"),
-}
-_REMARKS = {
-    *("epoch", "epochs", "time", "seconds", "runtime", "duration", "date", "comment", "notes"),
-    *("id", "index", "parameters", "params", "lr", "learning", "batch", "step", "steps", "gpu"),
-    *("s", "sec", "ms", "h", "memory", "created", "user", "experiment", "weight", "decay"),
-    *("lambda", "rate", "dropout", "iteration", "iterations", "depth", "width", "layers"),
-    *("channels", "momentum", "temperature", "size"),
-}
-_OTHERS = _OF_N | _BESIDE_N | {"seed", "run", "fold"}
+_STATISTICS = _SPREADS | vocabulary(
+    "mean average avg median min max count sum total mittelwert summe ratio difference diff delta "
+    "gain speedup p value pvalue mittel durchschnitt moyenne media improvement differenz best "
+    "seeds"
+)
+_REMARKS = vocabulary(
+    "epoch epochs time seconds runtime duration date comment notes id index parameters params lr "
+    "learning batch step steps gpu s sec ms h memory created user experiment weight decay lambda "
+    "rate dropout iteration iterations depth width layers channels momentum temperature size"
+)
+_NO_MODELS = _STATISTICS | _REMARKS | _PHASES | _OF_N | _BESIDE_N | {"seed", "run", "fold"}
 _EMPTY = {"-", "--", "–", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "#div/0!", "?"}  # noqa: RUF001
-_TOTALS = {
-    *("mean", "average", "averages", "avg", "median", "std", "sd", "sem", "sum", "total", "totals"),
-    *("all", "summe", "mittelwert", "mittel", "durchschnitt", "gesamt", "ø", "moyenne", "media"),
-    *("difference", "differenz", "diff", "delta", "ratio"),
-}
+_TOTALS = vocabulary(
+    "mean average averages avg median std sd sem sum total totals all summe mittelwert mittel "
+    "durchschnitt gesamt ø moyenne media difference differenz diff delta ratio"
+)
 _PREFIX = re.compile(r"(params|metrics|config|summary|tags)[./]", re.IGNORECASE)
 _BRACKET = re.compile(r"\s*[\[(]([^\])]*)[\])]\s*$")
 _SEED_AT_END = re.compile(
@@ -97,72 +97,76 @@ _SEED_AT_END = re.compile(
     r"(?P<seed>[0-9]+)",
     re.IGNORECASE,
 )
+# Numbers as people write them.
+_SPACES = re.compile(r"(?<=\d)[\u00a0\u202f\u2009 '’_](?=\d{3}(?:\D|$))")  # noqa: RUF001
+_POINT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_COMMA = re.compile(r"[-+]?(\d+,?\d*|,\d+)([eE][-+]?\d+)?")
+_GROUPS = {  # thousands between the other mark
+    ".": re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?"),
+    ",": re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d*)?"),
+}
+_MARKED = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)\s*[^\d\s:-]{0,8}")  # such as 0.10*
+_EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
+
+
+class Measurement(NamedTuple):
+    """One value, still in the user's unit, and whose it is."""
+
+    position: int  # of its row
+    n: float
+    value: float
+    seed: str
+    model: str
+    metric: str
+    unit: str  # by a column of that name, else ""
+    heads: tuple[str, str]  # the names of the columns of N and of the value
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """Columns of equal length, values still in the user's unit."""
+    """What a table holds."""
 
     source: Source
-    read_as: str = ""  # how the table was read, where that was not a matter of course
-    position: list[int] = field(default_factory=list)
-    n: list[float] = field(default_factory=list)
-    value: list[float] = field(default_factory=list)
-    seed: list[str] = field(default_factory=list)
-    model: list[str] = field(default_factory=list)
-    metric: list[str] = field(default_factory=list)
-    unit: list[str] = field(default_factory=list)  # by a column of that name, else ""
-    heads: list[tuple[str, str]] = field(default_factory=list)  # columns of N and of the value
-    percent: set[str] = field(default_factory=set)  # columns of values with percent signs
+    rows: list[Measurement]
+    percent: set[str]  # columns of values with percent signs
+    read_as: str  # how the table was read, where that was not a matter of course
 
-    def where(self, row: int, name: str) -> str:
+    def where(self, row: Measurement, name: str) -> str:
         """The place of one measurement's `n` or `error`."""
-        place = self.source.at(self.position[row], self.heads[row][name != "n"])
+        place = self.source.at(row.position, row.heads[name != "n"])
         return f"{self.source.name}, {place}" if self.source.name else place
 
 
-def read_measurements(
-    path: str | PathLike[str], columns: Columns = None, sheet: str | None = None
-) -> Measurements:
-    """What a file holds."""
-    return measurements(read_grid(path, sheet), columns)
-
-
-def record_measurements(records: object, columns: Columns = None) -> Measurements:
+def record_measurements(records: object, columns: Columns) -> Measurements:
     """The measurements of mappings such as {"n": 64, "error": 0.1, "seed": 1}."""
     if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
-        raise KoriskError(
-            f"records must be a list of mappings with the keys n and error, got {shown(records)}; "
-            "use Curve.read for files and Curve.from_frame for data frames"
-        )
+        remedy = "use Curve.read for files and Curve.from_frame for data frames"
+        rule = "be a list of mappings with the keys n and error"
+        raise invalid("records", rule, records, remedy)
     return measurements(grid_of_records(records, Source("", "record", "key")), columns)
-
-
-def frame_measurements(frame: Any, columns: Columns = None) -> Measurements:
-    """The measurements of a data frame."""
-    return measurements(grid_of_frame(frame), columns)
 
 
 def label(what: str, value: object) -> str:
     """`value` as the text of a seed, model or metric; empty where there is none."""
-    text: str | None = None
-    number: Any = value
-    if value is None or isinstance(value, str):
-        text = (value or "").strip()
-    elif _is_number(value):
+    text = (value or "").strip() if isinstance(value, str | None) else None
+    if _is_number(value):
         with suppress(OverflowError, ValueError):  # not finite, or too many digits
-            text = str(int(number)) if number == int(number) else repr(float(number))
+            whole = math.trunc(value)
+            text = str(int(whole)) if value == whole else repr(float(value))
     if text is None or not text.isprintable() or len(text) > MAX_LABEL:
-        raise KoriskError(
-            f"{what} must be a printable text of at most {MAX_LABEL} characters, got "
-            f"{shown(value)}; rename it"
-        )
+        rule = f"be a printable text of at most {MAX_LABEL} characters"
+        raise invalid(what, rule, value, "rename it")
     return text
 
 
-def _named(role: str, head: str) -> Argument:
-    """The argument by which a column is named; what is too long for a message is left open."""
+def _column(role: str, head: str) -> Argument:
+    """The argument that names a column; a name too long for a message is left open."""
     return Argument("columns", {role: head if len(head) <= MAX_LABEL else "..."})
+
+
+def _ask(source: Source, problem: str, role: str, head: str, rest: str = "") -> KoriskError:
+    """An error whose remedy is to name a column."""
+    return source.error(f"{problem} pass ", _column(role, head), rest)
 
 
 def _is_number(value: object) -> TypeGuard[Real]:
@@ -183,17 +187,17 @@ class _Values:
     seed: str = ""
 
 
+@dataclass
 class _Layout:
     """The places of columns, found one after the other, and notes on them."""
 
-    def __init__(self) -> None:
-        self.n: int | None = None
-        self.model: int | None = None
-        self.metric: int | None = None
-        self.status: int | None = None
-        self.values: list[_Values] = []
-        self.seeds: list[int] = []
-        self.notes: list[str] = []
+    n: int | None = None
+    model: int | None = None
+    metric: int | None = None
+    status: int | None = None
+    values: list[_Values] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def _base(head: str) -> str:
@@ -224,7 +228,7 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
         or (_is_model(header[at]) and any(_MARKED.fullmatch(str(each)) for each in cells))
     }
 
-    def named(role: str, fits: Any) -> list[int]:
+    def named(role: str, fits: Callable[[str], object]) -> list[int]:
         if role in given:
             return [given[role]]
         free = set(range(len(header))) - set(given.values())
@@ -236,19 +240,13 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
     best = [at for at in counts if keys[at] == "n" or "train" in keys[at]] or counts
     if len(best) > 1:
         listed = ", ".join(shown(header[at]) for at in best)
-        raise source.error(
-            f"N may be in {listed}; pass ", _named("n", header[best[0]]), " if that is right"
-        )
+        raise _ask(source, f"N may be in {listed};", "n", header[best[0]], " if that is right")
     layout.n = best[0] if best else None
     inside = _BRACKET.search(header[best[0]]) if best else None
     if inside and "n" not in given and not set(words(inside[1]) or "%") <= _OF_N | _BESIDE_N:
-        name = shown(header[best[0]])
-        raise source.error(
-            f"{name} may count in {shown(inside[1])}; write numbers of samples into a column n, or "
-            "pass ",
-            _named("n", header[best[0]]),
-            " if it has them",
-        )
+        unsure = f"{shown(header[best[0]])} may count in {shown(inside[1])}"
+        remedy = "write numbers of samples into a column n, or"
+        raise _ask(source, f"{unsure}; {remedy}", "n", header[best[0]], " if it has them")
     layout.seeds = [at for at in named("seed", _SEEDS.fullmatch) if at != layout.n]
     for at in layout.seeds if "seed" not in given else []:
         odd = [str(each) for each in filled[at] if not _sums_up(each)]
@@ -256,20 +254,17 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
         if stems and "seed" not in keys[at] and (len(stems) > 1 or odd[0] in stems):
             raise source.error(
                 f"column {shown(header[at])} holds {shown(odd[0])}; pass ",
-                _named("model", header[at]),
+                _column("model", header[at]),
                 " if it has models, ",
-                _named("seed", header[at]),
+                _column("seed", header[at]),
                 " if it has repetitions, or keep one alone",
             )
-    for role, names in (("model", _MODELS), ("metric", _METRICS), ("status", _STATUS)):
+    for role, names in _ROLES.items():
         found = named(role, names.__contains__)
         if len(found) > 1:
             listed = ", ".join(shown(header[at]) for at in found)
-            raise source.error(
-                f"the {role} may be in {listed}; pass ",
-                _named(role, header[found[0]]),
-                " for the right one",
-            )
+            problem = f"the {role} may be in {listed};"
+            raise _ask(source, problem, role, header[found[0]], " for the right one")
         setattr(layout, role, found[0] if found else None)
     taken = {layout.n, layout.model, layout.metric, layout.status, *layout.seeds}
     rest = [at for at in range(len(header)) if at not in taken]
@@ -290,20 +285,14 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
         texts = {str(each).casefold() for each in filled[at]}
         if at in numeric | used or not 1 < len(texts) < len(filled[at]) or keys[at] in _NO_LABELS:
             continue
-        own = (
-            {(row[layout.model], row[at]) for _, row in grid.rows}
-            if layout.model is not None
-            else ()
-        )
-        if own and len(own) == len({model for model, _ in own}):
-            continue  # it says no more than the model
-        if _is_model(header[at]):
-            raise source.error(
-                f"column {shown(header[at])} holds different texts, such as "
-                f"{shown(filled[at][0])}, and is not used; pass ",
-                _named("model", header[at]),
-                " if it tells models apart, or remove it",
-            )
+        pairs = {(row[layout.model or 0], row[at]) for _, row in grid.rows}
+        models = {model for model, _ in pairs}
+        says_more = layout.model is None or len(pairs) > len(models)
+        if says_more and _is_model(header[at]):
+            example = f"holds different texts, such as {shown(filled[at][0])}, and is not used"
+            problem = f"column {shown(header[at])} {example};"
+            apart = " if it tells models apart, or remove it"
+            raise _ask(source, problem, "model", header[at], apart)
     wide = layout.model is None and layout.status is None and not layout.seeds
     unused = [at for at in rest if at not in used]  # of runs, settings; else a model without values
     unused = [at for at in unused if at in numeric or (wide and not filled[at])]
@@ -343,11 +332,9 @@ def _missing(name: str, wanted: str, grid: Grid) -> KoriskError:
     meant = difflib.get_close_matches(wanted.casefold(), short, n=1)
     hint = f"did you mean {shown(short[meant[0]])}? " if meant else ""
     example = short[meant[0]] if meant else "..."
-    return source.error(
-        f"no {source.column} {shown(wanted)}, found {listed}; {hint}needed are n and error, or n "
-        "and one column per seed or model: pass ",
-        _named(name, example),
-    )
+    needed = "needed are n and error, or n and one column per seed or model:"
+    problem = f"no {source.column} {shown(wanted)}, found {listed}; {hint}{needed}"
+    return _ask(source, problem, name, example)
 
 
 def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
@@ -378,12 +365,9 @@ def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
         likely = [at for at in rest if not set(words(header[at])) & _SPREADS] or rest
         likely = [at for at in likely if at not in odd] or likely
         likely.sort(key=lambda at: "test" not in words(header[at]))
-        raise source.error(
-            f"{listed} can name neither a seed nor a model, and without a column 'error' each "
-            "column must; remove what is no error, or pass ",
-            _named("error", header[likely[0]]),
-            " to read that one alone",
-        )
+        rule = "can name neither a seed nor a model, and without a column 'error' each column must"
+        problem = f"{listed} {rule}; remove what is no error, or"
+        raise _ask(source, problem, "error", header[likely[0]], " to read that one alone")
     if seeds and others:
         raise source.error(
             f"column {shown(header[seeds[0]])} names a seed and {shown(header[others[0]])} does "
@@ -399,13 +383,12 @@ def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
         layout.notes.append(f"one column for each seed ({listed}{', ...' * (len(seeds) > 10)})")
         return [_Values(at, seed=heads[at].seed) for at in seeds]
     if layout.model is not None:
-        raise source.error(
-            f"models are in column {shown(header[layout.model])}, and the columns "
-            f"{', '.join(shown(header[at]) for at in others[:5])} name no seeds; name them s1, s2, "
-            "..., or pass ",
-            _named("error", header[others[0]]),
-            " for the one to read",
+        listed = ", ".join(shown(header[at]) for at in others[:5])
+        problem = (
+            f"models are in column {shown(header[layout.model])}, and the columns {listed} name "
         )
+        problem += "no seeds; name them s1, s2, ..., or"
+        raise _ask(source, problem, "error", header[others[0]], " for the one to read")
     apart = all(heads[at].metric for at in others)
     with_seeds = all(heads[at].seed for at in others) and not layout.seeds
     made = []
@@ -430,36 +413,23 @@ def _of_metrics(grid: Grid, layout: _Layout, rest: list[int], pure: list[int]) -
         kept = [at for at in pure if not unwanted.intersection(words(heads[at].metric))]
         pure = kept or pure
     pure.sort(key=lambda at: "test" not in words(header[at]))  # which a question then names
+    first = shown(header[pure[0]])
     if all(_TRAINED_ON.intersection(words(heads[at].metric)) for at in pure):
-        raise grid.source.error(
-            f"{shown(header[pure[0]])} is of the training data; give errors on test data, or pass ",
-            _named("error", header[pure[0]]),
-            " if it is not",
-        )
+        problem = f"{first} is of the training data; give errors on test data, or"
+        raise _ask(grid.source, problem, "error", header[pure[0]], " if it is not")
     seeds = [at for at in rest if at not in pure and _parted(_base(header[at])).seed]
     if any(not _parted(_base(header[at])).metric for at in seeds):
-        raise grid.source.error(
-            f"columns {shown(header[pure[0]])} and {shown(header[seeds[0]])} may both hold errors; "
-            "pass ",
-            _named("error", header[pure[0]]),
-            ", or remove one",
-        )
+        problem = f"columns {first} and {shown(header[seeds[0]])} may both hold errors;"
+        raise _ask(grid.source, problem, "error", header[pure[0]], ", or remove one")
     if layout.metric is not None and len(pure) > 1:
-        raise grid.source.error(
-            f"values may be in {', '.join(shown(header[at]) for at in pure[:5])}; pass ",
-            _named("error", header[pure[0]]),
-            " for the right one",
-        )
+        problem = f"values may be in {', '.join(shown(header[at]) for at in pure[:5])};"
+        raise _ask(grid.source, problem, "error", header[pure[0]], " for the right one")
     long = layout.model is not None or layout.status is not None or bool(layout.seeds)
     models = [at for at in rest if at not in heads and _is_model(header[at])]
     if models and not long:  # a table of runs may have columns of settings
         listed = ", ".join(shown(header[at]) for at in models[:5])
-        raise grid.source.error(
-            f"{listed} may be errors as well, beside {shown(header[pure[0]])}; remove what is no "
-            "error, or pass ",
-            _named("error", header[pure[0]]),
-            " to read that one alone",
-        )
+        problem = f"{listed} may be errors as well, beside {first}; remove what is no error, or"
+        raise _ask(grid.source, problem, "error", header[pure[0]], " to read that one alone")
     made = [_Values(at, metric=_own_metric(heads[at].metric), seed=heads[at].seed) for at in pure]
     names = list(dict.fromkeys(each.metric for each in made if each.metric))
     if names:
@@ -538,20 +508,10 @@ def _of_metric(token: str) -> bool:
 def _is_model(head: str) -> bool:
     """Whether a head can name a model: statistics, times and the like cannot."""
     found = set(words(head))
-    return not found or not found <= _STATISTICS | _REMARKS | _PHASES | _OTHERS
+    return not found or not found <= _NO_MODELS
 
 
 # --- Numbers as people write them ----------------------------------------------------------------
-
-_SPACES = re.compile(r"(?<=\d)[\u00a0\u202f\u2009 '’_](?=\d{3}(?:\D|$))")  # noqa: RUF001
-_POINT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-_COMMA = re.compile(r"[-+]?(\d+,?\d*|,\d+)([eE][-+]?\d+)?")
-_GROUPS = {  # thousands between the other mark
-    ".": re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?"),
-    ",": re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d*)?"),
-}
-_MARKED = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)\s*[^\d\s:-]{0,8}")  # such as 0.10*
-_EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
 
 
 def _bare(text: str) -> str:
@@ -689,7 +649,7 @@ def _verified(grid: Grid) -> Grid:
     return replace(grid, header=header, rows=rows)
 
 
-def measurements(grid: Grid, columns: Columns = None) -> Measurements:
+def measurements(grid: Grid, columns: Columns) -> Measurements:
     """The measurements of a table."""
     grid = _verified(grid)
     layout, source, header = _layout(grid, columns), grid.source, grid.header
@@ -697,24 +657,23 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
     signs, values = Counter[str](), Counter[str]()  # of percent, and all, in each column
     places = [each.place for each in layout.values] + ([] if layout.n is None else [layout.n])
     mark = _decimal_mark(grid, places)
-    made = Measurements(source)
+    made: list[Measurement] = []
     labels = [at for at in (layout.model, *layout.seeds) if at is not None and source.name]
     labels = [at for at in labels if not all(_sums_up(row[at]) for _, row in grid.rows)]
     units = [row[header.index("unit")] if "unit" in header else "" for _, row in grid.rows]
     if not all(isinstance(unit, str) and unit in UNITS for unit in units):
         units = [""] * len(units)  # such as mm, which says nothing of the metric
-    texts: dict[Any, str] = {}  # one copy of each label
+    texts: dict[object, str] = {}  # one copy of each label
 
-    def number(position: int, row: list[Any], place: int, *, whole: bool) -> float | None:
+    def number(position: int, row: list[object], place: int, *, whole: bool) -> float | None:
         """The number in a cell; None where it is empty, or not as it should be."""
         if _is_empty(row[place]):
             return None
         try:
-            found = _number(row[place], mark, whole=whole)
+            return _number(row[place], mark, whole=whole)
         except _CellError as error:
             problems.add(source.at(position, header[place]), *error.args)
             return None
-        return found
 
     for each in layout.values:
         for what in ("model", "metric", "seed"):
@@ -754,53 +713,47 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
             if str(row[each.place]).endswith("%"):
                 signs[header[each.place]] += 1
             values[header[each.place]] += 1
-            made.position.append(position)
-            made.n.append(n if n is not None else each.n or math.nan)
-            made.value.append(value)
-            made.seed.append(each.seed or seed)
-            made.model.append(each.model or model)
-            made.metric.append(metric or each.metric)
-            made.unit.append(unit)
-            place = each.place if layout.n is None else layout.n
-            made.heads.append((header[place], header[each.place]))
+            size = n if n is not None else each.n or math.nan
+            whose = (each.seed or seed, each.model or model, metric or each.metric, unit)
+            heads = (header[each.place if layout.n is None else layout.n], header[each.place])
+            made.append(Measurement(position, size, value, *whose, heads))
     for head, count in signs.items():
         if count < values[head]:
             what = f"{count} of {values[head]} values have percent signs"
             problems.add(f"{source.column} {shown(head)}", what, "write all with or without")
     problems.check()
-    made.percent.update(
+    percent = {
         head
         for head in values
         if signs[head] or ("%" in head and (_names_metric(head) or _base(head) != head.strip()))
-    )
-    if not made.n and left_out:
-        listed = ", ".join(f"{n} {what}{'s' * (n > 1)}" for what, n in left_out.items())
-        raise source.error(f"holds no measurements but {listed}, which are left out; add some")
-    if not made.n:
-        raise source.error("holds no measurements; add rows with n and error")
-    if layout.model is not None and "" in made.model and any(made.model):
-        where = source.at(made.position[made.model.index("")], header[layout.model])
+    }
+    skipped = [f"{n} {what}{'s' * (n > 1)}" for what, n in left_out.items()]
+    if not made:
+        left = f" but {', '.join(skipped)}, which are left out; add some"
+        raise source.error(
+            "holds no measurements", left if skipped else "; add rows with n and error"
+        )
+    unnamed = [row.position for row in made if not row.model]
+    if layout.model is not None and 0 < len(unnamed) < len(made):
+        where = source.at(unnamed[0], header[layout.model])
         raise source.error(f"{where}: is missing; name the model in every row")
     runs = [at for at, head in enumerate(header) if _key(head) in _RUNS and layout.n != at]
-    twice = Counter(zip(made.n, made.model, made.metric, made.seed, strict=True)).most_common(1)
-    if twice[0][1] > 1 and runs and not layout.seeds:
-        raise source.error(
-            f"N = {twice[0][0][0]:g} is there {twice[0][1]} times, and no column is named seed; "
-            "pass ",
-            _named("seed", header[runs[0]]),
-            " if each row has a seed of its own",
-        )
+    taken = Counter((row.n, row.model, row.metric, row.seed) for row in made)
+    [((n, *_), times)] = taken.most_common(1)
+    if times > 1 and runs and not layout.seeds:
+        problem = f"N = {n:g} is there {times} times, and no column is named seed;"
+        raise _ask(source, problem, "seed", header[runs[0]], " if each row has a seed of its own")
     notes = [*layout.notes, *grid.notes, *(["decimal commas"] if mark == "," else [])]
-    notes += [f"{n} {what}{'s' * (n > 1)} left out" for what, n in left_out.items()]
-    return replace(made, read_as="; ".join(notes))
+    notes += [f"{text} left out" for text in skipped]
+    return Measurements(source, made, percent, "; ".join(notes))
 
 
-def _label(row: list[Any], places: list[Any], header: list[str], texts: dict[Any, str]) -> str:
+def _label(
+    row: list[object], places: Sequence[int | None], header: list[str], texts: dict[object, str]
+) -> str:
     """The text in one cell, or in several joined by a stroke."""
     parts = []
-    for at in places:
-        if at is None:
-            continue
+    for at in (place for place in places if place is not None):
         cell = row[at]
         if not (cell is None or isinstance(cell, str | Real)):
             label(shown(header[at]), cell)  # refuses it
@@ -810,12 +763,12 @@ def _label(row: list[Any], places: list[Any], header: list[str], texts: dict[Any
     return "/".join(parts)
 
 
-def _summary(row: list[Any], layout: _Layout, labels: list[int]) -> str:
+def _summary(row: list[object], layout: _Layout, labels: list[int]) -> str:
     """The word by which a row says that it sums up others."""
     places: Iterable[int] = range(len(row))
     if layout.n is not None and row[layout.n] is not None:
         places = [layout.n, *labels]
-    return next((row[at] for at in places if _sums_up(row[at])), "")
+    return next((str(row[at]) for at in places if _sums_up(row[at])), "")
 
 
 def _sums_up(cell: object) -> bool:

@@ -232,6 +232,11 @@ def words(name: str) -> list[str]:
     return re.findall(r"[^\W_]+", apart.casefold())
 
 
+def vocabulary(text: str) -> set[str]:
+    """The words of a text, each of them once."""
+    return set(words(text))
+
+
 def suggested_unit(metric_name: str) -> str | None:
     """The unit to suggest for a metric whose name says that larger is better, or None."""
     found = words(metric_name)
