@@ -55,38 +55,22 @@ if TYPE_CHECKING:
     from korisk.prediction import Prediction, predict_dense, predict_structured, predict_study
     from korisk.prediction.rehearse import Rehearsal, rehearse
 
-_PACKAGES = (
-    *(
-        "ablation",
-        "fitting",
-        "images",
-        "networks",
-        "operators",
-        "pilots",
-        "prediction",
-        "problems",
-        "studies",
-    ),
-)
-_NAMES = {
-    "Ablation": "ablation.ablation",
-    "ablate": "ablation.ablation",
-    "NextSize": "planning.next_size",
-    "Pilot": "pilots.result",
-    "Prediction": "prediction.prediction",
-    "describe": "networks.describe.describe",
-    "known": "networks.describe.marks",
-    "learned": "networks.describe.marks",
-    "next_size": "planning.next_size",
-    "pilot_sklearn": "pilots.adapters",
-    "pilot_torch": "pilots.adapters",
-    "predict_dense": "prediction.api",
-    "predict_structured": "prediction.api",
-    "predict_study": "prediction.study",
-    "Rehearsal": "prediction.rehearse",
-    "rehearse": "prediction.rehearse",
-    "run_pilot": "pilots.run",
+_PACKAGES: tuple[str, ...] = ("ablation", "fitting", "images", "networks", "operators")
+_PACKAGES += ("pilots", "prediction", "problems", "studies")
+_LAZY = {
+    "ablation.ablation": ("Ablation", "ablate"),
+    "networks.describe.describe": ("describe",),
+    "networks.describe.marks": ("known", "learned"),
+    "pilots.adapters": ("pilot_sklearn", "pilot_torch"),
+    "pilots.result": ("Pilot",),
+    "pilots.run": ("run_pilot",),
+    "planning.next_size": ("NextSize", "next_size"),
+    "prediction.api": ("predict_dense", "predict_structured"),
+    "prediction.prediction": ("Prediction",),
+    "prediction.rehearse": ("Rehearsal", "rehearse"),
+    "prediction.study": ("predict_study",),
 }
+_NAMES = {name: module for module, names in _LAZY.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -102,9 +86,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as missing:
         if missing.name != "torch":
             raise
-        message = (
-            f"korisk.{name} needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-        )
+        remedy = "pip install 'korisk[torch]'"
+        message = f"korisk.{name} needs PyTorch, which is not installed; {remedy}"
 
     def refuse(*_: object, **__: object) -> None:
         raise MissingExtraError(message)

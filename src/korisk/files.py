@@ -21,7 +21,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk._checks import require
+from korisk.errors import KoriskError, did_you_mean, invalid, shown
 
 MAX_YAML_BYTES = 200_000  # some 6,000 layers, read in seconds
 MAX_VALUE = 20_000  # characters; numbers of more digits take long to read
@@ -29,6 +30,36 @@ FIGURE_KINDS = ("png", "svg", "pdf")
 PATIENCE = 30.0  # seconds for a pipe to bring its first bytes
 _DATABASE = b"SQLite format 3\0"
 _PIECE = 2**20  # bytes that are read at once
+# A spreadsheet runs such a cell; a line that begins with # or % is a comment to korisk.
+_FORMULA = re.compile(r"'*(\s*[=+\-@#%\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
+_OF_TABLES = "korisk plan and korisk compare take tables of errors over N"
+# Files that are mistaken for each other, by a key that only one of them has.
+_OTHER_KINDS = {
+    "layers": "describes a network, which korisk bound takes",
+    "points": "describes a study, which korisk run and korisk predict take",
+    "walltime": "has the options of a batch system, which korisk run --cluster-options takes",
+}
+_RULES = {
+    "string_type": ("a text", "quote it"),
+    "float_type": ("a number", "write it as 1000, 0.001 or 1e-3"),
+    "int_type": ("a whole number", "write it in digits, as 1000"),
+    "bool_type": ("true or false", "write one of them"),
+    "list_type": ("a list", "start every entry with '- '"),
+    "too_short": ("a list of one entry or more", "add one"),
+    "too_long": ("a shorter list", "leave some out"),
+}
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_CORE_SCHEMA = [  # in the order in which they are tried
+    ("tag:yaml.org,2002:null", r"null|Null|NULL|~|", ["n", "N", "~", ""]),
+    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    (_INT, r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (
+        _FLOAT,
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+]
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -58,10 +89,8 @@ def read_yaml(path: str | PathLike[str]) -> Any:
         raise KoriskError(f"{where}: not valid YAML: {line}{remedy}") from None
     except yaml.reader.ReaderError as error:
         number = text.count("\n", 0, error.position) + 1
-        raise KoriskError(
-            f"{path}: not valid YAML: line {number} contains the control character "
-            f"U+{ord(text[error.position]):04X}; remove it"
-        ) from None
+        problem = f"line {number} contains the control character U+{ord(text[error.position]):04X}"
+        raise KoriskError(f"{path}: not valid YAML: {problem}; remove it") from None
     except RecursionError:
         raise KoriskError(f"{path}: nested too deeply; flatten the file") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # e.g. a date that does not exist
@@ -74,15 +103,9 @@ def write_yaml(path: str | PathLike[str], content: Any) -> None:
     """Write plain values as YAML that `read_yaml` takes back."""
     text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     if (size := len(text.encode("utf-8", "backslashreplace"))) > MAX_YAML_BYTES:
-        raise KoriskError(
-            f"{path}: would have {size / 1e6:.2g} MB, and files beyond {MAX_YAML_BYTES / 1e6:g} MB "
-            "are not read; write it in parts"
-        )
+        limit = f"files beyond {MAX_YAML_BYTES / 1e6:g} MB are not read; write it in parts"
+        raise KoriskError(f"{path}: would have {size / 1e6:.2g} MB, and {limit}")
     write_text(path, text)
-
-
-# A spreadsheet runs such a cell; a line that begins with # or % is a comment to korisk.
-_FORMULA = re.compile(r"'*(\s*[=+\-@#%\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
 
 
 def to_cell(value: Any) -> Any:
@@ -109,14 +132,11 @@ def read_bytes(path: str | PathLike[str], *, max_bytes: int) -> bytes:
     except IsADirectoryError:
         raise KoriskError(f"{path}: is a folder; name a file in it") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        raise KoriskError(
-            f"{_named(path)}: cannot be read: {_reason(error)}; check the path"
-        ) from None
+        problem = f"{_named(path)}: cannot be read: {_reason(error)}"
+        raise KoriskError(f"{problem}; check the path") from None
     if len(content) > max_bytes:
-        raise KoriskError(
-            f"{path}: is larger than {max_bytes / 1e6:g} MB, the limit for such a file; "
-            "is it the right one?"
-        )
+        limit = f"{max_bytes / 1e6:g} MB, the limit for such a file"
+        raise KoriskError(f"{path}: is larger than {limit}; is it the right one?")
     return content
 
 
@@ -124,16 +144,13 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
     """A text file's content, never reading more than `max_bytes` of it."""
     content = read_bytes(path, max_bytes=max_bytes)
     if content.startswith(_DATABASE):
-        raise KoriskError(
-            f"{path}: is a database, not text; korisk plan, compare, report, check and export take "
-            "the stores of studies"
-        )
+        takers = "korisk plan, compare, report, check and export take the stores of studies"
+        raise KoriskError(f"{path}: is a database, not text; {takers}")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise KoriskError(
-            f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8"
-        ) from None
+        problem = f"is not UTF-8 text (byte {error.start})"
+        raise KoriskError(f"{path}: {problem}; save it as UTF-8") from None
 
 
 def _opened(path: str | PathLike[str]) -> BinaryIO:
@@ -161,9 +178,8 @@ def make_folder(path: str | PathLike[str]) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        raise KoriskError(
-            f"{_named(folder)}: cannot be created: {_reason(error)}; name another folder"
-        ) from None
+        problem = f"{_named(folder)}: cannot be created: {_reason(error)}"
+        raise KoriskError(f"{problem}; name another folder") from None
     return folder
 
 
@@ -193,23 +209,18 @@ def write_bytes(path: str | PathLike[str], content: bytes) -> None:
             temporary.unlink(missing_ok=True)
             raise
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path, or no name
-        raise KoriskError(
-            f"{_named(path)}: cannot be written: {_reason(error)}; name a file in a "
-            "folder that you may write to"
-        ) from None
+        problem = f"{_named(path)}: cannot be written: {_reason(error)}"
+        raise KoriskError(f"{problem}; name a file in a folder that you may write to") from None
 
 
 def figure_kind(path: str | PathLike[str]) -> str:
     """The kind of a figure's file, if its suffix names one and its folder is there."""
-    if not isinstance(path, str | PathLike):
-        raise KoriskError(f"path must be the name of a picture, got {shown(path)}")
+    require(isinstance(path, str | PathLike), "path", "be the name of a picture", path)
     file = Path(path)
     kind = file.suffix.removeprefix(".").lower()
     if kind not in FIGURE_KINDS:
-        raise KoriskError(
-            f"{path}: the suffix of a figure must be .png, .svg or .pdf, "
-            f"got {file.suffix or 'none'}; rename the file"
-        )
+        rule, got = "be .png, .svg or .pdf", file.suffix or "none"
+        raise invalid(f"{path}: the suffix of a figure", rule, path, "rename the file", got=got)
     if "\0" not in str(path) and not file.parent.is_dir():
         raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
     return kind
@@ -220,10 +231,8 @@ def parse(model: type[Model], content: Any, *, source: object) -> Model:
     if (other := _other_kind(model, content)) is not None:
         raise KoriskError(f"{source}: {other}")
     if not isinstance(content, dict):
-        raise KoriskError(
-            f"{source}: must be a mapping of keys to values, got {shown(content)}; "
-            f"known keys: {', '.join(_fields(model))}"
-        )
+        known = f"known keys: {', '.join(_fields(model))}"
+        raise invalid(f"{source}:", "be a mapping of keys to values", content, known)
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -233,15 +242,6 @@ def parse(model: type[Model], content: Any, *, source: object) -> Model:
             error.errors(), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"]))
         )
         raise KoriskError(f"{source}: {_problem(model, telling)}") from None
-
-
-_OF_TABLES = "korisk plan and korisk compare take tables of errors over N"
-# Files that are mistaken for each other, by a key that only one of them has.
-_OTHER_KINDS = {
-    "layers": "describes a network, which korisk bound takes",
-    "points": "describes a study, which korisk run and korisk predict take",
-    "walltime": "has the options of a batch system, which korisk run --cluster-options takes",
-}
 
 
 def _other_kind(model: type[BaseModel], content: Any) -> str | None:
@@ -274,17 +274,6 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
         case _:
             rule, remedy = error["msg"].removeprefix("Input should be "), "correct it"
     return f"{where} must be {rule}, got {shown(error['input'])}; {remedy}"
-
-
-_RULES = {
-    "string_type": ("a text", "quote it"),
-    "float_type": ("a number", "write it as 1000, 0.001 or 1e-3"),
-    "int_type": ("a whole number", "write it in digits, as 1000"),
-    "bool_type": ("true or false", "write one of them"),
-    "list_type": ("a list", "start every entry with '- '"),
-    "too_short": ("a list of one entry or more", "add one"),
-    "too_long": ("a shorter list", "leave some out"),
-}
 
 
 def _locate(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, type[BaseModel]]:
@@ -383,18 +372,6 @@ class _Dumper(yaml.SafeDumper):
 
 _Dumper.add_representer(str, _Dumper.represent_str)
 
-_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
-_CORE_SCHEMA = [  # in the order in which they are tried
-    ("tag:yaml.org,2002:null", r"null|Null|NULL|~|", ["n", "N", "~", ""]),
-    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    (_INT, r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
-    (
-        _FLOAT,
-        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
-        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-        list("-+.0123456789"),
-    ),
-]
 StrictLoader.yaml_implicit_resolvers = {}
 for _tag, _form, _starts in _CORE_SCHEMA:
     for _side in (StrictLoader, _Dumper):

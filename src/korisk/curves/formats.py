@@ -32,9 +32,6 @@ MAX_UNPACKED = 64_000_000  # bytes of what a compressed file holds
 MAX_CELLS = 200_000  # read in some seconds
 MAX_LINE = 1_000_000  # characters
 
-_TOO_MANY = (
-    f"holds more than {MAX_CELLS:,} values; a pilot is some tens of rows: average or thin it"
-)
 Table = NDArray[Any]  # of numbers, texts, or fields with names
 
 _SPREADSHEETS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
@@ -108,7 +105,7 @@ def grid_of_records(records: Iterable[object], source: Source) -> Grid:
         flat = dict(_flattened(record))
         cells += len(flat)
         if cells > MAX_CELLS:
-            raise source.error(_TOO_MANY)
+            raise source.error(_too_many())
         header |= dict.fromkeys(flat)
         made.append((position, flat))
     if not made:
@@ -144,6 +141,11 @@ def _of_columns(columns: Mapping[str, Sequence[object]], source: Source) -> Grid
     rows = zip(*(map(_cell, column) for column in columns.values()), strict=True)
     numbered = [(position, list(row)) for position, row in enumerate(rows, start=1)]
     return _checked(Grid(source, list(columns), numbered))
+
+
+def _too_many() -> str:
+    thin = "a pilot is some tens of rows: average or thin it first"
+    return f"holds more than {MAX_CELLS:,} values; {thin}"
 
 
 def _flattened(
@@ -312,7 +314,7 @@ def _split(
         for row in reader:
             cells += len(row)
             if cells > MAX_CELLS:
-                raise source.error(_TOO_MANY)
+                raise source.error(_too_many())
             found = [from_cell(" ".join(cell.split())) for cell in row]
             if any(found):
                 rows.append((numbers[begun], found))
@@ -395,7 +397,7 @@ def _npy(file: io.BytesIO, source: Source) -> Table:
         version = 1 if np.lib.format.read_magic(file) == (1, 0) else 2
         shape, _, dtype = getattr(np.lib.format, f"read_array_header_{version}_0")(file)
         if max(math.prod(shape), *shape, 0) > MAX_CELLS:
-            raise ValueError(f"it {_TOO_MANY}")
+            raise ValueError(f"it {_too_many()}")
         if dtype.hasobject:
             raise ValueError("it holds Python objects")
         if math.prod(shape) * dtype.itemsize > len(file.getbuffer()):
@@ -436,7 +438,7 @@ def _of_arrays(arrays: Mapping[str, Table], name: str) -> Grid:
     if len(lengths) > 1:
         raise source.error(f"its columns have {sorted(lengths)} rows; save columns of one length")
     if sum(map(len, columns.values())) > MAX_CELLS:
-        raise source.error(_TOO_MANY)
+        raise source.error(_too_many())
     return _of_columns(columns, source)
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from numbers import Real
-from typing import NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from korisk.curves.formats import Grid, Source, grid_of_records
 from korisk.curves.unit import UNITS, suggested_unit, vocabulary, words
@@ -149,10 +149,10 @@ def record_measurements(records: object, columns: Columns) -> Measurements:
 def label(what: str, value: object) -> str:
     """`value` as the text of a seed, model or metric; empty where there is none."""
     text = (value or "").strip() if isinstance(value, str | None) else None
+    number: Any = value
     if _is_number(value):
         with suppress(OverflowError, ValueError):  # not finite, or too many digits
-            whole = math.trunc(value)
-            text = str(int(whole)) if value == whole else repr(float(value))
+            text = str(int(number)) if number == int(number) else repr(float(number))
     if text is None or not text.isprintable() or len(text) > MAX_LABEL:
         rule = f"be a printable text of at most {MAX_LABEL} characters"
         raise invalid(what, rule, value, "rename it")
@@ -313,9 +313,7 @@ def _wanted(columns: Columns) -> dict[str, str]:
             hint = did_you_mean(str(name)[:MAX_LABEL], _NAMES).removeprefix("; ")
             raise invalid("columns", f"map {', '.join(_NAMES)}", name, hint)
         if not isinstance(theirs, str):
-            raise KoriskError(
-                f"columns[{name!r}] must be a column's name, got {shown(theirs)}; quote it"
-            )
+            raise invalid(f"columns[{name!r}]", "be a column's name", theirs, "quote it")
     return {name: theirs.strip() for name, theirs in mapped.items()}
 
 
@@ -582,27 +580,21 @@ def _number(cell: object, mark: str | None, *, whole: bool) -> float:
         if re.fullmatch(r"[-+]?inf(inity)?", text, re.IGNORECASE):
             raise _CellError(f"is {shown(cell)}", "leave the cell empty if the run failed")
         raise _CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
-    if mark is None and _EITHER.fullmatch(text):
-        if whole and not text.endswith("000"):
+    if _EITHER.fullmatch(text) and (mark is None or (not whole and mark not in text)):
+        if mark is None and whole and not text.endswith("000"):
             return float(re.sub("[.,]", "", text))
-        raise _CellError(
-            f"{shown(cell)} may be a thousand or a decimal",
-            "add a zero to one of them if they are decimals, or write thousands without the mark",
-        )
-    if not whole and mark is not None and _EITHER.fullmatch(text) and mark not in text:
-        raise _CellError(
-            f"{shown(cell)} may be a thousand or a decimal", "write thousands without the mark"
-        )
+        remedy = "write thousands without the mark"
+        if mark is None:
+            remedy = f"add a zero to one of them if they are decimals, or {remedy}"
+        raise _CellError(f"{shown(cell)} may be a thousand or a decimal", remedy)
     mark = mark or "."
     if _GROUPS[mark].fullmatch(text):
         text = text.replace("," if mark == "." else ".", "")
     try:
         return float(text.replace(",", ".") if mark == "," else text)
     except ValueError:
-        said = "point" if mark == "." else "comma"
-        raise _CellError(
-            f"{shown(cell)} has another mark", f"write all with a decimal {said}"
-        ) from None
+        remedy = f"write all with a decimal {'point' if mark == '.' else 'comma'}"
+        raise _CellError(f"{shown(cell)} has another mark", remedy) from None
 
 
 # --- Rows to columns -----------------------------------------------------------------------------

@@ -175,10 +175,8 @@ def stored_curves(
         raise KoriskError(f"{path}: no cell is finished yet; run the study first")
     if point is None and len(groups) > 1:
         listed = ", ".join(map(shown, groups))
-        raise KoriskError(
-            f"{path}: has {len(groups)} points, {listed}; name one, such as ",
-            Argument("point", next(iter(groups))),
-        )
+        problem = f"has {len(groups)} points, {listed}; name one, such as "
+        raise KoriskError(f"{path}: {problem}", Argument("point", next(iter(groups))))
     name = point if point is not None else next(iter(groups))
     if name not in groups:
         raise KoriskError(f"{path}: no point {shown(name)}{did_you_mean(name, list(groups))}")

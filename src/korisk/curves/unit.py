@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import one_of
-from korisk.errors import Argument, KoriskError, Message, shown
+from korisk.errors import Argument, Message, invalid, shown
 
 Array = NDArray[np.float64]
 
@@ -75,6 +75,21 @@ _LAWS = {
 _SCORES = ("accuracy", "auc", "dice", "f1", "iou", "r2", "ssim")
 _ALIASES = {**dict.fromkeys(_SCORES, "complement"), "db": "psnr", "rmse": "squared"}
 
+# A metric's words, each with the unit to suggest for it.
+_LARGER_IS_BETTER = {
+    **{word: word for word in _SCORES},
+    **dict.fromkeys(("aucroc", "auroc", "auprc"), "auc"),
+    **dict.fromkeys(("jaccard", "miou"), "iou"),
+    **dict.fromkeys(("cnr", "psnr", "snr"), "psnr"),
+    **dict.fromkeys(("precision", "recall", "sensitivity", "specificity"), "complement"),
+    "acc": "accuracy",
+    "dsc": "dice",
+    "msssim": "ssim",
+}
+_ROOTS = {"nrmse", "rmsd", "rmse"}
+_SMALLER_IS_BETTER = {"error", "err", "loss", "risk", "distance", "deviation", "mae", "mape", "mse"}
+_SMALLER_IS_BETTER |= {"nmse", "l1", "l2", "lpips", "cer", "wer", "drop", "gap", "decrease"}
+
 _NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negated": "score"}
 
 
@@ -111,10 +126,9 @@ class Unit:
 
     def __post_init__(self) -> None:
         if self.law not in _LAWS:
-            raise KoriskError(
-                f"law of unit {shown(self.name)} must be one of {', '.join(_LAWS)}, "
-                f"got {shown(self.law)}; take a known unit, such as korisk.UNITS['accuracy']"
-            )
+            rule = f"be one of {', '.join(_LAWS)}"
+            remedy = "take a known unit, such as korisk.UNITS['accuracy']"
+            raise invalid(f"law of unit {shown(self.name)}", rule, self.law, remedy)
 
     @property
     def larger_is_better(self) -> bool:
@@ -205,24 +219,6 @@ def unit(name: str | Unit) -> Unit:
             asked = "error"
     one_of("unit", asked, tuple(UNITS))
     return UNITS[asked]
-
-
-# A metric's words, each with the unit to suggest for it.
-_LARGER_IS_BETTER = {
-    **{word: word for word in _SCORES},
-    **dict.fromkeys(("aucroc", "auroc", "auprc"), "auc"),
-    **dict.fromkeys(("jaccard", "miou"), "iou"),
-    **dict.fromkeys(("cnr", "psnr", "snr"), "psnr"),
-    **dict.fromkeys(("precision", "recall", "sensitivity", "specificity"), "complement"),
-    "acc": "accuracy",
-    "dsc": "dice",
-    "msssim": "ssim",
-}
-_ROOTS = {"nrmse", "rmsd", "rmse"}
-_SMALLER_IS_BETTER = {
-    *("error", "err", "loss", "risk", "distance", "deviation", "mae", "mape", "mse", "nmse", "l1"),
-    *("l2", "lpips", "cer", "wer", "drop", "gap", "decrease"),
-}
 
 
 def words(name: str) -> list[str]:
