@@ -41,6 +41,16 @@ def commands_made_once() -> Iterator[None]:
 
 
 @pytest.fixture
+def bare_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without figures and answers to many targets: they take seconds, and have own tests."""
+    monkeypatch.setattr("korisk.report.page.study.page_figures", lambda *_, **__: iter([]))
+    monkeypatch.setattr(
+        "korisk.report.page.page.planner_data",
+        lambda made, target: {"sizes": made.curve.sizes.tolist(), "targets": [target] * 4_000},
+    )
+
+
+@pytest.fixture
 def store(tmp_path: Path) -> "Iterator[Store]":
     """A store of the study of tests/studies/dummy_work.py, open for writing."""
     from dummy_work import STUDY

@@ -95,10 +95,14 @@ def browser() -> "Iterator[Browser]":
 def page(browser: "Browser") -> "Iterator[Page]":
     with fresh_page(browser) as opened:
         opened.add_script_tag(content=SCRIPT.read_text("utf-8"))
-        for name in CURVES:
-            script = "([at, data]) => { (window.tables ??= {})[at] = new koriskTable.Table(data); }"
-            opened.evaluate(script, [name, packed(name)])
         yield opened
+
+
+def with_table(page: "Page", name: str) -> "Page":
+    """The page with the answers for one pilot, which take a second to compute."""
+    script = "([at, data]) => { (window.tables ??= {})[at] ??= new koriskTable.Table(data); }"
+    page.evaluate(script, [name, packed(name)])
+    return page
 
 
 def asked(page: "Page", name: str, targets: list[float]) -> list[dict[str, Any]]:
@@ -106,7 +110,8 @@ def asked(page: "Page", name: str, targets: list[float]) -> list[dict[str, Any]]
         const plan = tables[name].plan(target);
         return { ...plan, sentence: tables[name].sentence(plan, sentences) };
     })"""
-    found: list[dict[str, Any]] = page.evaluate(script, [name, targets, words.ANSWERS])
+    given = [name, targets, words.ANSWERS]
+    found: list[dict[str, Any]] = with_table(page, name).evaluate(script, given)
     return found
 
 
@@ -141,6 +146,7 @@ def test_the_chance_at_any_n_is_that_of_python(page: "Page", name: str) -> None:
     first = int(CURVES[name].sizes[0])
     where = [first, first + 1, int(0.6 * last), last - 1, last, 3 * last, 40 * last, horizon]
     where = [n for n in where if n <= horizon]
+    with_table(page, name)
     for target in some_stops(name):
         plan = planned(name, target)
         if plan.doubt:
@@ -154,7 +160,7 @@ def test_the_chance_at_any_n_is_that_of_python(page: "Page", name: str) -> None:
 def test_between_the_stops_answers_are_interpolated(page: "Page", name: str) -> None:
     curve, stops = CURVES[name], [packed(name)["targets"][at] for at in packed(name)["stops"]]
     errors = curve.unit.to_error(stops)
-    between = curve.unit.from_error(np.sqrt(errors[:-1] * errors[1:])[::2]).tolist()
+    between = curve.unit.from_error(np.sqrt(errors[:-1] * errors[1:])[::4]).tolist()
     found = asked(page, name, between)
     beyond = [n for n in found if n["samples"] is not None and n["samples"] > made(name).last + 1]
     assert len(beyond) >= 3
@@ -181,6 +187,7 @@ def test_a_target_off_the_table_is_refused_in_words(page: "Page") -> None:
     for name in ("clean", "accuracy"):
         targets = packed(name)["targets"]
         unit = CURVES[name].unit
+        with_table(page, name)
         off = [unit.from_error(unit.to_error(targets[0]) * 2), unit.from_error(1e-9)]
         for target in (*map(float, off), math.nan, 1e999):
             said = page.evaluate("([name, t]) => tables[name].refusal(t)", [name, target])
@@ -302,13 +309,22 @@ if COLLAPSE.is_file():
     PAIRS.append(("collapse FC", "collapse KO"))
 
 
+@cache
+def named(name: str) -> kr.Curve:
+    curve = CURVES[name]
+    return kr.Curve(curve.n, curve.error, curve.seed, name, unit=curve.unit)
+
+
+@cache
+def page_of(names: frozenset[str]) -> str:
+    return pilot_page([named(name) for name in sorted(names)], title="pilot")
+
+
 @pytest.mark.parametrize("pair", PAIRS, ids=" and ".join)
 def test_no_number_without_odds(browser: "Browser", pair: tuple[str, str], tmp_path: Path) -> None:
-    named = [(name, CURVES[name]) for name in pair]
-    curves = [kr.Curve(own.n, own.error, own.seed, name, unit=own.unit) for name, own in named]
     html = tmp_path / "page.html"
-    html.write_text(pilot_page(curves, title="pilot"), encoding="utf-8")
-    first = forecast(curves[0])
+    html.write_text(page_of(frozenset(pair)), encoding="utf-8")
+    first = forecast(named(pair[0]))
     conditional = 0
     with fresh_page(browser) as page:
         page.goto(html.as_uri())

@@ -172,6 +172,7 @@ def test_predictions_of_something_else_are_said_and_not_shown(folder: Path) -> N
         assert f"{made['point']} is no point of this study with the same" in notes[0]
 
 
+@pytest.mark.usefixtures("bare_pages")
 @pytest.mark.parametrize("change", [("0", "1"), ("}", "")])
 def test_a_damaged_prediction_is_refused_and_the_remedy_works(
     folder: Path, tmp_path: Path, change: tuple[str, str]

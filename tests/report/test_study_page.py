@@ -27,6 +27,8 @@ from korisk.report.tables.tables import cells_table
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
 
+pytestmark = pytest.mark.usefixtures("bare_pages")
+
 
 class Texts:
     def __init__(self, text: str) -> None:
@@ -38,16 +40,6 @@ class Texts:
 
     def notes(self, words: str) -> bool:
         return any(words in line for line in self.lines)
-
-
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures and answers to many targets take seconds, and have tests of their own."""
-    monkeypatch.setattr("korisk.report.page.study.page_figures", lambda *_, **__: iter([]))
-    monkeypatch.setattr(
-        "korisk.report.page.page.planner_data",
-        lambda made, target: {"sizes": made.curve.sizes.tolist(), "targets": [target] * 4_000},
-    )
 
 
 def page(folder: Path, **options: Any) -> Texts:

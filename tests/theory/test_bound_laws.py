@@ -1,6 +1,5 @@
 """Laws of the bounds over random networks. Sums are rounded, hence the relative slack of 1e-9."""
 
-
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
