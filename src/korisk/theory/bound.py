@@ -1,13 +1,14 @@
 """The deep risk estimator: bounds on E||f_L(X) - f̂_L(X)||^2, one function per equation."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from korisk import _checks
 from korisk._show import Drawn
-from korisk.errors import Argument, KoriskError, Message, shown
+from korisk.errors import Argument, KoriskError, Message, invalid
 from korisk.theory.amplification import FloatArray, paper_amplification
 from korisk.theory.layer import Known, Learned
 from korisk.theory.network import BoundForm, Network
@@ -251,12 +252,12 @@ def deep_risk(net: Network, layer_risks: Risks, *, bound: BoundForm = "composed"
     if isinstance(layer_risks, Mapping):
         for name in layer_risks:
             net.index(name)
-        for learned in net.learned:
-            if learned.name not in layer_risks:
-                raise KoriskError(
-                    f"layer_risks has no entry for the learned layer {learned.name!r}; "
-                    "give the expected squared error of every learned layer"
-                )
+        missing = [layer.name for layer in net.learned if layer.name not in layer_risks]
+        if missing:
+            raise KoriskError(
+                f"layer_risks has no entry for the learned layer {missing[0]!r}; "
+                "give the expected squared error of every learned layer"
+            )
         values = [layer_risks.get(name, 0.0) for name in net.names]
     else:
         values = list(layer_risks)
@@ -271,10 +272,8 @@ def deep_risk(net: Network, layer_risks: Risks, *, bound: BoundForm = "composed"
         risk = _checks.real(field, value, at_least=0, remedy=remedy)
         mismatch = layer.mismatch if isinstance(layer, Known) else risk
         if risk not in (0.0, mismatch):
-            raise KoriskError(
-                f"{field} must be 0, because the layer is known, got {shown(value)}; "
-                "state the error of an approximately known operator as Known(..., mismatch=)"
-            )
+            remedy = "state the error of an approximately known operator as Known(..., mismatch=)"
+            raise invalid(field, "be 0, because the layer is known", value, remedy)
         risks.append(mismatch)
     return evaluate(net, np.array(risks), bound)
 
@@ -360,10 +359,8 @@ def barron_bound(
     asked = effective and states_effective(net)
     found: dict[bool, Bound | None] = {asked: (chosen := whole(effective=asked)), not asked: None}
     if states_effective(net):
-        try:
+        with suppress(KoriskError):  # it cannot be told, as without a p
             found[not asked] = whole(effective=not asked)
-        except KoriskError:  # it cannot be told, as without a p
-            found[not asked] = None
     return BarronBound(
         n=n,
         whole=chosen,

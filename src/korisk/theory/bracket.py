@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from korisk import _checks
-from korisk.errors import KoriskError
 
 
 def set_fields(value: object, **fields: object) -> None:
@@ -66,10 +65,8 @@ class NormBracket:
         remedy = "give 0 <= lower <= upper"
         lower = _checks.real("lower", self.lower, at_least=0, remedy=remedy)
         upper = _checks.real("upper", self.upper, at_least=0, finite=False, remedy=remedy)
-        if lower > upper:
-            raise KoriskError(
-                f"lower must be <= upper, got lower={lower!r} upper={upper!r}; {remedy}"
-            )
+        ends = f"lower={lower!r} upper={upper!r}"
+        _checks.require(lower <= upper, "lower", "be <= upper", lower, remedy, got=ends)
         _checks.name("how", self.how, remedy="say in a few words how the ends are known")
         set_fields(self, lower=lower, upper=upper)
 

@@ -17,6 +17,8 @@ from decimal import (
     getcontext,
     localcontext,
 )
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -40,6 +42,8 @@ _CONTEXT = Context(
     prec=_DIGITS, Emin=-999_999, Emax=999_999, traps=[InvalidOperation, DivisionByZero]
 )
 _ZERO = Decimal(0)
+
+Answer = TypeVar("Answer")  # what is asked of a network before and after a replacement
 
 
 # --- Sample sizes from log N / N, Eq. (eq:inversion) ---------------------------------------------
@@ -197,10 +201,8 @@ class RiskLine:
     slope: float
 
     def __post_init__(self) -> None:
-        for field in ("floor", "slope"):
-            remedy = "both are squared errors"
-            value = _checks.real(field, getattr(self, field), at_least=0, remedy=remedy)
-            set_fields(self, **{field: value})
+        check = partial(_checks.real, at_least=0, remedy="both are squared errors")
+        set_fields(self, floor=check("floor", self.floor), slope=check("slope", self.slope))
 
     def predict(self, n: float) -> float:
         """The squared error at N.
@@ -369,11 +371,8 @@ class Savings:
     @property
     def approximation(self) -> float:
         """By how much the floor falls; it does not depend on N."""
-        before, after = (
-            evaluate(net, approximation_risks(net), self.bound).total
-            for net in (self.before, self.after)
-        )
-        return before - after
+        before, after = self._both(lambda net: evaluate(net, approximation_risks(net), self.bound))
+        return before.total - after.total
 
     def estimation(self, n: float) -> float:
         """By how much the part falls that data removes, at N samples.
@@ -425,18 +424,15 @@ class Savings:
         UnreachableError
             If one of the two bounds does not reach it.
         """
-        before, after = (
-            sample_size(net, target, bound=self.bound, effective=self.effective)
-            for net in (self.before, self.after)
-        )
-        return before, after
+        form, effective = self.bound, self.effective
+        return self._both(lambda net: sample_size(net, target, bound=form, effective=effective))
 
     def _at(self, n: float) -> tuple[BarronBound, BarronBound]:
-        before, after = (
-            barron_bound(net, n, bound=self.bound, effective=self.effective)
-            for net in (self.before, self.after)
-        )
-        return before, after
+        form, effective = self.bound, self.effective
+        return self._both(lambda net: barron_bound(net, n, bound=form, effective=effective))
+
+    def _both(self, answer: Callable[[Network], Answer]) -> tuple[Answer, Answer]:
+        return answer(self.before), answer(self.after)
 
 
 def savings(
@@ -588,9 +584,6 @@ def structural_factor(*, H: int, filter_norm: float, backprojection_norm: float)
     629.9
     """
     side = _checks.count("H", H, at_least=1, remedy="H is the image side")
-    norms = {"filter_norm": filter_norm, "backprojection_norm": backprojection_norm}
-    first, second = (
-        _checks.real(name, norm, above=0, remedy="give the operator norm")
-        for name, norm in norms.items()
-    )
-    return (side / (2 * first * second)) ** 2
+    norm = partial(_checks.real, above=0, remedy="give the operator norm")
+    first = norm("filter_norm", filter_norm)
+    return (side / (2 * first * norm("backprojection_norm", backprojection_norm))) ** 2

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import ClassVar
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid, shown
 from korisk.theory.bracket import NOT_KNOWN, HasNorm, Lipschitz, NormBracket, set_fields, terse_repr
 
 INPUT = "input"  # what layers call the network's input
@@ -68,12 +68,12 @@ class Layer(ABC):
     def _set_inputs(self, given: object) -> None:
         what, remedy = self._field("inputs"), 'name earlier layers, or "input", each once'
         if isinstance(given, str) or not isinstance(given, Iterable):
-            raise KoriskError(f"{what} must be a list of names, got {shown(given)}; {remedy}")
+            raise invalid(what, "be a list of names", given, remedy)
         names = tuple(given)
         for name in names:
             _checks.name(what, name, remedy=remedy)
-        if not names or len(set(names)) < len(names):
-            raise KoriskError(f"{what} must name one layer or several, got {names!r}; {remedy}")
+        once = len(set(names)) == len(names) > 0
+        _checks.require(once, what, "name one layer or several", names, remedy)
         if not isinstance(given, Mapping):
             set_fields(self, inputs=names)
             return
@@ -220,30 +220,27 @@ class Learned(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        field = self._field
-        if self.parameters is not None:
+        field, p, effective = self._field, self.parameters, self.effective
+        if p is not None:
             remedy = "count the layer's trainable weights"
-            checked = _checks.count(field("parameters"), self.parameters, at_least=1, remedy=remedy)
-            set_fields(self, parameters=checked)
-        most = math.inf if self.parameters is None else self.parameters
-        remedy = "count those of its parameters that an earlier layer has"
-        shared = _checks.count(
-            field("shared"), self.shared, at_least=0, at_most=most, remedy=remedy
-        )
-        if self.effective is not None:
+            p = _checks.count(field("parameters"), p, at_least=1, remedy=remedy)
+        most = math.inf if p is None else p
+        of = "count those of its parameters that an earlier layer has"
+        shared = _checks.count(field("shared"), self.shared, at_least=0, at_most=most, remedy=of)
+        if effective is not None:
             remedy = "give the effective dimension, or leave it out if it is not known"
-            effective = _checks.real(field("effective"), self.effective, above=0, remedy=remedy)
+            effective = _checks.real(field("effective"), effective, above=0, remedy=remedy)
             # As floats: a p beyond 2^53 may round upwards, and effective = p must stay allowed.
-            if effective > float(most):
-                raise KoriskError(
-                    f"{field('effective')} must be at most the layer's parameters, {most:,}, got "
-                    f"{shown(self.effective)}; data cannot determine more numbers than it has"
-                )
-            set_fields(self, effective=effective)
+            rule = f"be at most the layer's parameters, {most:,}"
+            remedy = "data cannot determine more numbers than it has"
+            given = self.effective
+            _checks.require(effective <= float(most), field("effective"), rule, given, remedy)
         remedy = "see Assumption (ass:barron): C >= 0, width >= 1, kappa > 0"
         set_fields(
             self,
+            parameters=p,
             shared=shared,
+            effective=effective,
             C=_checks.real(field("C"), self.C, at_least=0, remedy=remedy),
             width=_checks.real(field("width"), self.width, at_least=1, remedy=remedy),
             kappa=_checks.real(field("kappa"), self.kappa, above=0, remedy=remedy),
@@ -308,10 +305,8 @@ def as_lipschitz(field: str, value: object) -> Lipschitz:
         return _checks.real(field, value, at_least=0, remedy=remedy)
     if value is None or isinstance(value, NormBracket | HasNorm):
         return value
-    raise KoriskError(
-        f"{field} must be a number >= 0, a NormBracket or an operator with a norm() method, "
-        f"got {shown(value)}; {remedy}"
-    )
+    rule = "be a number >= 0, a NormBracket or an operator with a norm() method"
+    raise invalid(field, rule, value, remedy)
 
 
 def resolve(field: str, value: Lipschitz) -> NormBracket:
@@ -324,7 +319,5 @@ def resolve(field: str, value: Lipschitz) -> NormBracket:
         return NormBracket(value, value)
     bracket = value.norm()
     if not isinstance(bracket, NormBracket):
-        raise KoriskError(
-            f"{field}: norm() of {shown(value)} must return a NormBracket, got {shown(bracket)}"
-        )
+        raise invalid(f"{field}: norm() of {shown(value)}", "return a NormBracket", bracket)
     return bracket

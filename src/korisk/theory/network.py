@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -14,14 +15,8 @@ import numpy as np
 
 from korisk import _checks
 from korisk._show import Drawn
-from korisk.errors import KoriskError, did_you_mean, shown
-from korisk.theory.amplification import (
-    FloatArray,
-    Node,
-    Runs,
-    graph_tails,
-    paper_amplification,
-)
+from korisk.errors import KoriskError, did_you_mean, invalid, shown
+from korisk.theory.amplification import FloatArray, Node, Runs, graph_tails, paper_amplification
 from korisk.theory.bracket import HasNorm, NormBracket, set_fields
 from korisk.theory.layer import INPUT, Composition, Known, Layer, Learned, resolve
 
@@ -78,34 +73,26 @@ class Network(Drawn):
         self, layers: Iterable[Layer], *, compositions: Iterable[Composition] = (), name: str = ""
     ) -> None:
         set_fields(self, layers=tuple(layers), compositions=tuple(compositions), name=name)
-        if not self.layers:
-            raise KoriskError(
-                "layers must hold at least one layer, got none; list Known and Learned layers, "
-                "the one that takes the input first"
-            )
-        seen: set[str] = set()
+        remedy = "list Known and Learned layers, the one that takes the input first"
+        some, check = bool(self.layers), _checks.require
+        check(some, "layers", "hold at least one layer", self.layers, remedy, got="none")
         for layer in self.layers:
             if not isinstance(layer, Known | Learned):
-                raise KoriskError(f"layers must be Known or Learned, got {shown(layer)}")
-            if layer.name in seen:
-                raise KoriskError(
-                    f"layer names must differ, got {layer.name!r} twice; rename one of them"
-                )
-            seen.add(layer.name)
+                raise invalid("layers", "be Known or Learned", layer)
+        for title, uses in Counter(self.names).items():
+            twice, remedy = f"{title!r} twice", "rename one of them"
+            check(uses == 1, "layer names", "differ", title, remedy, got=twice)
         if self.name:
             _checks.name("network name", self.name, remedy="give a short title, or none")
         self._check_inputs()
         for part in self.compositions:
-            if self.names[self.index(part.last)] not in self.behind(part.first):
-                raise KoriskError(
-                    f"composition must run from an earlier to a later layer, got "
-                    f"{part.first!r} to {part.last!r}; name the input side first"
-                )
+            run, rule = f"{part.first!r} to {part.last!r}", "run from an earlier to a later layer"
+            follows = self.names[self.index(part.last)] in self.behind(part.first)
+            check(follows, "composition", rule, part, "name the input side first", got=run)
             if len(takes := self.inputs_of(part.first)) > 1:
                 raise KoriskError(
-                    f"composition {part.first!r} to {part.last!r} must begin with a layer of one "
-                    f"input, and {part.first!r} takes {', '.join(takes)}; "
-                    "begin with a layer behind it"
+                    f"composition {run} must begin with a layer of one input, and {part.first!r} "
+                    f"takes {', '.join(takes)}; begin with a layer behind it"
                 )
 
     def _check_inputs(self) -> None:
@@ -132,7 +119,7 @@ class Network(Drawn):
         if unused:
             raise KoriskError(
                 f"layer {unused[0]!r} must be taken by a later one, because the last layer gives "
-                f"the output; name it among inputs= of a layer, or remove it"
+                "the output; name it among inputs= of a layer, or remove it"
             )
 
     @cached_property
@@ -524,12 +511,8 @@ class Network(Drawn):
 def _operators(layer: Layer, sources: Sequence[str]) -> dict[str, Any]:
     """The operator in each input of a linear layer; empty if it is not one."""
     given = layer.inputs if isinstance(layer.inputs, Mapping) else {sources[0]: layer.lipschitz}
-    if len(given) == len(sources) and all(
-        isinstance(constant, HasNorm) and hasattr(constant, "__matmul__")
-        for constant in given.values()
-    ):
-        return dict(given)
-    return {}
+    linear = all(isinstance(c, HasNorm) and hasattr(c, "__matmul__") for c in given.values())
+    return dict(given) if linear and len(given) == len(sources) else {}
 
 
 def _own(layer: Layer) -> float:
@@ -571,9 +554,7 @@ def _renamed(layer: Layer, old: str, new: str) -> Layer:
 
 
 def _same_map(old: Layer, new: Sequence[Layer]) -> bool:
-    if len(new) != 1 or new[0].name != old.name:
-        return False
-    if old.inputs != new[0].inputs:
+    if len(new) != 1 or (old.name, old.inputs) != (new[0].name, new[0].inputs):
         return False
     before, after = old.lipschitz, new[0].lipschitz
     if before is None or after is before:

@@ -12,7 +12,7 @@ from pydantic import Field
 from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.theory.bracket import Lipschitz, NormBracket
-from korisk.theory.layer import Composition, Known, Layer, Learned
+from korisk.theory.layer import Composition, Inputs, Known, Layer, Learned
 
 
 class BracketEntry(Spec):
@@ -76,17 +76,16 @@ def parts(whole: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
             )
         name = entry.known or entry.learned or ""
         constant = _lipschitz(f"layer {name!r}", entry.lipschitz)
-        inputs: Any = entry.inputs
-        if isinstance(inputs, dict):
+        inputs: Inputs = entry.inputs if isinstance(entry.inputs, list) else None
+        if isinstance(entry.inputs, dict):
             where = f"layer {name!r}: inputs"
-            inputs = {key: _lipschitz(where, each) for key, each in inputs.items()}
+            inputs = {key: _lipschitz(where, value) for key, value in entry.inputs.items()}
         layers.append(make(name, lipschitz=constant, inputs=inputs, **values))
-    compositions = []
-    for each in whole.compositions:
-        where = f"composition {each.first!r} to {each.last!r}"
-        constant = _lipschitz(where, each.lipschitz)
-        compositions.append(Composition(each.first, each.last, lipschitz=constant))
-    return layers, compositions
+    runs = ((f"composition {run.first!r} to {run.last!r}", run) for run in whole.compositions)
+    return layers, [
+        Composition(run.first, run.last, lipschitz=_lipschitz(where, run.lipschitz))
+        for where, run in runs
+    ]
 
 
 def _lipschitz(where: str, entry: float | BracketEntry | None) -> Lipschitz:

@@ -25,7 +25,7 @@ from korisk import _checks
 from korisk._memory import free_memory
 from korisk.errors import Argument, KoriskError
 from korisk.fitting.gradient.recipe import Recipe
-from korisk.fitting.gradient.train import Optimiser
+from korisk.fitting.gradient.train import Optimiser, Pool, captured
 from korisk.operators.inputs import shape_text
 
 CHECKS = 10  # times that members are judged on validation pairs, evenly over the steps
@@ -36,7 +36,6 @@ _REPORTED = 10  # steps between reports
 _ALIKE = 1e-3  # of the largest output: how far stacked and single outputs may differ by rounding
 
 Fit = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor], object]
-Pool = tuple[Tensor, Tensor]  # inputs and targets
 Forward = Callable[[Tensor], Tensor]  # inputs (members, batch, ...) to outputs of that shape
 
 
@@ -431,11 +430,7 @@ class _Training:
             if not self.at.is_cuda or at > _EAGER:
                 pass
             elif at == _EAGER:
-                graph = torch.cuda.CUDAGraph()
-                with suppress(RuntimeError):  # from networks that cannot be captured
-                    with torch.cuda.graph(graph):
-                        self.step()
-                    self.graph = graph
+                self.graph = captured(self.step)
             else:
                 side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
                 side.wait_stream(torch.cuda.current_stream())

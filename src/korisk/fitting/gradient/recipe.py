@@ -10,6 +10,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError
+from korisk.theory.bracket import set_fields
 
 OptimiserName = Literal["adam", "adagrad", "sgd"]
 OPTIMISERS: tuple[OptimiserName, ...] = ("adam", "adagrad", "sgd")
@@ -66,19 +67,17 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _checks.one_of("optimiser", self.optimiser, OPTIMISERS)
-        checked = {
-            "rate": _checks.real("rate", self.rate, above=0, remedy="try 0.01"),
-            "iterations": _checks.count("iterations", self.iterations, at_least=1, remedy="try 99"),
-            "batch": _checks.count("batch", self.batch, at_least=1, remedy="try 4"),
-            "momentum": _checks.real("momentum", self.momentum, at_least=0, remedy="try 0.9"),
-        }
-        for field, value in checked.items():
-            object.__setattr__(self, field, value)
-        if self.momentum >= 1 or (self.momentum and self.optimiser != "sgd"):
-            raise KoriskError(
-                f"momentum must be below 1, and belongs to optimiser='sgd', got {self.momentum:g} "
-                f"with {self.optimiser!r}; leave it out"
-            )
+        set_fields(
+            self,
+            rate=_checks.real("rate", self.rate, above=0, remedy="try 0.01"),
+            iterations=_checks.count("iterations", self.iterations, at_least=1, remedy="try 99"),
+            batch=_checks.count("batch", self.batch, at_least=1, remedy="try 4"),
+            momentum=_checks.real("momentum", self.momentum, at_least=0, remedy="try 0.9"),
+        )
+        allowed = self.momentum < 1 if self.optimiser == "sgd" else self.momentum == 0
+        rule = "be below 1, and belongs to optimiser='sgd'"
+        given = f"{self.momentum:g} with {self.optimiser!r}"
+        _checks.require(allowed, "momentum", rule, self.momentum, "leave it out", got=given)
 
     @classmethod
     def released(cls, side: int) -> Recipe:

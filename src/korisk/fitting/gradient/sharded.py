@@ -194,11 +194,10 @@ class ShardedDense(nn.Module):
     def sharded(self, block: int, own: Tensor) -> DTensor:
         """The rows on this rank, or something of their shape, as a part of the whole block."""
         first, last = self.blocks[block]
-        whole: Any = {
-            "shape": torch.Size((last - first, self.columns)),
-            "stride": (self.columns, 1),
-        }
-        return DTensor.from_local(own, self.mesh, [Shard(0)], run_check=False, **whole)
+        shape, stride = torch.Size((last - first, self.columns)), (self.columns, 1)
+        return DTensor.from_local(
+            own, self.mesh, [Shard(0)], run_check=False, shape=shape, stride=stride
+        )
 
     def gathered(self, block: int) -> Tensor:
         """The weights of a block, whole; the gradient of each rank's share is summed over ranks."""
@@ -434,7 +433,7 @@ def complete_checkpoints(folder: Path) -> dict[int, Path]:
 
 
 def write_checkpoint(
-    folder: Path, iteration: int, identity: dict[str, Any], state: dict[str, Tensor]
+    folder: Path, iteration: int, identity: dict[str, object], state: dict[str, Tensor]
 ) -> None:
     """Write a checkpoint whole or not at all, and delete all but the last two; on all ranks."""
     target = folder / f"iteration-{iteration:08d}"
@@ -465,7 +464,7 @@ def write_checkpoint(
         ) from None
 
 
-def read_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Tensor]) -> None:
+def read_checkpoint(path: Path, identity: dict[str, object], state: dict[str, Tensor]) -> None:
     """Fill tensors from a checkpoint of this training, each rank its own rows; on all ranks."""
     identity = {**identity, "iteration": int(path.name.partition("-")[2])}
     try:
@@ -492,13 +491,11 @@ def read_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Tenso
 class _Reader(filesystem.FileSystemReader):
     """Reads checkpoints that may come from elsewhere: tensors alone, and no pickled objects."""
 
-    def read_metadata(self, *args: Any, **kwargs: Any) -> metadata.Metadata:
-        parts: list[Any] = [
-            *(metadata.Metadata, metadata.TensorStorageMetadata, metadata.TensorProperties),
-            *(metadata.ChunkStorageMetadata, metadata.MetadataIndex),
-            *(metadata._MEM_FORMAT_ENCODING, filesystem._StorageInfo),
-        ]
-        with safe_globals(parts):
+    def read_metadata(self, *args: object, **kwargs: object) -> metadata.Metadata:
+        kinds: list[Any] = [metadata.Metadata, metadata.MetadataIndex, filesystem._StorageInfo]
+        kinds += [metadata.TensorStorageMetadata, metadata.ChunkStorageMetadata]
+        kinds += [metadata.TensorProperties, metadata._MEM_FORMAT_ENCODING]
+        with safe_globals(kinds):
             found = torch.load(Path(self.path) / _INDEX, weights_only=True)
         if not isinstance(found, metadata.Metadata):
             raise TypeError("its index is something else")

@@ -7,7 +7,7 @@ import io
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid, shown
 from korisk.files import write_bytes
 from korisk.fitting.gradient.recipe import Recipe, Standing, Training, draw_batches
+from korisk.fitting.ridge.choice import require_finite, require_pairs
 from korisk.networks import DenseNet, KnownOperatorNet
 from korisk.operators.inputs import shape_text
 from korisk.operators.linear import LinearOperator
@@ -27,6 +28,14 @@ _ADAM_BETAS = 0.9, 0.999
 _ADAM_EPSILON = 1e-8
 _ADAGRAD_EPSILON = 1e-10
 _EAGER = 3  # steps before a capture: libraries set themselves up in them
+_FORMAT = "korisk training 3"
+_MARK = b"korisk training\n"  # 16 bytes; 32 of SHA-256 and PyTorch's own format follow
+REMEDY = "delete it and run again, or name another"
+_SAMPLES = 64  # of each run, on which the loss is evaluated before, late and after
+_PIECE = 16  # samples that are evaluated at once
+
+Pool = tuple[Tensor, Tensor]  # inputs (samples, ...) and targets (samples, ...)
+Progress = Callable[[int, Tensor], None]  # iterations done, mean loss since the last call
 
 
 def runs_of(network: nn.Module) -> int | None:
@@ -104,12 +113,21 @@ def gradient(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, list[Ten
     return losses, [slope]
 
 
+def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
+    """A step as a CUDA graph; None where something in it cannot be captured."""
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            step()
+    except RuntimeError:
+        return None
+    return graph
+
+
 class Stepper:
     """Training, one iteration at a time; `losses` and `iteration` live on the device."""
 
-    def __init__(
-        self, network: nn.Module, pool: tuple[Tensor, Tensor], indices: Tensor, recipe: Recipe
-    ) -> None:
+    def __init__(self, network: nn.Module, pool: Pool, indices: Tensor, recipe: Recipe) -> None:
         self.network, self.indices, (self.inputs, self.targets) = network, indices, pool
         self.optimiser = Optimiser([p.detach() for p in trainable(network).values()], recipe)
         # Other networks may decide on the host what they do next, which a replay would not repeat.
@@ -125,16 +143,9 @@ class Stepper:
         with torch.cuda.device_of(self.indices):  # type: ignore[no-untyped-call]
             for _ in range(steps):
                 if self.until_capture == 0:
-                    graph = torch.cuda.CUDAGraph()
-                    with suppress(RuntimeError):  # from operators that cannot be captured
-                        with torch.cuda.graph(graph):
-                            self.step()
-                        self.graph = graph
+                    self.graph = captured(self.step)
                 self.until_capture -= 1
-                if self.graph is None:
-                    self.step()
-                else:
-                    self.graph.replay()
+                self.step() if self.graph is None else self.graph.replay()
 
     @torch.no_grad()
     def step(self) -> None:
@@ -145,16 +156,6 @@ class Stepper:
         self.losses.index_copy_(0, self.iteration, losses.unsqueeze(0))
         self.optimiser.step(gradients, self.iteration)
         self.iteration.add_(1)
-
-
-Pool = tuple[Tensor, Tensor]  # inputs (samples, ...) and targets (samples, ...)
-Progress = Callable[[int, Tensor], None]  # iterations done, mean loss since the last call
-
-_FORMAT = "korisk training 3"
-_MARK = b"korisk training\n"  # 16 bytes; 32 of SHA-256 and PyTorch's own format follow
-REMEDY = "delete it and run again, or name another"
-_SAMPLES = 64  # of each run, on which the loss is evaluated before, late and after
-_PIECE = 16  # samples that are evaluated at once
 
 
 def train(
@@ -470,26 +471,18 @@ def checked_pool(network: nn.Module, inputs: Tensor, targets: Tensor) -> Pool:
     like = weights[0]
     for field, values in (("inputs", inputs), ("targets", targets)):
         if (values.dtype, values.device) != (like.dtype, like.device):
-            raise KoriskError(
-                f"{field} must be {like.dtype} on {like.device} as the network is, got "
-                f"{values.dtype} on {values.device}; bring them together with .to(...)"
-            )
-        if not bool(torch.isfinite(values).all()):
-            raise KoriskError(f"{field} must be finite, got NaN or infinities; clean them first")
-    if len(inputs) != len(targets) or not len(inputs):
-        raise KoriskError(
-            "inputs and targets must have the same number of samples, at least 1, got "
-            f"{len(inputs):,} and {len(targets):,}; pair them"
-        )
+            rule = f"be {like.dtype} on {like.device} as the network is"
+            given = f"{values.dtype} on {values.device}"
+            raise invalid(field, rule, values, "bring them together with .to(...)", got=given)
+        require_finite(field, values)
+    require_pairs(inputs, targets)
     # Broadcasting would compute a loss of targets that are not of the outputs' shape.
     runs = runs_of(network)
     lead = (1,) if runs is None else (runs, 1)
     with _evaluating(network), torch.no_grad():
         image = network(inputs[:1].expand(*lead, *inputs.shape[1:]))
-    if image.shape != (*lead, *targets.shape[1:]):
-        raise KoriskError(
-            "targets must have the shape of the network's outputs, "
-            f"{shape_text(tuple(image.shape[len(lead) :]), batched=True)}, got "
-            f"{shape_text(tuple(targets.shape))}"
-        )
+    wanted = shape_text(tuple(image.shape[len(lead) :]), batched=True)
+    rule = f"have the shape of the network's outputs, {wanted}"
+    fits = image.shape == (*lead, *targets.shape[1:])
+    _checks.require(fits, "targets", rule, targets, got=shape_text(tuple(targets.shape)))
     return inputs.detach(), targets.detach()

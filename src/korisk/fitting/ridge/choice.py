@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError
 
 By = Literal["mse", "rmse_over_max"]
 BY: tuple[By, ...] = ("mse", "rmse_over_max")
@@ -27,6 +27,19 @@ SLACK = 1e-3  # scores this close are called equal; validation sets are far less
 def flat(samples: Tensor) -> Tensor:
     """(samples, ...) as (samples, entries)."""
     return samples.reshape(len(samples), -1)
+
+
+def require_pairs(inputs: Tensor, targets: Tensor) -> None:
+    """Raise unless every input has its target, and there is one."""
+    paired, given = len(inputs) == len(targets) > 0, f"{len(inputs):,} and {len(targets):,}"
+    rule = "have the same number of samples, at least 1"
+    _checks.require(paired, "inputs and targets", rule, targets, "pair them", got=given)
+
+
+def require_finite(field: str, values: Tensor) -> None:
+    """Raise if a value is NaN or infinite."""
+    finite = bool(torch.isfinite(values).all())
+    _checks.require(finite, field, "be finite", values, "clean them first", got="NaN or infinities")
 
 
 class Scorer:
@@ -106,7 +119,7 @@ class Choice:
     tried: tuple[tuple[float, float], ...]
     at_edge: bool
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, float | int | None]:
         """What a study stores of the choice.
 
         Returns
@@ -144,10 +157,8 @@ def choose(
         best = _best(scores)
         value = next(each for each in grid if scores[each] == best)
         return _choice(value, scores, at_edge=value in (min(grid), max(grid)))
-    if not (math.isfinite(scale) and scale > 0):
-        raise KoriskError(
-            f"the scale of lambda must be above 0, got {shown(scale)}; are all inputs zero?"
-        )
+    positive = math.isfinite(scale) and scale > 0
+    _checks.require(positive, "the scale of lambda", "be above 0", scale, "are all inputs zero?")
     first, last = (round(2 * math.log10(end)) for end in (lowest, highest))
     ends = [*([0.0] if zero else []), math.inf]
     scores = dict(zip(ends, score(ends), strict=True))

@@ -12,8 +12,14 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk._memory import check_memory
-from korisk.errors import KoriskError
-from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat
+from korisk.fitting.ridge.choice import (
+    Choice,
+    Scorer,
+    choose,
+    flat,
+    require_finite,
+    require_pairs,
+)
 from korisk.networks import DenseNet
 
 _CHUNK = 2**26  # bytes of an operand that is converted to float64 at a time
@@ -61,14 +67,9 @@ class DenseRidge:
     """
 
     def __init__(self, inputs: Tensor, targets: Tensor, *, relu: bool = True) -> None:
-        if len(inputs) != len(targets) or not len(inputs):
-            raise KoriskError(
-                f"inputs and targets must have the same number of samples, got {len(inputs)} and "
-                f"{len(targets)}; pair them"
-            )
-        for name, tensor in (("inputs", inputs), ("targets", targets)):
-            if not bool(torch.isfinite(tensor).all()):
-                raise KoriskError(f"{name} must be finite, got NaN or infinities; clean them first")
+        require_pairs(inputs, targets)
+        require_finite("inputs", inputs)
+        require_finite("targets", targets)
         what = f"the kernel of a dense fit to {len(inputs):,} samples"
         check_memory(kernel_bytes(len(inputs)), inputs.device, what, "use fewer samples")
         self.inputs, self.targets, self.relu = flat(inputs), flat(targets), relu
@@ -242,9 +243,9 @@ class DenseTraining:
         """
         if penalty is not None:
             return DenseFit(self, penalty, None)
-        score = self.scores(scorer) if scorer is not None else self.leave_one_out
-        made = choose(score, grid=grid, scale=self.scale, lowest=1e-6, zero=True)
-        return DenseFit(self, made.value, made)
+        score = self.leave_one_out if scorer is None else self.scores(scorer)
+        chosen = choose(score, grid=grid, scale=self.scale, lowest=1e-6, zero=True)
+        return DenseFit(self, chosen.value, chosen)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk._memory import free_memory
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, invalid
 from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat
 from korisk.operators import Composed, LinearOperator, Matrix
 
@@ -27,6 +27,16 @@ _POLISHING_STEPS = 12
 # Relative residuals: to compare lambdas by, which differ in the second digit, and to keep.
 _ROUGH, _EXACT = 1e-8, 1e-13
 _PIECE = 32  # Lanczos steps between checks of the residuals, and by which the basis grows
+_ENTRIES = 2**26  # of images and sinograms that are worked on at once
+_FITS = 0.8  # of the free memory, for the normal matrix and what it is made of
+# Relative residuals at which Lanczos stops, a few digits above rounding.
+_TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
+LARGEST_FACTORED = 4096  # weights up to which a Cholesky factor is quicker than many steps
+# Lambdas that are not solved by then are judged as they stand: stopping early regularises too. At
+# H = 128 and 256 more steps change no error in four digits: benchmarks/operators/lanczos_steps.py.
+MOST_STEPS = 400
+_SOLVED = 1e-3  # residual up to which the weights are called the minimiser's
+_PROBES = 4  # random signs that estimate the mean of a diagonal
 
 
 class FactoredSystem:
@@ -57,9 +67,7 @@ class FactoredSystem:
                 tolerance = _ROUGH if rough else _EXACT
                 found = conjugate_gradients(self.matrix, self.right, shift, factor, tolerance)
         if found is None:
-            shifted = self.matrix.clone()
-            shifted.diagonal().add_(shift)
-            lower, failed = torch.linalg.cholesky_ex(shifted)
+            lower, failed = torch.linalg.cholesky_ex(_shifted(self.matrix, shift))
             if int(failed):
                 found = torch.full_like(self.right, math.nan)
             else:
@@ -90,10 +98,15 @@ def conjugate_gradients(
     return None
 
 
+def _shifted(matrix: Tensor, shift: float) -> Tensor:
+    shifted = matrix.clone()
+    shifted.diagonal().add_(shift)
+    return shifted
+
+
 def _factored(single: Tensor, shift: float) -> Product | None:
     """x -> (G + lambda I)^-1 x by a factor in float32; None where G is not positive definite."""
-    shifted = single.clone()
-    shifted.diagonal().add_(shift)
+    shifted = _shifted(single, shift)
     if not shifted.is_cpu:
         lower, failed = torch.linalg.cholesky_ex(shifted)
         if int(failed):
@@ -192,18 +205,6 @@ class Krylov:
             except np.linalg.LinAlgError:  # not positive definite in rounding
                 continue
         return found
-
-
-_ENTRIES = 2**26  # of images and sinograms that are worked on at once
-_FITS = 0.8  # of the free memory, for the normal matrix and what it is made of
-# Relative residuals at which Lanczos stops, a few digits above rounding.
-_TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
-LARGEST_FACTORED = 4096  # weights up to which a Cholesky factor is quicker than many steps
-# Lambdas that are not solved by then are judged as they stand: stopping early regularises too. At
-# H = 128 and 256 more steps change no error in four digits: benchmarks/operators/lanczos_steps.py.
-MOST_STEPS = 400
-_SOLVED = 1e-3  # residual up to which the weights are called the minimiser's
-_PROBES = 4
 
 
 def tail_gram(tail: LinearOperator) -> Tensor:
@@ -315,10 +316,9 @@ class DiagonalRidge:
         gram: Tensor | None = None,
     ) -> None:
         if tuple(inputs.shape[1:]) != tail.domain or tuple(targets.shape[1:]) != tail.range:
-            raise KoriskError(
-                f"samples must map {tail.domain} to {tail.range}, got inputs of shape "
-                f"{tuple(inputs.shape[1:])} and targets of {tuple(targets.shape[1:])}"
-            )
+            given = f"inputs of shape {tuple(inputs.shape[1:])} and targets of "
+            given += str(tuple(targets.shape[1:]))
+            raise invalid("samples", f"map {tail.domain} to {tail.range}", inputs, got=given)
         self.tail, self.inputs, self.targets, self.relu = tail, inputs, targets, relu
         self.gram = gram
         start = torch.zeros(tail.domain) if toward is None else toward.detach()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,11 @@ _POWER_STEPS = 12
 _SLACK = {torch.float64: 1e-9, torch.float32: 1e-3}  # what rounding may add to a quotient
 
 Function = Callable[[Tensor], Tensor]
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text, for tables of functions' names."""
+    return frozenset(text.split())
 
 
 class LinearPart(LinearOperator):
@@ -87,10 +92,10 @@ def pulled_back(value: Tensor, at: Tensor, y: Tensor) -> Tensor:
 
     Not by torch.func, whose first use loads torch's compiler.
     """
-    if not value.requires_grad:  # it does not depend on `at`
-        return torch.zeros_like(at)
-    images = torch.autograd.grad(value, at, y, retain_graph=True, allow_unused=True)
-    image = cast(Tensor | None, images[0])
+    image: Tensor | None = None
+    if value.requires_grad:  # otherwise it does not depend on `at`
+        images = torch.autograd.grad(value, at, y, retain_graph=True, allow_unused=True)
+        image = cast(Tensor | None, images[0])
     return torch.zeros_like(at) if image is None else image
 
 
@@ -118,10 +123,9 @@ def matrix_norm(matrix: Tensor) -> NormBracket:
     if min(matrix.shape) <= _LARGEST_DECOMPOSED:
         # The Gram matrix would square the condition, but the largest value is what is asked for.
         largest = float(torch.linalg.matrix_norm(matrix, 2))
-        ends = largest * (1 - _ROUNDING), largest * (1 + _ROUNDING)
-        return NormBracket(*ends, how="largest singular value")
-    part = LinearPart(lambda x: matrix @ x, matrix.new_zeros(matrix.shape[1]))
-    return part.bracket()
+        lower, upper = largest * (1 - _ROUNDING), largest * (1 + _ROUNDING)
+        return NormBracket(lower, upper, how="largest singular value")
+    return LinearPart(lambda x: matrix @ x, matrix.new_zeros(matrix.shape[1])).bracket()
 
 
 def is_plain(module: nn.Module) -> bool:
@@ -134,8 +138,7 @@ def is_plain(module: nn.Module) -> bool:
             return False
         if "forward" in part.__dict__ or any(getattr(part, hooks) for hooks in _HOOKS):
             return False
-        forward: Any = type(part).forward
-        if not str(getattr(forward, "__module__", "")).startswith(_OWN):
+        if not str(getattr(type(part).forward, "__module__", "")).startswith(_OWN):
             return False
     return True
 

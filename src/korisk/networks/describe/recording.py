@@ -20,44 +20,52 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from korisk.networks.describe.linear import words
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.linear import LinearOperator
 
 RANDOM = "it is random, or changes with every call"
 
 # What hands values to Python, where they cannot be followed.
-_LEAVING = {
-    *("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__complex__"),
-    *("__dlpack__", "data_ptr", "storage", "untyped_storage", "__index__"),
-}
+_LEAVING = words(
+    "item tolist numpy __array__ __float__ __int__ __complex__ __dlpack__ data_ptr storage "
+    "untyped_storage __index__"
+)
 # What gives a tensor whose size is decided by values, and so hands them to Python as a shape.
-_COUNTING = {
-    *("nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "bincount"),
-    *("one_hot", "to_sparse", "arange", "range", "linspace", "logspace", "eye", "zeros", "ones"),
-    *("full", "empty", "rand", "randn"),
-}
+_COUNTING = words(
+    "nonzero argwhere unique unique_consecutive masked_select bincount one_hot to_sparse arange "
+    "range linspace logspace eye zeros ones full empty rand randn"
+)
 # The same where a value is one of the arguments behind the first, which say sizes.
-_SIZES = {
-    *("expand", "broadcast_to", "repeat", "tile", "repeat_interleave", "view", "reshape", "pad"),
-    *("unflatten", "unfold", "narrow", "chunk", "split", "split_with_sizes", "tensor_split"),
-    *("interpolate", "upsample", "as_strided", "resize"),
-}
+_SIZES = words(
+    "expand broadcast_to repeat tile repeat_interleave view reshape pad unflatten unfold narrow "
+    "chunk split split_with_sizes tensor_split interpolate upsample as_strided resize"
+)
 # What takes the shape of a tensor, and nothing of its values.
-_SHAPED = {
-    *("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "zeros_like", "ones_like"),
-    *("full_like", "empty_like", "rand_like", "randn_like", "randint_like"),
-}
+_SHAPED = words(
+    "new_zeros new_ones new_full new_empty new_tensor zeros_like ones_like full_like empty_like "
+    "rand_like randn_like randint_like"
+)
 # What asks a question about values, whose answer may decide what runs next.
-_ASKING = {"__bool__", "is_nonzero", "equal", "allclose", "__contains__"}
-_INPUT_IS_NOT_FIRST = {"where", "searchsorted", "polygamma"}
-_CASTS = {"to", "type", "float", "double", "half", "bfloat16", "type_as"}
+_ASKING = words("__bool__ is_nonzero equal allclose __contains__")
+_INPUT_IS_NOT_FIRST = words("where searchsorted polygamma")
+_CASTS = words("to type float double half bfloat16 type_as")
 # Of whose arguments the first has values, and others a type, a device or a shape alone.
-_FIRST_ALONE = _CASTS | {"expand_as", "view_as", "reshape_as"}
-_OF_TWO = {
-    *("add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide"),
-    *("maximum", "minimum", "max", "min", "fmax", "fmin", "matmul"),
-}
+_FIRST_ALONE = _CASTS | words("expand_as view_as reshape_as")
+_OF_TWO = words(
+    "add sub subtract rsub mul multiply div divide true_divide maximum minimum max min fmax fmin "
+    "matmul"
+)
 _COARSE = (torch.float16, torch.bfloat16)
+# A module's dictionaries, and what else it may keep of a run.
+_TABLES = words(
+    "_parameters _buffers _modules _forward_hooks _forward_pre_hooks _backward_hooks "
+    "_backward_pre_hooks _state_dict_hooks _load_state_dict_pre_hooks"
+)
+_PLAIN = (Tensor, int, float, str, bool, type(None))
+
+Function = Callable[..., Any]  # of torch, or a module: any arguments, any result
+Arguments = tuple[tuple[object, ...], dict[str, object]]  # by place and by name
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ class Step:
 
     index: int
     name: str
-    function: Callable[..., Any]
+    function: Function
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     parents: tuple[int, ...]  # in the order of the arguments, repeated where used twice
@@ -106,12 +114,9 @@ class Step:
     def replay(self, values: dict[int, Tensor], *, double: bool = False) -> Tensor:
         """The result for other values of earlier steps, in double precision if asked."""
         if double and self.name in _CASTS:
-            kind = self.value.dtype
-            finer = kind.is_floating_point or kind.is_complex
-            kind = torch.promote_types(kind, torch.float64) if finer else kind
-            return values[self.parents[0]].to(kind)
+            return values[self.parents[0]].to(_finer(self.value.dtype))
 
-        def filled(leaf: Any) -> Any:
+        def filled(leaf: object) -> object:
             value = values[leaf.step] if isinstance(leaf, Ref) else leaf
             return value.clone() if self.in_place and isinstance(value, Tensor) else value
 
@@ -120,20 +125,20 @@ class Step:
         return cast(Tensor, result if self.part is None else tensors_in(result)[self.part])
 
     @cached_property
-    def _as_recorded(self) -> tuple[Callable[..., Any], Any, Any]:
-        def detached(leaf: Any) -> Any:
-            return leaf.detach() if isinstance(leaf, Tensor) else leaf
-
-        return self.function, *mapped((self.args, self.kwargs), detached)
+    def _as_recorded(self) -> tuple[Function, Any, Any]:
+        return self.function, *mapped((self.args, self.kwargs), _detached)
 
     @cached_property
-    def _in_double(self) -> tuple[Callable[..., Any], Any, Any]:
+    def _in_double(self) -> tuple[Function, Any, Any]:
         function, args, kwargs = self._as_recorded
         if isinstance(function, LinearOperator):
             function = function.in_double()
         elif isinstance(function, DataConsistency):
             function = copy.deepcopy(function).to(torch.float64)
-        return function, *mapped((args, kwargs), in_double)
+        return function, *mapped(
+            (args, kwargs),
+            lambda leaf: leaf.to(_finer(leaf.dtype)) if isinstance(leaf, Tensor) else leaf,
+        )
 
 
 @dataclass
@@ -163,23 +168,25 @@ def replayed(steps: Sequence[Step], values: dict[int, Tensor], *, double: bool =
     return values[steps[-1].index]
 
 
-def in_double(value: Any) -> Any:
-    """A tensor of floats in double precision; whatever else as it is."""
-    if not isinstance(value, Tensor):
-        return value
-    if value.is_complex():
-        return value.to(torch.complex128)
-    return value.to(torch.float64) if value.is_floating_point() else value
+def _finer(kind: torch.dtype) -> torch.dtype:
+    """Double precision for a type of real or complex numbers; whatever else as it is."""
+    inexact = kind.is_floating_point or kind.is_complex
+    return torch.promote_types(kind, torch.float64) if inexact else kind
 
 
-def tensors_in(structure: Any) -> list[Tensor]:
-    """Every tensor in lists, tuples and dictionaries, in order."""
-    found: list[Tensor] = []
-    mapped(structure, lambda leaf: found.append(leaf) if isinstance(leaf, Tensor) else None)
+def leaves_in(structure: object) -> list[object]:
+    """Everything in lists, tuples, slices and dictionaries, in order."""
+    found: list[object] = []
+    mapped(structure, found.append)
     return found
 
 
-def mapped(structure: Any, change: Callable[[Any], Any]) -> Any:
+def tensors_in(structure: object) -> list[Tensor]:
+    """Every tensor in lists, tuples and dictionaries, in order."""
+    return [leaf for leaf in leaves_in(structure) if isinstance(leaf, Tensor)]
+
+
+def mapped(structure: object, change: Callable[[object], object]) -> Any:
     """The same lists, tuples and dictionaries with every leaf changed."""
     if isinstance(structure, dict):
         return {key: mapped(value, change) for key, value in structure.items()}
@@ -218,7 +225,7 @@ class Recorder(TorchFunctionMode):
         self._unseen: dict[int, tuple[Tensor, list[Tensor]]] = {}  # trained, without autograd
         self._writers: dict[int, Frame] = {}  # by the memory that they wrote into
         self._calls = 0
-        self._origin: Any = None
+        self._origin: object = None
         self._device = torch.device("cpu")
 
     def begin(self, example: Tensor) -> Tensor:
@@ -243,7 +250,9 @@ class Recorder(TorchFunctionMode):
             self._give_up("a tensor is changed in place through another name of it", frame)
         return found[2]
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Function, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Called by torch for every function of tensors."""
         if self.suspended:
             return func(*args, **(kwargs or {}))
@@ -256,7 +265,7 @@ class Recorder(TorchFunctionMode):
             args = (*args, kwargs.pop("other"))
         if name in _FIRST_ALONE:
             with self._pause():
-                given = mapped((args[1:], kwargs), _untracked)
+                given = mapped((args[1:], kwargs), _detached)
             args, kwargs = (*args[:1], *given[0]), given[1]
         parents = self._parents((args, kwargs))
         if (parents and name in _LEAVING) or (
@@ -294,7 +303,13 @@ class Recorder(TorchFunctionMode):
                 self._unseen[id(tensor)] = tensor, leaves
         return result
 
-    def call(self, original: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any) -> Any:
+    def call(
+        self,
+        original: Function,
+        module: nn.Module,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> Any:
         """A call of a module during the run: entered, or taken whole."""
         if self.suspended:
             return original(module, *args, **kwargs)
@@ -317,10 +332,8 @@ class Recorder(TorchFunctionMode):
                 result = mapped(original(module, *args, **kwargs), _usable)
                 if step.parents:
                     self._note(step, result, arguments)
-                    left: list[Any] = []
-                    mapped(result, left.append)
                     outside = self.frames[-2] if len(self.frames) > 1 else self.root
-                    if not all(isinstance(leaf, Tensor | str | None) for leaf in left):
+                    if not all(isinstance(leaf, Tensor | str | None) for leaf in leaves_in(result)):
                         self._give_up(f"{path} returns more than tensors", outside)
             return result
         finally:
@@ -338,11 +351,11 @@ class Recorder(TorchFunctionMode):
         device = self._device
         return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
-    def _parents(self, arguments: Any) -> tuple[int, ...]:
+    def _parents(self, arguments: object) -> tuple[int, ...]:
         tracked = (tensor for tensor in tensors_in(arguments) if id(tensor) in self._tracked)
         return tuple(step for step in map(self.step_of, tracked) if step is not None)
 
-    def _counts(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _counts(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
         """Whether the size of the result is decided by values of tensors that are followed."""
         if name == "__getitem__":
             places = args[1] if isinstance(args[1], tuple) else (args[1],)
@@ -352,17 +365,14 @@ class Recorder(TorchFunctionMode):
                 for place in places
                 if self._parents(place)
             )
-        alone = name == "where" and len(args) + len(kwargs) == 1
-        return (
-            alone
-            or name in _COUNTING
-            or (name in _SIZES and bool(self._parents((args[1:], kwargs))))
-        )
+        if name in _SIZES:
+            return bool(self._parents((args[1:], kwargs)))
+        return name in _COUNTING or (name == "where" and len(args) + len(kwargs) == 1)
 
-    def _stored(self, arguments: Any) -> Any:
+    def _stored(self, arguments: object) -> Any:
         """The arguments with references to steps, and copies of constants as they are now."""
 
-        def stored(leaf: Any) -> Any:
+        def stored(leaf: object) -> object:
             if not isinstance(leaf, Tensor):
                 return leaf
             if (tracked := self._tracked.get(id(leaf))) is not None:
@@ -377,7 +387,7 @@ class Recorder(TorchFunctionMode):
         return mapped(arguments, stored)
 
     def _template(
-        self, name: str, function: Callable[..., Any], arguments: Any, trained: list[Tensor]
+        self, name: str, function: Function, arguments: Arguments, trained: list[Tensor]
     ) -> Step:
         """The step of a call, before its result is known."""
         args, kwargs = self._stored(arguments)
@@ -386,7 +396,7 @@ class Recorder(TorchFunctionMode):
         frames = tuple(self.frames)
         return Step(-1, name, function, args, kwargs, parents, nothing, frames, trained=weights)
 
-    def _note(self, step: Step, result: Any, arguments: Any) -> None:
+    def _note(self, step: Step, result: object, arguments: object) -> None:
         """Add a step for every tensor of a result."""
         before = {id(tensor) for tensor in tensors_in(arguments)}
         for place, tensor in enumerate(tensors_in(result)):
@@ -395,7 +405,7 @@ class Recorder(TorchFunctionMode):
             self.steps.append(replace(step, index=index, value=value, part=part, in_place=in_place))
             self._tracked[id(tensor)] = (tensor, tensor._version, index)
 
-    def _trained_among(self, arguments: Any) -> list[Tensor]:
+    def _trained_among(self, arguments: object) -> list[Tensor]:
         others = (tensor for tensor in tensors_in(arguments) if id(tensor) not in self._tracked)
         return [leaf for tensor in others for leaf in self._trained_in(tensor)]
 
@@ -407,7 +417,7 @@ class Recorder(TorchFunctionMode):
             return [tensor]
         found: list[Tensor] = []
         ahead: list[Any] = [tensor.grad_fn]
-        seen: set[Any] = set()
+        seen: set[object] = set()
         while ahead:
             node = ahead.pop()
             if node is None or node in seen:
@@ -428,7 +438,7 @@ class Recorder(TorchFunctionMode):
 
 def record(
     module: nn.Module, example: Tensor, whole: Callable[[nn.Module], bool]
-) -> tuple[Recorder, Any]:
+) -> tuple[Recorder, object]:
     """Run the module on the example; `whole` decides which modules inside are taken whole.
 
     As torch.fx does, the methods that call modules, and operators' adjoints, are exchanged while
@@ -438,7 +448,7 @@ def record(
     call, adjoint = nn.Module.__call__, LinearOperator.adjoint
     here = threading.get_ident()
 
-    def recorded_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def recorded_call(self: nn.Module, *args: object, **kwargs: object) -> Any:
         if threading.get_ident() != here:
             return call(self, *args, **kwargs)
         return recorder.call(call, self, args, kwargs)
@@ -466,19 +476,19 @@ def uncompiled(module: nn.Module) -> nn.Module:
     return cast(nn.Module, module._orig_mod) if wrapped else module
 
 
-def _written(tensor: Tensor, index: Any, value: Any) -> Tensor:
+def _written(tensor: Tensor, index: Any, value: Tensor | float) -> Tensor:
     """A tensor with other numbers at some places, as a function."""
     tensor = tensor.clone()
     tensor[index] = value
     return tensor
 
 
-def _untracked(value: Any) -> Any:
+def _detached(leaf: object) -> object:
     """A tensor of the same type and shape that is not followed."""
-    return value.detach() if isinstance(value, Tensor) else value
+    return leaf.detach() if isinstance(leaf, Tensor) else leaf
 
 
-def _plain_name(function: Any) -> str:
+def _plain_name(function: Function) -> str:
     """The plain name of a torch function: `relu` for relu_, `T` for the property."""
     full = str(resolve_name(function) or getattr(function, "__name__", "function"))
     parts = full.split(".")
@@ -486,27 +496,17 @@ def _plain_name(function: Any) -> str:
     return name if name.startswith("__") else name.rstrip("_") or name
 
 
-def _usable(value: Any) -> Any:
+def _usable(value: object) -> object:
     """A tensor that can be followed further, where inference mode has made one that cannot."""
     return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
-
-
-_TABLES = (
-    *("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks"),
-    *("_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks", "_load_state_dict_pre_hooks"),
-)
-_PLAIN = (Tensor, int, float, str, bool, type(None))  # what else a module may keep of a run
 
 
 @contextmanager
 def untouched(module: nn.Module, example: Tensor) -> Iterator[None]:
     """Evaluation mode, with the module and torch's random state put back afterwards."""
     # A frozen module of torch.jit has no mode.
-    modes = ((part, getattr(part, "training", None)) for part in module.modules())
-    parts = [(part, dict(part.__dict__), mode) for part, mode in modes]
-    tables = [
-        {key: dict(before[key]) for key in _TABLES if key in before} for _, before, _ in parts
-    ]
+    parts = [(p, dict(p.__dict__), getattr(p, "training", None)) for p in module.modules()]
+    tables = [{key: dict(was[key]) for key in _TABLES if key in was} for _, was, _ in parts]
     devices = [example.device] if example.device.type == "cuda" else []
     with torch.inference_mode(False), torch.random.fork_rng(devices=devices):
         values = [
@@ -564,7 +564,7 @@ def check_recording(
     for step, second in zip(steps, again, strict=True):
         if step.module is not None:
             continue
-        ours, theirs = _leaves(step), _leaves(second)
+        ours, theirs = (leaves_in((each.args, each.kwargs)) for each in (step, second))
         same = len(ours) == len(theirs) and all(map(_same, ours, theirs))
         if not (same and _repeats(step, values)):
             raise CannotFollow(step.frames[-1] if step.frames else recording.root, RANDOM)
@@ -605,13 +605,7 @@ def _names(recording: Recording) -> list[str]:
     return [step.name for step in recording.steps]
 
 
-def _leaves(step: Step) -> list[Any]:
-    found: list[Any] = []
-    mapped((step.args, step.kwargs), found.append)
-    return found
-
-
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     """Whether two arguments are the same constants."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         if one.layout != torch.strided:  # torch compares no sparse ones; the next check does

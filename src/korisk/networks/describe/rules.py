@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError
-from korisk.networks.describe.linear import function_norm, is_plain, matrix_norm
+from korisk.networks.describe.linear import function_norm, is_plain, matrix_norm, words
 from korisk.networks.describe.recording import Ref, Step
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.linear import LinearOperator
@@ -54,6 +54,77 @@ _POOLS = [
     for end in ("", "_with_indices")
 ]
 _TRANSFORMS = [f"{i}{r}fft{k}" for i in ("", "i") for r in ("", "r") for k in ("", "2", "n")]
+_BELOW: dict[str, tuple[str, Any]] = {  # the slope below 0: its name, and torch's default
+    "leaky_relu": ("negative_slope", 0.01),
+    "prelu": ("weight", None),
+    "elu": ("alpha", 1),
+}
+CONSTANTS: dict[str, Rule] = {}  # by the name of the function
+
+# Rearrangements, selections and conversions: no layer of their own.
+_FOLDED = words(
+    "view reshape flatten unflatten ravel permute transpose t T mT swapaxes swapdims adjoint H mH "
+    "movedim moveaxis squeeze unsqueeze contiguous clone detach view_as reshape_as to type float "
+    "double half bfloat16 cpu cuda alias requires_grad data positive pixel_shuffle pixel_unshuffle "
+    "channel_shuffle roll flip fliplr flipud rot90 narrow select chunk split tensor_split unbind "
+    "split_with_sizes hsplit vsplit diagonal real imag conj resolve_conj view_as_real "
+    "view_as_complex fftshift ifftshift type_as unsafe_chunk unsafe_split"
+)
+_DROPOUTS = words("dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout")
+_SIGN = words("neg negative")
+
+# Linear in each argument separately, so linear if only one of them comes from the input.
+_LINEAR = words(
+    "linear matmul __matmul__ __rmatmul__ mm bmm mv dot einsum tensordot inner outer kron addmm "
+    "baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d mean sum "
+    "cumsum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
+    "adaptive_avg_pool3d interpolate upsample pad unfold fold expand expand_as repeat tile "
+    "repeat_interleave broadcast_to diff index_select gather take take_along_dim tril triu trace "
+    "masked_fill where __getitem__ mul multiply __mul__ __rmul__ div divide true_divide "
+    "__truediv__ diag diag_embed lerp index_add scatter scatter_add grid_sample copy __setitem__"
+)
+_NONNEGATIVE = words(
+    "mean sum cumsum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
+    "adaptive_avg_pool3d expand repeat tile"
+)
+_ADDING = words("add __add__ __radd__ sub subtract __sub__ __rsub__ rsub")
+_MAXIMA = words("maximum minimum max min fmax fmin")
+# Whose constants hold for complex numbers too: tanh and the like have poles there.
+_COMPLEX = words("abs absolute") | set(_TRANSFORMS)
+_ROOTS = words("cat concat concatenate stack hstack vstack dstack complex")
+
+_STATE = (
+    "bound its inputs and state the constant that follows, with "
+    "kr.known(module, lipschitz=...) or kr.learned(module, lipschitz=...)"
+)
+_ATTENTION = (
+    "dot-product attention has no Lipschitz constant on unbounded inputs, because its slope grows "
+    f"with them; {_STATE}"
+)
+_REFUSED: dict[tuple[type[nn.Module], ...], str] = {
+    (nn.MultiheadAttention, nn.Transformer): _ATTENTION,
+    (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer): _ATTENTION,
+    (nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell): (
+        "its gates multiply states with one another, so unrolling gives no constant without bounds "
+        f"on them; {_STATE}"
+    ),
+    (nn.Embedding, nn.EmbeddingBag): (
+        "an embedding takes whole numbers, which have no Lipschitz constant; describe the part "
+        "behind it, with embedded values as the example"
+    ),
+    (torch.jit.ScriptModule,): (
+        "the code that torch.jit compiled cannot be followed; describe the module before it is "
+        "scripted or traced, or mark it with kr.known or kr.learned"
+    ),
+}
+_RISING = words(  # from 0 to the largest slope; softmax as the gradient of a convex function
+    "relu relu6 tanh hardtanh softsign tanhshrink softshrink logsigmoid clamp clip clamp_min "
+    "clamp_max arctan atan asinh arcsinh sigmoid expit hardsigmoid erf selu celu softplus "
+    "threshold hardshrink softmax"
+)
+_MIRRORED = words("gelu silu hardswish")  # f(x) = x + f(-x), so slopes lie between 1 - c and c
+_ABOVE = words("gt __gt__ greater ge __ge__ greater_equal")
+_UNDER = words("lt __lt__ less le __le__ less_equal")
 
 
 def option(step: Step, place: int, key: str, default: Any) -> Any:
@@ -81,16 +152,6 @@ def _slope(value: float) -> Rule:
     return rule
 
 
-_BELOW: dict[str, tuple[str, Any]] = {  # the slope below 0: its name, and torch's default
-    "leaky_relu": ("negative_slope", 0.01),
-    "prelu": ("weight", None),
-    "elu": ("alpha", 1),
-}
-CONSTANTS: dict[str, Rule] = {
-    name: _slope(value) for value, names in _SLOPES.items() for name in names.split()
-}
-
-
 def _rule(*names: str) -> Callable[[Rule], Rule]:
     """Add a rule to the constants, under the names of the functions that it is about."""
 
@@ -99,6 +160,10 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
         return rule
 
     return add
+
+
+for _value, _names in _SLOPES.items():
+    _rule(*_names.split())(_slope(_value))
 
 
 @_rule("gelu")
@@ -326,73 +391,6 @@ def fourier(step: Step, x: Tensor) -> NormBracket | None:
     return exactly(upper, "Fourier transform: unitary times its scale")
 
 
-# --- Every operation -----------------------------------------------------------------------------
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Rearrangements, selections and conversions: no layer of their own.
-_FOLDED = _words(
-    "view reshape flatten unflatten ravel permute transpose t T mT swapaxes swapdims adjoint H mH "
-    "movedim moveaxis squeeze unsqueeze contiguous clone detach view_as reshape_as to type float "
-    "double half bfloat16 cpu cuda alias requires_grad data positive pixel_shuffle pixel_unshuffle "
-    "channel_shuffle roll flip fliplr flipud rot90 narrow select chunk split tensor_split unbind "
-    "split_with_sizes hsplit vsplit diagonal real imag conj resolve_conj view_as_real "
-    "view_as_complex fftshift ifftshift type_as unsafe_chunk unsafe_split"
-)
-_DROPOUTS = _words("dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout")
-_SIGN = _words("neg negative")
-
-# Linear in each argument separately, so linear if only one of them comes from the input.
-_LINEAR = _words(
-    "linear matmul __matmul__ __rmatmul__ mm bmm mv dot einsum tensordot inner outer kron addmm "
-    "baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d mean sum "
-    "cumsum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
-    "adaptive_avg_pool3d interpolate upsample pad unfold fold expand expand_as repeat tile "
-    "repeat_interleave broadcast_to diff index_select gather take take_along_dim tril triu trace "
-    "masked_fill where __getitem__ mul multiply __mul__ __rmul__ div divide true_divide "
-    "__truediv__ diag diag_embed lerp index_add scatter scatter_add grid_sample copy __setitem__"
-)
-_NONNEGATIVE = _words(
-    "mean sum cumsum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
-    "adaptive_avg_pool3d expand repeat tile"
-)
-_ADDING = _words("add __add__ __radd__ sub subtract __sub__ __rsub__ rsub")
-_MAXIMA = _words("maximum minimum max min fmax fmin")
-# Whose constants hold for complex numbers too: tanh and the like have poles there.
-_COMPLEX = _words("abs absolute") | {name for name in CONSTANTS if "fft" in name}
-_ROOTS = _words("cat concat concatenate stack hstack vstack dstack complex")
-
-_STATE = (
-    "bound its inputs and state the constant that follows, with "
-    "kr.known(module, lipschitz=...) or kr.learned(module, lipschitz=...)"
-)
-_ATTENTION = (
-    "dot-product attention has no Lipschitz constant on unbounded inputs, because its slope grows "
-    f"with them; {_STATE}"
-)
-_REFUSED = {
-    (
-        *(nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer),
-        nn.Transformer,
-    ): _ATTENTION,
-    (nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell): (
-        "its gates multiply states with one another, so unrolling gives no constant without bounds "
-        f"on them; {_STATE}"
-    ),
-    (nn.Embedding, nn.EmbeddingBag): (
-        "an embedding takes whole numbers, which have no Lipschitz constant; describe the part "
-        "behind it, with embedded values as the example"
-    ),
-    (torch.jit.ScriptModule,): (
-        "the code that torch.jit compiled cannot be followed; describe the module before it is "
-        "scripted or traced, or mark it with kr.known or kr.learned"
-    ),
-}
-
-
 @dataclass(frozen=True)
 class Gain:
     """What an operation with one input does to distances."""
@@ -505,14 +503,6 @@ def _chooses(step: Step) -> bool:
     return step.name == "where" and [isinstance(each, Ref) for each in step.args] == [0, 1, 1]
 
 
-_RISING = _words(  # from 0 to the largest slope; softmax as the gradient of a convex function
-    "relu relu6 tanh hardtanh softsign tanhshrink softshrink logsigmoid clamp clip clamp_min "
-    "clamp_max arctan atan asinh arcsinh sigmoid expit hardsigmoid erf selu celu softplus "
-    "threshold hardshrink softmax"
-)
-_MIRRORED = _words("gelu silu hardswish")  # f(x) = x + f(-x), so slopes lie between 1 - c and c
-
-
 def slopes(step: Step, upper: float) -> tuple[float, float] | None:
     """Between which slopes a function lies that is bent, entry by entry; None: not known."""
     if step.name in _RISING:
@@ -549,10 +539,6 @@ def joins_linearly(step: Step) -> bool:
 def attains(step: Step) -> bool:
     """Whether a step with several inputs passes every entry of each on, so none is lost."""
     return step.name in _ADDING or step.name in _ROOTS
-
-
-_ABOVE = {"gt", "__gt__", "greater", "ge", "__ge__", "greater_equal"}
-_UNDER = {"lt", "__lt__", "less", "le", "__le__", "less_equal"}
 
 
 def pieces(step: Step, steps: Sequence[Step]) -> tuple[int, float, float] | None:
