@@ -19,6 +19,14 @@ from korisk.errors import Argument, KoriskError, Message, invalid, shown
 from korisk.files import read_text
 from korisk.seeds import TEST_SEED, stream_key
 
+Patients = str | PathLike[str] | Callable[[str], object] | Mapping[str, object]
+RULES = ("auto", "folder", "file", "image")
+Indices = NDArray[np.int64]
+Order = Literal["mixed", "patients"]
+ORDERS: tuple[Order, ...] = ("mixed", "patients")
+Parts = Mapping[str, object] | Callable[[str], object]
+_LARGEST_TABLE = 64_000_000  # bytes
+_SHARE = 10  # a pool is drawn from a tenth of the patients, unless they have too few images
 _BLANK = 0.05  # of a typical image's standard deviation
 _VERSION = "korisk images 1"  # another one wherever the same files would give other values
 
@@ -288,16 +296,6 @@ def counted(count: int, noun: str) -> str:
 def _span(numbers: Any, form: str) -> str:
     few, many = format(min(numbers), form), format(max(numbers), form)
     return few if few == many else f"{few} to {many}"
-
-
-Patients = str | PathLike[str] | Callable[[str], object] | Mapping[str, object]
-RULES = ("auto", "folder", "file", "image")
-Indices = NDArray[np.int64]
-Order = Literal["mixed", "patients"]
-ORDERS: tuple[Order, ...] = ("mixed", "patients")
-Parts = Mapping[str, object] | Callable[[str], object]
-_LARGEST_TABLE = 64_000_000  # bytes
-_SHARE = 10  # a pool is drawn from a tenth of the patients, unless they have too few images
 
 
 class ImagePools(NamedTuple):

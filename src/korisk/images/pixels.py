@@ -26,6 +26,7 @@ Resample = Literal["area", "spline"]
 RESAMPLE: tuple[Resample, ...] = ("area", "spline")
 Crop = Literal["square", "pad", "none"] | tuple[int, int]
 CROP = ("square", "pad", "none")
+_UNIT, _SCALE = Argument("unit", ...), Argument("scale", ...)  # for messages
 _LARGEST_SIDE = 65536
 _LARGEST = float(np.finfo(np.float32).max)  # 3.4e38
 
@@ -97,26 +98,18 @@ class Conversion:
             raw = page.values.max()
             stated = f"{float(raw):.4g}" if np.isfinite(float(raw)) else str(raw)
             made = "" if float(raw) == largest else f", read as {largest:.4g},"
-            raise KoriskError(
-                f"pixel value {stated}{made} does not fit single precision (up to 3.4e+38); divide "
-                "the values, or correct ",
-                Argument("unit", ...),
-                " or ",
-                Argument("scale", ...),
-            )
+            start = f"pixel value {stated}{made} does not fit single precision (up to 3.4e+38)"
+            remedy = "; divide the values, or correct "
+            raise KoriskError(start, remedy, _UNIT, " or ", _SCALE)
         rows, columns = cut_shape((high, wide), self.crop)
         if (rows, columns) != (high, wide):
             values = cut(values, rows, columns)
         spacing = page.spacing
         if self.side is not None:
             if rows != columns:
-                raise KoriskError(
-                    f"is {rows} x {columns} and would be distorted to {self.side} x {self.side}; "
-                    "use ",
-                    Argument("crop", "square"),
-                    " or ",
-                    Argument("crop", "pad"),
-                )
+                square, pad = Argument("crop", "square"), Argument("crop", "pad")
+                start = f"is {rows} x {columns} and would be distorted to {self.side} x {self.side}"
+                raise KoriskError(start, "; use ", square, " or ", pad)
             values = resampled(values, self.side, self.side, method=self.resample)
             values = np.clip(values, 0, _LARGEST)  # a spline may go beyond
             if spacing is not None:  # the field of view is that of what was cut out
@@ -140,22 +133,15 @@ class Conversion:
         if bad := values.size - int(np.isfinite(page.values).sum()):
             raise KoriskError(f"has {bad:,} values that are NaN or infinite; replace them")
         if page.unit is not None and self.unit not in (None, "plain", page.unit):
-            raise KoriskError(
-                f"has its values in {page.unit}, which contradicts ",
-                Argument("unit", self.unit),
-                "; leave out ",
-                Argument("unit", ...),
-                ", or read the two kinds of files separately with ",
-                Argument("pattern", ...),
-            )
+            start = f"has its values in {page.unit}, which contradicts "
+            remedy = ", or read the two kinds of files separately with "
+            given, pattern = Argument("unit", self.unit), Argument("pattern", ...)
+            raise KoriskError(start, given, "; leave out ", _UNIT, remedy, pattern)
         unit = self.unit or page.unit or "plain"
         if unit != "plain":
             if self.scale is not None:
-                raise KoriskError(
-                    "holds attenuation, and ",
-                    Argument("scale", ...),
-                    f"{self.scale:g} is for plain values; leave it out",
-                )
+                end = f"{self.scale:g} is for plain values; leave it out"
+                raise KoriskError("holds attenuation, and ", _SCALE, end)
             if unit == "HU":
                 attenuation = self.mu_water * (1 + values / 1000)
                 words = f"from Hounsfield units with water at {self.mu_water:g} 1/mm"
@@ -164,20 +150,15 @@ class Conversion:
                 words = f"as attenuation in {unit}"
             return np.maximum(attenuation, 0), "1/mm", words
         if (lowest := float(values.min())) < 0:
-            raise KoriskError(
-                f"has values below 0 (the lowest is {lowest:g}), which plain images must not have; "
-                "use ",
-                Argument("unit", "HU"),
-                " if they are Hounsfield units, or shift or clip them",
+            start = (
+                f"has values below 0 (the lowest is {lowest:g}), which plain images must not have"
             )
+            end = " if they are Hounsfield units, or shift or clip them"
+            raise KoriskError(start, "; use ", Argument("unit", "HU"), end)
         full = self.scale or page.full
         if full is None:
-            raise KoriskError(
-                "holds whole numbers beyond 16 bits or rescaled ones, whose full scale is not "
-                "known; give ",
-                Argument("scale", ...),
-                ", the value that becomes 1",
-            )
+            start = "holds whole numbers beyond 16 bits or rescaled ones, whose full scale is not "
+            raise KoriskError(start, "known; give ", _SCALE, ", the value that becomes 1")
         return values / full, "plain", "as they are" if full == 1 else f"divided by {full:g}"
 
 

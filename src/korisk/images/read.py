@@ -53,6 +53,7 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys((".dcm", ".dicom", ".ima"), read_dicom),
     **dict.fromkeys((".h5", ".hdf5"), read_hdf5),
 }
+_SIDE, _UNIT = Argument("side", ...), Argument("unit", ...)  # for messages
 KINDS = ".npy, .npz, .png, .tif, .h5, .hdf5, and DICOM under any name"
 _DIRECTORY = "DICOMDIR"  # a table of contents
 _LONGEST = 160  # characters of another package's message
@@ -158,14 +159,9 @@ def read_images(
             for (shape, unit), names in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
         ]
         more = f"; and {len(listed) - 3} more kinds" if len(listed) > 3 else ""
-        raise KoriskError(
-            f"images must be of one size and one unit, got {'; '.join(listed[:3])}{more}; give ",
-            Argument("side", ...),
-            " or ",
-            Argument("unit", ...),
-            ", or read one kind with ",
-            Argument("pattern", ...),
-        )
+        start = f"images must be of one size and one unit, got {'; '.join(listed[:3])}{more}; give "
+        one_kind = ", or read one kind with ", Argument("pattern", ...)
+        raise KoriskError(start, _SIDE, " or ", _UNIT, *one_kind)
     names = [image.name for image in images]
     labels = name_patients(rule, names, [image.stated for image in images])
     noted = [image for image in images if image.note is not None]
@@ -185,14 +181,12 @@ def read_images(
         told.append(Message("left out what cannot be read: ", in_words(reading.failed)))
     if noted and unit is None:
         notes = ", ".join(sorted({str(image.note) for image in noted}))
-        told.append(
-            Message(
-                f"DICOM without Hounsfield units ({notes}) in {counted(len(noted), 'image')}, the "
-                f"first is {noted[0].name}; their values are not attenuation and are read as plain "
-                "values; confirm this with ",
-                Argument("unit", "plain"),
-            )
+        start = (
+            f"DICOM without Hounsfield units ({notes}) in {counted(len(noted), 'image')}, the "
+            f"first is {noted[0].name}; their values are not attenuation and are read as plain "
+            "values; confirm this with "
         )
+        told.append(Message(start, Argument("unit", "plain")))
     if twins:
         told.append(
             f"{' and '.join(twins[0])} are the same image, under two patients; one may be tested "
@@ -376,13 +370,8 @@ class Reading:
                     # What was read is copied once, into one array; so it must fit again.
                     needed = (len(self.images) + 2 * coming) * image.values.nbytes
                     what = f"{name}: with it, a set of {len(self.images) + coming:,} images"
-                    remedy = Message(
-                        "give ",
-                        Argument("side", ...),
-                        " for smaller ones, or ",
-                        Argument("limit", ...),
-                        " for fewer",
-                    )
+                    limit = Argument("limit", ...)
+                    remedy = Message("give ", _SIDE, " for smaller ones, or ", limit, " for fewer")
                     try:
                         check_fits(needed, what, remedy, share=0.9)
                     except KoriskError as error:

@@ -16,7 +16,7 @@ from korisk._checks import require
 from korisk.errors import KoriskError, invalid, shown
 from korisk.operators.inputs import (
     DTYPES,
-    Place,
+    Options,
     Shape,
     checked_dtype,
     checked_length,
@@ -62,10 +62,8 @@ class Adapted(Opaque):
         What the functions compute in, see `from_callables`.
     check : bool
         Whether to try the functions.
-    name : str
-        Used in messages and by `Composed`.
-    **place
-        `device` and `dtype`, as for `LinearOperator`.
+    **options
+        `name`, `device` and `dtype`, as for `LinearOperator`.
     """
 
     def __init__(
@@ -77,10 +75,9 @@ class Adapted(Opaque):
         parts: Sequence[nn.Module] = (),
         precision: torch.dtype | None = None,
         check: bool = True,
-        name: str,
-        **place: Unpack[Place],
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(domain, range, name=name, **place)
+        super().__init__(domain, range, **options)
         self.parts = nn.ModuleList(parts)
         self._check_fixed()
         self._functions = functions if parts else _Shared(functions)

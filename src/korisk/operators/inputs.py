@@ -29,6 +29,12 @@ class Place(TypedDict):
     dtype: torch.dtype | None
 
 
+class Options(Place, total=False):
+    """The same, and the name that messages and `Composed` use."""
+
+    name: str
+
+
 def traced(x: Tensor) -> bool:
     """Whether operations on x are being recorded, or x has no numbers."""
     return torch.compiler.is_compiling() or jit_tracing() or type(x) not in PLAIN or x.is_meta

@@ -21,6 +21,12 @@ from korisk.errors import KoriskError, MissingExtraError, did_you_mean
 
 # NumPy's own messages speak of its arguments.
 _BROKEN = (ValueError, EOFError, SyntaxError, OverflowError, TokenError)
+DEFLATE = 1032  # bytes that deflate can make of one
+FITS = 0.5  # share of the free memory that one image and its temporaries may take
+SMALL = 2**24  # bytes below which the free memory is not asked for, which takes a while
+_TEMPORARIES = 24  # bytes a pixel: in float64, converted, cropped
+_BLOCK = 2**21  # pixels of a stack read at once: few enough to be small, many enough to be fast
+_WIDEST_COLOUR = 4  # channels: a last axis as short as that is colour, not a row of pixels
 _LONGEST_HEADER = 2**16  # bytes; a longer one could be gigabytes of blanks
 
 
@@ -73,14 +79,6 @@ def read_npz(path: Path, member: str | None = None) -> Iterator[Page]:
     refuse_large(rows, columns, dtype.itemsize, at_once=count)
     with np.load(path, allow_pickle=False) as arrays:
         yield from pages_of(arrays[chosen], "the array")
-
-
-DEFLATE = 1032  # bytes that deflate can make of one
-FITS = 0.5  # share of the free memory that one image and its temporaries may take
-SMALL = 2**24  # bytes below which the free memory is not asked for, which takes a while
-_TEMPORARIES = 24  # bytes a pixel: in float64, converted, cropped
-_BLOCK = 2**21  # pixels of a stack read at once: few enough to be small, many enough to be fast
-_WIDEST_COLOUR = 4  # channels: a last axis as short as that is colour, not a row of pixels
 
 
 class NotAnImageError(KoriskError):

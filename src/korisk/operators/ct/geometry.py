@@ -12,6 +12,7 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,15 +31,14 @@ _WARN_TRUNCATION = 0.005
 _VIEWS_SAMPLED = 90  # for how much the detector misses
 _MISSING_WEDGE = 2.0  # a gap so many times the next widest one was left out on purpose
 _WARN_TURNS = 3
-_MOST = 1_000_000  # views and bins
+_COUNTS = {"at_least": 1, "at_most": 1_000_000}  # of views and bins
 _VIEWS_OR_ANGLES = Message("pass ", Argument("views", ...), " or ", Argument("angles", ...))
-_VIEW_RULES: dict[str, Any] = {"at_least": 1, "at_most": _MOST, "remedy": _VIEWS_OR_ANGLES}
-_SPACING: dict[str, Any] = {"at_least": 1e-9, "at_most": 1e9, "remedy": "give millimetres"}
-_NUMBER_RULES: dict[str, dict[str, Any]] = {
+_SPACING = "give millimetres", 1e-9, 1e9
+_NUMBERS: dict[str, tuple[str, float | None, float | None]] = {  # remedy, least and most
     "pixel_spacing": _SPACING,
     "bin_spacing": _SPACING,
-    "detector_offset": {"remedy": "give the shift of the detector's centre in millimetres"},
-    "start": {"remedy": "give radians"},
+    "detector_offset": ("give the shift of the detector's centre in millimetres", None, None),
+    "start": ("give radians", None, None),
 }
 
 
@@ -101,15 +101,16 @@ class Geometry(InNotebooks, ABC):
     _full_arc: ClassVar[float]  # after which rays repeat
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            if each.name not in {"shape", "angles"}:
-                self._set(each.name, _plain(getattr(self, each.name)))
+        for field in fields(self):
+            if field.name not in {"shape", "angles"}:
+                self._set(field.name, _plain(getattr(self, field.name)))
         self._set("shape", _image_shape(self.shape))
         remedy = "count the detector's bins"
-        bins = _checks.count("bins", self.bins, at_least=1, at_most=_MOST, remedy=remedy)
-        self._set("bins", bins)
-        for name, rules in _NUMBER_RULES.items():
-            self._set(name, _checks.real(name, getattr(self, name), **rules))
+        self._set("bins", _checks.count("bins", self.bins, **_COUNTS, remedy=remedy))
+        for name, (remedy, least, most) in _NUMBERS.items():
+            value = getattr(self, name)
+            number = _checks.real(name, value, remedy=remedy, at_least=least, at_most=most)
+            self._set(name, number)
         self._set_views()
         pixels, rays = math.prod(self.image_shape), math.prod(self.sinogram_shape)
         if max(pixels, rays) >= 2**31:
@@ -120,24 +121,22 @@ class Geometry(InNotebooks, ABC):
         self._check_distances()
         if self.truncation > _WARN_TRUNCATION:
             width = self.bins * self.bin_spacing
-            warnings.warn(
-                Message(
-                    f"the detector is too short: its {width:g} mm miss {self.truncation:.1%} of "
-                    f"the {self.inscribed} inscribed in the image, averaged over views; raise ",
-                    Argument("bins", ...),
-                    " or ",
-                    Argument("bin_spacing", ...),
-                    ", or expect truncation artefacts",
-                ),
-                KoriskWarning,
-                stacklevel=3,
+            start = (
+                f"the detector is too short: its {width:g} mm miss {self.truncation:.1%} of the "
+                f"{self.inscribed} inscribed in the image, averaged over views; raise "
             )
+            wider = Argument("bins", ...), " or ", Argument("bin_spacing", ...)
+            text = Message(start, *wider, ", or expect truncation artefacts")
+            warnings.warn(text, KoriskWarning, stacklevel=3)
 
-    def __getstate__(self) -> dict[str, Any]:  # without the arrays that are kept beside the fields
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+    def __getstate__(self) -> dict[str, object]:  # without the arrays kept beside the fields
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
+
+    def _set_count(self, views: object) -> None:
+        self._set("views", _checks.count("views", views, **_COUNTS, remedy=_VIEWS_OR_ANGLES))
 
     def _set_views(self) -> None:
         """Check and set `angles`, or `views` and `arc`, whichever was passed."""
@@ -150,18 +149,12 @@ class Geometry(InNotebooks, ABC):
         self._set("angles", angles)
         if angles:
             if self.arc is not None or self.start or self.views not in (None, len(angles)):
-                raise KoriskError(
-                    "pass either ",
-                    Argument("angles", ...),
-                    " or ",
-                    Argument("views", ...),
-                    " with ",
-                    Argument("start", ...),
-                    " and ",
-                    Argument("arc", ...),
-                    f", not both, got {len(angles):,} angles with views={shown(self.views)}",
-                )
-            self._set("views", _checks.count("views", len(angles), **_VIEW_RULES))
+                names = (Argument(name, ...) for name in ("angles", "views", "start", "arc"))
+                joints = ("pass either ", " or ", " with ", " and ")
+                parts = (part for pair in zip(joints, names, strict=True) for part in pair)
+                given = f"{len(angles):,} angles with views={shown(self.views)}"
+                raise KoriskError(*parts, f", not both, got {given}")
+            self._set_count(len(angles))
             largest = max(map(abs, angles))
             if largest > _WARN_TURNS * 2 * math.pi:
                 warnings.warn(
@@ -171,7 +164,7 @@ class Geometry(InNotebooks, ABC):
                     stacklevel=4,
                 )
             return
-        self._set("views", _checks.count("views", self.views, **_VIEW_RULES))
+        self._set_count(self.views)
         if self.arc is not None:
             most = 2 * math.pi * (1 + 1e-12)
             remedy = "give radians, up to a full turn of 2 pi"
@@ -180,7 +173,6 @@ class Geometry(InNotebooks, ABC):
 
     def _check_distances(self) -> None:
         """Raise for distances that no scanner can have."""
-        return
 
     @property
     def image_shape(self) -> tuple[int, int]:
@@ -341,14 +333,14 @@ class Geometry(InNotebooks, ABC):
     def __repr__(self) -> str:
         rows, columns = self.image_shape
         parts = [f"{rows}" if rows == columns else f"{self.shape}"]
-        for each in fields(self):
-            value = getattr(self, each.name)
-            told = each.name == "shape" or (each.name == "views" and self.angles)
-            if not told and value != each.default:
-                parts.append(f"{each.name}={value!r}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            told = field.name == "shape" or (field.name == "views" and self.angles)
+            if not told and value != field.default:
+                parts.append(f"{field.name}={value!r}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
-    def plot(self, path: Any = None) -> Axes:
+    def plot(self, path: str | PathLike[str] | None = None) -> Axes:
         """Draw the scanner. Needs the `report` extra.
 
         Parameters
@@ -532,8 +524,8 @@ class FanBeam(Geometry):
 
 def require_geometry(geometry: object) -> None:
     """Raise if it is not a geometry."""
-    if not isinstance(geometry, Geometry):
-        raise invalid("geometry", "be a ParallelBeam or FanBeam", geometry)
+    rule = "be a ParallelBeam or FanBeam"
+    _checks.require(isinstance(geometry, Geometry), "geometry", rule, geometry)
 
 
 def require_fan(geometry: object, what: str) -> None:

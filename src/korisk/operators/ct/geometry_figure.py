@@ -19,6 +19,7 @@ from korisk.files import figure_kind, write_bytes
 
 try:
     import matplotlib.style
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgb
@@ -125,10 +126,12 @@ def _draw_views(axes: Axes, angles: FloatArray, orbit: float) -> None:
 def _draw_inside(axes: Axes, geometry: Any, beam: FloatArray) -> None:
     """The image's square, the inscribed disc, what of it is missed, and the first view's beam."""
     height, width = geometry.image_size
-    frame: dict[str, Any] = {"facecolor": "white", "edgecolor": _DARK, "linewidth": 0.9}
-    axes.add_patch(Rectangle((-width / 2, -height / 2), width, height, gid="image", **frame))
-    dashed: dict[str, Any] = {"edgecolor": _DISC, "linewidth": 1.2, "linestyle": "--"}
-    disc = Ellipse((0, 0), width, height, fill=False, zorder=2.2, **dashed)
+    corner = (-width / 2, -height / 2)
+    frame = Rectangle(corner, width, height, facecolor="white", edgecolor=_DARK, linewidth=0.9)
+    frame.set_gid("image")
+    axes.add_patch(frame)
+    disc = Ellipse((0, 0), width, height, fill=False, edgecolor=_DISC, linewidth=1.2)
+    disc.set(linestyle="--", zorder=2.2)
     axes.add_patch(disc)
     if geometry.truncation > WORTH_SHADING:
         box = (-width / 2, width / 2, height / 2, -height / 2)
@@ -182,7 +185,7 @@ def _add_words(figure: Figure, geometry: Any, fan: bool) -> None:
     if geometry.detector_offset:
         notes.append(f"detector shifted by {geometry.detector_offset:.4g} mm")
     mark = Line2D([], [], color=_VIEWS, marker="o", linestyle="none", markersize=4)
-    entries: dict[str, Any] = {
+    entries: dict[str, Artist] = {
         "sources" if fan else "views, by where their rays come from": mark,
         "first view: outer rays, dashed: central": Patch(facecolor=(_FIRST, 0.3), edgecolor=_FIRST),
         "detector of the first view": Patch(facecolor=_DARK),

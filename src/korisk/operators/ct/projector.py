@@ -17,7 +17,7 @@ from korisk.operators.ct import engines
 from korisk.operators.ct.engines import Engine, EngineName
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam, require_geometry
 from korisk.operators.ct.stencils import Joseph, PixelDriven, RotateAndSum, Sampled, Stencil
-from korisk.operators.inputs import Place
+from korisk.operators.inputs import Options
 from korisk.operators.linear import LinearOperator
 from korisk.operators.opaque import DECODERS, Opaque
 
@@ -76,19 +76,13 @@ class _StencilOperator(Opaque):
     nonnegative = True
 
     def __init__(
-        self,
-        stencil: Stencil,
-        engine: EngineName,
-        *,
-        backwards: bool,
-        name: str = "",
-        **place: Unpack[Place],
+        self, stencil: Stencil, engine: EngineName, *, backwards: bool, **options: Unpack[Options]
     ) -> None:
         shapes = stencil.image_shape, stencil.sinogram_shape
         domain, range = reversed(shapes) if backwards else shapes
         _checks.one_of("engine", engine, engines.ENGINES)
         self.stencil, self.engine, self._backwards = stencil, engine, backwards
-        super().__init__(domain, range, name=name, **place)
+        super().__init__(domain, range, **options)
         if engine == "matrix":
             engines.check_matrix_fits(stencil, self.device, self.dtype)
 

@@ -22,11 +22,13 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from korisk.operators.ct.engines import DeviceMatrix, Engine, OnTheFly, worth_storing
 from korisk.operators.ct.geometry import FanBeam, Geometry
 from korisk.operators.ct.stencils import Joseph, PixelDriven, Stencil, nearer_to_x
+from korisk.operators.inputs import Array
 
 _LANES = 32  # images a program works on at once, where they lie side by side
 _FEW = {True: 3.2e7, False: 1.6e7}  # rays, steps, images: a product quicker as they lie
@@ -334,7 +336,7 @@ class _Launch:
     the kernels are told not to count on their alignment.
     """
 
-    def __init__(self, kernel: Any, grid: tuple[int, int], *fixed: Any, warps: int) -> None:
+    def __init__(self, kernel: Any, grid: tuple[int, int], *fixed: object, warps: int) -> None:
         self.kernel, self.grid, self.fixed, self.warps = kernel, (*grid, 1), fixed, warps
         self._compiled: Callable[..., None] | None = None
 
@@ -353,7 +355,7 @@ class _Kernels(Engine):
     pixel: bool  # whether backprojection is pixel-driven
     rays: Tensor  # see _project_few
     padded_rays: Tensor  # the same with a margin on either side
-    inside: tuple[Any, Any]  # see _steps_inside
+    inside: tuple[Array, Array]  # see _steps_inside
 
     def __init__(
         self, stencil: Stencil, device: torch.device, dtype: torch.dtype, reach: float
@@ -372,7 +374,7 @@ class _Kernels(Engine):
         angle = geometry.angle_array
         self.scanner = self._here(np.concatenate([np.cos(angle), np.sin(angle), numbers]))
 
-    def _here(self, array: Any) -> Tensor:
+    def _here(self, array: ArrayLike) -> Tensor:
         return torch.from_numpy(np.asarray(array, dtype=np.float64)).to(self.device, self.dtype)
 
     def project(self, images: Tensor) -> Tensor:
@@ -397,26 +399,16 @@ class _Kernels(Engine):
 
     def _few(self, project: bool, batch: int) -> Callable[[Tensor], Tensor]:
         """One launch on images as they lie; the tiles are those measured best on an H200."""
-        (rows, columns), (views, bins) = shapes = (
-            self.stencil.image_shape,
-            self.stencil.sinogram_shape,
-        )
+        shapes = self.stencil.image_shape, self.stencil.sinogram_shape
+        (rows, columns), (views, bins) = shapes
         work = batch * self._samples
         if project:
             tall, wide, warps = (
                 (16, 16, 4) if work < 1e6 else (16, 16, 2) if work < 1e7 else (8, 16, 1)
             )
             grid = views * triton.cdiv(bins, wide), batch
-            fixed: tuple[Any, ...] = (
-                self.rays,
-                self._steps(1, wide),
-                rows,
-                columns,
-                views,
-                bins,
-                tall,
-                wide,
-            )
+            steps = self._steps(1, wide)
+            fixed: tuple[object, ...] = self.rays, steps, rows, columns, views, bins, tall, wide
             launch = _Launch(_project_few, grid, *fixed, warps=warps)
         else:
             views_at_once, tall, wide, warps = (16, 2, 16, 4) if work < 1e6 else (4, 4, 8, 1)
@@ -452,7 +444,7 @@ class _Kernels(Engine):
         tile = high, wide, lanes
         if project:
             margins = _MARGIN, _MARGIN
-            fixed: tuple[Any, ...] = self.rays, self._steps(high, wide), *sizes, _MARGIN, *tile
+            fixed: tuple[object, ...] = self.rays, self._steps(high, wide), *sizes, _MARGIN, *tile
             product = _Launch(_project, (tiles, groups), *fixed, warps=warps)
         else:
             margins = 0, self.candidates
@@ -460,10 +452,8 @@ class _Kernels(Engine):
             fixed = self.padded_rays, self.scanner, *sizes, *scan, *tile
             product = _Launch(_backproject, (tiles, groups), *fixed, warps=warps)
         block = 64 if lanes >= 16 else 256
-        items, found = (
-            (source[0] + 2 * margins[0]) * (source[1] + 2 * margins[1]),
-            math.prod(target),
-        )
+        items = (source[0] + 2 * margins[0]) * (source[1] + 2 * margins[1])
+        found = math.prod(target)
         layout = batch, beside, *source, *margins, block, lanes
         grid = triton.cdiv(items, block), groups
         interleave = _Launch(_interleave, grid, *layout, warps=4)
@@ -575,7 +565,9 @@ def _reach(geometry: Geometry) -> float:
     return float(max(spread)) / geometry.bin_spacing * (1 + 1e-5)
 
 
-def _steps_inside(start: Any, slope: Any, along_x: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
+def _steps_inside(
+    start: Array, slope: Array, along_x: Array, shape: tuple[int, int]
+) -> tuple[Array, Array]:
     """The steps [first, last) at which a ray has a neighbour inside, generously, (views, bins)."""
     rows, columns = shape
     n_along = np.where(along_x, columns, rows)
