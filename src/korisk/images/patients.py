@@ -6,7 +6,7 @@ import csv
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, Literal, NamedTuple, overload
@@ -279,7 +279,7 @@ def in_words(skipped: Sequence[Skipped]) -> Message:
     return Message(listed, f"; and {len(skipped) - 3:,} more" if len(skipped) > 3 else "")
 
 
-def digest(values: NDArray[Any], *context: object) -> str:
+def digest(values: NDArray[np.generic], *context: object) -> str:
     """Hash of an image as stored, the same on machines of either byte order."""
     same = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
     whole = hashlib.blake2b(digest_size=16)
@@ -293,7 +293,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _span(numbers: Any, form: str) -> str:
+def _span(numbers: Collection[float], form: str) -> str:
     few, many = format(min(numbers), form), format(max(numbers), form)
     return few if few == many else f"{few} to {many}"
 
@@ -344,15 +344,11 @@ def read_table(path: str | PathLike[str]) -> dict[str, str]:
     for number, row in enumerate(rows, start=2):
         file, patient = row.get("file"), row.get("patient")
         if not file or not patient or not patient.strip():
-            raise KoriskError(
-                f"{path}, line {number}: must have a file and a patient, under a first line "
-                "'file,patient'; complete it"
-            )
+            rule = "must have a file and a patient, under a first line 'file,patient'"
+            raise KoriskError(f"{path}, line {number}: {rule}; complete it")
         if table.setdefault(file, patient) != patient:
-            raise KoriskError(
-                f"{path}, line {number}: {file} is of {shown(patient)} here and of "
-                f"{shown(table[file])} above; keep one"
-            )
+            both = f"{shown(patient)} here and of {shown(table[file])} above"
+            raise KoriskError(f"{path}, line {number}: {file} is of {both}; keep one")
     return table
 
 
@@ -377,20 +373,16 @@ def name_patients(
         keys = [name if name in rule else _file_of(name) for name in names]
         missing = [name for name, key in zip(names, keys, strict=True) if key not in rule]
         if missing:
-            raise KoriskError(
-                Argument("patients"),
-                f" has no entry for {len(missing):,} of {len(names):,} images, the first is "
-                f"{missing[0]}; name files as in ImageSet.files",
-            )
-        found = [rule[key] for key in keys]
+            lacking = f"{len(missing):,} of {len(names):,} images, the first is {missing[0]}"
+            text = f" has no entry for {lacking}; name files as in ImageSet.files"
+            raise KoriskError(Argument("patients"), text)
+        values = [rule[key] for key in keys]
     else:
-        found = [rule(name) for name in names]
-    labels = tuple("" if value is None else str(value).strip() for value in found)
+        values = [rule(name) for name in names]
+    labels = tuple("" if value is None else str(value).strip() for value in values)
     if "" in labels:
         index = labels.index("")
-        raise KoriskError(
-            f"{names[index]}: must have a patient, got {shown(found[index])}; name one"
-        )
+        raise invalid(f"{names[index]}:", "have a patient", values[index], "name one")
     return labels
 
 
@@ -460,10 +452,9 @@ def image_pools(
         read = {key for name in images.files for key in (name, _file_of(name))}
         for file, word in pairs:
             if file not in read or words.setdefault(file, word) != word:
-                raise KoriskError(
-                    f"split must name files that were read, each in one part, got {file} for "
-                    f"{word}; name files as in ImageSet.files"
-                )
+                rule, remedy = "name files that were read, each in one part", "name files as in "
+                got = f"{file} for {word}"
+                raise invalid("split", rule, split, f"{remedy}ImageSet.files", got=got)
         parts = [words.get(name, words.get(_file_of(name))) for name in images.files]
     return split_patients(images.patients, **counts, seed=seed, order=order, parts=parts)
 
@@ -534,9 +525,7 @@ def split_patients(
     first: dict[str, object] = {}
     for label, word in zip(labels.tolist(), parts or [None] * len(labels), strict=True):
         if word not in (None, *counts):
-            raise KoriskError(
-                f"split must be train, validation, test or None for a file, got {shown(word)}"
-            )
+            raise invalid("split", "be train, validation, test or None for a file", word)
         if word is not None and first.setdefault(label, word) != word:
             raise KoriskError(
                 f"patient {shown(label)} is in two parts of the split, {first[label]} and {word}; "

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import Argument, KoriskError
+from korisk.errors import Argument, KoriskError, invalid
 from korisk.operators import norms
 from korisk.operators.inputs import PLAIN
 from korisk.operators.kept import constant, version
@@ -124,10 +124,10 @@ class Tikhonov(Wrapped, Opaque):
 
     def _check_fixed(self) -> None:
         if any(weights.requires_grad for weights in self.of.parameters()):
-            raise KoriskError(
-                f"{self.name}: the operator must not be trainable, got weights that require "
-                "gradients, which would be lost; freeze it with operator.requires_grad_(False)"
-            )
+            remedy = "freeze it with operator.requires_grad_(False)"
+            given = "weights that require gradients, which would be lost"
+            subject = f"{self.name}: the operator"
+            raise invalid(subject, "not be trainable", self.of, remedy, got=given)
 
     def _solved(self, b: Tensor) -> Tensor:
         """(Gram + mu I)^-1 b, on the shorter side."""

@@ -32,10 +32,8 @@ def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
         dataset = _chosen(h5py, file, member)
         # Values in other files are not read: a hostile file could name any file of this machine.
         if dataset.file.filename != file.filename or dataset.external or dataset.is_virtual:
-            raise KoriskError(
-                f"has the values of {dataset.name} in other files; copy them into one, e.g. with "
-                "h5repack"
-            )
+            remedy = "copy them into one, e.g. with h5repack"
+            raise KoriskError(f"has the values of {dataset.name} in other files; {remedy}")
         chunk = math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize  # unpacked as a whole
         check_fits(chunk, f"a chunk of {dataset.name}", "save it in smaller chunks")
         if not lodopab or dataset.name != "/data":
