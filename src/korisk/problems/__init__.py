@@ -1,7 +1,7 @@
 """Problems to learn: what is measured, what is wanted, and how results are judged.
 
 Start with `problem.py`: what every problem has. `ct.py`, `mri.py`, `blur.py` and `heat.py` have
-one each; `sources.py` and `phantoms.py` make their images,
+one each, of which two share `imaging.py`; `sources.py` and `phantoms.py` make their images,
 `noise.py` their noise, and `metrics.py` compares results with targets.
 """
 

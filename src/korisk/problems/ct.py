@@ -89,11 +89,10 @@ class CtScanner:
             value = getattr(self, name)
             number = _checks.count(name, value, at_least=least, at_most=65536, remedy=remedy)
             object.__setattr__(self, name, number)
-        if self.beam == "surrogate" and self.bins != self.side:
-            raise KoriskError(
-                f"bins must equal side for beam='surrogate', got {self.bins} and {self.side}; it "
-                "sums the columns of the rotated image: use beam='parallel' for other detectors"
-            )
+        remedy = "it sums the columns of the rotated image: use beam='parallel' for other detectors"
+        both, rule = f"{self.bins} and {self.side}", "equal side for beam='surrogate'"
+        square = self.beam != "surrogate" or self.bins == self.side
+        _checks.require(square, "bins", rule, self.bins, remedy, got=both)
         if self.beam == "released":
             views, bins = released_geometry(self.side).sinogram_shape
             if (self.views, self.bins) != (views, bins):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid
 
 _PIECE = 2**20  # pixels that are looked at once
 _WINDOW, _SIGMA = 11, 1.5
@@ -105,10 +105,9 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
     given: dict[str, Any] = {"predictions": predictions, "targets": targets}
     for name, each in given.items():
         if not isinstance(each, Tensor) or not each.is_floating_point() or each.ndim != 3:
-            raise KoriskError(
-                f"{name} must be a real floating point tensor (count, rows, columns), got "
-                f"{shown(each)}; reshape it, or take the magnitude of complex images"
-            )
+            remedy = "reshape it, or take the magnitude of complex images"
+            rule = "be a real floating point tensor (count, rows, columns)"
+            raise invalid(name, rule, each, remedy)
     same = predictions.shape == targets.shape and predictions.device == targets.device
     if not same or not targets.numel():
         raise KoriskError(

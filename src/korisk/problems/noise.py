@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import invalid
 from korisk.seeds import stream_key
 
 FloatArray = NDArray[np.float64]
@@ -173,9 +173,8 @@ def add_noise(
     True
     """
     if not isinstance(noise, Gaussian | Poisson):
-        raise KoriskError(
-            f"noise must be Gaussian(level) or Poisson(photons), got {shown(noise)}; "
-            "leave it out for no noise"
+        raise invalid(
+            "noise", "be Gaussian(level) or Poisson(photons)", noise, "leave it out for no noise"
         )
     key = stream_key(seed, stream)
     clean = sinograms.detach().to("cpu", torch.float64).numpy()

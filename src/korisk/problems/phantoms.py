@@ -51,20 +51,19 @@ class Ellipses:
 
     def __post_init__(self) -> None:
         first: Any = self.amplitude
+        rule = "be a finite tensor (count, most) on the CPU in float32 or float64, of the "
+        rule += "amplitude's shape and precision"
+        remedy = "convert it with torch.as_tensor, and fill up with ellipses of amplitude 0"
         for name, value in self._tensors().items():
-            if (
-                not isinstance(value, Tensor)
-                or value.dtype not in DTYPES
-                or value.ndim != 2
-                or (value.shape, value.dtype) != (first.shape, first.dtype)
-                or value.device.type != "cpu"
-                or not bool(torch.isfinite(value).all())
-            ):
-                raise KoriskError(
-                    f"{name} must be a finite tensor (count, most) on the CPU in float32 or "
-                    f"float64, of the amplitude's shape and precision, got {shown(value)}; convert "
-                    "it with torch.as_tensor, and fill up with ellipses of amplitude 0"
-                )
+            valid = (
+                isinstance(value, Tensor)
+                and value.dtype in DTYPES
+                and value.ndim == 2
+                and (value.shape, value.dtype) == (first.shape, first.dtype)
+                and value.device.type == "cpu"
+                and bool(torch.isfinite(value).all())
+            )
+            _checks.require(valid, name, rule, value, remedy)
         if bool((torch.minimum(self.a, self.b) <= 0).any()):
             raise KoriskError("the semi-axes a and b must be > 0; use amplitude 0 for no ellipse")
 

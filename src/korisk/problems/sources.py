@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -134,12 +134,11 @@ class EllipseSource(ImageSource):
             By the pool's name.
         """
         return {
-            name: self._drawn(number, TEST_SEED if name == "test" else seed, name)
+            name: random_ellipses(
+                number, seed=TEST_SEED if name == "test" else seed, stream=name, **vars(self)
+            )
             for name, number in counts.items()
         }
-
-    def _drawn(self, count: int, seed: int, stream: str) -> Ellipses:
-        return random_ellipses(count, seed=seed, stream=stream, fewest=self.fewest, most=self.most)
 
     def draw(
         self, side: int, *, seed: int, counts: Counts, device: torch.device | None
@@ -152,7 +151,7 @@ class EllipseSource(ImageSource):
         self, side: int, *, seed: int, count: int, device: torch.device | None
     ) -> DrawnExamples:
         """Phantoms that are in none of the pools."""
-        drawn = self._drawn(count, seed, "examples")
+        drawn = random_ellipses(count, seed=seed, stream="examples", **vars(self))
         return DrawnExamples(drawn.images(side, device=device, dtype=torch.float64))
 
 
@@ -296,11 +295,8 @@ class FileSource(ImageSource):
 def _read(source: FileSource, side: int) -> ImageSet:
     from korisk.images import read_images
 
-    options = {
-        each.name: getattr(source, each.name)
-        for each in fields(source)
-        if each.name not in {"path", "fingerprint", "blank"}
-        and getattr(source, each.name) is not None
-    }
+    options = {name: value for name, value in vars(source).items() if value is not None}
+    for name in ("path", "fingerprint", "blank"):
+        options.pop(name, None)
     images = read_images(source.path, side=side, **options)
     return images.without_blank() if source.blank == "skip" else images

@@ -26,7 +26,13 @@ from korisk.studies.spec.study import asked_for
 from korisk.theory import BOUNDS, Bound, BoundForm, Known, Learned, Network, deep_risk
 from korisk.theory.bound import evaluate
 
+# Errors are measured in single precision, as differences of numbers that may be a thousand times
+# as large: 1e-7 times 1e3. Smaller differences may be rounding.
+MEASURED = 1e-4
+COMPUTED = 1e-9  # the bounds are computed from the same numbers in double precision
+DETAIL = "theorem"  # of a row, with its error and those of its layers
 RUNGS = 12  # targets from easy to hard
+_REMEDY = "a cell must store what it measured"
 _SAME = 1e-9  # relative: strengths that differ by less differ by rounding
 _STEPS = 50  # of bisection, far beyond the digits that are shown
 
@@ -222,16 +228,6 @@ def order_of(
         changes=tuple(changes),
         lowest=lowest,
     )
-
-
-# Errors are measured in single precision, as differences of numbers that may be a thousand times
-# as large: 1e-7 times 1e3. Smaller differences may be rounding.
-MEASURED = 1e-4
-# The bounds are computed from the same numbers in double precision.
-COMPUTED = 1e-9
-
-DETAIL = "theorem"
-_REMEDY = "a cell must store what it measured"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from korisk.store.cells import Task
 from korisk.studies.spec.entries import PROTOCOLS as PROTOCOLS
 from korisk.studies.spec.entries import Protocol as Protocol
 from korisk.studies.spec.entries import source_of
-from korisk.studies.spec.kind import AnyKind, kind_named, measure_of
+from korisk.studies.spec.kind import AnyKind, kind_named
 
 if TYPE_CHECKING:
     from korisk.problems import Problem
@@ -155,7 +155,6 @@ def problem_of(spec: Mapping[str, Any]) -> Problem:
 
 def _check_values(kind: AnyKind, spec: dict[str, Any], seeds: list[int]) -> None:
     """Build what the cells will build, so that wrong values are reported before anything runs."""
-    measure_of(spec)
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:
