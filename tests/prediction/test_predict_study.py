@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import korisk.paper.theorem  # noqa: F401 (the kind deep)
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.prediction.pair import error_rows
