@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from korisk._memory import free_memory
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid
 from korisk.operators.basic import own_tensor
 from korisk.operators.inputs import Shape, checked_device, checked_dtype, checked_shape, shape_text
 from korisk.theory import Known, Layer, Learned, Network
@@ -127,7 +127,7 @@ class DenseNet(nn.Module):
         factors: tuple[object, ...] = (left, right)
         for factor in factors:
             if not isinstance(factor, Tensor) or not factor.is_floating_point():
-                raise KoriskError(f"left and right must be tensors of floats, got {shown(factor)}")
+                raise invalid("left and right", "be tensors of floats", factor)
         if len(net.range) > 1 and left.shape[1:] == net.range:
             left = left.reshape(len(left), -1).t()
         rows, columns = net._matrix_shape
@@ -196,7 +196,7 @@ class DenseNet(nn.Module):
             Outputs.
         """
         if not isinstance(x, Tensor):
-            raise KoriskError(f"the input must be a torch tensor, got {shown(x)}")
+            raise invalid("the input", "be a torch tensor", x)
         factors = self._factors()
         own, lead = factors[-1], x.shape[: max(x.ndim - len(self.domain), 0)]
         if (x.shape, x.dtype, x.device) != ((*lead, *self.domain), own.dtype, own.device):
@@ -231,10 +231,9 @@ class DenseNet(nn.Module):
 
     def _require(self, field: str, values: Tensor, shape: tuple[int, int]) -> None:
         if values.shape != shape:
-            raise KoriskError(
-                f"{field} must have shape {shape_text(shape)} between {shape_text(self.domain)} "
-                f"and {shape_text(self.range)}, got {shape_text(tuple(values.shape))}"
-            )
+            between = f"{shape_text(self.domain)} and {shape_text(self.range)}"
+            rule = f"have shape {shape_text(shape)} between {between}"
+            raise invalid(field, rule, values, got=shape_text(tuple(values.shape)))
 
     def _refuse_what_does_not_fit(self, device: torch.device, dtype: torch.dtype) -> None:
         rows, columns = self._matrix_shape

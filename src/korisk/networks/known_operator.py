@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid, shown
 from korisk.operators.basic import Diagonal, own_tensor
 from korisk.operators.inputs import Shape, shape_text
 from korisk.operators.linear import Composed, LinearOperator, parts_of
@@ -67,26 +67,23 @@ class KnownOperatorNet(nn.Module):
         parts: list[LinearOperator] = []
         for operator in listed:
             if not isinstance(operator, LinearOperator):
-                raise KoriskError(
-                    f"tail must be a LinearOperator or several, got {shown(operator)}"
-                )
+                raise invalid("tail", "be a LinearOperator or several", operator)
             if any(True for _ in operator.parameters()):
                 raise KoriskError(
                     f"tail must be known, but {operator.name} has weights that can be trained; "
                     "make it with trainable=False, or train the whole as an nn.Sequential"
                 )
             parts += parts_of(operator)
-        if not parts:
-            raise KoriskError("tail must hold at least one operator, got none; use Identity(shape)")
+        rule, remedy = "hold at least one operator", "use Identity(shape)"
+        _checks.require(bool(parts), "tail", rule, tail, remedy, got="none")
         self.linear_tail = Composed(parts)
         self.relu = bool(relu)
         if not isinstance(weights, Tensor):
             try:  # in float64, so that a tail in float64 loses nothing
                 weights = torch.from_numpy(np.array(weights, dtype=np.float64))
             except (TypeError, ValueError):
-                raise KoriskError(
-                    f"weights must be a torch tensor or an array of numbers, got {shown(weights)}"
-                ) from None
+                rule = "be a torch tensor or an array of numbers"
+                raise invalid("weights", rule, weights) from None
         values = own_tensor("weights", weights).to(self.linear_tail.device, self.linear_tail.dtype)
         if values.shape[-len(self.domain) :] != self.domain or values.ndim - len(self.domain) > 1:
             raise KoriskError(

@@ -16,15 +16,15 @@ from __future__ import annotations
 import copy
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid
 from korisk.networks.known_operator import free_name
 from korisk.operators.basic import Diagonal
 from korisk.operators.inputs import Shape, shape_text
@@ -94,25 +94,19 @@ def build(
     """
     _checks.one_of("kind", kind, tuple(KINDS))
     _checks.count("width", width, at_least=1, at_most=4096, remedy="try 16")
-    generator = torch.Generator().manual_seed(
-        _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy="try 0")
-    )
-    drawn: dict[str, Any] = {"generator": generator}
+    number = _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy="try 0")
+    draws = torch.Generator().manual_seed(number)
     if kind == "primal-dual":
-        return PrimalDual(operator, passes, width=width, **drawn)
+        return PrimalDual(operator, passes, width=width, generator=draws)
+    shape = _checked(operator).domain
     if kind == "dense-unet":
-        _checked(operator)
-        size = 1 / operator.norm().upper
-        made: nn.Module = DenseUNet(
-            operator.range, operator.domain, width=width, levels=levels, scale=size, **drawn
-        )
-        return made.to(operator.device)
-    channels = _Channels(_checked(operator).domain).count
-    learned: nn.Module
+        size, data = 1 / operator.norm().upper, operator.range
+        dense = DenseUNet(data, shape, width=width, levels=levels, scale=size, generator=draws)
+        return dense.to(operator.device)
+    channels = _Channels(shape).count
     if kind == "inverse-cnn":
-        learned = Cnn(channels, width=width * 3 // 2, **drawn)
-    else:
-        learned = UNet(channels, width=width, levels=levels, **drawn)
+        return PostProcessing(inverse, Cnn(channels, width=width * 3 // 2, generator=draws))
+    learned = UNet(channels, width=width, levels=levels, generator=draws)
     weighted = kind == "weights-inverse-unet"
     return (WeightedPostProcessing if weighted else PostProcessing)(inverse, learned)
 
@@ -303,6 +297,10 @@ class _Channels:
             return x.unsqueeze(1)
         return (x.movedim(-1, 1) if self.parts else x).reshape(len(x), self.count, *self.sides)
 
+    def through(self, net: nn.Module, x: Tensor) -> Tensor:
+        """What a network on images with channels makes of (batch, *shape)."""
+        return self.join(net(self.split(x)))
+
     def join(self, x: Tensor) -> Tensor:
         """(batch, count, rows, columns) to (batch, *shape)."""
         if len(self.shape) == 2:
@@ -364,8 +362,7 @@ class PostProcessing(nn.Module):
         -------
         Tensor, shape (batch, *range)
         """
-        images = self.inverse(y)
-        return self._channels.join(self.net(self._channels.split(images)))
+        return self._channels.through(self.net, self.inverse(y))
 
 
 class WeightedPostProcessing(PostProcessing):
@@ -552,7 +549,6 @@ class DenseUNet(nn.Module):
                 torch.randn(outputs, inputs, generator=draws, dtype=torch.float32)
             )
             self.dense.bias.zero_()
-        self._image = tuple(out_shape)
         self.net = UNet(self._channels.count, levels, width=width, generator=draws)
         check_halved(self._channels.sides, levels)
 
@@ -567,8 +563,8 @@ class DenseUNet(nn.Module):
         -------
         Tensor, shape (batch, *out_shape)
         """
-        images = self.dense(y.flatten(1) * self.scale).reshape(len(y), *self._image)
-        return self._channels.join(self.net(self._channels.split(images)))
+        images = self.dense(y.flatten(1) * self.scale).reshape(len(y), *self._channels.shape)
+        return self._channels.through(self.net, images)
 
 
 class _Refinement(nn.Module):
@@ -579,7 +575,7 @@ class _Refinement(nn.Module):
         self._channels, self.net = channels, net
 
     def forward(self, images: Tensor) -> Tensor:
-        return self._channels.join(self.net(self._channels.split(images)))
+        return self._channels.through(self.net, images)
 
 
 def split_known(network: nn.Module) -> tuple[nn.Module, nn.Module]:
@@ -619,7 +615,7 @@ def split_known(network: nn.Module) -> tuple[nn.Module, nn.Module]:
 
 def _checked(operator: object) -> LinearOperator:
     if not isinstance(operator, LinearOperator):
-        raise KoriskError(f"operator must be a LinearOperator, got {shown(operator)}")
+        raise invalid("operator", "be a LinearOperator", operator)
     return operator
 
 
@@ -630,12 +626,12 @@ def _single(operator: LinearOperator) -> LinearOperator:
     return copy.deepcopy(operator).to(torch.float32)
 
 
-def _chain(inverse: Any) -> nn.Sequential:
+def _chain(inverse: LinearOperator | Iterable[LinearOperator]) -> nn.Sequential:
     """Operators by their names."""
     listed = [inverse] if isinstance(inverse, LinearOperator) else list(inverse)
     parts = [_single(part) for each in listed for part in parts_of(_checked(each))]
-    if not parts:
-        raise KoriskError("inverse must hold at least one operator, got none; use A.T")
+    some, rule = bool(parts), "hold at least one operator"
+    _checks.require(some, "inverse", rule, parts, "use A.T", got="none")
     Composed(parts)  # raises if they do not follow one another
     named: OrderedDict[str, nn.Module] = OrderedDict()
     for part in parts:
@@ -645,11 +641,9 @@ def _chain(inverse: Any) -> nn.Sequential:
 
 def check_dense(inputs: int, outputs: int) -> None:
     """Raise if a dense layer would have too many weights."""
-    if inputs * outputs > _CELLS:
-        raise KoriskError(
-            f"a dense layer must have at most {_CELLS:,} weights, got {inputs:,} x {outputs:,}; "
-            "use smaller images"
-        )
+    rule, given = f"have at most {_CELLS:,} weights", f"{inputs:,} x {outputs:,}"
+    fits = inputs * outputs <= _CELLS
+    _checks.require(fits, "a dense layer", rule, inputs, "use smaller images", got=given)
 
 
 def check_halved(sides: Shape, levels: int) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from korisk.errors import KoriskError, KoriskWarning, shown
+from korisk import _checks
+from korisk.errors import KoriskError, KoriskWarning, invalid, shown
 from korisk.networks.dense import DenseNet
 from korisk.networks.describe import rules
 from korisk.networks.describe.graph import Inside, Link, links
@@ -108,12 +109,10 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
 
 def _check(module: object, example: object) -> None:
     if not isinstance(module, nn.Module):
-        raise KoriskError(f"module must be an nn.Module, got {shown(module)}; {_WRAP}")
+        raise invalid("module", "be an nn.Module", module, _WRAP)
     if not isinstance(example, Tensor):
-        raise KoriskError(
-            f"example must be one torch tensor, an input of the module, got {shown(example)}; if "
-            f"the module takes several, {_WRAP} and holds the others"
-        )
+        remedy = f"if the module takes several, {_WRAP} and holds the others"
+        raise invalid("example", "be one torch tensor, an input of the module", example, remedy)
     dense = example.is_floating_point() and example.layout == torch.strided
     if not dense or example.ndim == 0 or example.numel() == 0:
         raise KoriskError(
@@ -129,8 +128,8 @@ def _check(module: object, example: object) -> None:
             "the module or the example holds no numbers yet (torch's meta device, or a lazy "
             "module); load its weights, or run it once"
         )
-    if not bool(torch.isfinite(example).all()):
-        raise KoriskError("example must be finite, got NaN or infinity in it; give a real input")
+    finite, given = bool(torch.isfinite(example).all()), "NaN or infinity in it"
+    _checks.require(finite, "example", "be finite", example, "give a real input", got=given)
 
 
 def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Recording, list[str]]:
@@ -153,10 +152,8 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
         recorder, output = record(module, x, whole)
         if not isinstance(output, Tensor) or not output.is_floating_point():
             kind = output.dtype if isinstance(output, Tensor) else type(output).__name__
-            raise KoriskError(
-                f"the module must return one tensor of floats, got {kind}; {_WRAP}, the output "
-                "that the error is measured on"
-            )
+            remedy = f"{_WRAP}, the output that the error is measured on"
+            raise invalid("the module", "return one tensor of floats", kind, remedy, got=str(kind))
         if not bool(torch.isfinite(output).all()):
             raise KoriskError(
                 "the module returns NaN or infinity for the example; check its weights, or give "
