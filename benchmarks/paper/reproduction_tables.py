@@ -19,7 +19,6 @@ from typing import Any
 
 from benchmarks.markdown import header, line
 from benchmarks.paper.study_tables import memory, speed, sweeps
-from korisk.cli.run import crossing_json
 from korisk.curves.curve import Curve
 from korisk.planning.compare import crossing
 
@@ -138,7 +137,7 @@ def crossed_again(kept: Content) -> Content:
         curves = spot if "KO" in spot else rigorous[spot["side"]]
         known, dense = (Curve.from_records(curves[model]) for model in ("KO", "FC"))
         found = crossing(known, dense)
-        made = None if found is None else crossing_json(found)
+        made = None if found is None else found.to_dict()
         spot["crossing"] = json.loads(json.dumps(made).replace("Infinity", "null"))
     return kept
 

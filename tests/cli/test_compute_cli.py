@@ -12,13 +12,14 @@ import pytest
 from commands import content, korisk, outputs
 
 from korisk.cli import compute
-from korisk.cli.compute import Compute, chosen_compute, groups, opened, run_tasks
+from korisk.cli.compute import chosen_compute, run_tasks
 from korisk.errors import KoriskError
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.store.usage import Usage, cores
 from korisk.studies.run import clusters
 from korisk.studies.run.clusters import Cluster
+from korisk.studies.run.compute import Compute, groups, opened
 from korisk.studies.spec.study import Study
 
 STUDY = """

@@ -1,38 +1,76 @@
-"""Library messages name Python arguments; the command line shows its options instead."""
+"""Options come from the library's docstrings, and its messages are told with options."""
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from commands import outputs
 
-from korisk.cli.output import options_in_use, with_options
+import korisk as kr
+from korisk.cli.app import app
+from korisk.cli.command import Command, documented
+from korisk.errors import Argument, Message
 
 SOURCE = Path(__file__).parents[2] / "src" / "korisk"
+GROUP: Any = typer.main.get_command(app)
+COMMANDS: dict[str, Command] = GROUP.commands
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("command", "argument", "shown"),
     [
-        ("say so with unit=.", "say so with --unit."),
-        ("pass unit='percent' if 100 is perfect", "pass --unit percent if 100 is perfect"),
-        ("pass columns={'n': 'steps', 'error': ...}", "pass --column n=steps --column error=..."),
-        ("choose another store=", "choose another --out"),
-        ("with on_error='skip'", "with --on-error skip"),
-        ("ask for effective=True", "ask for --effective"),
-        ("lower rate=, or seeds=", "lower --training rate, or --training seeds"),
-        ("build must return a network", "--network must return a network"),
-        ("x=3, other= and unit=dB", "x=3, other= and unit=dB"),
+        ("plan", Argument("unit", ...), "--unit"),
+        ("plan", Argument("unit", "percent"), "--unit percent"),
+        ("plan", Argument("unit"), "--unit"),
+        ("plan", Argument("columns", {"n": "my size"}), "--column 'n=my size'"),
+        ("plan", Argument("columns", {"n": "a", "error": ...}), "--column n=a --column error=..."),
+        ("plan", Argument("lipschitz", ...), "lipschitz="),
+        ("bound", Argument("effective", True), "--effective"),
+        ("predict", Argument("on_error", "skip"), "--on-error skip"),
+        ("predict", Argument("build"), "--network"),
+        ("predict", Argument("rate", ...), "--training rate"),
+        ("predict", Argument("steps", 2000), "--training steps=2000"),
+        ("ablate", Argument("build"), "--module"),
     ],
 )
-def test_arguments_become_options(said: str, shown: str) -> None:
-    known = ("--unit", "--column", "--out", "--on-error", "--effective", "--training", "--network")
-    token = options_in_use.set(lambda: known)
-    try:
-        assert with_options(said) == shown
-    finally:
-        options_in_use.reset(token)
+def test_arguments_become_options(command: str, argument: Argument, shown: str) -> None:
+    message = Message("pass unit='dB' or ", argument, ".")
+    assert COMMANDS[command].rendered(message) == f"pass unit='dB' or {shown}."
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_option_is_described(name: str) -> None:
+    command = COMMANDS[name]
+    command.describe()
+    parameter: Any
+    for parameter in command.params:
+        assert parameter.help, parameter.name
+        if not getattr(parameter, "is_flag", False):
+            assert parameter.metavar, parameter.name
+        assert "`" not in parameter.help
+    for place in command.calls:
+        assert documented(place), place
+
+
+def test_units_and_fits_are_listed_in_help() -> None:
+    said = " ".join(outputs("plan", "--help")[0].replace("-\n", "-").split())
+    for word in (*kr.UNITS, *kr.FITS):
+        assert re.search(rf"\b{word}\b", said), word
+
+
+def test_help_of_no_command_loads_pytorch() -> None:
+    code = (
+        "import sys; from korisk.cli.app import run;"
+        f"[run([name, '--help']) for name in {list(COMMANDS)}];"
+        "print([name for name in ('torch', 'matplotlib', 'scipy.stats') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_command_shows_its_own_options(tmp_path: Path) -> None:
@@ -46,7 +84,7 @@ def test_a_command_shows_its_own_options(tmp_path: Path) -> None:
 def test_no_message_of_the_library_names_an_option() -> None:
     option = re.compile(r"(?<![\w-])--(?:target|unit|out|column|fit|model|at|point|on-error)\b")
     for path in SOURCE.rglob("*.py"):
-        if path.parent.name == "cli" or path.name == "sharded.py":  # which is a command, too
+        if path.parent.name in ("cli", "commands") or path.name == "sharded.py":  # a command, too
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise):

@@ -168,12 +168,10 @@ def test_what_steers_a_terminal_is_written_out(
 
 
 def test_tables_do_not_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    from korisk.cli.output import cells, console, table
+    from korisk.cli.output import show
+    from korisk.texts import Table
 
-    shown = table("\x1b[31mtitle", "\x1b[2Jcolumn")
-    shown.add_row(*cells("\x1b]0;x\x07"))
-    console().print(shown)
-    console().print("line\x1b[31m\nnext")
+    show(Table("\x1b[31mtitle", ["\x1b[2Jcolumn"], [["\x1b]0;x\x07"]]), "line\x1b[31m\nnext")
     said = capsys.readouterr().out
     assert "\x1b" not in said
     assert "line\\x1b[31m\nnext" in said

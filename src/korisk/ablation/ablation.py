@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning, invalid, shown
 from korisk.networks.describe.describe import describe
 from korisk.operators.linear import LinearOperator
+from korisk.planning.answer import sample_cells, sample_heads
 from korisk.planning.compare import Comparison, compare
 from korisk.planning.explain import times
 from korisk.planning.fit import check_target
@@ -28,6 +29,7 @@ from korisk.prediction.simulation import Noisy, Training
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Problem
 from korisk.seeds import checked_seeds
+from korisk.texts import Table, number, whole
 from korisk.theory import barron_bound
 
 ABOVE = 1.05  # times the best error of the worse network: the default target, which both reach
@@ -404,3 +406,31 @@ class Ablation(Drawn):
             "explanation": self.explain(),
             "seconds": self.seconds,
         }
+
+    def tables(self) -> Iterator[Table]:
+        """Both curves and their samples as texts.
+
+        Yields
+        ------
+        Table
+            Errors at the sizes of both; samples for the target.
+        """
+        first, second = (
+            dict(zip(curve.sizes.tolist(), curve.means.tolist(), strict=True))
+            for curve in self.curves
+        )
+        rows = [
+            [whole(n), *(number(x, 3) for x in (first[n], second[n], second[n] / first[n]))]
+            for n in sorted(first.keys() & second.keys())
+        ]
+        names = [curve.model for curve in self.curves]
+        yield Table("Mean squared errors", ["N", *names, "ratio"], rows, "r")
+        found = self.comparison
+        rows = [
+            [name, whole(weights), *sample_cells(plan, (0.9,))]
+            for name, plan, weights in zip(
+                found.names, (found.first, found.second), self.parameters, strict=True
+            )
+        ]
+        heads = ["network", "weights", *sample_heads((0.9,))]
+        yield Table(f"Samples for {number(found.target)}", heads, rows)

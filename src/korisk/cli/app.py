@@ -5,6 +5,7 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,10 +14,11 @@ import typer
 from korisk import __version__
 from korisk.cli.ablate import ablate
 from korisk.cli.bound import bound
+from korisk.cli.command import Command
 from korisk.cli.compare import compare
 from korisk.cli.export import export
 from korisk.cli.operators import operators
-from korisk.cli.output import options_in_use, plain, with_command
+from korisk.cli.output import plain, running, with_command
 from korisk.cli.plan import plan
 from korisk.cli.predict import predict
 from korisk.cli.report import report
@@ -40,19 +42,21 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command()(plan)
-app.command()(compare)
-app.command()(predict)
-app.command()(ablate)
-app.command()(bound)
-app.command()(operators)
+_COMMANDS: list[Callable[..., None]] = [
+    plan,
+    compare,
+    predict,
+    ablate,
+    bound,
+    operators,
+    run_study,
+    report,
+    export,
+]
 if paper is not None:
-    app.command()(paper.reproduce)
-app.command(name="run")(run_study)
-app.command()(report)
-if paper is not None:
-    app.command()(paper.check)
-app.command()(export)
+    _COMMANDS[6:] = [paper.reproduce, run_study, report, paper.check, export]
+for _function in _COMMANDS:
+    app.command(cls=Command)(_function)
 
 # Typer's errors for wrong usage share this base, which it exports under no public name.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -97,21 +101,18 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """Run the command; what a user can cause becomes one line on stderr, never a traceback."""
 
-    def options() -> set[str]:
-        group: Any = typer.main.get_command(app)
-        command = group.commands.get(arguments[0] if arguments else "")
-        return {option for each in getattr(command, "params", ()) for option in each.opts}
-
-    options_in_use.set(options)
+    group: Any = typer.main.get_command(app)
+    command = group.commands.get(arguments[0] if arguments else "")
+    running.set(command)
     try:
-        code = app(arguments, prog_name="korisk", standalone_mode=False)
+        code = group(arguments, prog_name="korisk", standalone_mode=False)
         sys.stdout.flush()
     except KoriskError as error:
-        return _fail(with_command(str(error), arguments), error.exit_code)
+        return _fail(with_command(error.message, arguments), error.exit_code)
     except _UsageError as error:
         message = error.format_message()  # type: ignore[attr-defined]
-        command = f"{arguments[0]} " if options() else ""
-        return _fail(f"{message.rstrip('.')}; see korisk {command}--help", 2)
+        named = f"{command.name} " if command else ""
+        return _fail(f"{message.rstrip('.')}; see korisk {named}--help", 2)
     except (MemoryError, RuntimeError) as error:
         # PyTorch says with a plain RuntimeError that it could not allocate.
         said = str(error)

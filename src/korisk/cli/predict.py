@@ -2,125 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
+from typer import Option
 
 from korisk import _checks
-from korisk.cli import pilot, rehearsal
-from korisk.cli.compute import Device, chosen_device
-from korisk.cli.output import (
-    cells,
-    console,
-    duration,
-    number,
-    print_json,
-    table,
-    warnings_as_lines,
-    whole,
-)
+from korisk.cli import own_code, pilot
+from korisk.cli.command import command
+from korisk.cli.options import Column, Device, Json, Plot, Training
+from korisk.cli.output import check_plot, print_json, save_plot, show, tell, warnings_as_lines
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, OutOfReachError
+from korisk.errors import Argument, KoriskError, did_you_mean, shown
 from korisk.files import make_folder
-from korisk.planning.explain import chance, count
+from korisk.studies.run.compute import chosen_device
+from korisk.texts import duration
+
+if TYPE_CHECKING:
+    from korisk.prediction.answer import RehearsalAnswer
+    from korisk.problems.sources import FileSource
+    from korisk.studies.spec.study import Study
 
 _LONG = 10.0  # seconds, from which on time and memory are told before a run
 
-if TYPE_CHECKING:
-    from korisk.prediction.study import PointPrediction
 
-
+@command(
+    "studies.run.compute.Compute",
+    "prediction.study.predict_study",
+    columns="column",
+    build="network",
+    sizes="training largest",
+    steps="training steps",
+    batch="training batch",
+    rate="training rate",
+    seeds="training seeds",
+)
 def predict(
-    path: Annotated[
-        Path, typer.Argument(metavar="STUDY.yaml", help="A study; problem and points are enough.")
-    ],
-    images: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Your own example images, not the study's.")
-    ] = None,
+    path: Annotated[Path, "STUDY.yaml", "A study; problem and points are enough."],
+    images: Annotated[Path | None, "DIR", "Your own example images, not the study's."] = None,
     on_error: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHAT",
-            help="stop or skip at unreadable images. [default: the study's, or stop]",
-        ),
+        str | None, "WHAT", "stop or skip at unreadable images. [default: the study's, or stop]"
     ] = None,
     patients: Annotated[
         str | None,
-        typer.Option(
-            metavar="RULE",
-            help="Whose images: auto, folder, file, image, or a .csv of file and patient. "
-            "[default: the study's, or auto]",
-        ),
+        "RULE",
+        "Whose images: auto, folder, file, image, or a .csv of file and patient. "
+        "[default: the study's, or auto]",
     ] = None,
     unit: Annotated[
         str | None,
-        typer.Option(
-            "--unit",
-            metavar="UNIT",
-            help="Unit of pixels that state none: HU, 1/mm, 1/cm, 1/m or plain. "
-            "[default: the study's, or plain]",
-        ),
+        "UNIT",
+        "Unit of pixels that state none: HU, 1/mm, 1/cm, 1/m or plain. "
+        "[default: the study's, or plain]",
     ] = None,
     blank: Annotated[
         str | None,
-        typer.Option(
-            metavar="WHAT",
-            help="skip or keep images that show next to nothing. [default: the study's, or skip]",
-        ),
+        "WHAT",
+        "skip or keep images that show next to nothing. [default: the study's, or skip]",
     ] = None,
-    examples: Annotated[
-        int, typer.Option(metavar="N", help="Number of example images, at least 8.")
-    ] = 256,
-    seed: Annotated[int, typer.Option(metavar="S", help="Random seed for the images.")] = 0,
-    noise: Annotated[
-        float | None,
-        typer.Option(metavar="L", help="Gaussian noise over the input's RMS, not the study's."),
-    ] = None,
-    point: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One point alone. [default: every one]")
-    ] = None,
+    examples: int = 256,
+    seed: Annotated[int, "S"] = 0,
+    noise: Annotated[float | None, "L"] = None,
+    point: str | None = None,
     pilot_file: Annotated[
-        Path | None,
-        typer.Option("--pilot", metavar="FILE", help="Measured errors: n, error, model, seed."),
+        Path | None, Option("--pilot"), "FILE", "Measured errors: n, error, model, seed."
     ] = None,
     network: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE.py:BUILD",
-            help="Rehearse your own network, which BUILD() returns, on simulated pairs instead.",
-        ),
+        "FILE.py:BUILD",
+        "Rehearse your own network, which BUILD() returns, on simulated pairs instead.",
     ] = None,
     training: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="Of --network: steps, batch, rate, seeds, or largest (N). Repeatable.",
-        ),
+        Training, "Of --network: steps, batch, rate, seeds, or largest (N). Repeatable."
     ] = None,
-    target: Annotated[
-        list[float] | None,
-        typer.Option(metavar="E", help="A mean squared error to reach. Repeatable."),
-    ] = None,
+    target: Annotated[list[float] | None, "E", "A mean squared error to reach. Repeatable."] = None,
     at: Annotated[
-        list[float] | None,
-        typer.Option(metavar="N", help="Show the error at N. Repeatable. [default: doublings]"),
+        list[float] | None, "N", "Show the error at N. Repeatable. [default: doublings]"
     ] = None,
     device: Device = "auto",
-    pilot_unit: Annotated[
-        str, typer.Option(metavar="UNIT", help="Unit of the pilot: error (the mse) or rmse.")
-    ] = "error",
-    column: pilot.ColumnOption = None,
-    plot: pilot.PlotOption = None,
+    pilot_unit: Annotated[str, "UNIT", "Unit of the pilot: error (the mse) or rmse."] = "error",
+    column: Column = None,
+    plot: Plot = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write prediction.json there, for the study's report."),
+        Path | None, "DIR", "Write prediction.json there, for the study's report."
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    json: Json = False,
 ) -> None:
     """Predict the learning curves of KO and FC before anything is trained.
 
@@ -130,210 +101,203 @@ def predict(
     from korisk.prediction import study as predicted
 
     remedy = "give the mean squared error to reach"
-    targets = [_checks.real("--target", each, above=0, remedy=remedy) for each in target or []]
+    targets = [_checks.real("target", goal, above=0, remedy=remedy) for goal in target or []]
     remedy = "count training samples"
-    counts = [_checks.count("--at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []]
-    _checks.one_of("--pilot-unit", pilot_unit, ("error", "rmse"))
+    counts = {_checks.count("at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []}
+    _checks.one_of("pilot_unit", pilot_unit, ("error", "rmse"))
     if unit in ("error", "rmse"):
         raise KoriskError(f"--unit is of the images' pixels; say --pilot-unit {unit} of a pilot")
-    settings: dict[str, Any] = {}  # of the images, beyond the study's
-    for key, given, allowed in (
-        ("on_error", on_error, ("stop", "skip")),
-        ("patients", patients, ()),
-        ("unit", unit, ("HU", "1/mm", "1/cm", "1/m", "plain")),
-        ("blank", blank, ("skip", "keep")),
-    ):
-        option = f"--{key.replace('_', '-')}"
-        if given is None:
-            continue
-        if images is None:
-            raise KoriskError(
-                f"{option} is for the images of --images; a study says images: {{{key}: {given}}}"
-            )
-        if allowed:
-            _checks.one_of(option, given, allowed)
-        settings[key] = given
     if column and pilot_file is None:
         raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
     study = predicted.study_to_predict(path)
-    names = {task.point for task in study.tasks}
-    if plot is not None:
-        pilot.check_plot(plot)
-        if point is None and len(names) > 1:
-            raise KoriskError(
-                f"--plot is for one point, and the study has {len(names)}; name it with --point"
-            )
+    specs = {task.point: task.spec for task in study.tasks}
+    check_plot(plot)
+    if plot is not None and point is None and len(specs) > 1:
+        raise KoriskError(
+            f"--plot is for one point, and the study has {len(specs)}; name it with --point"
+        )
+    if network is None and training:
+        raise KoriskError("--training is for --network; name the network, or leave it out")
+    if network is not None and (plot is not None or out is not None):
+        raise KoriskError("--plot and --out do not go with --network; use --json")
     if out is not None:
         make_folder(out)
-    source = None
-    if images is not None:  # read with the settings of the study's images
-        from korisk.problems.sources import FileSource
-        from korisk.studies.spec.entries import is_table
-
-        of_study = dict((study.content.get("problem") or {}).get("images") or {})
-        if is_table(of_study.get("patients", "")):  # which names other files
-            del of_study["patients"]
-        source = FileSource(**of_study | settings | {"path": str(images.resolve())})
-    screen = Console(stderr=True, quiet=as_json)
-    if network is not None or training:
-        if plot is not None or out is not None:
-            raise KoriskError("--plot and --out do not go with --network; use --json")
+    settings = {"on_error": on_error, "patients": patients, "unit": unit, "blank": blank}
+    source = _source(images, study, settings)
+    place = chosen_device(device)
+    screen = Console(stderr=True, quiet=json)
+    measured = partial(read_pilot, pilot_file, pilot_unit, column)
+    if network is not None:
         with warnings_as_lines(), screen.status("reading") as status:
-            answer = rehearsal.rehearse_point(
+            answer = _rehearsed(
                 network,
-                training or [],
-                {task.point: task.spec for task in study.tasks},
+                training,
+                specs,
                 point,
                 source=source,
                 noise=noise,
-                pilots=() if pilot_file is None else read_pilot(pilot_file, pilot_unit, column),
+                pilots=measured(),
                 targets=targets,
-                at=counts,
+                at=sorted(counts),
                 examples=examples,
                 seed=seed,
-                device=chosen_device(device),
+                device=place,
                 say=lambda text: status.update(Text(text)),
             )
-        rehearsal.show(answer, targets, sorted(set(counts)), as_json=as_json)
+        if json:
+            print_json(answer.to_dict())
+        else:
+            show(*answer.tables(), answer.explain())
+        answer.require()
         return
-    place = chosen_device(device)
     seconds, needed = predicted.expected_cost(study, examples=examples, point=point, device=place)
     if seconds > _LONG:
-        typer.echo(
-            f"korisk: this takes about {duration(seconds)} and {needed / 2**30:.1f} GiB of memory, "
-            "going by earlier runs on two CPU cores or a GPU",
-            err=True,
+        tell(
+            f"this takes about {duration(seconds)} and {needed / 2**30:.1f} GiB of memory, going "
+            "by earlier runs on two CPU cores or a GPU"
         )
     with warnings_as_lines(), screen.status("reading") as status:
-
-        def progress(what: str, share: float) -> None:
-            status.update(Text(f"{what} {share:.0%}" if share else what))
-
-        made = predicted.predict_study(
+        points = predicted.predict_study(
             study,
             examples=examples,
             seed=seed,
             point=point,
             source=source,
             noise=noise,
-            pilots=() if pilot_file is None else read_pilot(pilot_file, pilot_unit, column),
+            pilots=measured(),
             device=place,
-            progress=progress,
+            progress=lambda what, share: status.update(
+                Text(f"{what} {share:.0%}" if share else what)
+            ),
         )
-    if as_json or plot is not None or out is not None:
-        points = [each.to_dict(targets or each.targets, sorted(set(counts))) for each in made]
-        content = predicted.prediction_content(study.name, points)
-    if as_json:
+    from korisk.prediction.answer import point_sentences, point_tables, require_targets
+
+    if json or plot is not None or out is not None:
+        plain = [each.to_dict(targets or each.targets, sorted(counts)) for each in points]
+        content = predicted.prediction_content(study.name, plain)
+    if json:
         print_json(content)
     else:
-        for each in made:
-            _show(each, targets, sorted(set(counts)))
+        for each in points:
+            show(*point_tables(each, targets, sorted(counts)), *point_sentences(each, targets))
     if plot is not None:
         from korisk.report.figures.prediction import prediction_figure
 
-        pilot.save_plot(prediction_figure(predicted.point_record(points[0])), plot)
+        save_plot(prediction_figure(predicted.point_record(plain[0])), plot)
     if out is not None:
-        typer.echo(f"korisk: wrote {predicted.write_prediction(out, content)}", err=True)
-    lost = [
-        f"{goal:.6g} at {each.name}"
-        for each in made
-        for goal in dict.fromkeys(targets)
-        if all(found.samples is None for found in each.samples(goal))
-    ]
-    if lost:
-        raise OutOfReachError(
-            f"no model is expected to reach {', '.join(lost)}; allow a larger error, or reduce the "
-            "noise"
-        )
+        tell(f"wrote {predicted.write_prediction(out, content)}")
+    require_targets(points, targets)
 
 
-def read_pilot(path: Path, unit: str, column: list[str] | None = None) -> tuple[Curve, ...]:
+def _source(
+    images: Path | None, study: Study, settings: Mapping[str, str | None]
+) -> FileSource | None:
+    """The user's own images, read with the settings of the study's where no option says other."""
+    given = {key: value for key, value in settings.items() if value is not None}
+    if images is None:
+        for key, value in given.items():
+            option = f"--{key.replace('_', '-')}"
+            raise KoriskError(
+                f"{option} is for the images of --images; a study says images: {{{key}: {value}}}"
+            )
+        return None
+    from korisk.problems.sources import FileSource
+    from korisk.studies.spec.entries import is_table
+
+    of_study = dict((study.content.get("problem") or {}).get("images") or {})
+    if is_table(of_study.get("patients", "")):  # which names other files
+        del of_study["patients"]
+    return FileSource(**of_study | given | {"path": str(images.resolve())})
+
+
+def read_pilot(path: Path | None, unit: str, column: list[str] | None = None) -> tuple[Curve, ...]:
     """The curves of a pilot as mean squared errors; of several metrics, those of that one."""
+    if path is None:
+        return ()
     read = partial(Curve.read_all, path, unit=unit, columns=pilot.columns(column))
     try:
-        found = read()
+        curves = read()
     except KoriskError:
         # Naming a metric helps where there are several; any other error is raised again.
         try:
-            found = read(metric="mse" if unit == "error" else unit)
-        except KoriskError as error:  # `--unit` is of images here
-            raise type(error)(str(error).replace("unit=", "pilot_unit=")) from None
-    if unit == "error":
-        return found
-    return tuple(Curve(each.n, each.error, each.seed, each.model, "mse") for each in found)
-
-
-def _show(point: PointPrediction, asked: Sequence[float], at: Sequence[float]) -> None:
-    """Print the tables of a point, then sentences."""
-    from korisk.prediction.pair import error_rows
-    from korisk.prediction.prediction import outlook, size_words, trust_words
-
-    out, models, n = console(), point.predictions, point.examples
-    targets = asked or point.targets
-    heads = ("computed", "expected", "90% from", "to")
-    columns = [f"{made.model}\n{head}" for made in models for head in heads]
-    title = f"{point.name}: expected mse, from {point.images} and nothing trained"
-    shown = table(title, "N", *columns, text=0)
-    for rows in zip(*(error_rows(made, at) for made in models), strict=True):
-        values = [number(value, 3) for row in rows for value in list(row.values())[1:]]
-        shown.add_row(*cells(whole(int(rows[0]["n"])), *values))
-    out.print(shown)
-
-    title = "Samples for a target" if asked else "Samples for targets, as examples"
-    shown = table(title, "model", "target", "N", "chance", "90% from", "to", "chance\nat most")
-    for target in targets:
-        for made, found in zip(models, point.samples(target), strict=True):
-            answer = ["-"] * 4
-            if found.samples is not None and found.chance is not None:
-                ends = count(found.lower), count(found.upper)
-                answer = [whole(found.samples), chance(found.chance), *ends]
-            shown.add_row(*cells(made.model, number(target), *answer, chance(found.reach)))
-    out.print(shown)
-
-    title = f"What {n:,} samples determine"
-    shown = table(title, "model", "weights", "directions", "as weights", "share")
-    for made in models:
-        used, weights = point.effective(made, n), made.parameters or 0
-        share = f"{used / weights:.0%}" if weights else "-"
-        directions = number(made.effective(n))
-        shown.add_row(*cells(made.model, whole(weights), directions, whole(round(used)), share))
-    out.print(shown)
-
-    for made in models:
-        if made.checks:
-            trust = chance(made.trust) if made.tested else "not tested"
-            title = f"{made.model} inside the pilot (trust in the theory: {trust})"
-            shown = table(title, "N", "computed", "measured", "ratio", text=0)
-            for check in made.checks:
-                errors = number(check.computed), number(check.measured)
-                shown.add_row(*cells(whole(check.n), *errors, number(check.ratio, 3)))
-            out.print(shown)
-
-    sentences: list[str] = []
-    for made in models:
-        said = [size_words(made, target) for target in asked] or [outlook(made)]
-        new = [note for note in made.notes if not any(note in each for each in sentences)]
-        sentences.append(" ".join([*said, *trust_words(made), *new]))
-    if point.pair is not None:
-        sentences.append(point.pair.explain())
-        factors = list(map(point.pair.factors_or_reason, targets))
-        known = [each for each in factors if "unknown" not in each]
-        if known:
-            heads = ("target", "sigma\nfactor", "floor\nfactor", "ratio of\nN / log N")
-            shown = table("Proposition 1, from lines through both", *heads, text=0)
-            for each in known:
-                parts = ["-" if part is None else number(part, 3) for part in each.values()]
-                shown.add_row(*cells(number(each["target"]), *parts[1:]))
-            out.print(shown)
-        lacking = [number(each["target"]) for each in factors if "unknown" in each]
-        if lacking:
-            sentences.append(
-                f"Proposition 1 has no factors at {', '.join(lacking)}: the line through one of "
-                "the curves is level, or does not reach the target."
+            curves = read(metric="mse" if unit == "error" else unit)
+        except KoriskError as error:  # `unit` is that of images here
+            renamed = (
+                Argument("pilot_unit", part.value)
+                if isinstance(part, Argument) and part.name == "unit"
+                else part
+                for part in error.message.parts
             )
-    usage = point.usage
-    cost = f"{point.name}: {duration(usage.seconds)}"
-    for size, where in ((usage.peak_memory, "of memory"), (usage.device_memory, "on the GPU")):
-        cost += f", at most {size / 2**30:.2f} GiB {where}" if size else ""
-    for sentence in [*sentences, *point.notes, *point.caveats, f"{cost}.\n"]:
-        out.print(sentence, highlight=False, markup=False)
+            raise type(error)(*renamed) from None
+    if unit == "error":
+        return curves
+    return tuple(Curve(each.n, each.error, each.seed, each.model, "mse") for each in curves)
+
+
+def _rehearsed(
+    network: str,
+    training: Sequence[str] | None,
+    specs: Mapping[str, Mapping[str, Any]],
+    point: str | None,
+    *,
+    source: FileSource | None,
+    noise: float | None,
+    pilots: Sequence[Curve],
+    targets: Sequence[float],
+    at: Sequence[int],
+    examples: int,
+    seed: int,
+    device: str,
+    say: Callable[[str], None],
+) -> RehearsalAnswer:
+    """Rehearse the network of a file for one point of a study."""
+    from korisk.planning.fit import check_target
+    from korisk.planning.forecast import forecast
+    from korisk.prediction.answer import RehearsalAnswer
+    from korisk.prediction.prediction import FARTHEST_N
+    from korisk.prediction.rehearse import SIZES, rehearse
+    from korisk.prediction.study import image_notes, point_problem
+
+    build, _ = own_code.read_build("--network", network)
+    options = own_code.training_options(training, seed=seed, examples=examples, device=device)
+    sizes = options.get("sizes", SIZES)
+    if point is None and len(specs) > 1:
+        raise KoriskError(
+            f"--network is for one point, and the study has {len(specs)}: {', '.join(specs)}; name "
+            "it with --point"
+        )
+    name = next(iter(specs)) if point is None else point
+    if name not in specs:
+        raise KoriskError(f"the study has no point {shown(name)}{did_you_mean(name, specs)}")
+    label = network.rpartition(":")[2]
+    curves = [curve for curve in pilots if curve.model == label] or list(pilots)
+    if len(curves) > 1:
+        named = ", ".join(curve.model for curve in pilots)
+        raise KoriskError(
+            f"--pilot must have one curve, or one of model {label!r}, got {named}; remove the "
+            "others"
+        )
+    # What the answer would refuse, before hours of training.
+    least, most, remedy = sizes[0], FARTHEST_N, "smaller N are not rehearsed; give a --pilot"
+    if curves:
+        least, most, remedy = 2, forecast(curves[0]).horizon, "measure a larger pilot"
+        for target in targets:
+            check_target(curves, target)
+    for n in at:
+        _checks.count("at", n, at_least=least, at_most=most, remedy=remedy)
+    problem, _ = point_problem(specs[name], source=source, noise=noise)
+    notes = tuple(image_notes(problem, specs[name], examples))
+    with own_code.failures_named("--network", network):
+        made = rehearse(build, problem, model=label, progress=time_left(say), **options)
+    return RehearsalAnswer(name, made, curves[0] if curves else None, notes, targets, at)
+
+
+def time_left(say: Callable[[str], None]) -> Callable[[str, float], None]:
+    """A watch of the library's progress that also says how long it will take."""
+    begun = time.monotonic()
+
+    def progress(what: str, share: float) -> None:
+        left = (time.monotonic() - begun) * (1 - share) / share if share else 0.0
+        say(f"{what} {share:.0%}, about {duration(left)} left" if share else what)
+
+    return progress

@@ -6,43 +6,31 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from korisk._checks import one_of
-from korisk.cli.output import print_json
+from korisk.cli.command import command
+from korisk.cli.options import Folder, Json, Target
+from korisk.cli.output import print_json, tell
 from korisk.errors import KoriskError
 from korisk.files import FIGURE_KINDS, make_folder, write_text
 
 PARTS = ("page", "figures", "tables")
 
 
+@command("report.page.study.study_page")
 def report(
-    path: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of a study, or its store.")
-    ],
+    path: Folder,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Where report.html, figures/ and tables/ go. [default: DIR]"
-        ),
+        Path | None, "FOLDER", "Where report.html, figures/ and tables/ go. [default: DIR]"
     ] = None,
-    target: Annotated[
-        float | None,
-        typer.Option(
-            metavar="E",
-            help="First target of the page. [default: nearly the best of the first model]",
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(metavar="PART,...", help="page, figures, tables. [default: all three]"),
-    ] = None,
-    formats: Annotated[
-        str, typer.Option(metavar="FORMAT,...", help="Formats of the figures: png, svg, pdf.")
-    ] = ",".join(FIGURE_KINDS),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    target: Target = None,
+    only: Annotated[str | None, "PART,...", "page, figures, tables. [default: all three]"] = None,
+    formats: Annotated[str, "FORMAT,...", "Formats of the figures: png, svg, pdf."] = ",".join(
+        FIGURE_KINDS
+    ),
+    json: Json = False,
 ) -> None:
     """Draw a study: one page that answers how much data it takes, figures, tables.
 
@@ -59,7 +47,7 @@ def report(
     refuse_an_empty_one(contents)
     folder = make_folder(out if out is not None else contents.store.parent)  # before the work
     written: list[Path] = []
-    with Console(stderr=True, quiet=as_json).status("reading") as status:
+    with Console(stderr=True, quiet=json).status("reading") as status:
 
         def watch(what: str) -> None:
             status.update(Text(what))
@@ -78,7 +66,7 @@ def report(
             from korisk.report.tables.text import save_tables
 
             written += save_tables(contents, folder / "tables")
-    if as_json:
+    if json:
         incomplete = {
             point.name: {"failed": len(point.failures), "missing": list(point.missing)}
             for point in contents.points
@@ -88,9 +76,8 @@ def report(
         return
     for place, count in Counter(file.parent for file in written).items():
         files = [str(file) for file in written if file.parent == place]
-        said = files if count <= 3 else [f"{count} files in {place}"]
-        for each in said:
-            typer.echo(f"korisk: wrote {each}", err=True)
+        for said in files if count <= 3 else [f"{count} files in {place}"]:
+            tell(f"wrote {said}")
 
 
 def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,70 +5,48 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import typer
-
-from korisk.cli.compute import (
-    ClusterName,
-    ClusterOptions,
-    Compute,
-    Device,
-    Full,
-    Live,
-    Outcome,
-    Port,
-    Retry,
-    Wait,
-    WithPage,
-    Workers,
-    chosen_compute,
-    expected_seconds,
-    groups,
-    report_failures,
-    run_tasks,
-)
-from korisk.cli.output import cells, console, duration, number, print_json, table, warnings_as_lines
+from korisk.cli.command import command
+from korisk.cli.compute import Outcome, chosen_compute, report_failures, run_tasks
+from korisk.cli.options import Device, Full, Json, Live, Port, Wait, WithPage, Workers
+from korisk.cli.output import print_json, show, warnings_as_lines
 from korisk.curves.curve import Curve
-from korisk.planning.compare import LEAST_SIZES, Crossing, crossing
+from korisk.planning.compare import Crossing, crossing
 from korisk.store.store import Store, store_path, store_to_write
 from korisk.studies.results import curves
 from korisk.studies.run.clusters import job_script
+from korisk.studies.run.compute import Compute, expected_seconds, groups
 from korisk.studies.spec.study import Study
+from korisk.texts import Table, counted, duration, number
 from korisk.theory.footprint import format_bytes
 
 _POINTS = 6  # that are told without --full
 _COUNTED = (("skipped", "already done"), ("failed", "failed"))
+_NOTHING_SHARED = "The two models have no N in common."
 
 
+@command("studies.run.compute.Compute", "studies.run.engine.run_study", options="cluster_options")
 def run(
-    path: Annotated[
-        Path, typer.Argument(metavar="STUDY.yaml", help="The study; see docs/reference/study.md.")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder for results. [default: named as the file]"),
-    ] = None,
+    path: Annotated[Path, "STUDY.yaml", "The study; see docs/reference/study.md."],
+    out: Annotated[Path | None, "DIR", "Folder for results. [default: named as the file]"] = None,
     device: Device = "auto",
-    cluster: ClusterName = None,
-    cluster_options: ClusterOptions = None,
+    cluster: Annotated[str | None, "NAME|ADDRESS"] = None,
+    cluster_options: Annotated[Path | None, "FILE.yaml"] = None,
     workers: Workers = None,
-    retry_failed: Retry = False,
+    retry_failed: bool = False,
     wait: Wait = 0.0,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="List the cells with state, estimated time and memory; run nothing."
-        ),
+        bool, "List the cells with state, estimated time and memory; run nothing."
     ] = False,
     page: WithPage = False,
     live: Live = False,
     port: Port = None,
     full: Full = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    json: Json = False,
 ) -> None:
     """Run a study, or what is missing of it: every finished cell is stored at once.
 
@@ -79,45 +57,46 @@ def run(
     compute = chosen_compute(cluster, cluster_options, workers=workers, device=device)
     folder = out if out is not None else folder_of(path)
     if dry_run:
-        _show_cells(study, folder, compute, retry=retry_failed, as_json=as_json)
+        _show_cells(study, folder, compute, retry=retry_failed, as_json=json)
         return
     done = run_tasks(
-        *(study.tasks, study.content, folder),
+        study.tasks,
+        study.content,
+        folder,
         compute=compute,
         retry=retry_failed,
         wait=wait,
-        quiet=as_json,
+        quiet=json,
         page=page,
         live=live,
         port=port,
     )
     found = curves(done.rows)
     between = {point: crossing(*models) for point, models in found.items() if len(models) == 2}
-    if as_json:
+    if json:
         points: dict[str, Any] = {}
         for point, models in found.items():
             points[point] = {curve.model: curve.records() for curve in models}
             if point in between:
-                points[point]["crossing"] = crossing_json(between[point])
+                crossed = between[point]
+                points[point]["crossing"] = None if crossed is None else crossed.to_dict()
         print_json({"store": str(store_path(folder)), **done.counts, "points": points})
     else:
-        screen = console()
         for point, models in found.items() if full else ():
-            if not models:
-                continue
-            head = f"{point}: mean {models[0].metric} over seeds"
-            screen.print(head, style="bold", highlight=False)
-            shown = table("", "N", *(curve.model for curve in models), text=0)
-            shown.title = None
-            means = [dict(zip(curve.sizes.tolist(), curve.means, strict=True)) for curve in models]
-            for n in sorted({int(size) for each in means for size in each}):
-                errors = (number(float(each[n])) if n in each else "-" for each in means)
-                shown.add_row(*cells(str(n), *errors))
-            screen.print(shown)
-        for line in _short(found, between, all_points=full):
-            screen.print(line, highlight=False)
+            if models:
+                show(f"{point}: mean {models[0].metric} over seeds", _means_table(models))
+        show(*_short(found, between, all_points=full))
         print_end(done, folder, tables=full)
     report_failures(done)
+
+
+def _means_table(models: Sequence[Curve]) -> Table:
+    means = [dict(zip(curve.sizes.tolist(), curve.means.tolist(), strict=True)) for curve in models]
+    rows = [
+        [str(n), *(number(of_model.get(n)) for of_model in means)]
+        for n in sorted({n for of_model in means for n in of_model})
+    ]
+    return Table("", ["N", *(curve.model for curve in models)], rows, "r")
 
 
 def folder_of(study: Path) -> Path:
@@ -145,7 +124,10 @@ def _short(
             for curve in models
         ]
         at = f" at N = {lasts.pop():,}" if len(lasts) == 1 else ""
-        said = in_words(between[point]) if point in between else ""
+        crossed = between.get(point)
+        said = (
+            crossed.explain(sizes=True) if crossed else _NOTHING_SHARED if point in between else ""
+        )
         yield f"{point}: {models[0].metric} of {', '.join(ends)}{at}. {said}".rstrip()
     if len(shown) > _POINTS and not all_points:
         yield f"{len(shown) - _POINTS:,} more points; --full prints them all."
@@ -153,37 +135,18 @@ def _short(
 
 def print_end(done: Outcome, folder: Path, *, tables: bool) -> None:
     """Say what was run, where the page and the results are, and what to do with them."""
-    counts, screen = done.counts, console()
-    many = "1 cell" if counts["done"] == 1 else f"{counts['done']:,} cells"
-    said = [f"{many} run in {duration(counts['seconds'])}"]
+    counts = done.counts
+    said = [f"{counted(counts['done'], 'cell')} run in {duration(counts['seconds'])}"]
     said += [f"{counts[name]:,} {words}" for name, words in _COUNTED if counts[name]]
     more = "" if tables else " --full prints the tables."
-    ended = f"{', '.join(said)}; results in {store_path(folder)} (korisk export {folder}).{more}"
     page = f"Page: korisk report {folder} draws it."
     if done.page is not None:
         page = f"Page: {done.page}; open file://{quote(str(done.page.resolve()))} in a browser."
-    for line in (ended, page):
-        screen.print(line, highlight=False, soft_wrap=True)  # paths stay in one piece
-
-
-def in_words(found: Crossing | None) -> str:
-    """Where the better of two models changes, as a sentence or two."""
-    if found is None:
-        return "The two models have no N in common."
-    said = found.explain()
-    if found.sizes < LEAST_SIZES:
-        return f"{said} At least {LEAST_SIZES} sizes are needed to extrapolate."
-    return said
-
-
-def crossing_json(found: Crossing | None) -> dict[str, Any] | None:
-    """The same as plain values, without a crossover that the measured means contradict."""
-    if found is None:
-        return None
-    content = {**asdict(found), "explanation": in_words(found)}
-    if not found.agrees:
-        content["found"] = None
-    return content
+    show(
+        f"{', '.join(said)}; results in {store_path(folder)} (korisk export {folder}).{more}",
+        page,
+        whole_lines=True,
+    )
 
 
 # --- Dry runs ------------------------------------------------------------------------------------
@@ -212,30 +175,33 @@ def _show_cells(
         content = {"name": study.name, "cells": listed, "to_do": to_do | {"seconds": left}}
         print_json(content if script is None else content | {"job_script": script})
         return
-    out = console()
-    heads = ("cell", "models", "sizes", "state", "time", "memory")
-    shown = table(f"cells of {study.name}", *heads, text=4)
-    for cell in listed:
-        shown.add_row(
-            *cells(
-                f"{cell['point']}, seed {cell['seed']}",
-                " ".join(cell["spec"]["models"]),
-                ", ".join(map(str, cell["spec"]["sizes"])),
-                *(cell["state"], duration(cell["seconds"])),
-                "-" if cell["memory"] is None else format_bytes(cell["memory"]),
-            )
-        )
-    out.print(shown)
-    many = "1 worker" if workers == 1 else f"{workers:,} workers"
-    count = "1 cell" if len(todo) == 1 else f"{len(todo):,} cells"
-    time = f"about {duration(left)} on {many}, from measured cells"
+    rows = [
+        [
+            f"{cell['point']}, seed {cell['seed']}",
+            " ".join(cell["spec"]["models"]),
+            ", ".join(map(str, cell["spec"]["sizes"])),
+            cell["state"],
+            duration(cell["seconds"]),
+            "-" if cell["memory"] is None else format_bytes(cell["memory"]),
+        ]
+        for cell in listed
+    ]
+    time = f"about {duration(left)} on {counted(workers, 'worker')}, from measured cells"
     if not times:
         time = "no measured cell yet, so the time is not known"
     elif unknown:
         time += f", without {unknown:,} of a size that was not measured yet"
-    out.print(f"{count} to do: {time}." if todo else "Nothing is left to do.", highlight=False)
+    show(
+        Table(
+            f"cells of {study.name}",
+            ["cell", "models", "sizes", "state", "time", "memory"],
+            rows,
+            "llllr",
+        ),
+        f"{counted(len(todo), 'cell')} to do: {time}." if todo else "Nothing is left to do.",
+    )
     if script is not None:
-        out.print(f"\nScript of each job:\n\n{script}", highlight=False, soft_wrap=True)
+        show(f"\nScript of each job:\n\n{script}", whole_lines=True)
 
 
 def _listed(study: Study, folder: Path, device: str) -> list[dict[str, Any]]:

@@ -176,19 +176,23 @@ class Curve(Drawn):
         Parameters
         ----------
         path : str or path
-            The file; see docs/reference/pilot-file.md.
-        model, metric : str, optional
-            Which of those that the file names; where it names none, what to call the curve. Both
-            may be left out where there is one alone.
+            Errors over N: a table (CSV, Excel, JSON, Parquet, NumPy ...) with n and error, or one
+            column for each seed or model; or the store of a pilot or study. See
+            docs/reference/pilot-file.md.
+        model : str, optional
+            Which model, if the file holds several; where it names none, what to call the curve.
+        metric : str, optional
+            Which metric, if the file holds several; where it names none, what to call it.
         unit : str or Unit, optional
-            One of `UNITS`: the unit of the values in the file. By default that of the metric's
-            name, such as "psnr", and errors otherwise.
+            Unit of the values: error, complement, percent, psnr, squared, negated, accuracy, auc,
+            dice, f1, iou, r2, ssim, db, rmse. Default: by the metric's name, such as "psnr", and
+            error otherwise.
         columns : dict, optional
             Our names and the file's, as {"n": "train_size"}.
         point : str, optional
-            Which point of a study that has several.
+            Which point, if a study has several.
         sheet : str, optional
-            Which sheet of a spreadsheet that has several.
+            Which sheet, if a spreadsheet has several.
 
         Returns
         -------

@@ -122,14 +122,21 @@ class Crossing:
             return self.means is not None and self.means[0] <= self.found.n <= self.means[1]
         return self.better != self.found.better_after
 
-    def explain(self) -> str:
+    def explain(self, *, sizes: bool = False) -> str:
         """Where the curves cross, in a sentence that the measured means do not contradict.
+
+        Parameters
+        ----------
+        sizes : bool, default False
+            Whether to add that more sizes are needed, where there are too few to extrapolate.
 
         Returns
         -------
         str
             The sentence.
         """
+        if sizes and self.sizes < LEAST_SIZES:
+            return f"{self.explain()} At least {LEAST_SIZES} sizes are needed to extrapolate."
         if self.found is not None and self.agrees:
             beyond = "beyond the pilots, by extrapolation"
             return self.found.explain("within the pilots" if self.found.measured else beyond)
@@ -141,6 +148,17 @@ class Crossing:
         said = f"The means change their order between N = {self.means[0]:,} and {self.means[1]:,}, "
         said += f"and {self.better} is better at N = {self.last:,}"
         return f"{said}; where the curves cross is not clear."
+
+    def to_dict(self) -> dict[str, Any]:
+        """The crossing as plain values, without one that the measured means contradict.
+
+        Returns
+        -------
+        dict
+            See docs/reference/files.md for its keys.
+        """
+        content = asdict(self) | {"explanation": self.explain(sizes=True)}
+        return content if self.agrees else content | {"found": None}
 
     @classmethod
     def of_means(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from korisk import _checks
+from korisk.texts import Table, whole
 
 FP32_BYTES = 4
 MOST = 10**6  # pixels on a side, views or bins: far beyond any scanner
@@ -51,6 +52,35 @@ class Footprint:
     def ratio(self) -> int:
         """p_FC / p_KO = H^2."""
         return self.H**2
+
+    def to_dict(self) -> dict[str, object]:
+        """Parameters, and bytes of weights and of training with Adam, of both networks, for JSON.
+
+        Returns
+        -------
+        dict
+            See docs/reference/files.md for its keys.
+        """
+        networks = {
+            name: {"parameters": n, "weight_bytes": weight_bytes(n), "adam_bytes": adam_bytes(n)}
+            for name, n in (("KO", self.known_parameters), ("FC", self.dense_parameters))
+        }
+        return {"H": self.H, "V": self.V, "B": self.B, "ratio": self.ratio, "networks": networks}
+
+    def table(self) -> Table:
+        """The same as texts.
+
+        Returns
+        -------
+        Table
+            A row for each network.
+        """
+        rows = [
+            [name, whole(n), format_bytes(weight_bytes(n)), format_bytes(adam_bytes(n))]
+            for name, n in (("KO", self.known_parameters), ("FC", self.dense_parameters))
+        ]
+        heads = ["network", "parameters", "FP32 weights", "Adam state"]
+        return Table("networks on this scanner", heads, rows)
 
 
 def weight_bytes(parameters: int) -> int:

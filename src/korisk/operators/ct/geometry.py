@@ -428,12 +428,16 @@ class FanBeam(Geometry):
         First angle in radians.
     arc : float, default 2 pi
         Arc of the views in radians; `short_scan` is the least that sees every ray.
-    pixel_spacing, bin_spacing : float, default 1
-        Millimetres.
+    pixel_spacing : float, default 1
+        Pixel spacing in millimetres.
+    bin_spacing : float, default 1
+        Bin spacing in millimetres.
     detector_offset : float, default 0
         Shift of the detector's centre in millimetres.
-    source_to_center, source_to_detector : float
-        Millimetres.
+    source_to_center : float
+        Distance of a fan beam's source from the centre of rotation in millimetres.
+    source_to_detector : float
+        Distance of a fan beam's source from the detector in millimetres.
 
     Raises
     ------

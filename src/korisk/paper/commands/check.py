@@ -1,27 +1,26 @@
 """`korisk check`: do measured errors stay within the bounds of the theorem?"""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from korisk.cli.output import cells, console, fields, number, print_json, table, whole
+from korisk.cli.command import command
+from korisk.cli.options import Folder, Json
+from korisk.cli.output import print_json, show
 from korisk.paper.theorem.check import MEASURED, PointTheorem, Theorem, read_theorem
 from korisk.paper.theorem.explain import answer, order_sentences, point_sentences, remarks
+from korisk.texts import Table, number, whole
 from korisk.theory import BOUNDS
 
 VIOLATED = 1
 NOT_KNOWN = 3
 
 
+@command()
 def check(
-    path: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of a study, or its store.")
-    ],
-    point: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this point. [default: all]")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    path: Folder,
+    point: Annotated[str | None, "Only this point. [default: all]"] = None,
+    json: Json = False,
 ) -> None:
     """Does the theorem hold? Compare measured errors with the bounds from their layers' errors.
 
@@ -29,7 +28,7 @@ def check(
     every network with a bound; 1: it is violated; 3: there is no bound for any network.
     """
     found = read_theorem(path, point=point)
-    if as_json:
+    if json:
         print_json(
             {
                 "study": found.name,
@@ -42,31 +41,29 @@ def check(
             }
         )
     else:
-        out = console()
         unmeasured = [f"{name}: no row has errors of layers." for name in found.unmeasured]
-        for sentence in [answer(found.checks), *remarks(found.checks), *unmeasured]:
-            out.print(sentence, highlight=False)
+        show(answer(found.checks), *remarks(found.checks), *unmeasured)
         for each in found.points:
-            per = "" if each.pixels is None else f", sums of {each.pixels:,} entries"
-            title = f"{each.name}: squared errors and bounds{per}"
-            heads = ("model", "N", "error", *BOUNDS, "loose by", "at most", "holds")
-            shown = table(title, *heads)
-            for group in each.groups:
-                loose = group.looseness("composed")
-                judged, unknown = len(group.judged), len(group.checks) - len(group.judged)
-                holds = f"{group.held} of {judged}" if judged else "not known"
-                holds += " VIOLATED" if group.holds is False else ""
-                holds += f", {unknown} open" if judged and unknown else ""
-                row = [group.model, whole(group.n), number(group.error)]
-                row += ["?" if (b := group.bound(form)) is None else number(b) for form in BOUNDS]
-                row += [number(loose.mean, 3), number(loose.worst, 3)] if loose else ["-", "-"]
-                shown.add_row(*cells(*row, holds))
-            out.print()
-            out.print(shown)
-            for sentence in point_sentences(each):
-                out.print(sentence, highlight=False)
+            show("", _table(each), *point_sentences(each))
     if found.holds is not True:
         raise typer.Exit(NOT_KNOWN if found.holds is None else VIOLATED)
+
+
+def _table(point: PointTheorem) -> Table:
+    per = "" if point.pixels is None else f", sums of {point.pixels:,} entries"
+    rows = []
+    for group in point.groups:
+        loose = group.looseness("composed")
+        judged, unknown = len(group.judged), len(group.checks) - len(group.judged)
+        holds = f"{group.held} of {judged}" if judged else "not known"
+        holds += " VIOLATED" if group.holds is False else ""
+        holds += f", {unknown} open" if judged and unknown else ""
+        row = [group.model, whole(group.n), number(group.error)]
+        row += ["?" if (b := group.bound(form)) is None else number(b) for form in BOUNDS]
+        row += [number(loose.mean, 3), number(loose.worst, 3)] if loose else ["-", "-"]
+        rows.append([*row, holds])
+    heads = ["model", "N", "error", *BOUNDS, "loose by", "at most", "holds"]
+    return Table(f"{point.name}: squared errors and bounds{per}", heads, rows)
 
 
 def _summary(found: Theorem | PointTheorem) -> dict[str, Any]:
@@ -87,7 +84,11 @@ def _point_json(point: PointTheorem) -> dict[str, Any]:
         loose = {form: group.looseness(form) for form in BOUNDS}
         groups.append(
             {
-                **fields(group, "model", "n", "held", "holds", "error"),
+                "model": group.model,
+                "n": group.n,
+                "held": group.held,
+                "holds": group.holds,
+                "error": group.error,
                 "seeds": len(group.checks),
                 "judged": len(group.judged),
                 "layers": group.layer_errors,
@@ -98,7 +99,11 @@ def _point_json(point: PointTheorem) -> dict[str, Any]:
         )
     checks = [
         {
-            **fields(each, "model", "n", "seed", "holds", "error"),
+            "model": each.model,
+            "n": each.n,
+            "seed": each.seed,
+            "holds": each.holds,
+            "error": each.error,
             "layers": dict(each.layers),
             "bounds": dict.fromkeys(BOUNDS) | {k: v.total for k, v in each.bounds.items()},
             "looseness": {form: each.looseness(form) for form in BOUNDS},

@@ -4,10 +4,11 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from korisk.cli.output import cells, console, fields, number, print_json, table, whole
+from korisk.cli.output import console, drawn, print_json, show
 from korisk.paper import published
 from korisk.paper.reproduction import refuse_others, sweeps
 from korisk.store.store import Store, store_path
+from korisk.texts import Table, number, whole
 from korisk.theory import two_factors
 
 _TARGETS = (1.5, 2.0)  # of the paper's calibration: multiples of the higher of the two floors
@@ -26,35 +27,34 @@ def print_claims(out: Path | None, *, as_json: bool) -> None:
     found = []
     if out is not None:
         with Store.read(store_path(out)) as store:
-            rows = list(store.rows())
-        refuse_others(rows, "--out")
-        found = sweeps(rows)
+            stored = list(store.rows())
+        refuse_others(stored, "--out")
+        found = sweeps(stored)
     judged = judge(found)
     if as_json:
         print_json({"claims": [each.to_dict() for each in judged]})
         return
-    screen = console()
     counts = Counter(each.verdict for each in judged)
     summary = ", ".join(f"{counts[each]} {_WORDS.get(each, each)}" for each in VERDICTS)
-    screen.print(f"The paper's {len(judged)} claims: {summary}.\n", highlight=False)
+    show(f"The paper's {len(judged)} claims: {summary}.\n")
     for verdict in VERDICTS:
-        own = [each for each in judged if each.verdict == verdict]
-        columns = ("place", "claim", "our figure", "measured again by")
-        shown = table(verdict.capitalize(), *columns, text=4)
+        rows = []
+        for each in judged:
+            if each.verdict == verdict:
+                figure = f"{each.claim.figure}: {each.text}" if each.figures else ""
+                parts = [figure, each.because, each.claim.note, each.own_text]
+                said = "; ".join(filter(None, parts))
+                rows.append([each.claim.place, each.claim.says, said, each.claim.command])
+        heads = ["place", "claim", "our figure", "measured again by"]
+        shown = drawn(Table(verdict.capitalize(), heads, rows, "l"))
         for column, ratio in zip(shown.columns, (2, 5, 6, 4), strict=True):
             column.ratio, column.overflow = ratio, "fold"
         shown.expand = True
-        for each in own:
-            figure = f"{each.claim.figure}: {each.text}" if each.figures else ""
-            parts = [figure, each.because, each.claim.note, each.own_text]
-            said = "; ".join(filter(None, parts))
-            shown.add_row(*cells(each.claim.place, each.claim.says, said, each.claim.command))
-        screen.print(shown)
-    screen.print(
+        console().print(shown)
+    show(
         "A claim allows a range for its figure; the verdict compares the two. Brackets hold "
         "intervals. --json has every figure and range"
-        + ("." if out else "; --out DIR takes figures from a reproduction of your own."),
-        highlight=False,
+        + ("." if out else "; --out DIR takes figures from a reproduction of your own.")
     )
 
 
@@ -69,7 +69,9 @@ def print_published(*, as_json: bool) -> None:
     if as_json:
         content = [
             {
-                **fields(row, "H", "device", "metric"),
+                "H": row.H,
+                "device": row.device,
+                "metric": row.metric,
                 "target": answer.target,
                 "samples_ko": answer.samples_known,
                 "samples_fc": answer.samples_dense,
@@ -82,37 +84,32 @@ def print_published(*, as_json: bool) -> None:
         sizes = [{"printed": asdict(each), "counted": asdict(own)} for each, own in counted]
         print_json({"footprint": sizes, "calibration": content})
         return
-    screen = console()
-    first = table(
-        "Parameters and memory, counted (the paper's Table 1)",
-        *("H, V, B", "KO", "FC", "FC : KO", "KO weights", "with Adam", "FC weights", "with Adam"),
-        "as printed",
-    )
+    rows = []
     for printed, own in counted:
         size, *texts = vars(own).values()
         agrees = "yes" if own == printed else "no"
-        first.add_row(*cells(f"{size.H}, {size.V}, {size.B}", *texts, agrees))
-    screen.print(first)
-    shown = table(
-        "Sample sizes from the paper's calibration (its Table 2)",
-        *("operating point", "target", "N of KO", "N of FC"),
-        *("N ratio", "sigma\nfactor", "floor\nfactor"),
-    )
-    for row, answer in answers:
-        shown.add_row(
-            *cells(
-                f"H = {row.H}, {row.device}, {row.metric}",
-                number(answer.target),
-                *(whole(answer.samples_known), whole(answer.samples_dense)),
-                *(number(answer.ratio, 3), number(answer.structural, 3)),
-                number(answer.approximation_budget, 3),
-            )
-        )
-    screen.print(shown)
-    screen.print(
+        rows.append([f"{size.H}, {size.V}, {size.B}", *texts, agrees])
+    heads = ["H, V, B", "KO", "FC", "FC : KO", "KO weights", "with Adam", "FC weights", "with Adam"]
+    title = "Parameters and memory, counted (the paper's Table 1)"
+    show(Table(title, [*heads, "as printed"], rows))
+    rows = [
+        [
+            f"H = {row.H}, {row.device}, {row.metric}",
+            number(answer.target),
+            whole(answer.samples_known),
+            whole(answer.samples_dense),
+            number(answer.ratio, 3),
+            number(answer.structural, 3),
+            number(answer.approximation_budget, 3),
+        ]
+        for row, answer in answers
+    ]
+    heads = ["operating point", "target", "N of KO", "N of FC"]
+    heads += ["N ratio", "sigma\nfactor", "floor\nfactor"]
+    show(
+        Table("Sample sizes from the paper's calibration (its Table 2)", heads, rows),
         "To reach the target, FC needs 'N ratio' times the samples of KO; the ratio of N / log N "
         "is sigma factor x floor factor (Proposition 1). N = 2 means that the line is below the "
         "target at every N. All of it relies on the paper's calibration, whose floor is the lowest "
         "error seen: it says nothing about targets below that.",
-        highlight=False,
     )

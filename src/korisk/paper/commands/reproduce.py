@@ -11,22 +11,11 @@ from typing import Annotated
 import typer
 
 from korisk import _checks
-from korisk.cli.compute import (
-    Device,
-    Full,
-    Live,
-    Port,
-    Retry,
-    Wait,
-    WithPage,
-    Workers,
-    chosen_compute,
-    chosen_device,
-    report_failures,
-    run_tasks,
-)
-from korisk.cli.output import cells, console, fields, number, print_json, refuse_extra, table
-from korisk.cli.run import crossing_json, in_words, print_end
+from korisk.cli.command import command
+from korisk.cli.compute import chosen_compute, report_failures, run_tasks
+from korisk.cli.options import Device, Full, Json, Live, Port, Wait, WithPage, Workers
+from korisk.cli.output import print_json, refuse_extra, show
+from korisk.cli.run import print_end
 from korisk.errors import KoriskError
 from korisk.paper.commands.published import print_claims, print_published
 from korisk.paper.reproduction import (
@@ -43,58 +32,44 @@ from korisk.paper.reproduction import (
 )
 from korisk.planning.compare import crossing
 from korisk.store.store import store_path
+from korisk.studies.run.compute import chosen_device
 from korisk.studies.spec.study import PROTOCOLS
+from korisk.texts import Table, number
 
 _SAME = 5e-4  # relative: less is rounding of four digits
 
 
+@command("studies.run.compute.Compute", "studies.run.engine.run_study")
 def reproduce(
     context: typer.Context,
     points: Annotated[
         str | None,
-        typer.Option(
-            metavar="H,H,...",
-            help="Image sides: 8, 16, 32, 128, 256, 512. [default: 8,16,32,128; on a GPU also 256]",
-        ),
+        "H,H,...",
+        "Image sides: 8, 16, 32, 128, 256, 512. [default: 8,16,32,128; on a GPU also 256]",
     ] = None,
-    protocol: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="released (as the authors' code), rigorous, or both."),
-    ] = "both",
+    protocol: Annotated[str, "released (as the authors' code), rigorous, or both."] = "both",
     seeds: Annotated[
-        str | None,
-        typer.Option(metavar="S,S,...", help="Seeds. [default: the paper's, 5 small, 3 large]"),
+        str | None, "S,S,...", "Seeds. [default: the paper's, 5 small, 3 large]"
     ] = None,
     device: Device = "auto",
-    whole: Annotated[
-        bool,
-        typer.Option("--whole", help="All five points and every N on a CPU too: hours."),
-    ] = False,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for results; a later run continues there.")
-    ] = Path("reproduction"),
+    whole: Annotated[bool, "All five points and every N on a CPU too: hours."] = False,
+    out: Annotated[Path, "DIR", "Folder for results; a later run continues there."] = Path(
+        "reproduction"
+    ),
     workers: Workers = None,
-    retry_failed: Retry = False,
+    retry_failed: bool = False,
     wait: Wait = 0.0,
-    only_published: Annotated[
-        bool,
-        typer.Option(
-            "--published",
-            help="Run nothing: print the paper's Table 1, and sample sizes from its Table 2.",
-        ),
+    published: Annotated[
+        bool, "Run nothing: print the paper's Table 1, and sample sizes from its Table 2."
     ] = False,
-    only_claims: Annotated[
-        bool,
-        typer.Option(
-            "--claims",
-            help="Run nothing: judge every claim of the paper, with --out from results there.",
-        ),
+    claims: Annotated[
+        bool, "Run nothing: judge every claim of the paper, with --out from results there."
     ] = False,
     page: WithPage = False,
     live: Live = False,
     port: Port = None,
     full: Full = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    json: Json = False,
 ) -> None:
     """Run the paper's study and compare it with its tables.
 
@@ -102,16 +77,16 @@ def reproduce(
     of their protocol, and our own done properly (fine rays, lambda chosen on other images than the
     test's, fits in closed form). It can be stopped at any time: the next run continues.
     """
-    if only_published:
+    if published:
         why = "--published runs nothing, and shows all points"
-        refuse_extra(context, "only_published", "as_json", why=why)
-        print_published(as_json=as_json)
+        refuse_extra(context, "published", "json", why=why)
+        print_published(as_json=json)
         return
-    if only_claims:
+    if claims:
         why = "--claims runs nothing, and judges all points"
-        refuse_extra(context, "only_claims", "out", "as_json", why=why)
+        refuse_extra(context, "claims", "out", "json", why=why)
         given = getattr(context.get_parameter_source("out"), "name", "") == "COMMANDLINE"
-        print_claims(out if given else None, as_json=as_json)
+        print_claims(out if given else None, as_json=json)
         return
     where = chosen_device(device)
     _checks.one_of("--protocol", protocol, (*PROTOCOLS, "both"))
@@ -130,21 +105,23 @@ def reproduce(
         compute=chosen_compute(device=where, workers=workers),
         retry=retry_failed,
         wait=wait,
-        quiet=as_json,
+        quiet=json,
         page=page,
         live=live,
         port=port,
     )
     found = sweeps(done.rows)
     lines = calibration(found)
-    if as_json:
+    if json:
         print_json(
             {
                 "store": str(store_path(out)),
                 **done.counts,
                 "calibration": [
                     {
-                        **fields(line, "side", "model", "metric"),
+                        "side": line.side,
+                        "model": line.model,
+                        "metric": line.metric,
                         "rigorous_is_reduced": line.reduced,
                         "origins": {
                             origin: pair and {"floor": pair.floor, "sigma": pair.slope}
@@ -155,11 +132,15 @@ def reproduce(
                 ],
                 "outcomes": [asdict(verdict) for verdict in verdicts(found)],
                 "findings": [
-                    {**asdict(each), "crossing": crossing_json(each.crossing)}
+                    asdict(each) | {"crossing": each.crossing and each.crossing.to_dict()}
                     for each in findings(found)
                 ],
                 "curves": [
-                    fields(sweep, "side", "protocol", "reduced")
+                    {
+                        "side": sweep.side,
+                        "protocol": sweep.protocol,
+                        "reduced": sweep.reduced,
+                    }
                     | {curve.model: curve.records() for curve in (sweep.known, sweep.dense)}
                     for sweep in found
                 ],
@@ -168,9 +149,7 @@ def reproduce(
     elif found:
         if full:
             _print_tables(found, lines)
-        screen = console()
-        for line in _verdict(found, lines):
-            screen.print(line, highlight=False)
+        show(*_verdict(found, lines))
         print_end(done, out, tables=full)
     report_failures(done)
 
@@ -240,9 +219,7 @@ def _verdict(found: list[Sweep], lines: list[CalibrationLine]) -> Iterator[str]:
 
 
 def _print_tables(found: list[Sweep], lines: list[CalibrationLine]) -> None:
-    screen = console()
-    title = "Calibration as in the paper's Table 2: floor / sigma"
-    shown = table(title, "point", "model", *ORIGINS, text=2)
+    rows = []
     for line in lines:
         texts = []
         for pair in map(line.by_origin.get, ORIGINS):
@@ -250,29 +227,29 @@ def _print_tables(found: list[Sweep], lines: list[CalibrationLine]) -> None:
             texts.append(" / ".join(f"{digits}e{int(power)}" for digits, power in ends) or "-")
         if line.reduced:
             texts[-1] += " *"
-        shown.add_row(*cells(f"H = {line.side}", line.model, *texts))
-    screen.print(shown)
+        rows.append([f"H = {line.side}", line.model, *texts])
+    title = "Calibration as in the paper's Table 2: floor / sigma"
     note = " * from a reduced grid of N; --whole has them all."
-    screen.print(
+    show(
+        Table(title, ["point", "model", *ORIGINS], rows, "llr"),
         "Errors are MSE up to H = 32, and the square of the mean RMSE / max beyond. Rigorous "
         "figures are of other images, rays and fits, over the paper's N."
         f"{note if any(line.reduced for line in lines) else ''}\n",
-        highlight=False,
     )
     judged = verdicts(found)
     if judged:
-        screen.print("The paper's outcomes (its Table 3)", style="bold")
+        show("The paper's outcomes (its Table 3)")
     before = ""
     for verdict in judged:
         claim = f" H = {verdict.side}: {verdict.claim}"
         if claim != before:
-            screen.print(claim, highlight=False)
+            show(claim)
         before = claim
         says = {True: "it holds", False: "it does not hold", None: "it is open"}[verdict.holds]
-        screen.print(f"   {verdict.protocol}: {says}; {verdict.evidence}", highlight=False)
+        show(f"   {verdict.protocol}: {says}; {verdict.evidence}")
     beyond = findings(found)
     if beyond:
-        screen.print("\nBeyond the paper's tables", style="bold")
+        show("\nBeyond the paper's tables")
     for finding in beyond:
         said = [f" H = {finding.side}, rigorous:"]
         if finding.untrained is not None and finding.worst_training is not None:
@@ -287,6 +264,6 @@ def _print_tables(found: list[Sweep], lines: list[CalibrationLine]) -> None:
                 "that the paper's N give."
             )
         if finding.crossing is not None:
-            said.append(in_words(finding.crossing))
-        screen.print(" ".join(said), highlight=False)
-    screen.print()
+            said.append(finding.crossing.explain(sizes=True))
+        show(" ".join(said))
+    show("")

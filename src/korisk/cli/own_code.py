@@ -1,0 +1,149 @@
+"""The user's own Python: networks from `package.module:factory` and from `FILE.py:BUILD`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from korisk import _checks
+from korisk.cli.output import warnings_as_lines
+from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
+from korisk.theory import Network
+
+if TYPE_CHECKING:
+    from torch import nn
+
+FACTORY = "write package.module:factory, such as models.unet:example"
+_TRAINING = ("steps", "batch", "rate", "seeds", "largest")
+
+
+def described(place: str) -> Network:
+    """The network of the module that a factory gives, described on its example."""
+    before = list(sys.path)
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` would
+    try:
+        # What the user's code prints goes to stderr, so that --json stays readable.
+        with contextlib.redirect_stdout(sys.stderr), warnings_as_lines():
+            return _described(place)
+    finally:
+        sys.path[:] = before
+
+
+def _described(place: str) -> Network:
+    name, _, attribute = place.partition(":")
+    if not (name and attribute):
+        raise KoriskError(f"--module names a factory, got {shown(place)}; {FACTORY}")
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError(
+            "--module needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+        )
+    importlib.invalidate_caches()
+    try:
+        made = attrgetter(attribute)(importlib.import_module(name))()
+    except (Exception, SystemExit) as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        said = shorten(f"{type(error).__name__}: {error}", 300, placeholder="...")
+        raise KoriskError(
+            f"--module {place} failed: {said} ({Path(last.filename).name}, line {last.lineno}); "
+            f"try it in Python first; {FACTORY}"
+        ) from error
+    if not isinstance(made, tuple | list) or len(made) != 2:
+        raise KoriskError(
+            f"--module {place} must return (module, example), an nn.Module and an input tensor, "
+            f"batches first, got {shown(made)}"
+        )
+    from korisk.networks.describe.describe import describe
+
+    return describe(*made, name=place[-80:])
+
+
+def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], Mapping[str, Any]]:
+    """The function that `FILE.py:BUILD` names, and everything that its file defines."""
+    path, _, name = place.rpartition(":")
+    if not path or not name.isidentifier():
+        raise KoriskError(
+            f"{option} must be FILE.py:BUILD, a function in a file, got {shown(place)}"
+        )
+    file = Path(path)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if not file.is_file() or spec is None or spec.loader is None:
+        raise KoriskError(f"{option} {file}: there is no such Python file; check the path")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise KoriskError(
+            f"{option} {file} cannot be imported: {_first_line(error)}; run it with Python first"
+        ) from error
+    build: Callable[[], nn.Module] | None = getattr(module, name, None)
+    if not callable(build):
+        known = [
+            key
+            for key, value in vars(module).items()
+            if callable(value) and getattr(value, "__module__", "") == module.__name__
+        ]
+        raise KoriskError(f"{file} has no function {name!r}{did_you_mean(name, known)}")
+    return build, vars(module)
+
+
+@contextlib.contextmanager
+def failures_named(option: str, place: str | None) -> Iterator[None]:
+    """Errors of the user's own network, while it is trained, as one line that names its option."""
+    try:
+        yield
+    except (KoriskError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        if place is None:
+            raise
+        raise KoriskError(
+            f"{option} {place} failed: {_first_line(error)}; try it on a batch of inputs first"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+
+
+def training_options(
+    training: Sequence[str] | None,
+    of_study: Mapping[str, Any] | None = None,
+    *,
+    seed: int,
+    examples: int,
+    device: str,
+) -> dict[str, Any]:
+    """The --training options, and a study's where they say nothing, for `rehearse` and `ablate`."""
+    from korisk.prediction.rehearse import SIZES
+    from korisk.prediction.simulation import Training
+
+    options: dict[str, Any] = {"seeds": 3, **(of_study or {})}
+    for option in training or ():
+        key, _, text = option.partition("=")
+        _checks.one_of("--training", key, _TRAINING)
+        try:
+            options[key] = float(text) if key == "rate" else int(text)
+        except ValueError:
+            raise KoriskError(
+                f"--training {key} must be a number, got {shown(text)}; say {key}=16, for example"
+            ) from None
+    if "largest" in options:
+        largest, least = options.pop("largest"), 4 * SIZES[0]
+        remedy = "try 2048"
+        _checks.count("--training largest", largest, at_least=least, at_most=10**6, remedy=remedy)
+        doubled = [SIZES[0] * 2**k for k in range(20)]
+        options["sizes"] = [*(n for n in doubled if n < largest), largest]
+    if isinstance(options["seeds"], int):
+        _checks.count("seeds", options["seeds"], at_least=1, at_most=1000, remedy="try 3")
+        first = (of_study or {}).get("seeds", [seed])[0]
+        options["seeds"] = range(first, first + options["seeds"])
+    named = {key: options.pop(key) for key in ("steps", "batch", "rate") if key in options}
+    return options | {"training": Training(**named, examples=examples, device=device)}

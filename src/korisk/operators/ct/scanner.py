@@ -1,0 +1,194 @@
+"""The known operators of a CT scanner with the brackets of their norms, side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from korisk._checks import one_of
+from korisk.operators.ct.filter import WINDOWS
+from korisk.operators.ct.geometry import Geometry
+from korisk.operators.linear import Adjoint, LinearOperator
+from korisk.texts import Table, number
+from korisk.theory.bracket import NormBracket
+from korisk.theory.footprint import Footprint
+
+_LARGEST_FACTORED = 4096  # rows of A^T A that are factored; larger ones are solved by iteration
+
+
+@dataclass(frozen=True, eq=False)
+class Scanner:
+    """Operators by name with their norms. Made by `scanner`.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        The scanner.
+    window : str
+        The window of K.
+    mu : float or None
+        The weight in the regularised inverse A^+, if that is among them.
+    operators, beside : mapping from names to (LinearOperator, NormBracket)
+        Those of the scanner, and two of other fields.
+    """
+
+    geometry: Geometry
+    window: str
+    mu: float | None
+    operators: Mapping[str, tuple[LinearOperator, NormBracket]]
+    beside: Mapping[str, tuple[LinearOperator, NormBracket]]
+
+    @property
+    def footprint(self) -> Footprint:
+        """What the two networks on this scanner weigh."""
+        return Footprint(self.geometry.image_shape[0], *self.geometry.sinogram_shape)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The operators as plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            See docs/reference/files.md for its keys.
+        """
+
+        def rows(named: Mapping[str, tuple[LinearOperator, NormBracket]]) -> list[dict[str, Any]]:
+            return [
+                {
+                    "name": name,
+                    "from": list(operator.domain),
+                    "to": list(operator.range),
+                    "norm": {"lower": norm.lower, "upper": norm.upper, "how": norm.how},
+                }
+                for name, (operator, norm) in named.items()
+            ]
+
+        return {
+            "geometry": repr(self.geometry),
+            "truncation": self.geometry.truncation,
+            "window": self.window,
+            "mu": self.mu,
+            "operators": rows(self.operators),
+            "beside_ct": rows(self.beside),
+            "footprint": self.footprint.to_dict(),
+        }
+
+    def tables(self) -> Iterator[Table | str]:
+        """The operators and the networks as texts, and a remark where one applies.
+
+        Yields
+        ------
+        Table or str
+            Operators of the scanner, others, and the footprint.
+        """
+        beam = type(self.geometry).__name__.replace("Beam", " beam").lower()
+        size = self.footprint
+        title = f"{beam}, {size.H} x {size.H} pixels, {size.V} views, {size.B} bins, "
+        yield _table(f"{title}{self.window} window", self.operators)
+        if self.operators["A^T"][0].T is not self.operators["A"][0]:
+            yield (
+                "The A^T of this filtered backprojection is pixel-driven, which has the smaller "
+                "error: it is not the adjoint of A, and its norm differs.\n"
+            )
+        yield _table("beside CT", self.beside)
+        yield size.table()
+
+
+def scanner(
+    geometry: Geometry,
+    *,
+    window: str = "ramp",
+    mu: float | None = None,
+    width: float = 0.01,
+    progress: Callable[[str], object] = lambda what: None,
+) -> Scanner:
+    """The operators of filtered backprojection on a scanner, with the brackets of their norms.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        The scanner.
+    window : str, default "ramp"
+        Window of K: ramp, shepp-logan, cosine, hamming, hann, released.
+    mu : float, optional
+        Add the regularised inverse (A^T A + MU I)^-1 A^T.
+    width : float, default 0.01
+        Relative width to aim for in a norm's bracket.
+    progress : callable, optional
+        Called with what is being computed.
+
+    Returns
+    -------
+    Scanner
+        The operators by name, in double precision.
+
+    Examples
+    --------
+    >>> from korisk.operators import ParallelBeam
+    >>> from korisk.operators.ct.scanner import scanner
+    >>> found = scanner(ParallelBeam(8, views=6, bins=12))
+    >>> list(found.operators)
+    ['W', 'K', 'A', 'A^T', 'A^T K', 'A^T K W']
+    """
+    norms: dict[LinearOperator, NormBracket] = {}
+
+    def bracketed(
+        named: dict[str, LinearOperator],
+    ) -> dict[str, tuple[LinearOperator, NormBracket]]:
+        """Each operator with its norm; an operator and its adjoint share one."""
+        for name, operator in named.items():
+            same = operator.T if isinstance(operator, Adjoint) else operator
+            if same not in norms:
+                progress(f"bracketing the norm of {name}")
+                norms[same] = operator.norm(width=width)
+            norms[operator] = norms[same]
+        return {name: (operator, norms[operator]) for name, operator in named.items()}
+
+    own, beside = scanner_operators(geometry, window, mu)
+    return Scanner(geometry, window, mu, bracketed(own), bracketed(beside))
+
+
+def scanner_operators(
+    geometry: Geometry, window: str, mu: float | None
+) -> tuple[dict[str, LinearOperator], dict[str, LinearOperator]]:
+    """The operators of a scanner by name, and two known operators of other fields beside them."""
+    from korisk.operators import Diffusion, Fourier, Projector, Tikhonov, fbp
+
+    # In double precision from the start: norms are computed there, and share what they build.
+    one_of("window", window, WINDOWS)
+    known_window = next(name for name in WINDOWS if name == window)
+    whole = fbp(geometry, window=known_window, dtype=torch.float64)
+    weights, kernel, back = whole["W"], whole["K"], whole["A^T"]
+    projector = back.T if isinstance(back, Adjoint) else Projector(geometry, dtype=torch.float64)
+    named = {
+        "W": weights,
+        "K": kernel,
+        "A": projector,
+        "A^T": back,
+        "A^T K": back @ kernel,
+        "A^T K W": whole,
+    }
+    if mu is not None:
+        shorter = min(math.prod(projector.domain), math.prod(projector.range))
+        solver = "factor" if shorter <= _LARGEST_FACTORED else "cg"
+        named["A^+"] = Tikhonov(projector, mu, solver=solver)
+    side = geometry.image_shape[0]
+    others: dict[str, LinearOperator] = {
+        "Fourier": Fourier((side, side), dtype=torch.float64),
+        "Diffusion": Diffusion(side, viscosity=0.01, time=0.1, dtype=torch.float64),
+    }
+    return named, others
+
+
+def _table(title: str, named: Mapping[str, tuple[LinearOperator, NormBracket]]) -> Table:
+    rows = []
+    for name, (operator, norm) in named.items():
+        shapes = [" x ".join(map(str, shape)) for shape in (operator.domain, operator.range)]
+        rows.append([name, *shapes, number(norm.lower, 5), number(norm.upper, 5), norm.how])
+    return Table(
+        title, ["operator", "from", "to", "norm lower", "norm upper", "how"], rows, "lllrrl"
+    )

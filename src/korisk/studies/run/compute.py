@@ -1,0 +1,204 @@
+"""Where and how the cells of a study are computed: device, processes or a cluster, groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any
+
+from korisk import _checks
+from korisk.errors import Argument, KoriskError, MissingExtraError, invalid
+from korisk.store.cells import Task
+from korisk.store.store import Store
+from korisk.store.usage import cores
+from korisk.studies.run import clusters
+from korisk.studies.run.worker import threads_asked
+
+_MOST_WORKERS = 512
+_LARGE, _MANY = 64, 4096  # pixels a side and rays from which a cell keeps all cores busy itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """Where cells run: in processes of this machine, or on a Dask cluster.
+
+    Parameters
+    ----------
+    cluster : str, optional
+        Run cells on Dask: local starts processes on this machine, tcp://host:8786 joins a
+        scheduler, and slurm, pbs, lsf, sge, oar, moab or htcondor submit jobs. Default: processes
+        without Dask.
+    options : mapping, optional
+        Options of the jobs, with dask-jobqueue's keys; see docs/reference/clusters.md.
+    workers : int, optional
+        Number of processes, or of jobs; 0 runs cells in this process. Default: one per core for
+        small images, else 1.
+    device : str, default "auto"
+        cpu, cuda, cuda:1, or auto: a GPU if there is one.
+
+    Raises
+    ------
+    KoriskError
+        If they contradict each other.
+    """
+
+    cluster: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    workers: int | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.batch is not None:
+            known = ("local", *clusters.SYSTEMS, "tcp://host:port")
+            _checks.one_of("cluster", self.cluster, known)
+        elif self.options:
+            raise KoriskError(
+                Argument("options"),
+                " is for jobs of a batch system; add ",
+                Argument("cluster", "slurm"),
+                ", or leave it out",
+            )
+        if self.workers is not None:
+            if self.joins:
+                raise KoriskError(
+                    Argument("workers"),
+                    " is for clusters that are started, and ",
+                    Argument("cluster"),
+                    " ADDRESS joins one; leave it out, or start workers there",
+                )
+            least = 0 if self.cluster is None else 1
+            remedy = "count workers" if least else "count processes; 0 runs cells in this one"
+            most = _MOST_WORKERS
+            _checks.count("workers", self.workers, at_least=least, at_most=most, remedy=remedy)
+        _check_device(self.device)
+        on_gpu = self.batch is None or clusters.uses_gpu(self.batch, self.options)
+        if self.device.startswith("cuda") and not on_gpu:
+            raise KoriskError(
+                Argument("device", self.device),
+                ' needs jobs with a GPU; add worker_extra_args: ["--resources", "GPU=1"] to the '
+                "cluster options",
+            )
+
+    @property
+    def joins(self) -> bool:
+        """Whether it is a running cluster, by its address."""
+        return self.cluster is not None and ":" in self.cluster
+
+    @property
+    def batch(self) -> str | None:
+        """The batch system, if it is one."""
+        return None if self.joins or self.cluster == "local" else self.cluster
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether cells may run on other machines than this one."""
+        return self.joins or self.batch is not None
+
+    def device_kind(self) -> str:
+        """cpu or cuda, as far as that is known without starting anything."""
+        if self.device != "auto":
+            return self.device.partition(":")[0]
+        if self.batch is not None:
+            return "cuda" if clusters.uses_gpu(self.batch, self.options) else "cpu"
+        try:
+            return "cpu" if self.joins else chosen_device("auto")
+        except MissingExtraError:  # nothing runs here without PyTorch, but cells can be listed
+            return "cpu"
+
+
+def chosen_device(name: str) -> str:
+    """The device that a name means, `auto` being a GPU if there is one; raises if there is none."""
+    try:
+        import torch
+    except ModuleNotFoundError as missing:
+        raise MissingExtraError(
+            "running or predicting a study needs PyTorch, which is not installed; "
+            "pip install 'korisk[torch]'"
+        ) from missing
+    _check_device(name)
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    count = torch.cuda.device_count()
+    if name != "cpu" and int(name.partition(":")[2] or 0) >= count:
+        there = f" was not found: there are {count} GPUs; use "
+        raise KoriskError(Argument("device", name), there, Argument("device", "cpu"))
+    return name
+
+
+def _check_device(name: str) -> None:
+    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", name, re.ASCII) is None:
+        raise invalid("device", "be cpu, cuda, cuda:1 or auto", name)
+
+
+@contextmanager
+def opened(
+    compute: Compute, *, processes: int, threads: int | None = None
+) -> Iterator[tuple[clusters.Cluster | None, str]]:
+    """The cluster, None for processes without Dask, and the device of its cells.
+
+    `processes` is how many a local cluster has unless --workers says, `threads` those of each.
+    """
+    if compute.cluster is None:
+        yield None, compute.device
+        return
+    device = compute.device
+    asked = None if device == "auto" else device.startswith("cuda")
+    if compute.batch is not None:
+        made = clusters.job_cluster(compute.batch, compute.workers or 1, compute.options)
+    elif compute.joins:
+        made = clusters.joined_cluster(compute.cluster, gpu=asked)
+    else:
+        count = compute.workers or processes
+        made = clusters.local_cluster(count, threads=threads, gpu=device != "cpu")
+    with made as cluster:
+        gpu = cluster.gpu if asked is None else asked
+        yield replace(cluster, gpu=gpu), (("cuda" if gpu else "cpu") if asked is None else device)
+
+
+def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], int, int | None]]:
+    """Tasks to run one group after the other, with local processes for each, and their threads.
+
+    Small images run in parallel; a cell of a large one keeps all cores busy itself. Threads depend
+    on the cell and on OMP_NUM_THREADS, never on --workers: results are the same bits with any.
+    """
+    if compute.elsewhere:
+        return [(list(tasks), 1, None)]
+    if compute.device != "cpu":
+        return [(list(tasks), 0, None)]
+    small: list[Task] = []
+    large: list[Task] = []
+    for task in tasks:
+        problem = task.spec["problem"]
+        rays = problem.get("views", 0) * problem.get("bins", 0)
+        is_large = problem.get("side", 0) >= _LARGE or rays > _MANY
+        (large if is_large else small).append(task)
+    asked = threads_asked()
+    each = (small, cores(), asked or 1), (large, 1, asked or cores())
+    return [group for group in each if group[0]]
+
+
+def expected_seconds(store: Store, tasks: Sequence[Task], device: str) -> dict[str, float]:
+    """Seconds of a cell by point, on this kind of device, from what the store has measured.
+
+    They are the mean of the point's own cells, or else of those of another point with the same kind
+    and size of problem and the same fits.
+    """
+    measured: dict[str, list[float]] = {}
+    for cell in store.results():
+        if (cell.detail.get("device", "cpu") != "cpu") == (device == "cuda"):
+            for name in (cell.task.point, _scale(cell.task.spec)):
+                measured.setdefault(name, []).append(cell.usage.seconds)
+    found = {
+        task.point: measured.get(task.point) or measured.get(_scale(task.spec)) for task in tasks
+    }
+    return {point: fmean(seconds) for point, seconds in found.items() if seconds}
+
+
+def _scale(spec: Mapping[str, Any]) -> str:
+    """What the time of a cell depends on, and other points may share."""
+    problem = spec["problem"]
+    size = [problem.get(name) for name in ("kind", "side", "views", "bins", "beam", "points")]
+    return repr((size, *(spec.get(name) for name in ("sizes", "models", "pools"))))

@@ -1,0 +1,480 @@
+"""All that the bounds say of a network at once: layer by layer, in every form, and in words."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from korisk._checks import one_of, target_error
+from korisk.errors import Argument, KoriskError, UnreachableError
+from korisk.texts import Table, number, short, whole
+from korisk.theory.bound import BarronBound, Bound, barron_bound, states_effective
+from korisk.theory.budget import sample_size
+from korisk.theory.layer import INPUT, Known, Learned
+from korisk.theory.network import BOUNDS, BoundForm, Network
+
+DEFAULT_N = 1000
+_WORTH_A_WORD = 0.05  # of a bound, from which on a part of it is mentioned
+_NEARLY_ALL = 0.9  # of a bound, from which on it is the assumption of layers that nobody calibrated
+_LARGEST_N = 10**300  # beyond it log N / N is zero, and N no longer a double
+
+
+@dataclass(frozen=True, eq=False)
+class Overview:
+    """The bounds of a network and what they mean. Made by `overview`.
+
+    Parameters
+    ----------
+    net : Network
+        The network.
+    form : {"composed", "minkowski", "paper"}
+        The form that was asked for.
+    target : float or None
+        The squared error to reach.
+    effective : bool
+        Whether effective dimensions were asked for instead of p.
+    both : bool
+        Whether the network states an effective dimension, so that both are shown; one whose layer
+        was replaced is shown like the one it came from.
+    chosen : BarronBound
+        The bound that was asked for.
+    bounds : dict
+        Every form; None where the network does not give what it needs.
+    samples : dict
+        The N of each form for the target, with p and, under True, with effective dimensions; None
+        for a target that cannot be reached.
+    replaced : str or None
+        The layer that is known in `after`.
+    after : Overview or None
+        The network with that layer replaced, at the same N.
+    """
+
+    net: Network
+    form: BoundForm
+    target: float | None
+    effective: bool
+    both: bool
+    chosen: BarronBound
+    bounds: dict[BoundForm, BarronBound | None]
+    samples: dict[bool, dict[BoundForm, int | None]]
+    replaced: str | None = None
+    after: "Overview | None" = None
+
+    @property
+    def needed(self) -> int | None:
+        """The N that the target asks for, by the asked bound and dimension."""
+        return self.samples[self.effective].get(self.form)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the target, if there is one, can be reached."""
+        return self.target is None or self.needed is not None
+
+    def require(self) -> None:
+        """Raise `UnreachableError` if the target cannot be reached by the asked bound."""
+        if self.target is not None and not self.reached:
+            what = f"the {self.form} bound"
+            raise UnreachableError(target=self.target, floor=self.chosen.floor, what=what)
+
+    @property
+    def kinds(self) -> dict[str, bool]:
+        """Prefixes of keys, and whether they are with effective dimensions."""
+        return {"": False, "effective_": True} if self.both else {"": False}
+
+    @property
+    def other(self) -> float | None:
+        """The asked bound with the dimension that was not asked for."""
+        if not self.both:
+            return None
+        total = self._numbers["bounds" if self.effective else "effective_bounds"][self.form]
+        return None if total is None else float(total["total"])
+
+    @cached_property
+    def assumed(self) -> dict[str, Any]:
+        """What of the asked bound is no more than the assumption about learned layers.
+
+        `layers` are those with constants that nobody calibrated, C = 0 and kappa = 1; `direct` are
+        learned layers whose error nothing behind them amplifies or lessens, such as a last one.
+        """
+        total = self.chosen.total
+        shares = self.chosen.contributions / total if total else np.zeros(len(self.net))
+        learned = [
+            (layer, float(tail), float(share))
+            for layer, tail, share in zip(self.net, self.net.tails(), shares, strict=True)
+            if isinstance(layer, Learned)
+        ]
+        guessed = [(layer.name, s) for layer, _, s in learned if layer.C == 0 and layer.kappa == 1]
+        direct = [(layer.name, s) for layer, tail, s in learned if abs(tail - 1) < 1e-9]
+        return {
+            "layers": [name for name, _ in guessed],
+            "share": math.fsum(share for _, share in guessed),
+            "direct": [name for name, _ in direct],
+            "direct_share": math.fsum(share for _, share in direct),
+        }
+
+    @cached_property
+    def _numbers(self) -> dict[str, Any]:
+        chosen, net = self.chosen, self.net
+        factors = {form: net.amplification(form) for form in BOUNDS}
+        layers: list[dict[str, Any]] = []
+        for index, layer in enumerate(net):
+            learned = layer if isinstance(layer, Learned) else None
+            bracket = layer.bracket
+            layers.append(
+                {
+                    "name": layer.name,
+                    "kind": layer.kind,
+                    "takes": list(net.inputs_of(layer.name)),
+                    "lipschitz": {
+                        "lower": bracket.lower,
+                        "upper": bracket.upper,
+                        "how": bracket.how,
+                    },
+                    "amplification": {form: float(factors[form][index]) for form in BOUNDS},
+                    "parameters": learned.parameters if learned else 0,
+                    "shared": learned.shared if learned else 0,
+                    "effective": learned.effective if learned else None,
+                    "approximation": float(chosen.approximations[index]),
+                }
+            )
+        content: dict[str, Any] = {
+            "bound": self.form,
+            "dimension": "effective" if self.effective else "parameters",
+            "n": int(chosen.n) if float(chosen.n).is_integer() else chosen.n,
+            "assumed": self.assumed,
+            "layers": layers,
+        }
+        if self.target is not None:
+            content |= {"target": self.target, "reachable": self.reached}
+        for prefix, effective in self.kinds.items():
+            bound = _with(chosen, effective)
+            for index, row in enumerate(layers):
+                part = None if bound is None else float(bound.contributions[index])
+                row[f"{prefix}estimation"] = None if part is None else part - row["approximation"]
+                row[f"{prefix}contribution"] = part
+                row[f"{prefix}share"] = None if bound is None else float(bound.shares[index])
+            totals: dict[str, Any] = dict.fromkeys(self.bounds)
+            for form, barron in self.bounds.items():
+                if barron is not None and (bound := _with(barron, effective)) is not None:
+                    estimation = float((bound.contributions - barron.approximations).sum())
+                    parts = {"total": bound.total, "floor": barron.floor, "estimation": estimation}
+                    totals[form] = parts
+            content[f"{prefix}bounds"] = totals
+            if self.target is not None:
+                content[f"{prefix}samples"] = dict(self.samples[effective])
+        return content
+
+    def to_dict(self) -> dict[str, Any]:
+        """The network and its numbers as plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            See docs/reference/files.md for its keys.
+        """
+        content = {"network": self.net.to_dict(), **self._numbers}
+        if self.after is not None:
+            floors = self.chosen.floor - self.after.chosen.floor
+            saved = {"layer": self.replaced, "saved_approximation": floors}
+            for prefix in self.kinds:
+                had, has = (
+                    side._numbers[f"{prefix}bounds"][self.form] for side in (self, self.after)
+                )
+                known = had is not None and has is not None
+                saved[f"{prefix}saved_estimation"] = (
+                    had["estimation"] - has["estimation"] if known else None
+                )
+            content["replace"] = saved | self.after._numbers
+        return content
+
+    # --- Tables ----------------------------------------------------------------------------------
+
+    def tables(self) -> Iterator[Table]:
+        """The layers, p beside the effective dimensions if any is stated, and all forms, as texts.
+
+        Yields
+        ------
+        Table
+            Layer by layer, then form by form.
+        """
+        content, at = self._numbers, f"N = {_n_text(self.chosen.n)}"
+        asked = "effective_" if self.effective else ""
+        takes = [] if self.net.is_chain else ["takes"]
+        layers, dimensions, before = [], [], INPUT
+        for row in content["layers"]:
+            # Nothing where that is the layer above.
+            source = ["" if row["takes"] == [before] else ", ".join(row["takes"])][: len(takes)]
+            name = before = row["name"]
+            low, high = row["lipschitz"]["lower"], row["lipschitz"]["upper"]
+            constant = f"{number(low)} to {number(high)}"
+            if high <= 1.01 * low:
+                constant = number(high)
+            elif math.isinf(high):
+                constant = f">= {number(low)}" if low else "-"
+            size = short(row["parameters"]) if row["parameters"] else "-"
+            part = number(row[f"{asked}contribution"]), f"{row[f'{asked}share']:.0%}"
+            growth = map(number, row["amplification"].values())
+            layers.append([name, *source, row["kind"], constant, *growth, size, *part])
+            if row["kind"] == "learned":
+                used = row["effective"]
+                used = "-" if used is None else number(used) if used < 1000 else short(round(used))
+                terms = [number(row[f"{prefix}contribution"]) for prefix in self.kinds]
+                dimensions.append([name, size, used, *terms])
+        heads = ["layer", *takes, "", "Lip-\nschitz", *(f"A_l,\n{form}" for form in BOUNDS)]
+        heads += ["param-\neters", f"bound at\n{at}" + ",\neffective" * self.effective, "share"]
+        yield Table(self.net.name or "network", heads, layers, "ll" + "l" * len(takes) + "r")
+        if self.both:
+            heads = ["layer", "parameters", "effective", f"bound at\n{at}", "the same,\neffective"]
+            yield Table("p beside the effective dimension", heads, dimensions)
+        heads = ["bound", f"total at\n{at}", "floor", "estimation", "looser\nby"]
+        heads += [] if self.target is None else [f"N for\n{number(self.target)}"]
+        rows = []
+        for form in self.bounds:
+            for prefix in self.kinds:
+                totals = content[f"{prefix}bounds"]
+                texts = ["-"] * (len(heads) - 1)
+                if totals[form] is not None:
+                    tightest = min(each["total"] for each in totals.values() if each is not None)
+                    texts = [*map(number, totals[form].values())]
+                    texts.append(number(totals[form]["total"] / tightest, 3) if tightest else "-")
+                    if self.target is not None:
+                        samples = content[f"{prefix}samples"][form]
+                        texts.append("unreachable" if samples is None else whole(samples))
+                rows.append([f"{form}, effective" if prefix else form, *texts])
+        yield Table("", heads, rows)
+
+    # --- Sentences -------------------------------------------------------------------------------
+
+    def explain(self) -> str:
+        """What the tables mean, what to know about them, and what making a layer known saves.
+
+        Returns
+        -------
+        str
+            One sentence or two on a line.
+        """
+        return "\n".join([*self._meaning(), *self._assumption(), *self._remarks(), *self._saved()])
+
+    def _meaning(self) -> Iterator[str]:
+        chosen = self.chosen
+        stating = ", ".join(each.name for each in self.net.learned if each.effective is not None)
+        condition = "the constants hold"
+        if self.effective:
+            condition += f" and the effective dimension of {stating} may stand for p"
+        yield (
+            f"Meaning: if {condition}, a network trained on N = {_n_text(chosen.n)} samples has an "
+            f"expected squared error of at most {number(chosen.total)} ({self.form} bound), "
+            f"including a floor of {number(chosen.floor)} that more data cannot lower."
+        )
+        if not self.both:
+            return
+        if self.other is None:
+            text = "That is an estimate. The theorem's statement is with p, which is missing here."
+        elif self.effective:
+            text = "That is an estimate. The theorem's statement is with p and gives "
+            text += f"{number(self.other)}."
+        else:
+            text = f"With the effective dimension of {stating} in place of p it is "
+            text += f"{number(self.other)}: an estimate, while the theorem's statement is with p."
+        if silent := [layer.name for layer in self.net.learned if layer.effective is None]:
+            text += f" No effective dimension is stated for {', '.join(silent)}: p stays there."
+        yield (
+            f"{text} An effective dimension belongs to one sample size and to the images it was "
+            "computed from, and kappa must belong to it; see docs/explanation/theory.md."
+        )
+
+    def _assumption(self) -> Iterator[str]:
+        """How much of the bound is the assumption about learned layers; what measures instead."""
+        assumed, share = self.assumed, self.assumed["share"]
+        if assumed["direct_share"] >= _WORTH_A_WORD:
+            of = f"{assumed['direct_share']:.0%} of the bound"
+            yield (
+                f"The error of {', '.join(assumed['direct'])} reaches the output as it is "
+                f"(A_l = 1), through no known operator that would change it: its part, {of}, is no "
+                "more than the risk assumed of a learned layer, C^2/n + kappa p log N / N."
+            )
+        pilot = "train at a few sizes (kr.run_pilot, korisk plan)"
+        if assumed["layers"] and share < _NEARLY_ALL:
+            yield (
+                f"{share:.0%} of the bound comes from learned layers with C = 0 and kappa = 1, in "
+                f"units of kappa: for an absolute error {pilot} and calibrate the constants."
+            )
+        elif assumed["layers"]:
+            yield (
+                f"{'All' if share > 0.9995 else f'{share:.1%}'} of the bound comes from learned "
+                "layers with C = 0 and kappa = 1, which nobody calibrated: it is its own "
+                "assumption, a reference in units of kappa to compare networks by, and predicts no "
+                f"error. For that, {pilot}; korisk ablate measures what a known layer saves."
+            )
+
+    def _remarks(self) -> Iterator[str]:
+        net, brackets = self.net, {layer.name: layer.bracket for layer in self.net}
+        sampled = [name for name, each in brackets.items() if math.isinf(each.upper) and each.lower]
+        if sampled:
+            yield (
+                f"The Lipschitz constant of {', '.join(sampled)} was only sampled, so the table "
+                "shows a lower estimate. No learned layer in front of it adds an error; if one "
+                "did, the bound would be infinite."
+            )
+        if any(bound is None or bound.by_parameters is None for bound in self.bounds.values()):
+            yield (
+                "A dash: the file lacks a constant that this form needs, or its value exceeds a "
+                "double."
+            )
+        if self.target is not None and self.needed is not None:
+            text = f"From N = {whole(self.needed)} on the bound stays at or below the target "
+            text += number(self.target)
+            other = self.samples[not self.effective].get(self.form)
+            if other is not None:
+                by = "p" if self.effective else "effective dimensions"
+                text += f"; with {by}, from N = {whole(other)} on"
+            yield f"{text}."
+        if any(layer.shared for layer in net.learned):
+            yield (
+                "Layers that share parameters err by all of them each; different parameters in "
+                f"all: {whole(net.parameters or 0)}."
+            )
+        mismatched = [each.name for each in net if isinstance(each, Known) and each.mismatch > 0]
+        if mismatched:
+            yield (
+                f"The mismatch of {', '.join(mismatched)} is korisk's extension of the theorem: an "
+                "approximately known operator adds a term that no data removes."
+            )
+
+    def _saved(self) -> Iterator[str]:
+        if self.after is None:
+            return
+        before, now, name = self.chosen, self.after.chosen, self.replaced
+        if before.total == now.total:
+            yield f"Making {name} known saves nothing: it adds no error to the bound as it is."
+            return
+        yield (
+            f"With {name} known, the bound at N = {_n_text(before.n)} falls from "
+            f"{number(before.total)} to {number(now.total)}: {number(before.floor - now.floor)} "
+            f"less approximation, {number(before.estimation - now.estimation)} less estimation."
+        )
+        if self.other is not None and self.after.other is not None:
+            yield (
+                f"With {'p' if self.effective else 'effective dimensions'} it falls from "
+                f"{number(self.other)} to {number(self.after.other)}."
+            )
+        if self.net.parameters and any(layer.shared for layer in self.net.learned):
+            left = whole(self.after.net.parameters or 0)
+            yield f"Then {left} different parameters are learned, shared ones among them."
+        if self.target is not None:
+            then = "is out of reach even then"
+            if self.after.needed is not None:
+                then = f"then holds from N = {whole(self.after.needed)} on"
+            yield f"The target {number(self.target)} {then}."
+
+
+def overview(
+    net: Network,
+    n: float | None = None,
+    target: float | None = None,
+    *,
+    bound: str = "composed",
+    effective: bool = False,
+    replace: str | None = None,
+) -> Overview:
+    """The bounds of a network at N in every form, the N for a target, and what a layer saves.
+
+    Parameters
+    ----------
+    net : Network
+        The network, with the constants of its learned layers.
+    n : float, optional
+        Training samples. Default: what the target needs, else 1000.
+    target : float, optional
+        Squared error to reach; shows the N from which it holds.
+    bound : {"composed", "minkowski", "paper"}, default "composed"
+        The form that decides, composed being the tightest.
+    effective : bool, default False
+        Let the layers' effective dimensions decide, an estimate, instead of p.
+    replace : str, optional
+        Show what making this layer known would save.
+
+    Returns
+    -------
+    Overview
+        Its `explain` says what it means; its `require` raises where the target is out of reach.
+
+    Raises
+    ------
+    KoriskError
+        If a layer lacks what the asked bound needs.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> from korisk.theory.overview import overview
+    >>> net = kr.Network([kr.Learned("W", parameters=100), kr.Known("K", lipschitz=2)])
+    >>> found = overview(net, target=0.5)
+    >>> found.needed == kr.sample_size(net, 0.5), found.chosen.total <= 0.5
+    (True, True)
+    """
+    one_of("bound", bound, BOUNDS)
+    form = next(each for each in BOUNDS if each == bound)
+    both = states_effective(net)
+    if effective and not both:
+        raise KoriskError(
+            Argument("effective"),
+            " needs a learned layer that states its effective dimension, and this network has "
+            "none; add `effective:` to a layer of the file, or leave ",
+            Argument("effective"),
+            " out",
+        )
+    wanted = None if target is None else target_error(target)
+    found = _overview(net, form, n, wanted, effective=effective, both=both)
+    if replace is None:
+        return found
+    less = net.replace(replace)
+    after = _overview(less, form, found.chosen.n, wanted, effective=effective, both=both)
+    return with_fields(found, replaced=replace, after=after)
+
+
+def _overview(
+    net: Network,
+    form: BoundForm,
+    n: float | None,
+    target: float | None,
+    *,
+    effective: bool,
+    both: bool,
+) -> Overview:
+    samples: dict[bool, dict[BoundForm, int | None]] = {False: {}, True: {}}
+    for kind in (False, True) if both else (False,):
+        for each in BOUNDS if target is not None else ():
+            samples[kind][each] = None
+            try:
+                samples[kind][each] = sample_size(net, target or 0.0, bound=each, effective=kind)
+            except KoriskError as error:
+                asked = (each, kind) == (form, effective)
+                if asked and not isinstance(error, UnreachableError):
+                    raise
+    needed = samples[effective].get(form)
+    at = n if n is not None else min(needed or DEFAULT_N, _LARGEST_N)
+    chosen = barron_bound(net, at, bound=form, effective=effective)
+    bounds: dict[BoundForm, BarronBound | None] = {}
+    for each in BOUNDS:
+        try:
+            bounds[each] = barron_bound(net, at, bound=each, effective=effective)
+        except KoriskError:
+            bounds[each] = None
+    return Overview(net, form, target, effective, both, chosen, bounds, samples)
+
+
+def _with(barron: BarronBound, effective: bool) -> Bound | None:
+    """The bound with p, or the one with effective dimensions.
+
+    A network that states none any more, its layer being known, has the one with p for both.
+    """
+    return barron.by_effective or barron.by_parameters if effective else barron.by_parameters
+
+
+def _n_text(n: float) -> str:
+    return whole(int(n)) if float(n).is_integer() else number(n)
