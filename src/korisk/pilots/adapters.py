@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,9 @@ from korisk.pilots.result import Pilot
 from korisk.pilots.run import run_pilot
 
 Indices = NDArray[np.intp]
+Labels = NDArray[np.generic]
 Scoring = str | Sequence[str] | None
+TrainFunction = Callable[[Any, Any, int], object]  # of a training set, a test set and a seed
 
 _SPLIT_SEED = 20_261  # of the one test set that all seeds share
 _DEFAULT_TEST = 0.25
@@ -43,35 +44,32 @@ class SklearnFit:
     """`fit(n, seed)` of an estimator: trained on n samples, scored on one test set."""
 
     estimator: Any
-    x: Any
-    y: Any
-    x_test: Any
-    y_test: Any
+    train: tuple[Any, Any]  # X and y
+    test: tuple[Any, Any]
     scoring: Mapping[str, str]  # scikit-learn's names by the metrics'
     stratified: bool
-    groups: NDArray[Any] | None
+    groups: Labels | None
 
     def __call__(self, n: int, seed: int) -> dict[str, float]:
         """Train a clone and score it; errors are positive, scores as scikit-learn gives them."""
-        metrics: Any = import_module("sklearn.metrics")
-        every = np.arange(len(self.y))
+        from sklearn.base import clone
+        from sklearn.metrics import get_scorer
+
+        y = self.train[1]
+        every = np.arange(len(y))
         if self.groups is None and self.stratified:
-            order = stratified_order(every, np.asarray(self.y), seed)
+            order = stratified_order(every, np.asarray(y), seed)
         else:
             order = subset_order(every, self.groups, seed)
-        model = import_module("sklearn.base").clone(self.estimator)
-        states = [
-            name
-            for name in model.get_params(deep=True)
-            if name.rpartition("__")[2] == "random_state"
-        ]
+        model = clone(self.estimator)
+        names = [name.rpartition("__") for name in model.get_params(deep=True)]
+        states = ["".join(name) for name in names if name[2] == "random_state"]
         model.set_params(**dict.fromkeys(states, seed % _MOST_SEED))
-        model.fit(*(_rows(part, order[:n]) for part in (self.x, self.y)))
-        found = {}
-        for metric, name in self.scoring.items():
-            score = float(metrics.get_scorer(name)(model, self.x_test, self.y_test))
-            found[metric] = -score if _is_negated(name) else score
-        return found
+        model.fit(*(_rows(part, order[:n]) for part in self.train))
+        return {
+            metric: float(get_scorer(name)(model, *self.test)) * (-1 if _is_negated(name) else 1)
+            for metric, name in self.scoring.items()
+        }
 
 
 def pilot_sklearn(
@@ -132,34 +130,33 @@ def pilot_sklearn(
     >>> kr.pilot_sklearn(Ridge(), X, y, sizes=[10, 20, 40], seeds=2, quiet=True).curve
     Curve('Ridge', r2, N = 10 ... 40 (3 sizes), 2 seeds)
     """
-    base = _needed("sklearn.base", "pilot_sklearn needs scikit-learn", "scikit-learn")
+    try:
+        from sklearn.base import is_classifier
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "pilot_sklearn needs scikit-learn, which is not installed; pip install scikit-learn"
+        ) from None
+    from joblib import hash as data_hash  # type: ignore[import-untyped]
+
     methods = ("fit", "get_params", "set_params")
     if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
         remedy = "pass an instance, such as LogisticRegression()"
         raise invalid("estimator", "be a scikit-learn estimator", estimator, remedy)
     x, target, labels = _samples(X, y)
-    classes = bool(base.is_classifier(estimator))
+    classes = bool(is_classifier(estimator))
     strata = labels if classes and labels.ndim == 1 else None
     names = _checked_groups(groups, len(labels))
     asked = checked_sizes(sizes)
     if isinstance(test, tuple) and len(test) == 2:
         train = np.arange(len(labels))
-        x_test, y_test, _ = _samples(*test)
+        tested = _samples(*test)[:2]
     else:
-        part = _DEFAULT_TEST if test is None else test
-        train, rest = held_out(len(labels), part, labels=strata, groups=names)
-        x_test, y_test = _rows(x, rest), _rows(target, rest)
-    scorers = _scorers(scoring, classes)
-    fit = SklearnFit(
-        estimator=estimator,
-        x=_rows(x, train),
-        y=_rows(target, train),
-        x_test=x_test,
-        y_test=y_test,
-        scoring=scorers,
-        stratified=strata is not None,
-        groups=None if names is None else names[train],
-    )
+        share = _DEFAULT_TEST if test is None else test
+        train, rest = held_out(len(labels), share, labels=strata, groups=names)
+        tested = _rows(x, rest), _rows(target, rest)
+    scorers, trained = _scorers(scoring, classes), (_rows(x, train), _rows(target, train))
+    of_train = None if names is None else names[train]
+    fit = SklearnFit(estimator, trained, tested, scorers, strata is not None, of_train)
     parameters = estimator.get_params()
     about = {  # so that a store refuses results of another estimator or other data
         "estimator": type(estimator).__qualname__,
@@ -168,24 +165,22 @@ def pilot_sklearn(
             for name in sorted(parameters)
         },
         "scoring": sorted(scorers.values()),
-        "data": import_module("joblib").hash((fit.x, fit.y, x_test, y_test, fit.groups)),
+        "data": data_hash((*trained, *tested, of_train)),
     }
-    units = {
-        metric: "error"
-        if _is_negated(name)
-        else name
-        if name in {"accuracy", "r2"}
-        else "complement"
+    units = {  # all scores of scikit-learn but negated errors are best at 1
+        metric: name if name in {"accuracy", "r2"} else "complement"
         for metric, name in scorers.items()
-    }  # all scores of scikit-learn but negated errors are best at 1
+    } | {metric: "error" for metric, name in scorers.items() if _is_negated(name)}
     given = _run_options(options, type(estimator).__name__, about, asked, len(train))
     return run_pilot(fit, asked, seeds, **{"unit": units} | given)
 
 
-def _samples(x: Any, y: Any) -> tuple[Any, Any, NDArray[Any]]:
+def _samples(x: object, y: object) -> tuple[object, object, Labels]:
     """X and y as scikit-learn indexes them, and y as an array."""
+    from sklearn.utils import indexable
+
     try:
-        rows, target = import_module("sklearn.utils").indexable(x, y)
+        rows, target = indexable(x, y)
         labels = np.asarray(target)
         if not labels.ndim:  # None, or a sparse matrix
             raise TypeError("y is not an array")
@@ -199,8 +194,10 @@ def _samples(x: Any, y: Any) -> tuple[Any, Any, NDArray[Any]]:
     return rows, target, labels
 
 
-def _rows(values: Any, rows: Indices) -> Any:
-    return import_module("sklearn.utils")._safe_indexing(values, rows)
+def _rows(values: object, rows: Indices) -> object:
+    from sklearn.utils import _safe_indexing
+
+    return _safe_indexing(values, rows)
 
 
 def _scorers(scoring: Scoring, classes: bool) -> dict[str, str]:
@@ -211,7 +208,9 @@ def _scorers(scoring: Scoring, classes: bool) -> dict[str, str]:
     if not isinstance(names, list | tuple) or not names:
         rule = "be the name of a scorer of scikit-learn, or a list of them"
         raise invalid("scoring", rule, scoring, "for a score of your own use run_pilot")
-    known = import_module("sklearn.metrics").get_scorer_names()
+    from sklearn.metrics import get_scorer_names
+
+    known = get_scorer_names()
     for name in names:
         if name not in known:
             hint = did_you_mean(str(name), known)
@@ -230,24 +229,25 @@ def _is_negated(name: str) -> bool:
 class TorchFit:
     """`fit(n, seed)` of a dataset: the user's function on a subset of n samples."""
 
-    fit: Callable[[Any, Any, int], Any]
+    fit: TrainFunction
     dataset: Any
     train: Indices  # into the dataset
-    test: Any
-    groups: NDArray[Any] | None  # of `train`
+    test: object
+    groups: Labels | None  # of `train`
 
-    def __call__(self, n: int, seed: int) -> Any:
+    def __call__(self, n: int, seed: int) -> object:
         """What the user's function returns for the subset."""
+        from torch.utils.data import Subset
+
         order = subset_order(self.train, self.groups, seed)
-        subset = import_module("torch.utils.data").Subset(self.dataset, order[:n].tolist())
-        return self.fit(subset, self.test, seed)
+        return self.fit(Subset(self.dataset, order[:n].tolist()), self.test, seed)
 
 
 def pilot_torch(
-    fit: Callable[[Any, Any, int], Any],
+    fit: TrainFunction,
     dataset: Any,
     *,
-    test: Any,
+    test: object,
     sizes: Iterable[int],
     seeds: int | Iterable[int] = 5,
     groups: ArrayLike | None = None,
@@ -297,7 +297,12 @@ def pilot_torch(
     >>> kr.pilot_torch(fit, numbers, test=0.25, sizes=[10, 20, 40], seeds=2, quiet=True).curve
     Curve('fit', error, N = 10 ... 40 (3 sizes), 2 seeds)
     """
-    data = _needed("torch.utils.data", "pilot_torch needs PyTorch", "'korisk[torch]'")
+    try:
+        from torch.utils.data import Subset
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "pilot_torch needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+        ) from None
     require(callable(fit), "fit", "be a function of (train, test, seed)", fit)
     indexed = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     remedy = "a stream has no subsets: put its samples in a list or a TensorDataset"
@@ -307,9 +312,9 @@ def pilot_torch(
     asked = checked_sizes(sizes)
     train = np.arange(samples)
     if isinstance(test, int | float):
-        described: Any = test
+        described: object = test
         train, rest = held_out(samples, test, groups=names)
-        test = data.Subset(dataset, rest.tolist())
+        test = Subset(dataset, rest.tolist())
     else:
         kind = type(test).__qualname__
         described = f"{kind} of {len(test)}" if hasattr(test, "__len__") else kind
@@ -333,13 +338,6 @@ def pilot_torch(
 # --- Shared --------------------------------------------------------------------------------------
 
 
-def _needed(module: str, what: str, package: str) -> Any:
-    try:
-        return import_module(module)
-    except ModuleNotFoundError:
-        raise MissingExtraError(f"{what}, which is not installed; pip install {package}") from None
-
-
 def _run_options(
     options: dict[str, Any], name: str, about: dict[str, Any], sizes: Sequence[int], samples: int
 ) -> dict[str, Any]:
@@ -355,7 +353,7 @@ def _run_options(
     return options | {"limits": limits, "model": named}
 
 
-def _checked_groups(groups: ArrayLike | None, samples: int) -> NDArray[Any] | None:
+def _checked_groups(groups: ArrayLike | None, samples: int) -> Labels | None:
     """Group labels, one for each sample."""
     if groups is None:
         return None
@@ -365,7 +363,7 @@ def _checked_groups(groups: ArrayLike | None, samples: int) -> NDArray[Any] | No
     return found if found.dtype.kind in "iub" else found.astype(str)
 
 
-def subset_order(samples: Indices, groups: NDArray[Any] | None, seed: int) -> Indices:
+def subset_order(samples: Indices, groups: Labels | None, seed: int) -> Indices:
     """The samples in an order drawn from the seed: one by one, or group after group."""
     if groups is None:
         return np.asarray(np.random.default_rng([seed, 1]).permutation(samples))
@@ -374,7 +372,7 @@ def subset_order(samples: Indices, groups: NDArray[Any] | None, seed: int) -> In
     return np.asarray(samples[np.argsort(rank[np.searchsorted(names, groups)], kind="stable")])
 
 
-def stratified_order(samples: Indices, labels: NDArray[Any], seed: int) -> Indices:
+def stratified_order(samples: Indices, labels: Labels, seed: int) -> Indices:
     """An order whose every start holds the classes in nearly their shares.
 
     The k-th sample of a class with m samples stands at (k + u) / m of the way, with one u drawn for
@@ -396,10 +394,10 @@ def stratified_order(samples: Indices, labels: NDArray[Any], seed: int) -> Indic
 
 def held_out(
     samples: int,
-    fraction: Any,
+    fraction: object,
     *,
-    labels: NDArray[Any] | None = None,
-    groups: NDArray[Any] | None = None,
+    labels: Labels | None = None,
+    groups: Labels | None = None,
 ) -> tuple[Indices, Indices]:
     """(train, test) indices: about this fraction for the test; a group is on one side."""
     if not isinstance(fraction, float) or not 0 < fraction < 1:

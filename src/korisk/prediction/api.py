@@ -50,6 +50,13 @@ Operator = LinearOperator | Tensor | NDArray[Any] | Callable[[Tensor], Tensor]
 LARGEST_VALUE = 1e60  # of images and inputs: fourth powers are summed up
 _LARGEST_CALLED = 4096  # pixels up to which the matrix of a function is computed
 _LINEAR = 1e-3  # relative, as float32 leaves it
+_LEAST_IMAGES = 8
+_BEFORE_THRESHOLD = 0.75  # of the rank: up to there a curve without noise holds
+# Over the root of their number: deviation of curves from patients, or from groups of copies.
+_OF_GROUPS = {"FC": 0.4, "KO": 0.2}
+_FEW = 64  # images, below which a note says so
+_UNEVEN = 0.18  # deviation of fits to different examples, from which on a note says so
+_OFF = 1.3  # factor between theory and rehearsal from which on a note says so
 
 
 def examples_of(
@@ -203,15 +210,6 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
         columns = torch.cat([call(part) for part in torch.split(unit, 256)])
     matrix = columns.reshape(pixels, -1).T.cpu().double()
     return Matrix(matrix, shape, tuple(first.shape))
-
-
-_LEAST_IMAGES = 8
-_BEFORE_THRESHOLD = 0.75  # of the rank: up to there a curve without noise holds
-# Over the root of their number: deviation of curves from patients, or from groups of copies.
-_OF_GROUPS = {"FC": 0.4, "KO": 0.2}
-_FEW = 64  # images, below which a note says so
-_UNEVEN = 0.18  # deviation of fits to different examples, from which on a note says so
-_OFF = 1.3  # factor between theory and rehearsal from which on a note says so
 
 
 def predict_dense(

@@ -25,6 +25,7 @@ from scipy.special import logsumexp
 from korisk.planning.posterior import Law, normals
 
 Array = NDArray[np.float64]
+Grid = tuple[tuple[float, float], ...]  # values, each with its probability
 
 MOST_REHEARSED = 1024  # examples: more would take minutes
 _SPLITS = 4
@@ -113,9 +114,6 @@ def rehearse(
             float(chosen.var(ddof=1)) / splits
         )  # of the last, where splits share none
     return LogErrors(np.array(sizes, dtype=float), np.array(logs), np.array(variances), level)
-
-
-Grid = tuple[tuple[float, float], ...]  # values, each with its probability
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,10 +198,8 @@ class Prediction(Drawn):
         if not (self.pilot is None or isinstance(self.pilot, Curve)):
             raise invalid("pilot", "be a korisk Curve", self.pilot, "use kr.Curve.read(...)")
         if self.pilot is not None and self.pilot.unit.name != "error":
-            raise KoriskError(
-                "a prediction is of mean squared errors, and the pilot is in "
-                f"{self.pilot.unit.name}; give the pilot's mean squared errors"
-            )
+            unit = f"{self.pilot.unit.name}; give the pilot's mean squared errors"
+            raise KoriskError(f"a prediction is of mean squared errors, and the pilot is in {unit}")
 
     # --- The answers -----------------------------------------------------------------------------
 

@@ -44,6 +44,8 @@ _LINEAR = (
 _METRICS = ("", "mse", "mean_squared_error", "error")
 
 Progress = Callable[[str, float], None]  # what is being computed, and the share that is done
+Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False)]
+Zero = Annotated[float, Field(ge=0, lt=1e300, allow_inf_nan=False)]
 Source = Any  # a korisk.problems.sources.FileSource; naming it would need PyTorch
 
 
@@ -54,9 +56,8 @@ def study_to_predict(path: str | PathLike[str]) -> Study:
     """
     content = read_yaml(path)
     if not isinstance(content, dict):
-        raise KoriskError(
-            f"{path} must contain keys such as name and points; see docs/reference/study.md"
-        )
+        hint = "see docs/reference/study.md"
+        raise KoriskError(f"{path} must contain keys such as name and points; {hint}")
     content.setdefault("name", Path(path).stem)
     return Study(content, source=path, ran=True, folder=Path(path).parent)
 
@@ -127,10 +128,9 @@ def predict_study(
     measured = _pilots_by_model(list(pilots), specs)
     for name, spec in specs.items():
         if all("kind" in settings for settings in spec["models"].values()):
-            raise KoriskError(
-                f"a prediction is of KO and FC, got {', '.join(spec['models'])} alone at {name}; "
-                "rehearse such networks with korisk.rehearse"
-            )
+            got = f"{', '.join(spec['models'])} alone at {name}"
+            remedy = "rehearse such networks with korisk.rehearse"
+            raise KoriskError(f"a prediction is of KO and FC, got {got}; {remedy}")
     try:
         import torch
     except ModuleNotFoundError as missing:
@@ -269,10 +269,8 @@ def _pilots_by_model(
                 f"column model{did_you_mean(model, models)}"
             )
         if curve.metric.casefold().replace(" ", "_") not in _METRICS:
-            raise KoriskError(
-                f"a prediction is of mean squared errors, and the pilot is of "
-                f"{shown(curve.metric)}; give the pilot's mse"
-            )
+            metric = f"and the pilot is of {shown(curve.metric)}; give the pilot's mse"
+            raise KoriskError(f"a prediction is of mean squared errors, {metric}")
         named[model] = curve
     return named
 
@@ -515,9 +513,6 @@ def _finite(value: float) -> float | None:
 
 
 # --- The file ------------------------------------------------------------------------------------
-
-Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False)]
-Zero = Annotated[float, Field(ge=0, lt=1e300, allow_inf_nan=False)]
 
 
 class _Record(Spec):

@@ -25,6 +25,7 @@ from korisk.prediction.lanczos import Spaces, lanczos
 from korisk.problems.problem import Reconstruction
 
 Array = NDArray[np.float64]
+Toward = Literal["analytic", "zero"]
 
 # Lambdas that are tried, over N times the mean eigenvalue: none, and half decades and finer.
 _LAMBDAS = np.concatenate([[0.0], np.logspace(-10, 5, 181)])
@@ -32,6 +33,18 @@ _LAMBDAS = np.concatenate([[0.0], np.logspace(-10, 5, 181)])
 _MOST_USED = 0.98
 _TRUSTED = 0.5  # of the rows: beyond that the parameters are too many for the examples
 _LARGEST_N = 2**24  # up to which `holds_from` searches
+LARGEST_WHOLE = 3072  # weights up to which all eigenvectors are quicker than Lanczos
+LARGEST_STORED = 8192  # weights up to which B^T B is worth its time
+# Relative eigenvalues that are rounding, where nothing can be learned.
+_ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-6}
+_STEPS = 128  # of Lanczos; they reach lambdas that a fit of as many steps reaches
+_SPECTRUM_STEPS = 48  # for counts of eigenvalues, which are smoother in lambda
+_PROBES = 8  # random vectors that stand for all examples, and half of them where none is stored
+_SHIFTS = 6  # times that a Cholesky factor is tried, each with a larger shift
+_LEVERAGE_STEPS = 6  # of Lanczos, for the leverages of an example
+_WORK = 2**17  # examples times weights whose leverages are computed, 32 examples at least
+_MOST_LEVERAGE = 0.98  # of what one example can have
+_MOST_HELD = 4.0  # factor by which halves may correct a slope; beyond that they are chance
 
 
 class Measure(NamedTuple):
@@ -178,22 +191,6 @@ class Structured:
         bias = slower * kappas**2 * np.maximum(way - by_chance, 0.0)
         variance = Measure(noise.values, noise.weights * noise.values).kernel(shifts, 2)
         return Path(bias, variance, freedom, squared)
-
-
-Toward = Literal["analytic", "zero"]
-
-LARGEST_WHOLE = 3072  # weights up to which all eigenvectors are quicker than Lanczos
-LARGEST_STORED = 8192  # weights up to which B^T B is worth its time
-# Relative eigenvalues that are rounding, where nothing can be learned.
-_ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-6}
-_STEPS = 128  # of Lanczos; they reach lambdas that a fit of as many steps reaches
-_SPECTRUM_STEPS = 48  # for counts of eigenvalues, which are smoother in lambda
-_PROBES = 8  # random vectors that stand for all examples, and half of them where none is stored
-_SHIFTS = 6  # times that a Cholesky factor is tried, each with a larger shift
-_LEVERAGE_STEPS = 6  # of Lanczos, for the leverages of an example
-_WORK = 2**17  # examples times weights whose leverages are computed, 32 examples at least
-_MOST_LEVERAGE = 0.98  # of what one example can have
-_MOST_HELD = 4.0  # factor by which halves may correct a slope; beyond that they are chance
 
 
 def structured_from_pairs(
