@@ -28,7 +28,7 @@ from korisk.store.cells import Result, Row, Task
 from korisk.studies.run.events import OwnThread
 from korisk.studies.run.worker import Report
 
-Fit = Callable[[int, int], Any]
+Fit = Callable[[int, int], object]
 
 PRINTED = "printed:"  # begins the part of a failure's text that the fit has printed
 LENGTH = 4_000  # bytes kept of one fit's output: half from its start, half from its end
@@ -126,7 +126,7 @@ class FitWork:
         kept = {name: value for name, value in detail.items() if value != ""}
         return Result(rows=(Row(model=self.model, n=n, metrics=metrics, detail=kept),))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"fit": pickled(self.fit)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

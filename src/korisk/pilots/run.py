@@ -178,19 +178,19 @@ def _opened(
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
-def _port(live: bool | int) -> AbstractContextManager[Any]:
+def _port(live: bool | int) -> AbstractContextManager[object]:
     """The port of the live page, opened before anything is written; None without one."""
     if live is False:
         return nullcontext()
     remedy = "choose another, or True for a free one"
-    port: AbstractContextManager[Any] = from_report("live", "LivePort")(
+    port: AbstractContextManager[object] = from_report("live", "LivePort")(
         live, field="live", remedy=remedy
     )
     return port
 
 
 def _served(
-    port: Any, path: Path, pace: Pace, target: float | None, *, keep: bool
+    port: object, path: Path, pace: Pace, target: float | None, *, keep: bool
 ) -> AbstractContextManager[Watch | None]:
     """Whom to tell of events so that the page is drawn anew; None without one."""
     if port is None:

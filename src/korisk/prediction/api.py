@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from korisk import _checks
@@ -45,7 +45,7 @@ from korisk.problems.problem import Examples, Reconstruction
 
 Array = NDArray[np.float64]
 Shape = tuple[int, ...]
-Operator = LinearOperator | Tensor | NDArray[Any] | Callable[[Tensor], Tensor]
+Operator = LinearOperator | Tensor | NDArray[np.generic] | Callable[[Tensor], Tensor]
 
 LARGEST_VALUE = 1e60  # of images and inputs: fourth powers are summed up
 _LARGEST_CALLED = 4096  # pixels up to which the matrix of a function is computed
@@ -61,7 +61,7 @@ _OFF = 1.3  # factor between theory and rehearsal from which on a note says so
 
 def examples_of(
     operator: Operator,
-    images: Any,
+    images: ArrayLike | Tensor,
     noise: float | Noise | None = None,
     *,
     seed: int = 0,
@@ -103,7 +103,7 @@ def examples_of(
         rule = f"have the operator's shape {shape_text(forward.domain)}"
         remedy = "resample them or make the operator for their size"
         raise invalid("images", rule, values, remedy, got=shape_text(values.shape[1:]))
-    kind: Any = noise
+    kind: object = noise
     if not isinstance(kind, bool) and isinstance(kind, Real):
         kind = Gaussian(float(kind)) if kind else None
     if not (kind is None or isinstance(kind, Gaussian | Poisson)):
@@ -150,7 +150,7 @@ def tail_of(tail: Any, shape: Shape, image: Shape) -> tuple[LinearOperator, ...]
     return tuple(layers)
 
 
-def weights_of(weights: Any, shape: Shape) -> Tensor:
+def weights_of(weights: ArrayLike | Tensor | None, shape: Shape) -> Tensor:
     """Analytic weights as a tensor; ones where they are None."""
     try:
         found = torch.ones(shape) if weights is None else torch.as_tensor(weights).detach()
@@ -163,7 +163,9 @@ def weights_of(weights: Any, shape: Shape) -> Tensor:
     return found
 
 
-def _matrix(values: Any, domain: Shape, range_: Shape | None = None) -> Matrix:
+def _matrix(
+    values: Tensor | NDArray[np.generic], domain: Shape, range_: Shape | None = None
+) -> Matrix:
     matrix = torch.as_tensor(values)
     real = matrix if matrix.is_complex() else matrix.double()  # `Matrix` refuses complex numbers
     return Matrix(real, domain, range_ or (len(matrix),))
@@ -214,7 +216,7 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
 
 def predict_dense(
     operator: Operator,
-    images: Any,
+    images: ArrayLike | Tensor,
     noise: float | Noise | None = None,
     *,
     relu: bool = False,
@@ -271,11 +273,11 @@ def predict_dense(
 
 def predict_structured(
     operator: Operator,
-    images: Any,
+    images: ArrayLike | Tensor,
     noise: float | Noise | None = None,
     *,
     tail: LinearOperator | Array | Tensor | Sequence[LinearOperator | Array | Tensor],
-    weights: Any = None,
+    weights: ArrayLike | Tensor | None = None,
     toward: Toward = "analytic",
     relu: bool = False,
     pilot: Curve | None = None,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -31,6 +31,9 @@ from korisk.store.usage import Meter, Usage
 from korisk.studies.spec.kind import entries
 from korisk.studies.spec.study import Study, problem_of
 
+if TYPE_CHECKING:
+    from korisk.problems.sources import FileSource
+
 NAME = "prediction.json"
 _LARGEST_BYTES = 5_000_000
 _MOST = 10_000  # points and models of a file, and rows of each
@@ -46,7 +49,6 @@ _METRICS = ("", "mse", "mean_squared_error", "error")
 Progress = Callable[[str, float], None]  # what is being computed, and the share that is done
 Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False)]
 Zero = Annotated[float, Field(ge=0, lt=1e300, allow_inf_nan=False)]
-Source = Any  # a korisk.problems.sources.FileSource; naming it would need PyTorch
 
 
 def study_to_predict(path: str | PathLike[str]) -> Study:
@@ -68,7 +70,7 @@ def predict_study(
     examples: int = 256,
     seed: int = 0,
     point: str | None = None,
-    source: Source | None = None,
+    source: FileSource | None = None,
     noise: float | None = None,
     pilots: Iterable[Curve] = (),
     device: str = "cpu",
@@ -189,7 +191,7 @@ def predict_study(
 
 
 def point_problem(
-    spec: Mapping[str, Any], *, source: Source | None, noise: float | None
+    spec: Mapping[str, Any], *, source: FileSource | None, noise: float | None
 ) -> tuple[Any, dict[str, Any]]:
     """The problem of a point with other images or noise, and its settings."""
     described = dict(spec["problem"])
@@ -562,7 +564,7 @@ class PointRecord(_Record):
     """The curves of one point."""
 
     point: str
-    problem: dict[str, Any]
+    problem: dict[str, object]
     images: str
     examples: int = Field(ge=1)
     models: list[ModelRecord] = Field(min_length=1, max_length=_MOST)
@@ -576,24 +578,24 @@ class PredictionRecord(_Record):
     points: list[PointRecord] = Field(max_length=_MOST)
 
 
-def prediction_content(study: str, points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def prediction_content(study: str, points: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """The content of a file, from points as `PointPrediction.to_dict` gives them."""
     content = {"korisk": __version__, "study": study, "points": list(points)}
     return {"digest": _digest(content), **content}
 
 
-def write_prediction(folder: str | PathLike[str], content: Mapping[str, Any]) -> Path:
+def write_prediction(folder: str | PathLike[str], content: Mapping[str, object]) -> Path:
     """Write the file into a folder, which is created if needed."""
     file = make_folder(folder) / NAME
     write_text(file, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return file
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _digest(content: Mapping[str, object]) -> str:
     return digest(json.dumps(content, sort_keys=True))
 
 
-def point_record(content: Mapping[str, Any]) -> PointRecord:
+def point_record(content: Mapping[str, object]) -> PointRecord:
     """A point as it is drawn, from `PointPrediction.to_dict`."""
     return parse(PointRecord, dict(content), source="a prediction")
 

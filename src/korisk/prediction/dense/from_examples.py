@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -213,7 +213,7 @@ def large_spectrum(
     return made
 
 
-def resolution_note(made: Spectrum, n: NDArray[Any]) -> list[str]:
+def resolution_note(made: Spectrum, n: NDArray[np.floating]) -> list[str]:
     """From which of the sizes n on a large layer's error is unsure; nothing if all are sure.
 
     With little or no noise a threshold may fall below the eigenvalues that Lanczos resolves.
