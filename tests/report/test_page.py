@@ -43,7 +43,7 @@ def browser() -> "Iterator[Browser]":
 def few_stops() -> Iterator[None]:
     """Answers to many targets take seconds; test_planner_js asks all of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("korisk.report.page.planner.STOPS", 20)
+        patch.setattr("korisk.planning.targets.STOPS", 20)
         yield
 
 

@@ -19,9 +19,11 @@ import korisk as kr
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import compare
+from korisk.planning.targets import Group, main_group
 from korisk.report.contents import Pictures, read_contents
-from korisk.report.page.page import LARGEST, Group, groups_data, main_group, script_json
+from korisk.report.page.page import LARGEST
 from korisk.report.page.pictures import framed
+from korisk.report.page.planner import groups_data, script_json
 from korisk.report.page.study import study_page
 from korisk.report.tables.tables import cells_table
 from korisk.store.cells import Result, Row, Task
@@ -118,7 +120,7 @@ def test_curves_beyond_the_room_give_way_and_are_counted(monkeypatch: pytest.Mon
     (whole,), notes = groups_data([Group("all", curves)])
     assert not notes
     size = len(script_json(whole))
-    monkeypatch.setattr("korisk.report.page.page.ROOM", int(0.7 * size))
+    monkeypatch.setattr("korisk.report.page.planner.ROOM", int(0.7 * size))
     (kept,), notes = groups_data([Group("all", curves)])
     assert len(kept["models"]) == 3
     assert {(pair["first"], pair["second"]) for pair in kept["pairs"]} == {(0, 1), (0, 2)}

@@ -7,264 +7,35 @@ anyone for anything. Whatever comes from a user's file is escaped.
 from __future__ import annotations
 
 import importlib.resources
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from html import escape
-from itertools import combinations
 from string import Template
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-import numpy as np
-
 from korisk._version import __version__
 from korisk.curves.curve import Curve
-from korisk.curves.noise import ROUNDING
-from korisk.errors import KoriskError
 from korisk.planning import explain as words
-from korisk.planning.chances import table_sizes
-from korisk.planning.compare import LEAST_SIZES, Comparison, Crossing, crossing
-from korisk.planning.fit import check_target, fitted_line
-from korisk.planning.forecast import Forecast, forecast
-from korisk.planning.plan import Plan, plan_from
-from korisk.report.figures.panels import Array, track
+from korisk.planning.fit import check_target
+from korisk.planning.forecast import forecast
+from korisk.planning.plan import Plan
+from korisk.planning.targets import Group, main_group
 from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
-from korisk.report.page.planner import asked_often, planner_data
+from korisk.report.page.planner import groups_data, script_json
 from korisk.report.tables.table import ReportTable
 from korisk.report.tables.text import html as table_html
 
 if TYPE_CHECKING:  # `report.figures` says what to install where it is missing
     from matplotlib.figure import Figure
 
-Watch = Callable[[str], None]
-
-ROOM = 3_300_000  # bytes that curves may take in a page
-_DIGITS = 6  # of what is drawn alone
-_LINES = ("line", "paper")  # calibrations of the form floor + slope log N / N
-_FEW_VALUES = 200  # of a curve: with more, single seeds are not drawn
-_INSIDE = 60  # N inside the pilot at which a forecast is kept, at most
-_EVERY = 3  # and so many times fewer than the planner's beyond it
-_ALL_PAIRS = 4  # models up to which every two are compared; beyond, the first with
-_MOST_PAIRS = 12  # so many others, since each takes half a second
-# Times the lowest error of the first model: where the first target may lie, the best place first,
-_NEARLY = (1.05, 1.02, 1.1, 1.2, 1.5, 2.0)  # with other models beside it
-_STRETCH = (0.8, 0.9, 0.95, 1.05, 1.2)  # and alone
-_COLUMNS = 4  # models that the table of all points has
-
-
-@dataclass(frozen=True)
-class Group:
-    """Curves of one metric, with a name, in the order of their models."""
-
-    name: str
-    curves: tuple[Curve, ...]
-    asked: float | None = None  # the target that a user gave
-    crossing: Crossing | None = None  # of two curves, where it is known already
-    whole: bool = True  # whether nothing of it is missing
-
-    @cached_property
-    def forecasts(self) -> tuple[Forecast, ...]:
-        """The forecasts of the curves that have enough sizes."""
-        return tuple(
-            asked_often(forecast(each)) for each in self.curves if len(each.sizes) >= LEAST_SIZES
-        )
-
-    @property
-    def short(self) -> tuple[Curve, ...]:
-        """The curves that have too few sizes for that."""
-        return tuple(curve for curve in self.curves if len(curve.sizes) < LEAST_SIZES)
-
-    @cached_property
-    def _first(self) -> tuple[float, str]:
-        """The first target, in the user's unit, and why it is asked.
-
-        The user's own; else one near the lowest error of the first model at which the first two
-        models have most to say. It has three digits of an error.
-        """
-        if self.asked is not None:
-            return self.asked, ""
-        first = self.forecasts[0].curve
-        lowest = float(first.means[first.means > ROUNDING * first.means.max()].min())
-        best, found = -1, (math.nan, "")
-        for factor in _NEARLY if len(self.forecasts) > 1 else _STRETCH:
-            step = 10.0 ** (math.floor(math.log10(factor * lowest)) - 2)
-            error = math.ceil(round(factor * lowest / step, 6)) * step
-            digits = 4 if first.unit.law == "psnr" else 8
-            target = float(f"{float(first.unit.from_error(error)):.{digits}g}")
-            score = sum(telling(plan_from(each, target)) for each in self.forecasts[:2])
-            if score > best:
-                more = f"{abs(100 * (factor - 1)):.0f}% {'more' if factor > 1 else 'less'}"
-                best, found = score, (target, f"{more} error than the lowest of {first.name}")
-        return found
-
-    @property
-    def target(self) -> float:
-        """What is asked at first, in the user's unit."""
-        return self._first[0]
-
-    @cached_property
-    def plans(self) -> tuple[Plan, ...]:
-        """The answers to the first target."""
-        return tuple(plan_from(each, self.target) for each in self.forecasts)
-
-    @property
-    def comparison(self) -> Comparison | None:
-        """The first two models at the first target."""
-        return Comparison(self.plans[0], self.plans[1]) if len(self.plans) > 1 else None
-
-    @property
-    def sentence(self) -> str:
-        """The answer to the first target, or that there are too few sizes for one."""
-        if not self.forecasts:
-            most = max(len(curve.sizes) for curve in self.curves)
-            sizes = f"training set size{'s' if most > 1 else ''}"
-            return f"{most} {sizes}; {LEAST_SIZES} are needed to plan."
-        both, curve = self.comparison, self.forecasts[0].curve
-        said = self.plans[0].brief() if both is None else both.headline()
-        metric = curve.metric or curve.unit.noun
-        told = [f"{metric} {words.value(self.target)}", *([self.why] if self.why else [])]
-        return f"{said} ({', '.join(told)})"
-
-    @property
-    def why(self) -> str:
-        """Why the first target is that one; empty where a user asked for it."""
-        return self._first[1] if self.forecasts else ""
-
-    @property
-    def told(self) -> list[int]:
-        """How much each of the first two models has to say of the first target."""
-        return [telling(plan) for plan in self.plans[:2]]
-
-    def pairs(self) -> list[dict[str, Any]]:
-        """Some pairs of models at the first target, with a sentence on where their curves cross."""
-        count = len(self.forecasts)
-        places = list(combinations(range(count), 2))
-        if count > _ALL_PAIRS:
-            places = [(0, other) for other in range(1, min(count, _MOST_PAIRS + 1))]
-        known = self.crossing if count == len(self.curves) == 2 else None
-        made = []
-        for first, second in places:
-            both = Comparison(self.plans[first], self.plans[second])
-            found = known or crossing(both.first.curve, both.second.curve)
-            said = (found or Crossing(both.crossover)).explain()  # or without any N in common
-            ends = tuple(None if end in (0, math.inf) else end for end in both.ratio_range or ())
-            about = {"ratio_range": ends or None, "crossover": said}
-            made.append({"first": first, "second": second, **about})
-        return made
-
-
-def telling(plan: Plan) -> int:
-    """How much an answer says: most with a number that has an interval, least with none."""
-    if plan.samples is None:
-        return 0
-    if plan.at_once or plan.lower == plan.upper:
-        return 1
-    return 2 + math.isfinite(plan.upper) + (not plan.forecast.doubt)
-
-
-def main_group(groups: Sequence[Group]) -> Group | None:
-    """The one with which the page opens: the last of those that say most of their first target.
-
-    Groups that compare, and of which nothing is missing, go before others.
-    """
-    chosen = [group for group in groups if group.forecasts]
-    chosen = [group for group in chosen if len(group.forecasts) > 1] or chosen
-    chosen = [group for group in chosen if group.whole] or chosen
-    return max(reversed(chosen), key=lambda group: sum(group.told), default=None)
-
-
-# --- For the scripts -----------------------------------------------------------------------------
-
-
-def groups_data(
-    groups: Sequence[Group], *, watch: Watch = lambda _: None
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Every group's data, and notes; where all would be too large, the last curves give way.
-
-    The group with which the page opens has the space first.
-    """
-    main = main_group(groups)
-    made: dict[str, dict[str, Any]] = {}
-    room, dropped = ROOM, 0
-    for group in sorted(groups, key=lambda each: each is not main):
-        watch(group.name)
-        models = [_model(each, group.target) for each in group.forecasts]
-        data: dict[str, Any] = {
-            "name": group.name,
-            "target": group.target if group.forecasts else None,
-            "why": group.why,
-            "model": group.told.index(max(group.told)) if group.forecasts else 0,
-            "models": models,
-            "pairs": group.pairs(),
-            "short": [{"name": curve.name, **_measured(curve)} for curve in group.short],
-        }
-        size = len(script_json(data))
-        while models and size > room:
-            size -= len(script_json(models.pop()))
-            dropped += 1
-        data["pairs"] = [pair for pair in data["pairs"] if pair["second"] < len(models)]
-        room -= size
-        made[group.name] = data
-    notes = []
-    if dropped:
-        more = f"{dropped} more curve{'s' if dropped > 1 else ''}"
-        notes.append(f"The planner of this page has no space for {more}; korisk plan has.")
-    for group in groups:
-        for curve in group.short:
-            where = f"{group.name}: {curve.name}" if len(groups) > 1 else curve.name
-            sizes = f"{len(curve.sizes)} size{'s' if len(curve.sizes) > 1 else ''}"
-            notes.append(f"{where} has {sizes}; the planner needs {LEAST_SIZES}.")
-    return [made[group.name] for group in groups], notes
-
-
-def _model(made: Forecast, target: float) -> dict[str, Any]:
-    n = table_sizes(made)
-    inside, beyond = n[n <= made.last], n[n > made.last]
-    inside = inside[:: math.ceil(len(inside) / _INSIDE)]
-    drawn = track(made, np.unique([*inside, made.last, *beyond[::_EVERY], n[-1]]))
-    lines: dict[str, dict[str, float] | None] = dict.fromkeys(_LINES)
-    for name in _LINES:
-        with suppress(KoriskError):  # a line that cannot be fitted
-            fitted = fitted_line(made.curve, name)
-            lines[name] = {"floor": fitted.floor, "slope": fitted.slope}
-    return {
-        "name": made.curve.name,
-        "planner": planner_data(made, target),
-        "track": {each: _rounded(getattr(drawn, each)) for each in drawn.__dataclass_fields__},
-        "measured": _measured(made.curve),
-        "lines": lines,
-    }
-
-
-def _measured(curve: Curve) -> dict[str, Any]:
-    """The means over seeds, and single values where they are few; in the user's unit."""
-    few = len(curve.error) <= _FEW_VALUES and curve.counts.max() > 1
-    return {
-        "n": curve.sizes.tolist(),
-        "mean": _rounded(curve.unit.from_error(curve.means)),
-        "all_n": curve.n.tolist() if few else [],
-        "all": _rounded(curve.unit.from_error(curve.error)) if few else [],
-    }
-
-
-def _rounded(values: Array) -> list[float | None]:
-    return [float(f"{v:.{_DIGITS}g}") if math.isfinite(v) else None for v in values.tolist()]
-
-
-def script_json(content: Mapping[str, Any] | Sequence[Any]) -> str:
-    """JSON that can stand in a page: nothing in it ends the script or begins a tag."""
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
 LARGEST = 5_000_000  # bytes of a page
 _LEAST = 9  # CSS pixels of type in a figure
 _STILLS = 4  # pictures of single forecasts in the page of a pilot
+_COLUMNS = 4  # models that the table of all points has
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The planner's answers as a page holds them: a table over targets.
+"""What the page's scripts read: the planner's answers as a table over targets, and the curves.
 
 Nothing is computed in the page. It looks up, or interpolates between neighbouring targets, what
 `plan_from` answered for some hundred of them: when the target is met with which probability, and
@@ -6,44 +6,121 @@ the numbers that are read off that.
 """
 
 import base64
+import json
 import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from korisk.curves.noise import ROUNDING
-from korisk.curves.unit import Unit
+from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.chances import LEAST_REACH, table_sizes
+from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.explain import EVEN, FAR, SURE, findings
-from korisk.planning.fit import check_target
+from korisk.planning.fit import fitted_line
 from korisk.planning.forecast import Forecast
-from korisk.planning.plan import LEVELS, Plan, plan_from
-from korisk.planning.posterior import Law
+from korisk.planning.plan import LEVELS
+from korisk.planning.targets import Group, main_group, plans_over_targets
+from korisk.report.figures.panels import Array, track
 
-Array = NDArray[np.float64]
+Watch = Callable[[str], None]
+Data = dict[str, Any]  # what a script reads, as JSON
 
-_EASIEST = 1.5  # times the largest mean: the first target
-_HARDEST = 0.05  # of the last mean: the last target,
-_REMOTE = 0.01  # unless the chance to meet an easier one at all is this small
-_BEYOND = 0.7  # of the last mean: at least so hard is the last target
-STOPS = 80  # targets at which the slider stops, about, besides
-_ROUND = (1, 1.2, 1.5, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)  # times powers of ten, which people type:
-_FEWER = (1, 2, 5)  # with a range of more than
-_DECADES = 4.0
-_WIDEST = math.log(16.0)  # fall of the means from which on more stops would tell nothing
-_MEANS = 16  # measured means that are targets, at most
-_JUST = 1e-9  # beyond a mean, where another answer begins
-_AT_FIRST = (0.8, 0.95, 0.995)  # probabilities at the first N whose targets are answered
+ROOM = 3_300_000  # bytes that curves may take in a page
+_DIGITS = 6  # of what is drawn alone
+_LINES = ("line", "paper")  # calibrations of the form floor + slope log N / N
+_FEW_VALUES = 200  # of a curve: with more, single seeds are not drawn
+_INSIDE = 60  # N inside the pilot at which a forecast is kept, at most
+_EVERY = 3  # and so many times fewer than the planner's beyond it
 _INNER = tuple(round(0.025 * step, 3) for step in range(1, 40))
 # Of the way from the probability at the pilot's first N to the largest: where N is in the table.
 _SHARES = (0.001, 0.01, *_INNER, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9997, 1.0)
 
 
-def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
+def groups_data(
+    groups: Sequence[Group], *, watch: Watch = lambda _: None
+) -> tuple[list[Data], list[str]]:
+    """Every group's data, and notes; where all would be too large, the last curves give way.
+
+    The group with which the page opens has the space first.
+    """
+    main = main_group(groups)
+    made: dict[str, Data] = {}
+    room, dropped = ROOM, 0
+    for group in sorted(groups, key=lambda each: each is not main):
+        watch(group.name)
+        models = [_model(each, group.target) for each in group.forecasts]
+        data: Data = {
+            "name": group.name,
+            "target": group.target if group.forecasts else None,
+            "why": group.why,
+            "model": group.told.index(max(group.told)) if group.forecasts else 0,
+            "models": models,
+            "pairs": group.pairs(),
+            "short": [{"name": curve.name, **_measured(curve)} for curve in group.short],
+        }
+        size = len(script_json(data))
+        while models and size > room:
+            size -= len(script_json(models.pop()))
+            dropped += 1
+        data["pairs"] = [pair for pair in data["pairs"] if pair["second"] < len(models)]
+        room -= size
+        made[group.name] = data
+    notes = []
+    if dropped:
+        more = f"{dropped} more curve{'s' if dropped > 1 else ''}"
+        notes.append(f"The planner of this page has no space for {more}; korisk plan has.")
+    for group in groups:
+        for curve in group.short:
+            where = f"{group.name}: {curve.name}" if len(groups) > 1 else curve.name
+            sizes = f"{len(curve.sizes)} size{'s' if len(curve.sizes) > 1 else ''}"
+            notes.append(f"{where} has {sizes}; the planner needs {LEAST_SIZES}.")
+    return [made[group.name] for group in groups], notes
+
+
+def _model(made: Forecast, target: float) -> Data:
+    n = table_sizes(made)
+    inside, beyond = n[n <= made.last], n[n > made.last]
+    inside = inside[:: math.ceil(len(inside) / _INSIDE)]
+    drawn = track(made, np.unique([*inside, made.last, *beyond[::_EVERY], n[-1]]))
+    lines: dict[str, dict[str, float] | None] = dict.fromkeys(_LINES)
+    for name in _LINES:
+        with suppress(KoriskError):  # a line that cannot be fitted
+            fitted = fitted_line(made.curve, name)
+            lines[name] = {"floor": fitted.floor, "slope": fitted.slope}
+    return {
+        "name": made.curve.name,
+        "planner": planner_data(made, target),
+        "track": {each: _rounded(getattr(drawn, each)) for each in drawn.__dataclass_fields__},
+        "measured": _measured(made.curve),
+        "lines": lines,
+    }
+
+
+def _measured(curve: Curve) -> Data:
+    """The means over seeds, and single values where they are few; in the user's unit."""
+    few = len(curve.error) <= _FEW_VALUES and curve.counts.max() > 1
+    return {
+        "n": curve.sizes.tolist(),
+        "mean": _rounded(curve.unit.from_error(curve.means)),
+        "all_n": curve.n.tolist() if few else [],
+        "all": _rounded(curve.unit.from_error(curve.error)) if few else [],
+    }
+
+
+def _rounded(values: Array) -> list[float | None]:
+    return [float(f"{v:.{_DIGITS}g}") if math.isfinite(v) else None for v in values.tolist()]
+
+
+def script_json(content: Mapping[str, object] | Sequence[object]) -> str:
+    """JSON that can stand in a page: nothing in it ends the script or begins a tag."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def planner_data(made: Forecast, first: float | None = None) -> Data:
     """The answers for one pilot as plain values for JSON.
 
     Parameters
@@ -59,16 +136,7 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
         What table.js reads.
     """
     curve = made.curve
-    stops, others = _targets(made)
-    asked = [first] if first is not None else []
-    often = asked_often(made)
-    plans: list[Plan] = []
-    for target in {*stops, *others, *asked}:
-        with suppress(KoriskError):  # a target that is far too easy, unless it was asked
-            if target not in asked:
-                check_target([curve], target)
-            plans.append(plan_from(often, target))
-    plans.sort(key=lambda plan: -plan.goal)  # from the easiest to the hardest
+    plans, stops = plans_over_targets(made, [] if first is None else [first])
     doubts = list(dict.fromkeys(plan.doubt for plan in plans if plan.doubt))
     # (T, L) N by which each target is met with each share of the way from the probability at the
     # pilot's first N to the largest: sixteen bits each, in steps of log N.
@@ -95,7 +163,7 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
         "doubts": doubts,
         "findings": list(findings(curve)),
         "targets": [plan.target for plan in plans],
-        "stops": [at for at, plan in enumerate(plans) if plan.target in {*stops, *asked}],
+        "stops": stops,
         "shares": list(_SHARES),
         "table": base64.b64encode(steps.tobytes()).decode("ascii"),
         "ends": [_digits(float(end), 4) for plan in plans for end in plan.chances.p[[0, -1]]],
@@ -118,82 +186,6 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
             "doubt": [doubts.index(plan.doubt) + 1 if plan.doubt else 0 for plan in plans],
         },
     }
-
-
-def _targets(made: Forecast) -> tuple[list[float], list[float]]:
-    """Targets from easy to hard that people would give, and others for better interpolation.
-
-    At a mean the answer changes its kind: the mean and a target just beyond it are among them. So
-    are targets at which the probability at the pilot's first N rises from a half to one.
-    """
-    curve, unit = made.curve, made.curve.unit
-    levels = np.unique(np.maximum.accumulate(curve.means[::-1]))[::-1]  # that stay met from some N
-    levels = levels[np.unique(np.linspace(0, len(levels) - 1, _MEANS).round().astype(int))]
-    last = float(curve.means[-1])
-    low = max(float(made.quantile([made.horizon], _REMOTE)[0]), _HARDEST * last)
-    low = max(min(low, _BEYOND * last), 0.5 * ROUNDING * float(curve.means.max()))
-    edges = np.array([_EASIEST * curve.means.max(), *levels[levels > low], low])
-    falls = np.minimum(-np.diff(np.log(edges)), _WIDEST)
-    counts = np.ceil(STOPS * falls / falls.sum()).astype(int)
-    grid = [
-        np.geomspace(start, end, count, endpoint=False)
-        for start, end, count in zip(edges[:-1], edges[1:], counts, strict=True)
-    ]
-    stops = []
-    for error in [*np.concatenate(grid), low]:  # with as few digits as people would give
-        if unit.law == "psnr":
-            stops.append(round(float(unit.from_error(error)), 2))
-        elif unit.law in ("complement", "percent"):  # the digits of what is left to be right
-            stops.append(_digits(float(unit.from_error(_digits(error, 3))), 12))
-        else:
-            stops.append(_digits(float(unit.from_error(error)), 4))
-    stops += _round_targets(unit, low, float(edges[0]))
-    beside = [each for level in levels for each in (level, level * (1 - _JUST))]
-    smallest = made.measured.lasting(curve.sizes[:1].astype(float))
-    beside += [math.exp(smallest.quantile(p)[0]) for p in _AT_FIRST]
-    return stops, unit.from_error(beside).tolist()
-
-
-def _round_targets(unit: Unit, low: float, high: float) -> list[float]:
-    """Targets that people type, with errors between two: round values, whole steps of scores."""
-    mantissas = _ROUND if math.log10(high / low) <= _DECADES else _FEWER
-    root = 0.5 if unit.law == "squared" else 1.0
-    powers = range(math.floor(root * math.log10(low)), math.ceil(root * math.log10(high)) + 1)
-    made = [float(f"{mantissa}e{power}") for power in powers for mantissa in mantissas]
-    if unit.law == "psnr":
-        ends = sorted(float(unit.from_error(error)) for error in (low, high))
-        made = np.arange(math.ceil(ends[0]), ends[1]).tolist()
-    elif unit.law in ("complement", "percent"):
-        most = float(unit.from_error(0.0))
-        fine = [_digits(most - error, 12) for error in made if error < 0.1 * most]
-        made = [*fine, *(_digits(most * step / 100, 12) for step in range(1, 100))]
-    elif unit.law == "negated":
-        made = [-each for each in made]
-    return [each for each in made if low <= float(unit.to_error(each)) <= high]
-
-
-def asked_often(made: Forecast) -> Forecast:
-    """The same forecast, quick to ask about many targets."""
-    if isinstance(made, _AskedOften):
-        return made
-    return _AskedOften(made.curve, made.fit, made.related)
-
-
-class _AskedOften(Forecast):
-    """A forecast that makes the law at the sizes of its table once, for all targets."""
-
-    @cached_property
-    def kept(self) -> tuple[Array, Law]:
-        """The sizes of the table, and the law there."""
-        sizes = table_sizes(self)
-        return sizes, self._joined(sizes, self.measured.lasting)
-
-    def probability(self, n: Array, goal: float) -> Array:
-        """(M,) the probability at each N."""
-        sizes, law = self.kept
-        if np.array_equal(n, sizes):
-            return law.under(np.full(len(n), math.log(goal)))
-        return super().probability(n, goal)
 
 
 def _finite(n: float) -> int | None:

@@ -13,7 +13,8 @@ from korisk.errors import KoriskError
 from korisk.prediction.study import NAME, PointRecord, read_prediction
 from korisk.report.contents import Contents, Point
 from korisk.report.figures.prediction import prediction_figure
-from korisk.report.page.page import Section, Watch, bullets, figure_html
+from korisk.report.page.page import Section, bullets, figure_html
+from korisk.report.page.planner import Watch
 from korisk.report.tables.table import ReportTable
 from korisk.report.tables.text import html as table_html
 

@@ -9,20 +9,12 @@ from typing import Any
 
 from korisk.errors import KoriskError
 from korisk.planning.fit import check_target
+from korisk.planning.targets import Group
 from korisk.report.contents import Contents, refuse_an_empty_one
 from korisk.report.figures.study import page_figures
-from korisk.report.page.page import (
-    LARGEST,
-    Group,
-    Page,
-    Section,
-    Watch,
-    asset,
-    bullets,
-    figure_html,
-    groups_data,
-)
+from korisk.report.page.page import LARGEST, Page, Section, asset, bullets, figure_html
 from korisk.report.page.pictures import framed
+from korisk.report.page.planner import Watch, groups_data
 from korisk.report.page.prediction import prediction_section
 from korisk.report.tables.tables import study_tables
 from korisk.report.tables.text import html as table_html
