@@ -16,6 +16,7 @@ from made_studies import LAWS, USAGE, content, made_study, result
 from PIL import Image
 
 import korisk as kr
+from korisk._text import script_json
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import compare
@@ -23,7 +24,7 @@ from korisk.planning.targets import Group, main_group
 from korisk.report.contents import Pictures, read_contents
 from korisk.report.page.page import LARGEST
 from korisk.report.page.pictures import framed
-from korisk.report.page.planner import groups_data, script_json
+from korisk.report.page.planner import groups_data
 from korisk.report.page.study import study_page
 from korisk.report.tables.tables import cells_table
 from korisk.store.cells import Result, Row, Task

@@ -17,6 +17,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from korisk._text import one_line
 from korisk.errors import KoriskError
 from korisk.paper import published
 from korisk.paper.reproduction import NAME
@@ -24,7 +25,7 @@ from korisk.report.contents import Contents, read_contents
 from korisk.report.tables import tables as report
 from korisk.report.tables.table import BYTES, ReportTable
 from korisk.report.tables.tables import cells_table, parameters_table, study_tables
-from korisk.report.tables.text import LONG, csv, html, latex, markdown, one_line, save_tables
+from korisk.report.tables.text import LONG, csv, html, latex, markdown, save_tables
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
 from korisk.store.usage import Usage

@@ -50,6 +50,23 @@ _EASY = 3.0  # times the largest pilot error: nobody asks for that
 _HARD = 0.1  # times the smallest one: few do
 
 
+RATES = np.geomspace(0.02, 2.0, 24)  # of families with two shape parameters,
+KNEES = np.geomspace(0.01, 100.0, 24)  # and the second of them
+RATE_LIMITS, KNEE_LIMITS = (1e-3, 3.0), (1e-4, 1e4)
+_WIDE = (np.geomspace(0.01, 2.0, 70),)
+# What people mean when a target is far from all that was measured: the first two in every unit,
+# the others where the metric is an error. Where it is a score, an error may be meant.
+_MEANINGS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
+    ("in percent", lambda t: t / 100),
+    ("as a fraction of one", lambda t: t * 100),
+    ("as a score of which larger is better", lambda t: 1 - t),
+    ("as a score in percent", lambda t: 1 - t / 100),
+    ("in decibels", lambda t: 10.0 ** (-t / 10)),
+    ("as a root of the metric", np.square),
+    ("as a square of the metric", np.sqrt),
+)
+
+
 def least_sizes(fit: str) -> int:
     """How many sizes a pilot needs for a fit."""
     return 2 if fit in ("paper", "line") else 3
@@ -244,10 +261,6 @@ def shifted_power_basis(x: Array, log_last: float, shape: tuple[Array, ...]) -> 
     return np.asarray(np.exp(-rate * (np.log(np.exp(x) + shift) - np.log1p(shift))))
 
 
-RATES = np.geomspace(0.02, 2.0, 24)  # of families with two shape parameters,
-KNEES = np.geomspace(0.01, 100.0, 24)  # and the second of them
-RATE_LIMITS, KNEE_LIMITS = (1e-3, 3.0), (1e-4, 1e4)
-_WIDE = (np.geomspace(0.01, 2.0, 70),)
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
@@ -496,18 +509,6 @@ def _pooled(curve: Curve, resamples: int, seed: int) -> tuple[Fits, ...]:
 
 
 # --- Targets -------------------------------------------------------------------------------------
-
-# What people mean when a target is far from all that was measured: the first two in every unit,
-# the others where the metric is an error. Where it is a score, an error may be meant.
-_MEANINGS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
-    ("in percent", lambda t: t / 100),
-    ("as a fraction of one", lambda t: t * 100),
-    ("as a score of which larger is better", lambda t: 1 - t),
-    ("as a score in percent", lambda t: 1 - t / 100),
-    ("in decibels", lambda t: 10.0 ** (-t / 10)),
-    ("as a root of the metric", np.square),
-    ("as a square of the metric", np.sqrt),
-)
 
 
 def target_error(curve: Curve, target: object) -> float:

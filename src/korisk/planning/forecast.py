@@ -36,7 +36,8 @@ from korisk.planning.fit import (
     pooled_band,
     sample_counts,
 )
-from korisk.planning.posterior import HORIZON, Law, Posterior, joined, mixed, normals, posterior
+from korisk.planning.law import Law, joined, mixed, normals
+from korisk.planning.posterior import HORIZON, Posterior, posterior
 from korisk.planning.related import Relatives, relatives
 
 Array = NDArray[np.float64]

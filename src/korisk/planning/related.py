@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
-from korisk.planning.posterior import Law, Posterior, normals, posterior
+from korisk.planning.law import Law, normals
+from korisk.planning.posterior import Posterior, posterior
 
 Array = NDArray[np.float64]
 

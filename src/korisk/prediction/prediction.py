@@ -15,16 +15,8 @@ from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, invalid
 from korisk.planning.chances import LEAST_REACH, TAIL, table
 from korisk.planning.explain import chance, count, span, times, value
-from korisk.planning.posterior import (
-    MOST_SIZES,
-    PRIOR,
-    Law,
-    Posterior,
-    mixed,
-    normals,
-    posterior,
-    thinned,
-)
+from korisk.planning.law import Law, mixed, normals
+from korisk.planning.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
 from korisk.planning.related import trust
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
 

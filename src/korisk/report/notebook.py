@@ -19,7 +19,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from korisk.ablation.ablation import Ablation
+    from korisk.curves.curve import Curve
+    from korisk.operators.ct.geometry import Geometry
+    from korisk.pilots.result import Pilot
+    from korisk.planning.compare import Comparison, Crossover
+    from korisk.planning.plan import Plan
+    from korisk.prediction.prediction import Prediction
+    from korisk.prediction.rehearse import Rehearsal
+    from korisk.prediction.study import PointPrediction
+    from korisk.store.store import Store
+    from korisk.studies.run.engine import Summary
+    from korisk.theory import BarronBound, Bound, Network
+
 Numbers = list[tuple[str, str]]  # what it is, and the number
+Told = tuple[str, Numbers, str]  # title, numbers and words
+Shown = tuple[Callable[[Any], Told], Callable[[Any, Any], Any]]  # what tells a value, what draws it
 
 _CSS = (
     ".k-shown{max-width:60em}.k-shown p,.k-shown dl{max-width:44em}"
@@ -31,7 +46,7 @@ _CSS = (
 )
 
 
-def html(made: Any) -> str:
+def html(made: object) -> str:
     """What a notebook shows of a value. It raises nothing: at worst it is text, and why."""
     kind = _kind(made)
     try:
@@ -70,7 +85,7 @@ def _why(what: str, error: Exception) -> str:
     return f"<p>{what}: {escape(said)}</p>"
 
 
-def draw(made: Any, ax: Axes | None) -> Axes:
+def draw(made: object, ax: Axes | None) -> Axes:
     """Draw a value into axes, or into a figure of its own."""
     import_module("korisk.report.figures")  # raises without Matplotlib
     from matplotlib import axes
@@ -88,7 +103,7 @@ def draw(made: Any, ax: Axes | None) -> Axes:
 # --- Curves and plans ----------------------------------------------------------------------------
 
 
-def _curve(curve: Any) -> tuple[str, Numbers, str]:
+def _curve(curve: Curve) -> Told:
     sizes, counts = curve.sizes.tolist(), curve.counts.tolist()
     means = curve.unit.from_error(curve.means)
     best = int(curve.means.argmin())
@@ -100,19 +115,19 @@ def _curve(curve: Any) -> tuple[str, Numbers, str]:
     return " ".join(filter(None, (curve.name, curve.metric))), numbers, ""
 
 
-def _curve_figure(curve: Any, ax: Axes | None) -> Figure:
+def _curve_figure(curve: Curve, ax: Axes | None) -> Figure:
     from korisk.report.figures.pilot import curve_figure
 
     return curve_figure(curve, ax=ax)
 
 
-def _samples(plan: Any) -> str:
+def _samples(plan: Plan) -> str:
     if plan.samples is None:
         return "no answer" if plan.doubt else "not reachable"
     return f"{'at most ' if plan.at_once else ''}{count(plan.samples)}"
 
 
-def _plan(plan: Any) -> tuple[str, Numbers, str]:
+def _plan(plan: Plan) -> Told:
     unsure = plan.samples is not None and plan.samples > plan.last and plan.reach < SURE
     numbers = [(f"training samples{', if reachable' * unsure}", _samples(plan))]
     if plan.samples is None:
@@ -131,13 +146,13 @@ def _plan(plan: Any) -> tuple[str, Numbers, str]:
     return f"{plan.curve.name}: target {value(plan.target)}", numbers, plan.explain()
 
 
-def _plan_figure(plan: Any, ax: Axes | None) -> Figure:
+def _plan_figure(plan: Plan, ax: Axes | None) -> Figure:
     from korisk.report.figures.pilot import plan_figure
 
     return plan_figure(plan, ax=ax)
 
 
-def _comparison(found: Any) -> tuple[str, Numbers, str]:
+def _comparison(found: Comparison) -> Told:
     plans = zip(found.names, (found.first, found.second), strict=True)
     numbers = [(f"samples of {name}", _samples(plan)) for name, plan in plans]
     numbers.append(("ratio", found.ratio_words()))
@@ -145,13 +160,13 @@ def _comparison(found: Any) -> tuple[str, Numbers, str]:
     return title, numbers, found.explain()
 
 
-def _comparison_figure(found: Any, ax: Axes | None) -> Figure:
+def _comparison_figure(found: Comparison, ax: Axes | None) -> Figure:
     from korisk.report.figures.pilot import comparison_figure
 
     return comparison_figure(found, ax=ax)
 
 
-def _pilot(pilot: Any) -> tuple[str, Numbers, str]:
+def _pilot(pilot: Pilot) -> Told:
     if pilot.fits and pilot.target is not None:
         title, numbers, _ = _plan(pilot.plan())
     else:
@@ -159,17 +174,17 @@ def _pilot(pilot: Any) -> tuple[str, Numbers, str]:
     return title, numbers, str(pilot)
 
 
-def _pilot_figure(pilot: Any, ax: Axes | None) -> Figure:
+def _pilot_figure(pilot: Pilot, ax: Axes | None) -> Figure:
     asked = pilot.target is not None
     return _plan_figure(pilot.plan(), ax) if asked else _curve_figure(pilot.curve, ax)
 
 
-def _ablation(made: Any) -> tuple[str, Numbers, str]:
+def _ablation(made: Ablation) -> Told:
     title, numbers, _ = _comparison(made.comparison)
     return title, numbers, made.explain()
 
 
-def _ablation_figure(made: Any, ax: Axes | None) -> Figure:
+def _ablation_figure(made: Ablation, ax: Axes | None) -> Figure:
     from korisk.report.figures.ablation import ablation_figure
 
     return ablation_figure(made, ax=ax)
@@ -178,7 +193,7 @@ def _ablation_figure(made: Any, ax: Axes | None) -> Figure:
 # --- Predictions ---------------------------------------------------------------------------------
 
 
-def _expected(made: Any, n: int) -> Numbers:
+def _expected(made: Prediction, n: int) -> Numbers:
     (error,), ((lower,), (upper,)) = made.errors([n]), made.band([n])
     return [
         (f"expected error at N = {n:,}", value(float(error))),
@@ -186,26 +201,26 @@ def _expected(made: Any, n: int) -> Numbers:
     ]
 
 
-def _prediction(made: Any) -> tuple[str, Numbers, str]:
+def _prediction(made: Prediction) -> Told:
     numbers = [*_expected(made, max(made.examples, 4)), ("levels off at", value(made.floor))]
     return f"{made.model}: predicted, mean squared error", numbers, made.explain()
 
 
-def _prediction_figure(made: Any, ax: Axes | None) -> Figure:
+def _prediction_figure(made: Prediction, ax: Axes | None) -> Figure:
     return _drawn_point([made], made.model, made.examples, None, ax)
 
 
-def _rehearsal(made: Any) -> tuple[str, Numbers, str]:
+def _rehearsal(made: Rehearsal) -> Told:
     last = int(made.curve.sizes[-1])
     numbers = [*_expected(made.predict(), last), ("weights", count(made.parameters))]
     return f"{made.curve.model}: rehearsed, mean squared error", numbers, made.explain()
 
 
-def _rehearsal_figure(made: Any, ax: Axes | None) -> Figure:
+def _rehearsal_figure(made: Rehearsal, ax: Axes | None) -> Figure:
     return _prediction_figure(made.predict(), ax)
 
 
-def _point(point: Any) -> tuple[str, Numbers, str]:
+def _point(point: PointPrediction) -> Told:
     n = max(point.examples, 4)
     numbers = []
     for made in point.predictions:
@@ -218,13 +233,17 @@ def _point(point: Any) -> tuple[str, Numbers, str]:
     return title, numbers, " ".join([*words, *point.notes, *point.caveats])
 
 
-def _point_figure(point: Any, ax: Axes | None) -> Figure:
+def _point_figure(point: PointPrediction, ax: Axes | None) -> Figure:
     found = None if point.pair is None else point.pair.crossover
     return _drawn_point(point.predictions, point.name, point.examples, found, ax)
 
 
 def _drawn_point(
-    predictions: Sequence[Any], name: str, examples: int, crossed: Any, ax: Axes | None
+    predictions: Sequence[Prediction],
+    name: str,
+    examples: int,
+    crossed: Crossover | None,
+    ax: Axes | None,
 ) -> Figure:
     import numpy as np
 
@@ -248,19 +267,18 @@ def _drawn_point(
     cross = None
     if crossed is not None:
         upper = crossed.upper if math.isfinite(crossed.upper) else None
-        cross = {"n": float(crossed.n), "lower": float(crossed.lower), "upper": upper}
-        cross["better_after"] = crossed.better_after
-    content = {"point": name, "problem": {}, "images": "", "examples": examples}
-    record = point_record(content | {"models": models, "crossover": cross})
-    return prediction_figure(
-        record, ax=ax, simulated=getattr(predictions[0].theory, "simulated", False)
-    )
+        ends = {"n": float(crossed.n), "lower": float(crossed.lower), "upper": upper}
+        cross = ends | {"better_after": crossed.better_after}
+    about = {"point": name, "problem": {}, "images": "", "examples": examples}
+    record = point_record(about | {"models": models, "crossover": cross})
+    simulated = getattr(predictions[0].theory, "simulated", False)
+    return prediction_figure(record, ax=ax, simulated=simulated)
 
 
 # --- Networks, bounds, scanners and studies ------------------------------------------------------
 
 
-def _network(net: Any) -> tuple[str, Numbers, str]:
+def _network(net: Network) -> Told:
     total, whole = net.parameters, net.lipschitz()
     numbers = [
         ("layers", f"{len(net)}, {len(net.learned)} learned"),
@@ -270,24 +288,24 @@ def _network(net: Any) -> tuple[str, Numbers, str]:
     return net.name or "Network", numbers, ""
 
 
-def _network_figure(net: Any, ax: Axes | None) -> Figure:
+def _network_figure(net: Network, ax: Axes | None) -> Figure:
     from korisk.report.figures.networks import DrawnNetwork, architecture_figure
 
     return architecture_figure([DrawnNetwork(net.name, net)], ax=ax)
 
 
-def _largest(bound: Any) -> tuple[str, str]:
+def _largest(bound: Bound) -> tuple[str, str]:
     at = int(bound.contributions.argmax())
     share = f"{bound.shares[at]:.0%}" if math.isfinite(bound.total) else "not known"
     return f"part of {bound.layers[at]}, the largest", share
 
 
-def _bound(bound: Any) -> tuple[str, Numbers, str]:
+def _bound(bound: Bound) -> Told:
     numbers = [("bound of the squared error", value(bound.total)), _largest(bound)]
     return f"Bound by layer, {bound.form} form", numbers, ""
 
 
-def _barron(bound: Any) -> tuple[str, Numbers, str]:
+def _barron(bound: BarronBound) -> Told:
     numbers = [
         (f"at N = {bound.n:,.0f}", value(bound.total)),
         ("floor that data cannot lower", value(bound.floor)),
@@ -299,13 +317,14 @@ def _barron(bound: Any) -> tuple[str, Numbers, str]:
     return f"Bound of the squared error, {bound.whole.form} form", numbers, words
 
 
-def _bound_figure(bound: Any, ax: Axes | None) -> Figure:
+def _bound_figure(bound: Bound | BarronBound, ax: Axes | None) -> Figure:
     from korisk.report.figures.networks import bound_figure
 
-    return bound_figure(getattr(bound, "whole", bound), getattr(bound, "floors", None), ax=ax)
+    whole: Bound = getattr(bound, "whole", bound)
+    return bound_figure(whole, getattr(bound, "floors", None), ax=ax)
 
 
-def _geometry(scan: Any) -> tuple[str, Numbers, str]:
+def _geometry(scan: Geometry) -> Told:
     rows, columns = scan.image_shape
     numbers = [
         ("views", f"{scan.views_count:,} over {math.degrees(scan.scanned_arc):.4g}°"),
@@ -315,22 +334,14 @@ def _geometry(scan: Any) -> tuple[str, Numbers, str]:
     return type(scan).__name__, numbers, ""
 
 
-def _geometry_figure(scan: Any, _: None) -> Any:
-    return scan.plot().figure
-
-
-def _summary(made: Any) -> tuple[str, Numbers, str]:
+def _summary(made: Summary) -> Told:
     cells = made.done + made.skipped
     failed = made.failed + made.failed_before
     numbers = [("cells in the store", count(cells)), ("failed", count(failed))]
     return "Run of a study", [*numbers, ("seconds", f"{made.seconds:,.1f}")], ""
 
 
-def _nothing(_: Any, __: None) -> None:
-    return None
-
-
-def _store(store: Any) -> tuple[str, Numbers, str]:
+def _store(store: Store) -> Told:
     from korisk.studies.results import curves
 
     found = curves(store.rows())
@@ -340,28 +351,21 @@ def _store(store: Any) -> tuple[str, Numbers, str]:
     return f"Study in {store.path.name}", [*numbers, ("measured errors", count(kept))], ""
 
 
-def _store_figure(store: Any, _: None) -> Figure | None:
+def _store_figure(store: Store, _: None) -> Figure | None:
     """What was measured; forecasts are left to the report, as they take a while."""
     from korisk.report.figures.efficiency import Panel, Trace, efficiency_figure
     from korisk.studies.results import curves
 
-    measured: dict[str, Any] = {"track": None, "line": None, "untrained": None}
-    made = [
-        Panel(
-            name=point,
-            note="",
-            metric=own[0].metric,
-            traces=tuple(Trace(curve=curve, **measured) for curve in own),
-        )
-        for point, own in curves(store.rows()).items()
-        if own
-    ]
-    return efficiency_figure(made)
+    drawn = []
+    for point, own in curves(store.rows()).items():
+        traces = [Trace(curve=curve, track=None, line=None, untrained=None) for curve in own]
+        metric = own[0].metric if own else ""
+        drawn.append(Panel(name=point, note="", metric=metric, traces=tuple(traces)))
+    return efficiency_figure(drawn)
 
 
-_Told = Callable[[Any], tuple[str, Numbers, str]]
 # The second draws into given axes; None alone where a class has no `plot(ax)`.
-_KINDS: dict[str, tuple[_Told, Callable[[Any, Any], Any]]] = {
+_KINDS: dict[str, Shown] = {
     "Curve": (_curve, _curve_figure),
     "Plan": (_plan, _plan_figure),
     "Comparison": (_comparison, _comparison_figure),
@@ -373,12 +377,12 @@ _KINDS: dict[str, tuple[_Told, Callable[[Any, Any], Any]]] = {
     "Network": (_network, _network_figure),
     "Bound": (_bound, _bound_figure),
     "BarronBound": (_barron, _bound_figure),
-    "Geometry": (_geometry, _geometry_figure),
-    "Summary": (_summary, _nothing),
+    "Geometry": (_geometry, lambda scan, _: scan.plot().figure),
+    "Summary": (_summary, lambda _, __: None),
     "Store": (_store, _store_figure),
 }
 
 
-def _kind(made: Any) -> tuple[_Told, Callable[[Any, Any], Any]]:
+def _kind(made: object) -> Shown:
     names = [each.__name__ for each in type(made).__mro__]
     return next(_KINDS[name] for name in names if name in _KINDS)

@@ -16,6 +16,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from korisk._text import script_json
 from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.planning import explain as words
@@ -25,7 +26,7 @@ from korisk.planning.plan import Plan
 from korisk.planning.targets import Group, main_group
 from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
-from korisk.report.page.planner import groups_data, script_json
+from korisk.report.page.planner import groups_data
 from korisk.report.tables.table import ReportTable
 from korisk.report.tables.text import html as table_html
 

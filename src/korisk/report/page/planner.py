@@ -6,14 +6,14 @@ the numbers that are read off that.
 """
 
 import base64
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from korisk._text import script_json
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.chances import LEAST_REACH, table_sizes
@@ -112,12 +112,6 @@ def _measured(curve: Curve) -> Data:
 
 def _rounded(values: Array) -> list[float | None]:
     return [float(f"{v:.{_DIGITS}g}") if math.isfinite(v) else None for v in values.tolist()]
-
-
-def script_json(content: Mapping[str, object] | Sequence[object]) -> str:
-    """JSON that can stand in a page: nothing in it ends the script or begins a tag."""
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def planner_data(made: Forecast, first: float | None = None) -> Data:

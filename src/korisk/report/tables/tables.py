@@ -18,10 +18,12 @@ from korisk.theory import Footprint
 from korisk.theory.footprint import MOST, adam_bytes, weight_bytes
 
 _OF_THE_ROW = ("lambda", "seconds")  # what a row's detail tells, if it does
-_MEMORY = (
-    *("KO weights", "FC weights", "KO with Adam", "FC with Adam"),
-    *("peak memory", "device memory"),
-)
+_ASKED = ("cells asked", "done", "failed")
+_AT_FIRST = ("first N", "better at first", "factor at first")
+_AT_LAST = ("last N", "better at last", "factor at last")
+_SCAN = ("H", "V", "B", "p_KO", "p_FC", "ratio")
+_WEIGHTS = ("KO weights", "FC weights", "KO with Adam", "FC with Adam")
+_PEAKS = ("peak memory", "device memory")
 
 
 def study_tables(contents: Contents) -> list[ReportTable]:
@@ -62,22 +64,16 @@ def status_table(contents: Contents) -> ReportTable:
     if not contents.complete or any(point.left_out for point in contents.points):
         for point in contents.points:
             done, failed = len(point.cells), len(point.failures)
-            rows.append(
-                (
-                    *(point.name, done + failed + len(point.missing), done, failed),
-                    point.failures[0].reason if failed else None,
-                    ", ".join(map(str, point.missing)) or None,
-                    "; ".join(point.left_out) or None,
-                )
-            )
+            reason = point.failures[0].reason if failed else None
+            missing, left_out = ", ".join(map(str, point.missing)), "; ".join(point.left_out)
+            asked = done + failed + len(point.missing)
+            row = (point.name, asked, done, failed, reason, missing or None, left_out or None)
+            rows.append(row)
     return ReportTable(
         name="status",
         title="What is missing",
         caption=caption,
-        columns=[
-            *("point", "cells asked", "done", "failed"),
-            *("first error", "missing seeds", "values left out"),
-        ],
+        columns=["point", *_ASKED, "first error", "missing seeds", "values left out"],
         rows=rows,
     ).without_empty_columns()
 
@@ -148,21 +144,14 @@ def comparison_table(contents: Contents) -> ReportTable:
             better, worse = sorted(errors, key=lambda model: errors[model])
             same = errors[better] == errors[worse]
             row += [n, "neither" if same else better, errors[worse] / errors[better]]
-        found = contents.crossings.get(point.name)
-        said = None
-        if found is not None:
-            said = found.explain()
-        rows.append((*row, said))
+        cross = contents.crossings.get(point.name)
+        rows.append((*row, None if cross is None else cross.explain()))
     return ReportTable(
         name="comparison",
         title="Who is better",
         caption="Of the models' mean errors at the smallest and at the largest N that both were "
         "trained with: the better model, and how many times the other's error is as large.",
-        columns=[
-            *("point", "error"),
-            *("first N", "better at first", "factor at first"),
-            *("last N", "better at last", "factor at last", "crossover"),
-        ],
+        columns=["point", "error", *_AT_FIRST, *_AT_LAST, "crossover"],
         rows=rows,
     )
 
@@ -204,10 +193,7 @@ def parameters_table(contents: Contents) -> ReportTable:
         name="parameters",
         title="Parameters and costs",
         caption=caption,
-        columns=[
-            *("point", "H", "V", "B", "p_KO", "p_FC", "ratio", *_MEMORY[:4]),
-            *("cells", *_MEMORY[4:], "time"),
-        ],
-        units=dict.fromkeys(_MEMORY, BYTES) | {"time": "s"},
+        columns=["point", *_SCAN, *_WEIGHTS, "cells", *_PEAKS, "time"],
+        units=dict.fromkeys(_WEIGHTS + _PEAKS, BYTES) | {"time": "s"},
         rows=rows,
     ).without_empty_columns()

@@ -9,7 +9,6 @@ import csv as writer
 import io
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from html import escape
 from os import PathLike
@@ -17,7 +16,9 @@ from pathlib import Path
 
 from tabulate import DataRow, Line, TableFormat, tabulate
 
+from korisk import _text as escapes
 from korisk._checks import one_of
+from korisk._text import one_line
 from korisk.files import make_folder, to_cell, write_text
 from korisk.report.contents import Contents
 from korisk.report.tables.table import BYTES, ReportTable
@@ -30,51 +31,16 @@ _WIDE = 8  # columns beyond which LaTeX sets a table in small type
 _SENTENCE = 30  # characters beyond which LaTeX breaks a text into lines
 _DIGITS = 4  # of a number
 _PLAIN = (1e-2, 1e5)  # a column whose numbers all lie between is written without powers of ten
-_BREAKS = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-_TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # of the writing direction
-
-
-def save_tables(
-    contents: Contents, folder: str | PathLike[str], kinds: Sequence[str] = ("md", "tex", "csv")
-) -> list[Path]:
-    """Write every table of a study into a folder, which is created if it is missing.
-
-    Parameters
-    ----------
-    contents : Contents
-        What `read_contents` returns.
-    folder : path
-        Where the files go.
-    kinds : sequence of str, default ("md", "tex", "csv")
-        The formats, of md, tex, csv and html; each table is written in each of them.
-
-    Returns
-    -------
-    list of Path
-        The files that were written.
-
-    Raises
-    ------
-    KoriskError
-        If a kind is not one of the four, or a file cannot be written.
-    """
-    for kind in kinds:
-        one_of("kinds", kind, tuple(FORMATS))
-    place = make_folder(folder)  # before the work
-    written = []
-    for table in study_tables(contents):
-        for kind in kinds:
-            written.append(place / f"{table.name}.{kind}")
-            write_text(written[-1], FORMATS[kind](table))
-    return written
-
-
-def one_line(text: str) -> str:
-    """A text as every format shows it: breaks are spaces, what cannot be shown is marked."""
-    mark = "\N{REPLACEMENT CHARACTER}"
-    spaced = "".join(" " if character in _BREAKS else character for character in text)
-    odd = {c for c in spaced if c in _TURNS or unicodedata.category(c) in ("Cc", "Cs")}
-    return "".join(mark if character in odd else character for character in spaced)
+_BOOKTABS = TableFormat(
+    lineabove=Line(r"\toprule", "", "", ""),
+    linebelowheader=Line(r"\midrule", "", "", ""),
+    linebetweenrows=None,
+    linebelow=Line(r"\bottomrule", "", "", ""),
+    headerrow=DataRow("", " & ", r" \\"),
+    datarow=DataRow("", " & ", r" \\"),
+    padding=0,
+    with_header_hide=None,
+)
 
 
 # --- Cells ---------------------------------------------------------------------------------------
@@ -116,60 +82,23 @@ def _cells(
 
 # --- Markdown ------------------------------------------------------------------------------------
 
-# Entities for what ends a cell or begins a tag: no reader of tables disagrees about those.
-_MARKDOWN = str.maketrans(
-    {character: f"&#{ord(character)};" for character in "|\\"}
-    | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-    | {character: f"\\{character}" for character in "`*_[]$~#!"}
-)
-
 
 def markdown(table: ReportTable) -> str:
     """The table in Markdown, as GitHub and Pandoc read it."""
-    heads, rows = _cells(table, lambda text: text.translate(_MARKDOWN))
+    heads, rows = _cells(table, escapes.markdown)
     aligned = ["left" if kind == "text" else "right" for kind in table.kinds]
     body = tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=aligned)
-    title, caption = (one_line(t).translate(_MARKDOWN) for t in (table.title, table.caption))
+    title, caption = (escapes.markdown(one_line(t)) for t in (table.title, table.caption))
     return f"**{title}**\n\n{body}\n\n{caption}\n"
 
 
 # --- LaTeX ---------------------------------------------------------------------------------------
 
-_BOOKTABS = TableFormat(
-    lineabove=Line(r"\toprule", "", "", ""),
-    linebelowheader=Line(r"\midrule", "", "", ""),
-    linebetweenrows=None,
-    linebelow=Line(r"\bottomrule", "", "", ""),
-    headerrow=DataRow("", " & ", r" \\"),
-    datarow=DataRow("", " & ", r" \\"),
-    padding=0,
-    with_header_hide=None,
-)
-_LATEX = str.maketrans(
-    {character: f"\\{character}" for character in "{}$&#_%"}
-    # In braces: after the end of a row, a bracket or a star would be taken for an argument of it.
-    | {character: f"{{{character}}}" for character in "[]*"}
-    | {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        "`": r"\textasciigrave{}",
-        '"': r"\char34{}",
-        "\N{EN DASH}": r"\textendash{}",
-        "\N{REPLACEMENT CHARACTER}": "?",  # which most fonts of LaTeX lack
-        "\0": "{}",
-    }
-)
-_TWINS = re.compile(r"([-',])(?=\1)")  # two of them in a row would be set as one sign
-
 
 def latex(table: ReportTable) -> str:
     """The table in LaTeX; it needs booktabs, graphicx if it is wide and longtable if it is long."""
     # Numbers in math mode, where a minus is one; a comma there would be followed by a space.
-    heads, rows = _cells(table, _latex_text, "${}$", r"${}\cdot10^{{{}}}$")
+    heads, rows = _cells(table, escapes.latex, "${}$", r"${}\cdot10^{{{}}}$")
     rows = [[c.replace(",", "{,}") if c[:1] == "$" else c for c in row] for row in rows]
     aligned = ["left" if kind == "text" else "right" for kind in table.kinds]
     text = tabulate(rows, heads, tablefmt=_BOOKTABS, disable_numparse=True, colalign=aligned)
@@ -183,7 +112,7 @@ def latex(table: ReportTable) -> str:
     ]
     for place in long:
         layout[place] = rf"p{{{0.5 / len(long):.2f}\textwidth}}"
-    title, caption = (_latex_text(one_line(t)) for t in (table.title, table.caption))
+    title, caption = (escapes.latex(one_line(t)) for t in (table.title, table.caption))
     label = rf"\label{{tab:{re.sub('[^A-Za-z0-9-]', '-', table.name)}}}"
     told = rf"\caption[{title}]{{{title}. {caption}}}{label}"
     wide = len(table.columns) > _WIDE  # made as wide as the page, however small the type
@@ -210,10 +139,6 @@ def latex(table: ReportTable) -> str:
             r"\end{table}",
         ]
     return "\n".join(lines) + "\n"
-
-
-def _latex_text(text: str) -> str:
-    return _TWINS.sub("\\1\0", text).translate(_LATEX)
 
 
 # --- CSV and HTML --------------------------------------------------------------------------------
@@ -258,3 +183,38 @@ FORMATS: dict[str, Callable[[ReportTable], str]] = {
     "csv": csv,
     "html": html,
 }
+
+
+def save_tables(
+    contents: Contents, folder: str | PathLike[str], kinds: Sequence[str] = ("md", "tex", "csv")
+) -> list[Path]:
+    """Write every table of a study into a folder, which is created if it is missing.
+
+    Parameters
+    ----------
+    contents : Contents
+        What `read_contents` returns.
+    folder : path
+        Where the files go.
+    kinds : sequence of str, default ("md", "tex", "csv")
+        The formats, of md, tex, csv and html; each table is written in each of them.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
+
+    Raises
+    ------
+    KoriskError
+        If a kind is not one of the four, or a file cannot be written.
+    """
+    for kind in kinds:
+        one_of("kinds", kind, tuple(FORMATS))
+    place = make_folder(folder)  # before the work
+    written = []
+    for table in study_tables(contents):
+        for kind in kinds:
+            written.append(place / f"{table.name}.{kind}")
+            write_text(written[-1], FORMATS[kind](table))
+    return written
