@@ -11,6 +11,7 @@ from commands import outputs, refused
 from matplotlib.figure import Figure
 
 from korisk.curves.curve import Curve
+from korisk.prediction.outcomes import measured_curves, outcomes, sentences
 from korisk.prediction.study import (
     NAME,
     PointRecord,
@@ -22,7 +23,7 @@ from korisk.report.contents import read_contents
 from korisk.report.figures.prediction import NOTE, prediction_figure
 from korisk.report.figures.style import save
 from korisk.report.page import prediction
-from korisk.report.page.prediction import measured_curves, outcomes, prediction_section, sentences
+from korisk.report.page.prediction import prediction_section
 
 N = [4.0 * 2**k for k in range(11)]
 
@@ -133,7 +134,7 @@ def test_predictions_stand_beside_what_was_measured(folder: Path) -> None:
 
 
 def test_outcomes_are_at_measured_sizes_without_the_pilots(folder: Path) -> None:
-    curves = measured_curves(read_contents(folder).points[0])
+    curves = measured_curves(read_contents(folder).points[0].cells)
     assert [curve.metric for curve in curves] == ["mse", "mse"]
     found = list(outcomes(point_record(content()), curves))
     assert [each.n for each in found if each.model == "KO"] == [4, 8, 16, 32, 64, 128]

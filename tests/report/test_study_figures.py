@@ -22,17 +22,17 @@ from matplotlib.patches import FancyBboxPatch
 from korisk import theory
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.planning.factors import factors
 from korisk.planning.fit import calibrate
 from korisk.planning.forecast import forecast
 from korisk.planning.plan import plan_from
 from korisk.problems import CtScanner
 from korisk.report.contents import Contents, Pictures, Point
-from korisk.report.figures import networks as ct
 from korisk.report.figures.efficiency import efficiency_figure, panel, panels_of
-from korisk.report.figures.factors import factors, factors_figure, factors_of
+from korisk.report.figures.factors import factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
 from korisk.report.figures.panels import shared
-from korisk.report.figures.study import file_stems, save_figures, study_figures
+from korisk.report.figures.study import file_stems, networks_of, save_figures, study_figures
 from korisk.report.figures.style import (
     COLUMN,
     ELL,
@@ -45,6 +45,7 @@ from korisk.report.figures.style import (
     save,
     themed_svg,
 )
+from korisk.studies import networks as ct
 from korisk.theory import BOUNDS, Composition, Known, Learned, Network, NormBracket, barron_bound
 
 SIZES = np.array([4, 8, 16, 32, 64])
@@ -441,7 +442,7 @@ def test_networks_are_of_the_largest_point_of_each_kind(monkeypatch: pytest.Monk
     others = {"other": problem, "large": {**problem, "side": 16}, "part": problem | narrow}
     others["unlike"] = {"kind": "heat"}
     points = [point(name, spec={"problem": each}) for name, each in others.items()]
-    found = ct.networks_of(study(point("small"), *points))
+    found = networks_of(study(point("small"), *points))
     titles = [made.title.split(":")[0] for made in found]
     names = ("small", "large", "part")
     assert titles == [f"{model}, {name}" for name in names for model in ("KO", "FC")]
@@ -595,7 +596,7 @@ def test_figures_are_made_without_pytorch_and_norms_are_left_unknown() -> None:
         "import sys; sys.modules['torch'] = None\n"
         "import korisk.report.figures.study\n"
         "print('matplotlib.pyplot' in sys.modules)\n"
-        "from korisk.report.figures.networks import known_layers\n"
+        "from korisk.studies.networks import known_layers\n"
         "print(known_layers(8, 10, 8, 'fan', None)[0][0].lipschitz)\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -21,7 +21,7 @@ from korisk.paper.theorem.layers import graph_errors, learned_parts
 from korisk.paper.theorem.problems import GRAPHS, GraphProblem
 from korisk.problems import CtScanner
 from korisk.report.contents import read_contents
-from korisk.report.figures.networks import networks_of
+from korisk.report.figures.study import networks_of
 from korisk.store.cells import LEFT_OUT, Result, Row, Task
 from korisk.store.store import Cell, Store
 from korisk.studies.run.cells import run_cell

@@ -65,9 +65,10 @@ def bound(
             "FILE.yaml keeps",
         ) from None
     if plot is not None:
-        from korisk.report.figures.networks import DrawnNetwork, architecture_figure
+        from korisk.report.figures.networks import architecture_figure
+        from korisk.studies.networks import TitledNetwork
 
-        save_plot(architecture_figure([DrawnNetwork(net.name or "network", net)]), plot)
+        save_plot(architecture_figure([TitledNetwork(net.name or "network", net)]), plot)
     if json:
         print_json(found.to_dict())
     else:

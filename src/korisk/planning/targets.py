@@ -7,7 +7,7 @@ hundred of them; nothing is computed in it.
 import math
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import TypedDict
@@ -204,8 +204,40 @@ def main_group(groups: Sequence[Group]) -> Group | None:
     return max(reversed(chosen), key=lambda group: sum(group.told), default=None)
 
 
+def asked(groups: Sequence[Group]) -> tuple[list[Group], list[str]]:
+    """The groups without targets that they cannot have, and why those are refused.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        With the target that a user gave.
+
+    Returns
+    -------
+    tuple of list of Group and list of str
+        Groups that ask for their target or choose one, and a sentence for each refused one.
+
+    Raises
+    ------
+    KoriskError
+        If no group can have the target.
+    """
+    allowed, refused = [], []
+    for group in groups:
+        try:
+            if group.asked is not None:
+                check_target([made.curve for made in group.forecasts], group.asked)
+            allowed.append(group)
+        except KoriskError as error:
+            refused.append(f"{group.name}: {error}.")
+            allowed.append(replace(group, asked=None))
+    if refused and len(refused) == len(groups):
+        raise KoriskError(refused[0].removesuffix("."))
+    return allowed, refused
+
+
 def plans_over_targets(
-    made: Forecast, asked: Collection[float] = ()
+    made: Forecast, exactly: Collection[float] = ()
 ) -> tuple[list[Plan], list[int]]:
     """Plans from the easiest target to the hardest, and the places of those people would give.
 
@@ -213,7 +245,7 @@ def plans_over_targets(
     ----------
     made : Forecast
         The pilot's forecast by the default fit.
-    asked : collection of float, default ()
+    exactly : collection of float, default ()
         Targets that are answered besides those that are chosen here.
 
     Returns
@@ -223,13 +255,13 @@ def plans_over_targets(
     """
     stops, others = _targets(made)
     often, plans = asked_often(made), []
-    for target in {*stops, *others, *asked}:
+    for target in {*stops, *others, *exactly}:
         with suppress(KoriskError):  # a target that is far too easy, unless it was asked
-            if target not in asked:
+            if target not in exactly:
                 check_target([made.curve], target)
             plans.append(plan_from(often, target))
     plans.sort(key=lambda plan: -plan.goal)
-    given = {*stops, *asked}
+    given = {*stops, *exactly}
     return plans, [place for place, plan in enumerate(plans) if plan.target in given]
 
 

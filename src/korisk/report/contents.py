@@ -161,9 +161,8 @@ class Supplement:
     """
 
     name = title = ""  # of its section on the page, whose figures and tables begin with the name
-    words: ClassVar[
-        Mapping[str, str]
-    ] = {}  # for those who do not see a figure, by how its name begins
+    # For those who do not see a figure, by how its name begins.
+    words: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents

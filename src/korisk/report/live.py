@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from korisk._checks import count
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, invalid
 from korisk.files import write_text
 from korisk.report.contents import SUPPLEMENTS, read_contents, refuse_an_empty_one
 from korisk.report.page.study import study_page
@@ -77,16 +77,14 @@ class LivePort(ThreadingHTTPServer):
         try:
             super().__init__((_ADDRESS, 0 if port is True else port), _Handler)
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise KoriskError(
-                f"{field} must be a port of {_ADDRESS} that can be used, got {port} ({why}); "
-                f"{remedy}"
-            ) from None
+            got = f"{port} ({(error.strerror or str(error)).lower()})"
+            rule = f"be a port of {_ADDRESS} that can be used"
+            raise invalid(field, rule, port, remedy, got=got) from None
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread that is known as korisk's."""
-        options: Any = {"args": (request, client_address), "daemon": True}
-        OwnThread(target=self.process_request_thread, **options).start()
+        asked = request, client_address
+        OwnThread(target=self.process_request_thread, args=asked, daemon=True).start()
 
 
 @contextmanager

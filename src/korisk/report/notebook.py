@@ -206,18 +206,10 @@ def _prediction(made: Prediction) -> Told:
     return f"{made.model}: predicted, mean squared error", numbers, made.explain()
 
 
-def _prediction_figure(made: Prediction, ax: Axes | None) -> Figure:
-    return _drawn_point([made], made.model, made.examples, None, ax)
-
-
 def _rehearsal(made: Rehearsal) -> Told:
     last = int(made.curve.sizes[-1])
     numbers = [*_expected(made.predict(), last), ("weights", count(made.parameters))]
     return f"{made.curve.model}: rehearsed, mean squared error", numbers, made.explain()
-
-
-def _rehearsal_figure(made: Rehearsal, ax: Axes | None) -> Figure:
-    return _prediction_figure(made.predict(), ax)
 
 
 def _point(point: PointPrediction) -> Told:
@@ -289,9 +281,10 @@ def _network(net: Network) -> Told:
 
 
 def _network_figure(net: Network, ax: Axes | None) -> Figure:
-    from korisk.report.figures.networks import DrawnNetwork, architecture_figure
+    from korisk.report.figures.networks import architecture_figure
+    from korisk.studies.networks import TitledNetwork
 
-    return architecture_figure([DrawnNetwork(net.name, net)], ax=ax)
+    return architecture_figure([TitledNetwork(net.name, net)], ax=ax)
 
 
 def _largest(bound: Bound) -> tuple[str, str]:
@@ -317,11 +310,10 @@ def _barron(bound: BarronBound) -> Told:
     return f"Bound of the squared error, {bound.whole.form} form", numbers, words
 
 
-def _bound_figure(bound: Bound | BarronBound, ax: Axes | None) -> Figure:
+def _bound_figure(bound: Bound, ax: Axes | None, floors: Bound | None = None) -> Figure:
     from korisk.report.figures.networks import bound_figure
 
-    whole: Bound = getattr(bound, "whole", bound)
-    return bound_figure(whole, getattr(bound, "floors", None), ax=ax)
+    return bound_figure(bound, floors, ax=ax)
 
 
 def _geometry(scan: Geometry) -> Told:
@@ -371,12 +363,15 @@ _KINDS: dict[str, Shown] = {
     "Comparison": (_comparison, _comparison_figure),
     "Pilot": (_pilot, _pilot_figure),
     "Ablation": (_ablation, _ablation_figure),
-    "Prediction": (_prediction, _prediction_figure),
+    "Prediction": (
+        _prediction,
+        lambda made, ax: _drawn_point([made], made.model, made.examples, None, ax),
+    ),
     "PointPrediction": (_point, _point_figure),
-    "Rehearsal": (_rehearsal, _rehearsal_figure),
+    "Rehearsal": (_rehearsal, lambda made, ax: _kind(made.predict())[1](made.predict(), ax)),
     "Network": (_network, _network_figure),
     "Bound": (_bound, _bound_figure),
-    "BarronBound": (_barron, _bound_figure),
+    "BarronBound": (_barron, lambda made, ax: _bound_figure(made.whole, ax, made.floors)),
     "Geometry": (_geometry, lambda scan, _: scan.plot().figure),
     "Summary": (_summary, lambda _, __: None),
     "Store": (_store, _store_figure),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -12,24 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from korisk.curves.curve import Curve
-from korisk.errors import KoriskError
-from korisk.planning.compare import Comparison
-from korisk.planning.fit import fitted_line
-from korisk.planning.forecast import forecast
-from korisk.planning.plan import plan_from
+from korisk.planning.factors import Factors, factors
 from korisk.report.contents import Contents, squared
 from korisk.report.figures import panels, style
-from korisk.report.figures.panels import MOST_PANELS, Array, Entry
+from korisk.report.figures.panels import MOST_PANELS, Entry
 from korisk.report.figures.style import DARK, GREY, LOOKS, MINUS, SIGMA, Options
-from korisk.theory import TwoFactors, two_factors
 
-_STEPS = 33  # targets at which the factors are drawn
-_NEAREST = 0.01  # of the floor: as near to it as factors are drawn
-_ANSWERS = 5  # targets at which the planner is asked
 _LIKELY = 0.5  # chance that both numbers are enough, each by itself; below, marks are hollow
 _SHADE = "#e8e8e8"
-_TALLEST = 1e12  # a ratio that no axis needs to show
 
 _LINES: Mapping[str, tuple[str, Options]] = {
     "structural": (
@@ -51,48 +39,6 @@ _LINES: Mapping[str, tuple[str, Options]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Factors:
-    """Both factors over targets, and the ratios of N that the planner gives.
-
-    Without two lines that fall, `factors` is empty and `reason` says why. `planned` holds the
-    planner's ratio of N at the few targets for which it has an answer for both models, each with
-    the smaller of the two chances that they are enough, and whether it is at least that: where the
-    known operator meets the target with the fewest samples that were measured.
-    """
-
-    name: str
-    known: Curve
-    dense: Curve
-    factors: Sequence[TwoFactors]  # by rising target
-    planned: Sequence[tuple[float, float, float, bool]]  # target, ratio, chance, at least
-    reason: str
-
-    @property
-    def floors(self) -> tuple[float, float]:
-        """The lowest mean errors of both: up to the higher one the factors are not defined."""
-        return float(self.known.means.min()), float(self.dense.means.min())
-
-    @property
-    def lines(self) -> dict[str, Array]:
-        """Each factor, their product and the ratio, over the targets."""
-        return {
-            kind: np.array([min(getattr(found, kind), _TALLEST) for found in self.factors])
-            for kind in _LINES
-        }
-
-    @property
-    def height(self) -> tuple[float, float]:
-        """The lower and upper limit of factors and ratios."""
-        ratios = np.array([ratio for _, ratio, *_ in self.planned])
-        return panels.limits([np.ones(1), ratios, *self.lines.values()], pad=0.08)
-
-    @property
-    def top(self) -> float:
-        """The largest mean error of both."""
-        return float(max(self.known.means.max(), self.dense.means.max()))
-
-
 def factors_of(contents: Contents) -> list[Factors]:
     """The factors at every point that has both KO and FC, in the study's order."""
     found = []
@@ -101,31 +47,6 @@ def factors_of(contents: Contents) -> list[Factors]:
         if known is not None and dense is not None:
             found.append(factors(known, dense, name=point.name))
     return found
-
-
-def factors(known: Curve, dense: Curve, *, name: str = "") -> Factors:
-    """The factors from the paper's lines of two curves, and the planner's ratios beside them."""
-    found = Factors(name=name, known=known, dense=dense, factors=(), planned=(), reason="")
-    low, top = max(found.floors), found.top
-    planned = []
-    try:
-        lines = [fitted_line(curve, "paper") for curve in (known, dense)]
-        wide = max(top / low - 1.0, _NEAREST)
-        above = np.geomspace(min(_NEAREST, 0.1 * wide), wide, _STEPS)  # most change near the floor
-        targets = (low * (1 + above)).tolist()
-        found = replace(found, factors=[two_factors(lines[0], lines[1], t) for t in targets])
-    except KoriskError as error:  # a single size, or a line that does not fall
-        found = replace(found, reason=f"no factors: {str(error).partition(';')[0]}")
-    with suppress(KoriskError):  # too few sizes for the planner
-        both = [forecast(known), forecast(dense)] if top > 1.02 * low else []
-        for target in np.geomspace(1.02 * low, 0.95 * top, _ANSWERS).tolist() if both else []:
-            asked = [each.curve.unit.from_error(target).item() for each in both]
-            plans = [plan_from(each, t) for each, t in zip(both, asked, strict=True)]
-            ratio = Comparison(*plans).ratio
-            if ratio is not None and not plans[1].at_once:
-                chance = min(each.chance or 0.0 for each in plans)
-                planned.append((target, ratio, chance, plans[0].at_once))
-    return replace(found, planned=planned)
 
 
 # --- The figure ----------------------------------------------------------------------------------
@@ -155,7 +76,11 @@ def factors_figure(found: Sequence[Factors], *, narrow: bool = False) -> Figure 
         notes.append(f"{len(drawn)} of {len(found)} points are drawn; the rest are left out.")
     with style.settings(fine=True):
         figure, frames = panels.sheet(len(drawn), entries, notes, narrow=narrow)
-        heights = panels.shared([each.height for each in drawn])
+        values = [
+            [np.ones(1), np.array([ratio for _, ratio, *_ in each.planned]), *each.lines.values()]
+            for each in drawn
+        ]
+        heights = panels.shared([panels.limits(shown, pad=0.08) for shown in values])
         for axes, each, height in zip(frames, drawn, heights, strict=True):
             _draw(axes, each, height)
         return figure

@@ -1,17 +1,10 @@
-"""The networks of a study: as boxes and arrows, and what each layer adds to the bound.
-
-`networks_of` makes those of a CT study from what it says of its problem. Norms come from the
-operators, where PyTorch is installed and they take seconds at most; else they are left unknown.
-"""
+"""Networks as boxes and arrows, and what each layer adds to the bound."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -19,18 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 
-from korisk.errors import KoriskError
-from korisk.planning.fit import calibrate
-from korisk.report.contents import Contents, Point
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Array, Entry
 from korisk.report.figures.style import DARK, LOOKS, Options
+from korisk.studies.networks import TitledNetwork
 from korisk.theory import (
     BOUNDS,
     Bound,
     BoundForm,
-    Composition,
-    Known,
     Layer,
     Learned,
     Network,
@@ -39,7 +28,6 @@ from korisk.theory import (
 )
 from korisk.theory.layer import INPUT
 
-MOST_NETWORKS = 6  # of a study
 BOUND: Options = {"markersize": 3.4, "markeredgewidth": 0.8, "linewidth": 1.0}
 BOUND |= {"markerfacecolor": "white"}
 FORMS: Mapping[BoundForm, tuple[str, Options]] = {  # words, colours and marks
@@ -47,9 +35,6 @@ FORMS: Mapping[BoundForm, tuple[str, Options]] = {  # words, colours and marks
     "minkowski": ("Minkowski", {"color": LOOKS[0].colour, "marker": "^", "linestyle": ":"}),
     "composed": ("composed", {"color": DARK, "marker": "o", "linestyle": "--"}),
 }
-
-_LARGEST = {"surrogate": 32, "parallel": 128, "fan": 128, "released": 128}  # sides, for the norms
-_MOST_VALUES = 20_000  # of a sinogram
 
 _BOX, _TALL, _STEP = 0.88, 0.46, 1.12  # inches: width and height of a box, from one to the next
 _FIRST = 0.84  # inches, where the first box begins
@@ -62,119 +47,6 @@ _ACROSS = 5  # boxes in a row
 _MOST_BARS = 20  # layers whose parts of a bound are drawn
 _NAMED = 8  # layers beyond which those that add nothing have no place in the figure
 _SHIFT = {"paper": -0.26, "minkowski": 0.0, "composed": 0.26}  # beside a layer's place
-
-
-# --- The networks of a study ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DrawnNetwork:
-    """A network, what it is called in a figure, and the shapes of its input and output."""
-
-    title: str
-    network: Network
-    shapes: tuple[str, str] = ("", "")
-    calibrated: bool = False  # whether C and kappa are those of the study's own calibration
-    last: int | None = None  # the largest N of its curve
-
-
-def networks_of(contents: Contents) -> list[DrawnNetwork]:
-    """The networks that are to be drawn, `MOST_NETWORKS` at most.
-
-    Both of the largest point of each kind of CT: other points differ in numbers alone. Then those
-    of supplements.
-    """
-    largest: dict[tuple[object, ...], tuple[int, Point]] = {}
-    for point in contents.points:
-        problem = point.spec.get("problem")
-        if not isinstance(problem, Mapping) or problem.get("kind", "ct") != "ct":
-            continue
-        sizes = [problem.get(name) for name in ("side", "views", "bins")]
-        if not all(isinstance(size, int) and size >= 1 for size in sizes):
-            continue
-        relu = _relu(point, "KO"), _relu(point, "FC")
-        kind = (str(problem.get("beam")), problem.get("arc"), *relu)
-        if kind not in largest or largest[kind][0] < problem["side"]:
-            largest[kind] = problem["side"], point
-    made = []
-    for _, point in largest.values():
-        problem = point.spec["problem"]
-        side, views, bins = (problem[name] for name in ("side", "views", "bins"))
-        beam, arc = str(problem.get("beam", "")), problem.get("arc")
-        tail, compositions = known_layers(side, views, bins, beam, arc)
-        whole = Network([*tail, Known("end", lipschitz=1.0)], compositions=compositions)
-        over = "" if arc is None else f" over {arc:g} degrees"
-        for model, name, count, front, growth in (
-            ("KO", "W", views * bins, tail, whole.lipschitz()),
-            ("FC", "M", views * bins * side * side, [], 1.0),
-        ):
-            if model not in point.spec.get("models", {model: None}):
-                continue
-            curve = point.curve(model)
-            constants: dict[str, float] = {}
-            if curve is not None and curve.metric == "mse" and 0 < growth < math.inf:
-                with suppress(KoriskError):  # a single size
-                    line = calibrate(curve, "paper")
-                    if line.slope:  # the composed bound is to be this line
-                        kappa = line.slope / growth**2 / count
-                        constants = {"C": line.floor**0.5 / growth, "kappa": kappa}
-            layers: list[Layer] = [Learned(name, parameters=count, **constants), *front]  # type: ignore[arg-type]
-            if _relu(point, model):
-                layers.append(Known("ReLU", lipschitz=1.0))
-            scan = f"H = {side}, {views} views, {bins} bins, {beam} beam{over}"
-            made.append(
-                DrawnNetwork(
-                    f"{model}, {point.name}: {scan}",
-                    Network(layers, compositions=compositions if front else ()),
-                    (f"{views} x {bins}", f"{side} x {side}"),
-                    bool(constants),
-                    None if curve is None else int(curve.sizes[-1]),
-                )
-            )
-    for supplement in contents.supplements:
-        for point, model, net in supplement.networks():
-            curve = point.curve(model)
-            last = None if curve is None else int(curve.sizes[-1])
-            made.append(DrawnNetwork(f"{model}, {point.name}", net, last=last))
-    return made[:MOST_NETWORKS]
-
-
-def _relu(point: Point, model: str) -> bool:
-    models = point.spec.get("models")
-    own = models.get(model) if isinstance(models, Mapping) else None
-    return bool(own.get("relu", True)) if isinstance(own, Mapping) else True
-
-
-def known_layers(
-    side: int, views: int, bins: int, beam: str, arc: float | None
-) -> tuple[list[Layer], list[Composition]]:
-    """The known layers after W, with norms where these take seconds at most, and composed."""
-    names = ["A^+"] if beam == "surrogate" else ["K", "A^T"]
-    try:
-        norms = operator_norms(side, views, bins, beam, arc)
-    except (KoriskError, ImportError):
-        norms = {}  # without PyTorch, or a scanner that cannot be made
-    layers: list[Layer] = [Known(name, lipschitz=norms.get(name)) for name in names]
-    if "whole" not in norms or len(layers) == 1:
-        return layers, []
-    return layers, [Composition(names[0], names[-1], lipschitz=norms["whole"])]
-
-
-@cache
-def operator_norms(
-    side: int, views: int, bins: int, beam: str, arc: float | None
-) -> dict[str, NormBracket]:
-    """Norms of the known layers by name, and of them composed; none where they take long."""
-    if side > _LARGEST.get(beam, 0) or views * bins > _MOST_VALUES:
-        return {}
-    from korisk.problems.ct import CtScanner
-
-    scanner = CtScanner(side=side, views=views, bins=bins, beam=beam, arc=arc)  # type: ignore[arg-type]
-    tail = scanner.reconstruction().tail
-    if len(tail) == 1:
-        return {"A^+": tail[0].norm()}
-    first, last = tail
-    return {"K": first.norm(), "A^T": last.norm(), "whole": (last @ first).norm()}
 
 
 # --- Boxes and arrows ----------------------------------------------------------------------------
@@ -194,7 +66,7 @@ def lipschitz(bracket: NormBracket) -> str:
 
 
 def architecture_figure(
-    networks: Sequence[DrawnNetwork], *, narrow: bool = False, ax: Axes | None = None
+    networks: Sequence[TitledNetwork], *, narrow: bool = False, ax: Axes | None = None
 ) -> Figure:
     """The boxes of each network under its title.
 
@@ -244,7 +116,7 @@ def architecture_figure(
         return panels.figure_of(axes)
 
 
-def _draw_chain(axes: Axes, y: float, made: DrawnNetwork) -> None:
+def _draw_chain(axes: Axes, y: float, made: TitledNetwork) -> None:
     """The boxes of a network and the arrows between them, at a height."""
     x = _FIRST
     centred: Options = {"ha": "center", "va": "center"}
@@ -394,7 +266,7 @@ def _tracks(wires: Mapping[int, Sequence[float]]) -> dict[int, int]:
     return found
 
 
-def _draw_graph(axes: Axes, top: float, made: DrawnNetwork, plan: _Wiring) -> None:
+def _draw_graph(axes: Axes, top: float, made: TitledNetwork, plan: _Wiring) -> None:
     """The boxes of a network in rows, arrows between neighbours and wires between the others."""
     net = made.network
     places = [(plan.left(at), top - plan.middle(plan.row(at))) for at in range(len(net))]
@@ -440,7 +312,7 @@ def _draw_graph(axes: Axes, top: float, made: DrawnNetwork, plan: _Wiring) -> No
 # --- Layers and their parts of the bound ---------------------------------------------------------
 
 
-def layers_figure(networks: Sequence[DrawnNetwork], *, narrow: bool = False) -> Figure | None:
+def layers_figure(networks: Sequence[TitledNetwork], *, narrow: bool = False) -> Figure | None:
     """A row for each network: A_l of every layer on the left, contributions at N on the right.
 
     If `narrow`, the one stands above the other. N is the smallest of the networks' largest.

@@ -16,11 +16,13 @@ from korisk.report.contents import Contents, Draw
 from korisk.report.figures.efficiency import efficiency_figure, panels_of
 from korisk.report.figures.factors import factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
-from korisk.report.figures.networks import architecture_figure, layers_figure, networks_of
+from korisk.report.figures.networks import architecture_figure, layers_figure
 from korisk.report.figures.style import save
+from korisk.studies.networks import TitledNetwork, ct_networks
 
 STILL = "sample_efficiency"  # in a page it stands in for the interactive curves
 
+MOST_NETWORKS = 6  # of a study
 _LONGEST = 60  # letters of a file's name that come from a point's
 
 
@@ -85,6 +87,17 @@ def _figures(contents: Contents) -> Iterator[tuple[str, Draw]]:
             yield f"reconstructions_{stem}", shown
             title = f"{point.name}: learned weights"
             yield f"weights_{stem}", partial(weights_figure, point.pictures, title=title)
+
+
+def networks_of(contents: Contents) -> list[TitledNetwork]:
+    """The networks that are to be drawn, at most six: those of CT, then those of supplements."""
+    networks = ct_networks((point.name, point.spec, point.curves) for point in contents.points)
+    for supplement in contents.supplements:
+        for point, model, net in supplement.networks():
+            curve = point.curve(model)
+            last = None if curve is None else int(curve.sizes[-1])
+            networks.append(TitledNetwork(f"{model}, {point.name}", net, last=last))
+    return networks[:MOST_NETWORKS]
 
 
 def file_stems(names: Sequence[str]) -> list[str]:

@@ -7,9 +7,7 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from korisk.errors import KoriskError
-from korisk.planning.fit import check_target
-from korisk.planning.targets import Group
+from korisk.planning.targets import Group, asked
 from korisk.report.contents import Contents, refuse_an_empty_one
 from korisk.report.figures.study import page_figures
 from korisk.report.page.page import LARGEST, Page, Section, asset, bullets, figure_html
@@ -56,7 +54,11 @@ def study_page(
         If no cell is finished, or no point can have the target.
     """
     refuse_an_empty_one(contents)
-    groups, refused = _groups(contents, target)
+    crossings = contents.crossings
+    curved = [point for point in contents.points if point.curves]
+    groups, refused = asked(
+        [Group(p.name, p.curves, target, crossings.get(p.name), p.complete) for p in curved]
+    )
     curves, crowded = groups_data(groups, watch=watch)
     supplements = {supplement.name: supplement for supplement in contents.supplements}
     figures = dict.fromkeys(("", *supplements), "")  # by the supplement in whose section they stand
@@ -112,26 +114,6 @@ def study_page(
             data = page.data | {"pictures": made}
             page = replace(page, data=data, sections=[shown, *page.sections])
     return page.html()
-
-
-def _groups(contents: Contents, target: float | None) -> tuple[list[Group], list[str]]:
-    """Points with curves; a target that one of them cannot have is said, and not asked there."""
-    groups, refused = [], []
-    for point in contents.points:
-        if not point.curves:
-            continue
-        crossed = contents.crossings.get(point.name)
-        group = Group(point.name, point.curves, target, crossed, point.complete)
-        if target is not None:
-            try:
-                check_target([each.curve for each in group.forecasts], target)
-            except KoriskError as error:
-                refused.append(f"{point.name}: {error}.")
-                group = replace(group, asked=None)
-        groups.append(group)
-    if refused and len(refused) == len(groups):
-        raise KoriskError(refused[0].removesuffix("."))
-    return groups, refused
 
 
 def _missing(contents: Contents) -> Iterator[str]:

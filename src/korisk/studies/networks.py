@@ -1,0 +1,125 @@
+"""The networks of a CT study as the theory has them, from what its points say of their problem.
+
+Norms come from the operators, where PyTorch is installed and they take seconds at most; else they
+are left unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from korisk.curves.curve import Curve
+from korisk.errors import KoriskError
+from korisk.planning.fit import calibrate
+from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
+
+Spec = Mapping[str, Any]  # of a point
+
+_LARGEST = {"surrogate": 32, "parallel": 128, "fan": 128, "released": 128}  # sides, for the norms
+_MOST_VALUES = 20_000  # of a sinogram
+
+
+@dataclass(frozen=True)
+class TitledNetwork:
+    """A network, what it is called in a figure, and the shapes of its input and output."""
+
+    title: str
+    network: Network
+    shapes: tuple[str, str] = ("", "")
+    calibrated: bool = False  # whether C and kappa are those of the study's own calibration
+    last: int | None = None  # the largest N of its curve
+
+
+def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[TitledNetwork]:
+    """Both networks of the largest point of each kind of CT: others differ in numbers alone.
+
+    `points` are names, specs and curves.
+    """
+    largest: dict[tuple[object, ...], tuple[str, Spec, Iterable[Curve]]] = {}
+    for point in points:
+        spec = point[1]
+        problem = spec.get("problem")
+        if not isinstance(problem, Mapping) or problem.get("kind", "ct") != "ct":
+            continue
+        sizes = [problem.get(name) for name in ("side", "views", "bins")]
+        if not all(isinstance(size, int) and size >= 1 for size in sizes):
+            continue
+        relu = _relu(spec, "KO"), _relu(spec, "FC")
+        kind = (str(problem.get("beam")), problem.get("arc"), *relu)
+        if kind not in largest or largest[kind][1]["problem"]["side"] < problem["side"]:
+            largest[kind] = point
+    networks = []
+    for point_name, spec, curves in largest.values():
+        problem, by_model = spec["problem"], {curve.model: curve for curve in curves}
+        side, views, bins = (problem[name] for name in ("side", "views", "bins"))
+        beam, arc = str(problem.get("beam", "")), problem.get("arc")
+        tail, compositions = known_layers(side, views, bins, beam, arc)
+        whole = Network([*tail, Known("end", lipschitz=1.0)], compositions=compositions)
+        over = "" if arc is None else f" over {arc:g} degrees"
+        scan = f"H = {side}, {views} views, {bins} bins, {beam} beam{over}"
+        for model, name, count, front, growth in (
+            ("KO", "W", views * bins, tail, whole.lipschitz()),
+            ("FC", "M", views * bins * side * side, [], 1.0),
+        ):
+            if model not in spec.get("models", {model: None}):
+                continue
+            curve = by_model.get(model)
+            constants: dict[str, float] = {}
+            if curve is not None and curve.metric == "mse" and 0 < growth < math.inf:
+                with suppress(KoriskError):  # a single size
+                    line = calibrate(curve, "paper")
+                    if line.slope:  # the composed bound is to be this line
+                        kappa = line.slope / growth**2 / count
+                        constants = {"C": line.floor**0.5 / growth, "kappa": kappa}
+            layers: list[Layer] = [Learned(name, parameters=count, **constants), *front]  # type: ignore[arg-type]
+            if _relu(spec, model):
+                layers.append(Known("ReLU", lipschitz=1.0))
+            network = Network(layers, compositions=compositions if front else ())
+            title = f"{model}, {point_name}: {scan}"
+            shapes = f"{views} x {bins}", f"{side} x {side}"
+            last = None if curve is None else int(curve.sizes[-1])
+            networks.append(TitledNetwork(title, network, shapes, bool(constants), last))
+    return networks
+
+
+def _relu(spec: Spec, model: str) -> bool:
+    models = spec.get("models")
+    own = models.get(model) if isinstance(models, Mapping) else None
+    return bool(own.get("relu", True)) if isinstance(own, Mapping) else True
+
+
+def known_layers(
+    side: int, views: int, bins: int, beam: str, arc: float | None
+) -> tuple[list[Layer], list[Composition]]:
+    """The known layers after W, with norms where these take seconds at most, and composed."""
+    names = ["A^+"] if beam == "surrogate" else ["K", "A^T"]
+    try:
+        norms = operator_norms(side, views, bins, beam, arc)
+    except (KoriskError, ImportError):
+        norms = {}  # without PyTorch, or a scanner that cannot be made
+    layers: list[Layer] = [Known(name, lipschitz=norms.get(name)) for name in names]
+    if "whole" not in norms or len(layers) == 1:
+        return layers, []
+    return layers, [Composition(names[0], names[-1], lipschitz=norms["whole"])]
+
+
+@cache
+def operator_norms(
+    side: int, views: int, bins: int, beam: str, arc: float | None
+) -> dict[str, NormBracket]:
+    """Norms of the known layers by name, and of them composed; none where they take long."""
+    if side > _LARGEST.get(beam, 0) or views * bins > _MOST_VALUES:
+        return {}
+    from korisk.problems.ct import CtScanner
+
+    scanner = CtScanner(side=side, views=views, bins=bins, beam=beam, arc=arc)  # type: ignore[arg-type]
+    tail = scanner.reconstruction().tail
+    if len(tail) == 1:
+        return {"A^+": tail[0].norm()}
+    first, last = tail
+    return {"K": first.norm(), "A^T": last.norm(), "whole": (last @ first).norm()}
