@@ -11,7 +11,7 @@ from commands import outputs, refused
 from matplotlib.figure import Figure
 
 from korisk.curves.curve import Curve
-from korisk.prediction.outcomes import measured_curves, outcomes, sentences
+from korisk.prediction.outcomes import Outcome, measured_curves, outcomes, sentences
 from korisk.prediction.study import (
     NAME,
     PointRecord,
@@ -22,7 +22,6 @@ from korisk.prediction.study import (
 from korisk.report.contents import read_contents
 from korisk.report.figures.prediction import NOTE, prediction_figure
 from korisk.report.figures.style import save
-from korisk.report.page import prediction
 from korisk.report.page.prediction import prediction_section
 
 N = [4.0 * 2**k for k in range(11)]
@@ -155,7 +154,7 @@ def test_outcomes_lie_between_the_sizes_that_were_kept_and_are_summed_up() -> No
     assert found.predicted == pytest.approx(0.1)
     assert not found.inside
     measured = ((4, 1.0), (8, 2.0), (16, 0.5))
-    rows = [prediction.Outcome("p", "FC", n, 1.0, 0.9, 1.1, m) for n, m in measured]
+    rows = [Outcome("p", "FC", n, 1.0, 0.9, 1.1, m) for n, m in measured]
     (said,) = sentences(rows)
     for words in ("is 1.00 in the geometric mean over 3 N", "0.50 at worst, at N = 8", "1 of 3"):
         assert words in said

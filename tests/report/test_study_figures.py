@@ -28,6 +28,7 @@ from korisk.planning.forecast import forecast
 from korisk.planning.plan import plan_from
 from korisk.problems import CtScanner
 from korisk.report.contents import Contents, Pictures, Point
+from korisk.report.figures import networks as drawing
 from korisk.report.figures.efficiency import efficiency_figure, panel, panels_of
 from korisk.report.figures.factors import factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
@@ -116,8 +117,10 @@ def ko_net() -> Network:
 
 
 NETWORKS = [
-    ct.DrawnNetwork("known", ko_net(), ("5 x 7", "6 x 6"), True, 64),
-    ct.DrawnNetwork("dense", Network([Learned("M", parameters=1260, C=0.05)]), ("", ""), True, 128),
+    ct.TitledNetwork("known", ko_net(), ("5 x 7", "6 x 6"), True, 64),
+    ct.TitledNetwork(
+        "dense", Network([Learned("M", parameters=1260, C=0.05)]), ("", ""), True, 128
+    ),
 ]
 
 
@@ -136,8 +139,8 @@ FIGURES: dict[str, Callable[..., Figure | None]] = {
     "factors": lambda **wide: factors_figure(factors_of(study(point("a"))), **wide),
     "reconstruction": lambda **wide: reconstruction_figure(pictures(), title="a", **wide),
     "weights": lambda **wide: weights_figure(pictures(), title="a", **wide),
-    "layers": lambda **wide: ct.layers_figure(NETWORKS, **wide),
-    "architecture": lambda **wide: ct.architecture_figure(NETWORKS, **wide),
+    "layers": lambda **wide: drawing.layers_figure(NETWORKS, **wide),
+    "architecture": lambda **wide: drawing.architecture_figure(NETWORKS, **wide),
 }
 
 
@@ -365,7 +368,7 @@ def test_layers_show_amplification_and_parts_of_the_bound(figures: dict[str, Fig
         assert np.nansum(parts) == pytest.approx(bound.total)
         assert digits(bound.total, 2) in written(figure)
     unknown = Network([Learned("W", parameters=3), Known("K")])  # there is no bound
-    assert ct.layers_figure([replace(NETWORKS[0], network=unknown)]) is None
+    assert drawing.layers_figure([replace(NETWORKS[0], network=unknown)]) is None
 
 
 def test_an_architecture_has_a_box_for_each_layer(figures: dict[str, Figure]) -> None:
@@ -394,7 +397,7 @@ def test_wires_of_a_graph_lead_to_their_boxes_and_cross_none() -> None:
             unused = unused - picked | {name}
             takes.append(picked)
             layers.append(Known(name, inputs=sorted(picked), lipschitz=1.0))
-        figure = drawn(ct.architecture_figure([replace(NETWORKS[0], network=Network(layers))]))
+        figure = drawn(drawing.architecture_figure([replace(NETWORKS[0], network=Network(layers))]))
         (axes,) = figure.axes
         patches = [each for each in axes.patches if isinstance(each, FancyBboxPatch)]
         boxes = [(b.get_x(), b.get_y(), b.get_width(), b.get_height()) for b in patches]
@@ -420,7 +423,7 @@ def test_only_layers_that_add_to_the_bound_have_a_place_among_many() -> None:
     known = [Known(f"A ({at})", lipschitz=1.0) for at in range(8)]
     layers = [*known, *learned, Known("add", inputs={"input": 1, "net (3)": 1})]
     made = replace(NETWORKS[0], network=Network(layers))
-    figure = drawn(ct.layers_figure([made]))
+    figure = drawn(drawing.layers_figure([made]))
     assert len(data(line(figure, "A-composed"))[1]) == 4
     assert "net (2)" in written(figure)
     assert "A (2)" not in written(figure)
@@ -432,7 +435,7 @@ def test_brackets_are_rounded_outwards() -> None:
         *((1.0, 1.0, "= 1"), (0.14331, 0.14338, "in [0.143, 0.144]"), (0.0, 85.77, "≤ 85.8")),
         *((2.0, math.inf, "≥ 2"), (0.0, math.inf, "not known"), (0.0, 0.0, "= 0")),
     ):
-        assert ct.lipschitz(NormBracket(lower, upper)) == f"{ELL} {words}"
+        assert drawing.lipschitz(NormBracket(lower, upper)) == f"{ELL} {words}"
 
 
 def test_networks_are_of_the_largest_point_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -535,8 +538,8 @@ def test_names_from_files_are_drawn_as_text(name: str) -> None:
         efficiency_figure([panel(name, curves, {printable: 0.3}, note=name)]),
         factors_figure([factors(curves[0], curves[0], name=name)]),
         *(reconstruction_figure(odd, title=name), weights_figure(odd, title=name)),
-        ct.layers_figure([ct.DrawnNetwork(name, network, ("", ""), False, 4)]),
-        ct.architecture_figure([ct.DrawnNetwork(name, network, (name, name), False, 4)]),
+        drawing.layers_figure([ct.TitledNetwork(name, network, ("", ""), False, 4)]),
+        drawing.architecture_figure([ct.TitledNetwork(name, network, (name, name), False, 4)]),
     ):
         assert start in written(drawn(figure))
         check_page(drawn(figure))

@@ -206,6 +206,10 @@ def _prediction(made: Prediction) -> Told:
     return f"{made.model}: predicted, mean squared error", numbers, made.explain()
 
 
+def _prediction_figure(made: Prediction, ax: Axes | None) -> Figure:
+    return _drawn_point([made], made.model, made.examples, None, ax)
+
+
 def _rehearsal(made: Rehearsal) -> Told:
     last = int(made.curve.sizes[-1])
     numbers = [*_expected(made.predict(), last), ("weights", count(made.parameters))]
@@ -363,12 +367,9 @@ _KINDS: dict[str, Shown] = {
     "Comparison": (_comparison, _comparison_figure),
     "Pilot": (_pilot, _pilot_figure),
     "Ablation": (_ablation, _ablation_figure),
-    "Prediction": (
-        _prediction,
-        lambda made, ax: _drawn_point([made], made.model, made.examples, None, ax),
-    ),
+    "Prediction": (_prediction, _prediction_figure),
     "PointPrediction": (_point, _point_figure),
-    "Rehearsal": (_rehearsal, lambda made, ax: _kind(made.predict())[1](made.predict(), ax)),
+    "Rehearsal": (_rehearsal, lambda made, ax: _prediction_figure(made.predict(), ax)),
     "Network": (_network, _network_figure),
     "Bound": (_bound, _bound_figure),
     "BarronBound": (_barron, lambda made, ax: _bound_figure(made.whole, ax, made.floors)),

@@ -66,10 +66,8 @@ def sheet(
     the only panel as it is, with the legend inside it and no notes.
     """
     if ax is not None:
-        handles, told = (
-            [handle for handle, _ in entries],
-            [style.plain(word) for _, word in entries],
-        )
+        handles = [handle for handle, _ in entries]
+        told = [style.plain(word) for _, word in entries]
         together = {tuple: HandlerTuple(ndivide=1)}
         ax.legend(handles, told, fontsize=FINE, frameon=False, handler_map=together)
         return figure_of(ax), [ax]
