@@ -45,7 +45,7 @@ def bare_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without figures and answers to many targets: they take seconds, and have own tests."""
     monkeypatch.setattr("korisk.report.page.study.page_figures", lambda *_, **__: iter([]))
     monkeypatch.setattr(
-        "korisk.report.page.page.planner_data",
+        "korisk.report.page.planner.planner_data",
         lambda made, target: {"sizes": made.curve.sizes.tolist(), "targets": [target] * 4_000},
     )
 
