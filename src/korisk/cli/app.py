@@ -12,13 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from korisk import __version__
+from korisk._text import plain
 from korisk.cli.ablate import ablate
 from korisk.cli.bound import bound
 from korisk.cli.command import Command
 from korisk.cli.compare import compare
 from korisk.cli.export import export
 from korisk.cli.operators import operators
-from korisk.cli.output import plain, running, with_command
+from korisk.cli.output import running, with_command
 from korisk.cli.plan import plan
 from korisk.cli.predict import predict
 from korisk.cli.report import report

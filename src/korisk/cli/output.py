@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
-from unicodedata import bidirectional, category
 
 import typer
 from rich import box
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.table import Table as DrawnTable
 from rich.text import Text
 
+from korisk._text import plain
 from korisk.cli.command import Command
 from korisk.errors import Absent, Argument, KoriskError, KoriskWarning, Message
 from korisk.files import figure_kind, write_text
@@ -26,24 +26,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NARROWEST = 110
-_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 _ADDED = {"columns", "unit", "metric", "model", "point", "sheet"}  # which a user can add as advised
 
 # The command that runs, which `app.run` sets: messages are told with its options.
 running: ContextVar[Command | None] = ContextVar("running", default=None)
-
-
-def plain(text: str) -> str:
-    """A text with control characters and changes of writing direction written as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character.encode("unicode_escape").decode()
-        if character != "\n"
-        and (category(character) in ("Cc", "Cs") or bidirectional(character) in _TURNS)
-        else character
-        for character in text
-    )
 
 
 # --- Messages ------------------------------------------------------------------------------------
