@@ -364,7 +364,7 @@ def draw_means(axes: Axes, curve: Curve, look: Look, tag: str = "", **mark: Any)
     bars = axes.vlines(curve.sizes[many], low, high, color=look.colour, linewidth=1, zorder=2.6)
     bars.set_gid(f"bars{tag}")
     means = values(curve, curve.means)
-    axes.plot(curve.sizes, means, gid=f"means{tag}", zorder=2.7, **{**look.mark(), **mark})
+    axes.plot(curve.sizes, means, gid=f"means{tag}", zorder=2.7, **look.mark() | mark)
 
 
 def bracket(axes: Axes, lower: float, upper: float, height: float, **options: Any) -> None:
@@ -372,11 +372,11 @@ def bracket(axes: Axes, lower: float, upper: float, height: float, **options: An
     right = axes.get_xlim()[1]
     if not lower <= right:
         return
-    axes.plot([lower, min(upper, right)], [height] * 2, **{"linewidth": 1.5, **options})
+    axes.plot([lower, min(upper, right)], [height] * 2, **{"linewidth": 1.5} | options)
     tip = "|" if upper <= right else ">"
     for n, marker, size in ((lower, "|", 7), (min(upper, right), tip, 7 if tip == "|" else 5)):
         bar = {"marker": marker, "markersize": size, "markeredgewidth": 1.5, "clip_on": False}
-        axes.plot([n], [height], **{**options, "gid": None, **bar})
+        axes.plot([n], [height], **options | {"gid": None} | bar)
 
 
 def draw_crossover(axes: Axes, found: Crossover, height: float) -> None:

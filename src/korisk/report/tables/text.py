@@ -120,18 +120,22 @@ def latex(table: ReportTable) -> str:
     columns = "".join(layout)
     if len(rows) > LONG:
         top, (*middle, bottom) = body[:3], body[3:]
+        head = [*top, r"\endfirsthead", *top, r"\endhead", bottom, r"\endfoot"]
         lines = [
             rf"\begingroup{small}",
             rf"\begin{{longtable}}{{{columns}}}",
             told + r"\\",
-            *(*top, r"\endfirsthead", *top, r"\endhead", bottom, r"\endfoot", *middle),
+            *head,
+            *middle,
             r"\end{longtable}",
             r"\endgroup",
         ]
     else:
         lines = [
             r"\begin{table}[htbp]",
-            *(r"\centering", small, told),
+            r"\centering",
+            small,
+            told,
             *([r"\resizebox{\textwidth}{!}{%"] if wide else []),
             rf"\begin{{tabular}}{{{columns}}}",
             *body,
