@@ -1,5 +1,5 @@
 """The page of a study or a pilot, one HTML file: start with `study` or `page`.
 
-`page` says what a page answers, `planner` packs the planner's answers into a table, `page` writes
-the file around `assets/` (style, scripts, parts of HTML).
+`planner` packs what `korisk.planning.targets` answers for the scripts; `page` writes the file
+around `assets/` (style, scripts, parts of HTML).
 """
