@@ -308,9 +308,7 @@ def test_the_tables_of_known_operators_are_those_that_were_kept() -> None:
 
 def test_every_benchmark_and_every_kept_result_is_in_the_list_of_benchmarks() -> None:
     listed = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
-    scripts = [
-        path for path in (ROOT / "benchmarks").rglob("*.py") if path.name not in ("__init__.py",)
-    ]
+    scripts = [path for path in (ROOT / "benchmarks").rglob("*.py") if path.name != "__init__.py"]
     assert len(scripts) > 60
     for path in scripts:
         name = ".".join(path.relative_to(ROOT / "benchmarks").with_suffix("").parts)

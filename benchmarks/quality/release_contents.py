@@ -12,6 +12,8 @@ import zipfile
 from pathlib import Path
 
 NEEDED = (  # what the package reads at run time, and what type checkers look for
+    "korisk/paper/claims.json",
+    "korisk/paper/claims.yaml",
     "korisk/py.typed",
     "korisk/report/live.html",
     "korisk/report/page/assets/method.html",
@@ -22,8 +24,6 @@ NEEDED = (  # what the package reads at run time, and what type checkers look fo
     "korisk/report/page/assets/promises.html",
     "korisk/report/page/assets/table.js",
     "korisk/report/page/assets/view.js",
-    "korisk/paper/claims.json",
-    "korisk/paper/claims.yaml",
     "korisk/store/schema.sql",
 )
 SOURCES = (  # what it takes to test, document and cite it

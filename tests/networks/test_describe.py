@@ -7,7 +7,6 @@ import math
 import pickle
 import runpy
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from described import Of, slope_at, told, upper
 from torch import Tensor, nn
 
 import korisk as kr
+from benchmarks.networks import describe as described
 from korisk.errors import KoriskError
 from korisk.networks import DenseNet, KnownOperatorNet
 from korisk.networks.describe import rules
@@ -524,9 +524,7 @@ def test_what_the_page_says_of_graphs_was_measured() -> None:
     results = ROOT / "benchmarks" / "results"
     kept = json.loads((results / "describe.json").read_text())
     page = (ROOT / "docs" / "reference" / "describe.md").read_text()
-    assert (
-        import_module("describe").table(kept) == (results / "describe.txt").read_text().splitlines()
-    )
+    assert described.table(kept) == (results / "describe.txt").read_text().splitlines()
     assert "results/describe.txt\n" in page
     assert (kept["unsound"], kept["hidden"]) == (0, 0)
     assert all(case["lower"] <= case["upper"] * (1 + 1e-5) for case in kept["cases"])

@@ -1,15 +1,12 @@
 """Every operator works where networks are compiled, exported, traced, distributed and loaded."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.operators import anywhere
 from korisk.operators import (
     Convolution,
     LinearOperator,
@@ -20,20 +17,6 @@ from korisk.operators import (
     fbp,
 )
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("anywhere", BENCHMARKS / "anywhere.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["anywhere"] = module  # where processes that it starts look for its functions
-    spec.loader.exec_module(module)
-    return module
-
-
-anywhere = load()
 SCAN = ParallelBeam(8, views=6, bins=12)
 
 
@@ -48,8 +31,7 @@ SLOW = {"DDP", "export", "forked", "fullgraph"}
         for column in sorted({*anywhere.COLUMNS} - {"CUDA graph", "compile"})
     ],
 )
-def test_every_row_works(column: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(BENCHMARKS))
+def test_every_row_works(column: str) -> None:
     cells = anywhere.COLUMNS[column](list(anywhere.ROWS), "cpu", "aot_eager")
     assert cells == dict.fromkeys(anywhere.ROWS, "yes")
 

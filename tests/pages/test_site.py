@@ -21,7 +21,7 @@ from korisk.cli.app import app
 from korisk.operators import testing
 from korisk.prediction.study import PredictionRecord
 from korisk.store.store import Store
-from korisk.studies.spec import study as studies_of_files
+from korisk.studies.spec.kind import KINDS
 from korisk.theory.network_file import NetworkEntry
 
 ROOT = Path(__file__).parents[2]
@@ -315,7 +315,7 @@ def test_every_key_of_a_file_is_on_its_page() -> None:
         NetworkEntry: "network-file.md",
         PredictionRecord: "files.md",
     }
-    pages |= {entry: "study.md" for entry, *_ in studies_of_files.KINDS.values()}
+    pages |= {kind.study: "study.md" for kind in KINDS.values()}
     for model, page in pages.items():
         assert set(keys(model)) - code_words((REFERENCE / page).read_text()) == set()
 

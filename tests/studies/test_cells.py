@@ -163,7 +163,7 @@ def test_batches_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(seed)
         return torch.Generator().manual_seed(seed)
 
-    monkeypatch.setattr("korisk.studies.run.cells.released_generator", recorded)
+    monkeypatch.setattr("korisk.studies.run.fits.released_generator", recorded)
     gradient = {"fit": "gradient", "iterations": 2, "batch": 2}
     run_cell(small(models={"KO": gradient}, seeds=[4]), ignore)
     assert asked == [4, 4]  # one for each training set

@@ -54,7 +54,7 @@ def test_a_kind_in_one_file_runs_in_worker_processes(folder: Path) -> None:
     ("kinds", "said"),
     [
         ("missing.py", "missing.py cannot be imported: ModuleNotFoundError"),
-        ("json.py", "another module is called json; rename .*json.py"),
+        ("json.py", r"another module is called json; rename .*json\.py"),
         ("broken.py", "broken.py cannot be imported: ZeroDivisionError"),
     ],
 )

@@ -21,7 +21,12 @@ def _values() -> Iterator[type]:
                     yield value
 
 
-VALUES = {value.__name__: value for value in _values() if dataclasses.is_dataclass(value)}
+# A name with an underscore is a step of its module, not a value that is handed out.
+VALUES = {
+    value.__name__: value
+    for value in _values()
+    if dataclasses.is_dataclass(value) and value.__name__[0] != "_"
+}
 
 
 def test_values_are_frozen() -> None:
