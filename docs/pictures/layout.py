@@ -1,5 +1,5 @@
-"""The packages of korisk in thirteen layers, from the command line at the top to store and theory at
-the bottom; imports go downwards, and the lowest three layers need NumPy and SciPy alone."""
+"""The packages of korisk in thirteen layers, from the command line at the top to store and theory
+at the bottom; imports go downwards, and the lowest three layers need NumPy and SciPy alone."""
 
 from _chart import GREY, arrow, box, canvas, text
 

@@ -38,7 +38,7 @@ _TWINS = re.compile(r"([-',])(?=\1)")  # two of them in a row would be set as on
 
 
 def _steers(character: str) -> bool:
-    """Whether a character is none to be seen: controls, halves of pairs, writing directions."""
+    """Whether a character is invisible: controls, halves of pairs, writing directions."""
     return category(character) in ("Cc", "Cs") or bidirectional(character) in _TURNS
 
 

@@ -51,12 +51,13 @@ NO_FILE = {  # module: why
     "store/repair.py": "what it reads, store/file.py has checked",
     "operators/testing.py": "what it saved a line before",
     "operators/ct/projector.py": "a scanner's numbers inside an exported program",
+    "cli/command.py": "a part of the package",
     "report/live.py": "a part of the package, and what its own process has drawn",
     "report/page/page.py": "a part of the package",
     "paper/claims.py": "a part of the package",
     "store/usage.py": "the kernel's account of this machine",
     "pilots/fit.py": "the kernel's account of its own children",
-    "pilots/run.py": "a copy of what it was given",
+    "pilots/options.py": "a copy of what it was given",
     "store/store.py": "a copy of what it was given",
 }
 # How many files of a reader are tried; those that need PyTorch for each take longer.
