@@ -101,7 +101,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the command; what a user can cause becomes one line on stderr, never a traceback."""
-
+    try:  # before anything is imported: libraries of PyTorch end the process where there is none
+        Path.cwd()
+    except OSError:
+        return _fail("the working folder no longer exists; change to another one", 2)
     group: Any = typer.main.get_command(app)
     command = group.commands.get(arguments[0] if arguments else "")
     running.set(command)
@@ -128,8 +131,6 @@ def run(arguments: list[str]) -> int:
         reason = (error.strerror or str(error)).lower()
         if error.filename is not None:
             return _fail(f"{shown(error.filename)}: {reason}; check the path", 2)
-        if not _in_a_folder():
-            return _fail("the working folder no longer exists; change to another one", 2)
         if error.errno not in _OF_OUTPUT:
             return _fail(f"the system refuses: {reason}; run again", 2)
         _drop_output()
@@ -143,14 +144,6 @@ def _drop_output() -> None:
     """Send what is still buffered nowhere, so that Python does not complain again at its exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _in_a_folder() -> bool:
-    """Whether the working folder is still there."""
-    try:
-        return Path.cwd().is_dir()
-    except OSError:
-        return False
 
 
 def _fail(message: str, code: int) -> int:
