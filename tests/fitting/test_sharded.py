@@ -114,6 +114,7 @@ def copy_of(two: Found, to: Path) -> Path:
     return Path(shutil.copytree(two[0] / "checkpoints", to / "checkpoints"))
 
 
+@pytest.mark.slow  # one rank continues it below, without another start of two
 def test_a_training_whose_rank_was_killed_continues_from_the_last_complete_checkpoint(
     two: Found, tmp_path: Path
 ) -> None:

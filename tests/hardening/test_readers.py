@@ -62,8 +62,8 @@ NO_FILE = {  # module: why
 }
 # How many files of a reader are tried; those that need PyTorch for each take longer.
 FEWER = {
-    **dict.fromkeys(("lodopab", "checkpoint", "shards", "metadata", "ods", "parquet"), 20),
-    **{"store": 30, "study": 12, "geometry": 12, "ablation": 12},
+    **dict.fromkeys(("lodopab", "checkpoint", "shards", "metadata", "ods", "xlsx"), 15),
+    **{"store": 30, "study": 12, "geometry": 12, "ablation": 12, "parquet": 5},
 }
 SECONDS, MEMORY = 40.0, 2**28  # tracing memory, and busy cores, take several times as long
 

@@ -70,12 +70,20 @@ def test_the_released_summary_is_met_to_four_digits(side: int, untrained: float)
         assert f"{ours.slope:.3e}" == f"{line.slope:.3e}"
 
 
-def test_the_released_dense_errors_at_128_pixels_are_met() -> None:
-    """The dense half of the released GPU sweep; its other half is trained for minutes."""
+@pytest.mark.parametrize(
+    ("seeds", "near"), [((1,), 0.06), pytest.param((1, 2, 3), 2e-3, marks=pytest.mark.slow)]
+)
+def test_the_released_dense_errors_at_128_pixels_are_met(
+    seeds: tuple[int, ...], near: float
+) -> None:
+    """The dense half of the released GPU sweep, a mean of three seeds; one is near it.
+
+    Its other half is trained for minutes.
+    """
     sizes = (4, 16, 64)
     found = []
     scanner = CtScanner.released(128)
-    for seed in (1, 2, 3):
+    for seed in seeds:
         problem = CtProblem(scanner=scanner, population="released")
         pools = problem.pools(seed=seed, train=64, validation=0, test=50)
         judge = Scorer(*pools.test, by="rmse_over_max")
@@ -86,21 +94,26 @@ def test_the_released_dense_errors_at_128_pixels_are_met() -> None:
         found.append([measure(fit.predict(inputs), targets)["rmse_over_max"] for fit in fits])
     theirs = published.RELEASED_SWEEP
     expected = [theirs.dense[theirs.sizes.index(n)] for n in sizes]
-    assert np.mean(found, axis=0) == pytest.approx(expected, rel=2e-3)
+    assert np.mean(found, axis=0) == pytest.approx(expected, rel=near)
 
 
-def test_rigorous_training_is_nowhere_worse_than_none_and_lambda_at_no_edge() -> None:
-    found = rows("rigorous", 8, 3) + rows("rigorous", 16, 1)
+@pytest.mark.parametrize(
+    ("side", "seeds"), [(8, 2), pytest.param(8, 3, marks=pytest.mark.slow), (16, 1)]
+)
+def test_rigorous_training_is_nowhere_worse_than_none_and_lambda_at_no_edge(
+    side: int, seeds: int
+) -> None:
+    found = rows("rigorous", side, seeds)
     for sweep in sweeps(found):
         assert sweep.untrained is not None
         assert max(sweep.known.means) <= 1.01 * sweep.untrained
     fitted = [each.row for each in found if each.row.n > 0]
-    assert len(fitted) == 2 * 9 * 4
+    assert len(fitted) == 2 * 9 * seeds
     assert not any(row.detail["lambda_at_edge"] for row in fitted)
 
 
 def test_the_dense_network_passes_the_floor_that_the_paper_reads_off() -> None:
-    (sweep,) = sweeps(rows("rigorous", 8, 3))
+    (sweep,) = sweeps(rows("rigorous", 8, 2))
     floor = sweep.line("FC").floor
     last = dict(zip(sweep.dense.sizes.tolist(), sweep.dense.means, strict=True))[1024]
     assert last < 0.5 * floor
