@@ -179,10 +179,10 @@ def test_running_out_of_memory_is_one_line_and_nothing_else_is_taken_for_it(
         RuntimeError("a bug"),
     ]
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **options: object) -> None:
         raise raised.pop(0)
 
-    monkeypatch.setattr("korisk.operators.ct.scanner.scanner_operators", fail)
+    monkeypatch.setattr("korisk.operators.fbp", fail)
     for _ in range(2):
         assert refused("operators", *SMALL).startswith("korisk: there is not enough memory: ")
     with pytest.raises(RuntimeError, match="a bug"):

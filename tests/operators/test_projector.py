@@ -172,8 +172,8 @@ def test_a_batch_of_any_size_is_its_images_one_by_one(batch: int) -> None:
 def test_a_scan_folded_in_four_is_the_whole_scan(views: int) -> None:
     stencil = Joseph(ParallelBeam(9, views=views, bins=13, bin_spacing=0.8))
     assert folds(stencil)
-    whole = engines.CpuMatrix(stencil, torch.float64)
-    folded = FoldedMatrix(stencil, torch.float64)
+    whole = engines.CpuMatrix(stencil, torch.device("cpu"), torch.float64)
+    folded = FoldedMatrix(stencil, torch.device("cpu"), torch.float64)
     x, y = random(3, 81), random(3, 13 * views)
     torch.testing.assert_close(folded.project(x), whole.project(x), rtol=1e-12, atol=1e-12)
     found, truth = folded.backproject(y), whole.backproject(y)

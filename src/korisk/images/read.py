@@ -17,16 +17,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from korisk import _checks
-from korisk.errors import (
-    Argument,
-    KoriskError,
-    KoriskWarning,
-    Message,
-    MissingExtraError,
-    invalid,
-    shown,
-)
+from korisk import _checks, errors
+from korisk.errors import Argument, KoriskError, KoriskWarning, Message, MissingExtraError, invalid
 from korisk.images.formats.dicom import is_dicom, read_dicom
 from korisk.images.formats.hdf5 import read_hdf5
 from korisk.images.formats.page import NotAnImageError, Page, check_fits, read_npy, read_npz
@@ -241,7 +233,7 @@ def find_images(
         except (OSError, ValueError):  # too long a name, a null byte
             exists = False
         if not exists:
-            raise KoriskError(f"{shown(text, limit=200)}: does not exist; check the path")
+            raise KoriskError(f"{errors.shown(text, limit=200)}: does not exist; check the path")
         places.append((path, member))
     if not places:
         got = "an empty list"

@@ -14,15 +14,8 @@ from torch import Tensor, nn
 
 from korisk._checks import require
 from korisk.errors import KoriskError, invalid, shown
-from korisk.operators.inputs import (
-    DTYPES,
-    Options,
-    Shape,
-    checked_dtype,
-    checked_length,
-    checked_shape,
-    shape_text,
-)
+from korisk.operators import inputs
+from korisk.operators.inputs import DTYPES, Options, Shape, checked_length, shape_text
 from korisk.operators.linear import EXACT, ROUNDED, UNCHECKED, LinearOperator
 from korisk.operators.opaque import Opaque
 
@@ -84,7 +77,7 @@ class Adapted(Opaque):
         # What was not tried is only known to work where it was made.
         self._precision = self.dtype if precision is None and not check else precision
         if self._precision is not None:
-            checked_dtype(self._precision)
+            inputs.checked_dtype(self._precision)
         self._checked = check
         self._made_on = self.device
         if check:
@@ -98,14 +91,14 @@ class Adapted(Opaque):
             given = "weights that require gradients, which would be lost"
             require(fixed, subject, "not be trainable", part, remedy, got=given)
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse=False)
         for part in self.parts:  # other buffers may be left behind in another precision
             part._apply(lambda tensor: tensor.to(fn(tensor).device))  # type: ignore[no-untyped-call]
         return self
 
     def _product(self, x: Tensor, adjoint: bool) -> Tensor:
-        source, target = (self.range, self.domain) if adjoint else (self.domain, self.range)
+        source, target = self._ends(adjoint)
         lead = x.shape[: x.ndim - len(source)]
         if not x.numel():
             return x.new_zeros(*lead, *target)
@@ -117,7 +110,7 @@ class Adapted(Opaque):
 
     def _called(self, items: Tensor, adjoint: bool) -> Tensor:
         """What a function gives for a batch, if it is what the operator's shapes say."""
-        source, target = (self.range, self.domain) if adjoint else (self.domain, self.range)
+        source, target = self._ends(adjoint)
         subject = f"{self.name}: {'adjoint' if adjoint else 'forward'}"
         where = f"for a batch of {len(items)} in {items.dtype} on {items.device}"
         try:
@@ -446,7 +439,7 @@ def from_deepinv(
     known = isinstance(source, nn.Module) and hasattr(source, "A_adjoint")
     remedy = "for functions use from_callables"
     require(known, "physics", "be a LinearPhysics of deepinv", physics, remedy)
-    domain = checked_shape("img_size", img_size)
+    domain = inputs.checked_shape("img_size", img_size)
     held = next(iter([*source.buffers(), *source.parameters()]), torch.empty(0))
     floats = [buffer.dtype for buffer in source.buffers() if buffer.is_floating_point()]
     probe = torch.zeros(1, *domain, device=held.device, dtype=next(iter(floats), None))

@@ -14,17 +14,8 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, invalid, shown
-from korisk.operators import norms
-from korisk.operators.inputs import (
-    Shape,
-    as_complex,
-    as_pairs,
-    checked_length,
-    checked_shape,
-    complex_of,
-    several,
-    shape_text,
-)
+from korisk.operators import inputs, norms
+from korisk.operators.inputs import Shape, as_complex, as_pairs, checked_shape, shape_text
 from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
 
@@ -84,10 +75,8 @@ class Spectral(LinearOperator):
 
     def __setattr__(self, name: str, value: Tensor | nn.Module) -> None:
         if name in self.fixed and name in self.__dict__:
-            raise KoriskError(
-                f"{name} of {self.name} cannot be set to {shown(value)} later on; make another "
-                f"{type(self).__name__}"
-            )
+            text = f"{name} of {self.name} cannot be set to {shown(value)} later on"
+            raise KoriskError(f"{text}; make another {type(self).__name__}")
         super().__setattr__(name, value)
 
     @abstractmethod
@@ -253,8 +242,8 @@ class Matrix(LinearOperator):
             raise invalid("matrix", "have two dimensions", matrix, remedy, got=given)
         rows, columns = values.shape
         what = f"a matrix of {rows:,} x {columns:,}"
-        source = checked_length("domain", domain, columns, what)
-        target = checked_length("range", range, rows, what)
+        source = inputs.checked_length("domain", domain, columns, what)
+        target = inputs.checked_length("range", range, rows, what)
         super().__init__(source, target, name=name, device=values.device, dtype=values.dtype)
         self.register_buffer("matrix", values)
 
@@ -462,7 +451,7 @@ class Diffusion(Spectral):
             at_least: float | None = None,
             above: float | None = None,
         ) -> tuple[float, ...]:
-            values = tuple(value) if several(value) else (value,) * len(lengths)
+            values = tuple(value) if inputs.several(value) else (value,) * len(lengths)
             rule = f"be one number, or one for each of the {len(lengths)} axes of points"
             _checks.require(len(values) == len(lengths), field, rule, value)
             check = partial(_checks.real, field, remedy=remedy, at_least=at_least, above=above)
@@ -477,11 +466,10 @@ class Diffusion(Spectral):
         for n, nu, c, period in zip(lengths, self.viscosity, self.speed, self.length, strict=True):
             k = 2 * math.pi / period * (n // 2)
             if not math.isfinite(nu * self.time * (k * k) + c * self.time * k):
-                raise KoriskError(
-                    "viscosity * time * k^2 and speed * time * k must be finite up to the last "
-                    f"wave, k = {k:.3g}, got viscosity {nu:g}, speed {c:g}, time {self.time:g}; "
-                    "choose other units"
-                )
+                rule = f"be finite up to the last wave, k = {k:.3g}"
+                given = f"viscosity {nu:g}, speed {c:g}, time {self.time:g}"
+                both = "viscosity * time * k^2 and speed * time * k"
+                raise invalid(both, rule, k, "choose other units", got=given)
 
     def __setstate__(self, state: dict[str, object]) -> None:
         super().__setstate__(state)
@@ -496,7 +484,7 @@ class Diffusion(Spectral):
         return filtered(y, torch.conj_physical(self._once("_multiplier")), self.domain)
 
     def _multiplier(self) -> Tensor:
-        return torch.from_numpy(self._waves()).to(self.device, complex_of(self.dtype))
+        return torch.from_numpy(self._waves()).to(self.device, inputs.complex_of(self.dtype))
 
     def _waves(self) -> NDArray[np.complex128]:
         """exp(-(nu k^2 + i c k) t) of all axes multiplied, for the real transform of `points`."""
@@ -548,10 +536,8 @@ def own_tensor(field: str, value: Tensor | ArrayLike, *, trained: bool = True) -
     """A copy of an array or tensor in float32 or float64, without NaN and infinities."""
     if isinstance(value, Tensor):
         if value.requires_grad and not trained:
-            raise KoriskError(
-                f"{field} must not require gradients, which would be lost: it is copied and not "
-                f"trained; give {field}.detach()"
-            )
+            why = "not require gradients, which would be lost: it is copied and not trained"
+            raise KoriskError(f"{field} must {why}; give {field}.detach()")
         values = value.detach().clone()
     else:
         try:

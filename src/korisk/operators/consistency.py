@@ -183,13 +183,10 @@ class DataConsistency(nn.Module):
     def _iterated(self) -> Tikhonov:
         """The inverse without a closed form."""
         if self.inverse is None:
-            raise KoriskError(
-                Argument("mu"),
-                f" can be trained with a closed form only, which {self.operator.name} "
-                f"({type(self.operator).__name__}) does not have, or ",
-                Argument("solver", ...),
-                " was given; train a factor on the denoiser instead",
-            )
+            kind = f"{self.operator.name} ({type(self.operator).__name__})"
+            why = f" can be trained with a closed form only, which {kind} does not have, or "
+            remedy = " was given; train a factor on the denoiser instead"
+            raise KoriskError(Argument("mu"), why, Argument("solver", ...), remedy)
         return self.inverse
 
     def extra_repr(self) -> str:

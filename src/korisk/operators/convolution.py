@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, invalid, shown
+from korisk.errors import invalid, shown
 from korisk.operators.basic import Spectral, capped, filtered, own_tensor
 from korisk.operators.inputs import Shape, checked_shape, complex_of, several, shape_text
 from korisk.theory.bracket import NormBracket
@@ -208,11 +208,10 @@ def gaussian_kernel(
         _checks.real("deviation", value, above=0, at_most=most, remedy=remedy) for value in values
     ]
     reaches = [math.ceil(reach * width) for width in widths]
-    if (entries := math.prod(2 * steps + 1 for steps in reaches)) > _LARGEST_KERNEL:
-        raise KoriskError(
-            f"a Gaussian kernel must have at most {_LARGEST_KERNEL:,} entries, got {entries:.3g} "
-            f"for deviation={shown(deviation)}; lower deviation, axes or reach"
-        )
+    if (entries := math.prod(2 * steps + 1 for steps in reaches)) > most:
+        given, rule = f"{entries:.3g} for deviation={shown(deviation)}", f"at most {most:,} entries"
+        remedy = "lower deviation, axes or reach"
+        raise invalid("a Gaussian kernel", f"have {rule}", deviation, remedy, got=given)
     kernel = torch.ones((), dtype=torch.float64)
     for width, steps in zip(widths, reaches, strict=True):
         distance = torch.arange(-steps, steps + 1, dtype=torch.float64)

@@ -28,10 +28,8 @@ def _needed_by(method: str, name: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as missing:
-        raise MissingExtraError(
-            f"{method}() needs {name}, and {missing.name} is not installed; pip install "
-            f"{name.lower()}"
-        ) from missing
+        lacking = f"{method}() needs {name}, and {missing.name} is not installed"
+        raise MissingExtraError(f"{lacking}; pip install {name.lower()}") from missing
 
 
 class Exported(Keeping, ABC):
@@ -44,6 +42,10 @@ class Exported(Keeping, ABC):
     @abstractmethod
     def adjoint(self, y: Tensor) -> Tensor:
         """A^T y."""
+
+    def _ends(self, adjoint: bool = False) -> tuple[Shape, Shape]:
+        """The shapes of input and output, of A or of A^T."""
+        return (self.range, self.domain) if adjoint else (self.domain, self.range)
 
     @cached_property  # and no property, which a subclass could not set
     def shape(self) -> tuple[int, int]:
@@ -85,8 +87,7 @@ class Exported(Keeping, ABC):
         rule = "not require gradients, which would be lost"
         require(not lost, subject, rule, x, remedy, got=given)
         columns = np.asarray(x.cpu() if isinstance(x, Tensor) else x)
-        ends = self.domain, self.range
-        source, target = reversed(ends) if adjoint else ends
+        source, target = self._ends(adjoint)
         fits = columns.ndim in (1, 2) and len(columns) == math.prod(source)
         rule, given = f"have {math.prod(source):,} rows", f"shape {columns.shape}"
         remedy = "flatten the input, or pass a tensor to the operator itself"
@@ -148,9 +149,8 @@ class Exported(Keeping, ABC):
         """
         with _needed_by("as_pylops", "PyLops"):
             import pylops
-        return pylops.LinearOperator(
-            self.as_scipy(), dims=self.domain, dimsd=self.range, name=self.name
-        )
+        shapes = {"dims": self.domain, "dimsd": self.range}
+        return pylops.LinearOperator(self.as_scipy(), name=self.name, **shapes)
 
     def as_deepinv(self, **options: object) -> Any:
         """This operator for deepinv, which adds noise and reconstructs with it.

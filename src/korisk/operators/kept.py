@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any, Self, cast
@@ -24,7 +25,7 @@ def constant(key: str, method: str) -> Any:
 
 # What torch.compiler.assume_constant_result does. That decorator imports the compiler and sympy,
 # which double the time of `import korisk.operators`, for a mark that only the compiler reads.
-vars(constant)["_dynamo_marked_constant"] = True
+vars(constant).update(_dynamo_marked_constant=True)
 
 
 def version(tensor: Tensor) -> tuple[int, int]:
@@ -107,18 +108,21 @@ class Keeping(nn.Module):
             self._key = self._recipe() or f"{_process}{next(_numbers)}"
             live[self._key] = self
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_made": None}  # also for copies: what was made is made again
+    def __getstate__(self) -> dict[str, object]:
+        state: dict[str, object] = {
+            **self.__dict__,
+            "_made": None,
+        }  # also for copies: what was made is made again
         if type(anchor := self._anchor) not in PLAIN:  # without numbers, while it is exported
             real = torch.empty(0, dtype=anchor.dtype, device=anchor.device)
             state["_buffers"] = {**self._buffers, "_anchor": real}
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._register()
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         # nn.Module moves and converts everything through this method; a precision in which the
         # adjoint would not be one is refused here, once for .half(), .bfloat16() and .to().
         checked_dtype(fn(self._anchor).dtype)

@@ -16,19 +16,9 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, invalid, shown
-from korisk.operators import norms
+from korisk.operators import inputs, norms
 from korisk.operators.exports import Exported
-from korisk.operators.inputs import (
-    LOW,
-    Shape,
-    autocast_on,
-    checked_device,
-    checked_dtype,
-    checked_shape,
-    jit_tracing,
-    shape_text,
-    traced,
-)
+from korisk.operators.inputs import LOW, Shape, autocast_on, jit_tracing, shape_text, traced
 from korisk.theory.bracket import NormBracket
 
 Operator = TypeVar("Operator", bound="LinearOperator")
@@ -56,11 +46,10 @@ def _guarded(
             shape = *x.shape[: x.ndim - len(getattr(self, source))], *getattr(self, target)
             if not isinstance(image, Tensor) or image.shape != shape:
                 given = shape_text(image.shape) if isinstance(image, Tensor) else shown(image)
-                raise KoriskError(
-                    f"{self.name}: {method} must give the shape {shape_text(shape)}, the batch and "
-                    f"the {target}, got {given} for an input of {shape_text(x.shape)}; correct "
-                    f"{function.__qualname__}, or the {target} that the operator is made with"
-                )
+                rule = f"give the shape {shape_text(shape)}, the batch and the {target}"
+                given += f" for an input of {shape_text(x.shape)}"
+                remedy = f"correct {function.__qualname__}, or the operator's {target}"
+                raise invalid(f"{self.name}: {method}", rule, image, remedy, got=given)
         return cast(Tensor, image)
 
     return guarded
@@ -131,11 +120,13 @@ class LinearOperator(Exported, ABC):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.domain = checked_shape("domain", domain)
-        self.range = checked_shape("range", range)
+        self.domain = inputs.checked_shape("domain", domain)
+        self.range = inputs.checked_shape("range", range)
         self.name = name or type(self).__name__
         self._register()
-        anchor = torch.empty(0, device=checked_device(device), dtype=checked_dtype(dtype))
+        anchor = torch.empty(
+            0, device=inputs.checked_device(device), dtype=inputs.checked_dtype(dtype)
+        )
         self.register_buffer("_anchor", anchor, persistent=False)
 
     def __init_subclass__(cls, **kwargs: object) -> None:
@@ -171,7 +162,7 @@ class LinearOperator(Exported, ABC):
         KoriskError
             If the shape, precision or device is another.
         """
-        return self._applied(self._map, x, self.domain, self.range, "input")
+        return self._applied(x, False)
 
     def adjoint(self, y: Tensor) -> Tensor:
         """A^T y.
@@ -190,28 +181,22 @@ class LinearOperator(Exported, ABC):
         KoriskError
             If the shape, precision or device is another.
         """
-        return self._applied(self._map_adjoint, y, self.range, self.domain, "input of the adjoint")
+        return self._applied(y, True)
 
-    def _applied(
-        self,
-        function: Callable[[Tensor], Tensor],
-        x: Tensor,
-        source: Shape,
-        target: Shape,
-        what: str,
-    ) -> Tensor:
-        """The function of x in the operator's precision, which autocast must not lower."""
+    def _applied(self, x: Tensor, adjoint: bool) -> Tensor:
+        """A x or A^T x in the operator's precision, which autocast must not lower."""
         if autocast_on(x):
             with torch.autocast(x.device.type, enabled=False):
                 if x.dtype not in LOW:
-                    return self._applied(function, x, source, target, what)
+                    return self._applied(x, adjoint)
                 up = x.to(self.dtype)  # and back, as the layers around it expect
-                return self._applied(function, up, source, target, what).to(x.dtype)
-        self._check(x, source, what)
+                return self._applied(up, adjoint).to(x.dtype)
+        source, target = self._ends(adjoint)
+        self._check(x, source, "input of the adjoint" if adjoint else "input")
         # An empty batch, which some libraries refuse; still part of the graph.
         if not jit_tracing() and x.numel() == 0:
             return x.new_zeros((*x.shape[: x.ndim - len(source)], *target)) + x.sum()
-        return function(x)
+        return self._map_adjoint(x) if adjoint else self._map(x)
 
     def _check(self, x: Tensor, shape: Shape, what: str) -> None:
         subject = f"{self.name}: the {what}"
@@ -245,10 +230,8 @@ class LinearOperator(Exported, ABC):
             return Composed([*parts_of(other), *parts_of(self)])
         if isinstance(other, Tensor):
             return self(other)
-        raise KoriskError(
-            f"{self.name} @ takes a torch tensor or another operator, got {shown(other)}; convert "
-            "arrays with torch.as_tensor"
-        )
+        takes = f"{self.name} @ takes a torch tensor or another operator, got {shown(other)}"
+        raise KoriskError(f"{takes}; convert arrays with torch.as_tensor")
 
     def __mul__(self, factor: float) -> LinearOperator:
         return Scaled(self, factor)
@@ -292,10 +275,9 @@ class LinearOperator(Exported, ABC):
         rows, columns = math.prod(self.range), math.prod(self.domain)
         needed = rows * columns * self._anchor.element_size()
         if needed > _LARGEST_MATRIX:
-            raise KoriskError(
-                f"{self.name}: as_matrix() would fill {needed / 2**30:.1f} GiB ({rows:,} x "
-                f"{columns:,}); apply the operator to vectors, or use a smaller geometry"
-            )
+            size = f"{needed / 2**30:.1f} GiB ({rows:,} x {columns:,})"
+            remedy = "apply the operator to vectors, or use a smaller geometry"
+            raise KoriskError(f"{self.name}: as_matrix() would fill {size}; {remedy}")
         # The side with fewer unit vectors, in pieces that stay small.
         tall = columns <= rows
         apply, shape = (self, self.domain) if tall else (self.adjoint, self.range)
@@ -348,8 +330,7 @@ class LinearOperator(Exported, ABC):
         inner = math.prod(self.domain) <= math.prod(self.range)
         there, back = (self, self.adjoint) if inner else (self.adjoint, self)
         certain = self.nonnegative and not self.inexact  # what certifies divides by small numbers
-        start = norms.start(self.domain if inner else self.range, certain, seed)
-        start = start.to(self.device)
+        start = norms.start(self._ends(not inner)[0], certain, seed).to(self.device)
         size = norms.size(there(start))
         steps = 1
 
@@ -527,10 +508,9 @@ class Composed(Combined):
         parts = _checked_operators(layers)
         for first, second in pairwise(parts):
             if first.range != second.domain:
-                raise KoriskError(
-                    f"{second.name} cannot follow {first.name}: {first.name} gives "
-                    f"{shape_text(first.range)}, {second.name} takes {shape_text(second.domain)}"
-                )
+                gives = f"{first.name} gives {shape_text(first.range)}"
+                takes = f"{second.name} takes {shape_text(second.domain)}"
+                raise KoriskError(f"{second.name} cannot follow {first.name}: {gives}, {takes}")
         words = name or " ".join(part.name for part in reversed(parts))
         super().__init__(parts, parts[0].domain, parts[-1].range, words)
 
@@ -648,10 +628,10 @@ class Sum(Combined):
         parts = _checked_operators(terms)
         first = parts[0]
         for part in parts[1:]:
-            if (part.domain, part.range) != (first.domain, first.range):
+            if part._ends() != first._ends():
+                both = f"{_arrow(first)} and {_arrow(part)}"
                 raise KoriskError(
-                    f"operators can be added between the same shapes only, got {_arrow(first)} "
-                    f"and {_arrow(part)}"
+                    f"operators can be added between the same shapes only, got {both}"
                 )
         negative = [isinstance(part, Scaled) and part.factor < 0 for part in parts]
         names = ["-" * minus + part.name for part, minus in zip(parts, negative, strict=True)]
@@ -695,10 +675,10 @@ class Stacked(Combined):
         for part in rows:
             same = part.domain == first.domain and part.range[1:] == first.range[1:]
             if not same or not part.range:
-                raise KoriskError(
-                    "stacked operators must have one domain, and ranges of at least one axis that "
-                    f"differ in the first alone, got {_arrow(first)} and {_arrow(part)}"
-                )
+                rule = "have one domain, and ranges of at least one axis that differ in "
+                rule += "the first alone"
+                both = f"{_arrow(first)} and {_arrow(part)}"
+                raise invalid("stacked operators", rule, parts, got=both)
         height = sum(part.range[0] for part in rows)
         name = "[" + "; ".join(part.name for part in rows) + "]"
         super().__init__(rows, first.domain, (height, *first.range[1:]), name)
@@ -767,10 +747,9 @@ def _factor(value: object) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise KoriskError(
-            f"an operator can be scaled by a finite number only, got {shown(value)}; use "
-            "Diagonal(..., trainable=True) for weights that are learned"
-        )
+        remedy = "use Diagonal(..., trainable=True) for weights that are learned"
+        scaled = f"an operator can be scaled by a finite number only, got {shown(value)}"
+        raise KoriskError(f"{scaled}; {remedy}")
     return number
 
 

@@ -21,6 +21,7 @@ from korisk.operators.inputs import jit_tracing
 from korisk.operators.kept import live
 from korisk.operators.linear import LinearOperator
 
+Context = Any  # what PyTorch hands from a forward pass to its derivative
 Decoder = Callable[[str, torch.device, torch.dtype], LinearOperator]
 DECODERS: dict[str, Decoder] = {}  # by the word before a recipe's colon
 
@@ -87,16 +88,16 @@ class _Product(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
+    def forward(ctx: Context, x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
         ctx.operator, ctx.adjoint = operator, adjoint
         return operator._product(x.detach(), adjoint)
 
     @staticmethod
-    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Context, *gradient: Tensor) -> tuple[Tensor, None, None]:
         return _differentiable(gradient[0], ctx.operator, not ctx.adjoint), None, None
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+    def jvp(ctx: Context, *tangents: Tensor) -> Tensor:
         return _differentiable(tangents[0], ctx.operator, ctx.adjoint)
 
 
@@ -108,7 +109,7 @@ class _TransformedProduct(torch.autograd.Function):
         return operator._product(x.detach(), adjoint)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[object, ...], output: Tensor) -> None:
+    def setup_context(ctx: Context, inputs: tuple[object, ...], output: Tensor) -> None:
         _, ctx.operator, ctx.adjoint = inputs
 
     backward = _Product.backward
@@ -176,17 +177,15 @@ def _lazy_views() -> Any:
 
 
 def _shaped(x: Tensor, key: str, adjoint: bool) -> Tensor:
-    operator = operator_of(key, x)
-    ends = operator.domain, operator.range
-    source, target = reversed(ends) if adjoint else ends
+    source, target = operator_of(key, x)._ends(adjoint)
     return x.new_empty((*x.shape[: x.ndim - len(source)], *target))
 
 
-def _remember(ctx: Any, inputs: tuple[object, ...], output: Tensor) -> None:
+def _remember(ctx: Context, inputs: tuple[object, ...], output: Tensor) -> None:
     _, ctx.key, ctx.adjoint = inputs
 
 
-def _derivative(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+def _derivative(ctx: Context, gradient: Tensor) -> tuple[Tensor, None, None]:
     return torch.ops.korisk.apply(gradient, ctx.key, not ctx.adjoint), None, None
 
 

@@ -14,7 +14,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -184,10 +184,10 @@ class _Side(NamedTuple):
     range: Shape
     of: Callable[[Sequence[int]], Tensor]
 
-    def draw(self, batch: Shape = ()) -> Tensor:
+    def draw(self, *batch: int) -> Tensor:
         return self.of((*batch, *self.domain))
 
-    def draw_back(self, batch: Shape = ()) -> Tensor:
+    def draw_back(self, *batch: int) -> Tensor:
         return self.of((*batch, *self.range))
 
 
@@ -198,11 +198,9 @@ def _sides(operator: LinearOperator, seed: int) -> tuple[_Side, _Side]:
         numbers = torch.randn(tuple(shape), generator=generator, dtype=torch.float64)
         return numbers.to(operator.device, operator.dtype)
 
-    domain, range_ = operator.domain, operator.range
-    return (
-        _Side("A", operator, operator.adjoint, domain, range_, draw),
-        _Side("A^T", operator.adjoint, operator, range_, domain, draw),
-    )
+    forward, adjoint = (operator, operator.adjoint), (operator.adjoint, operator)
+    ends = operator.domain, operator.range
+    return _Side("A", *forward, *ends, draw), _Side("A^T", *adjoint, *ends[::-1], draw)
 
 
 class _Suite:
@@ -229,14 +227,14 @@ class _Suite:
         try:
             for error, dtype in getattr(self, law)():
                 limit = self.limit(dtype)
-                if not error <= limit:
-                    self._fail(f"is off by {error:.3g} of the norm, limit {limit:g}")
+                self._require(error <= limit, f"is off by {error:.3g} of the norm, limit {limit:g}")
                 if dtype == reported:
                     self.figure = max(self.figure or 0.0, error)
         except AssertionError:
             raise
         except Exception as error:
-            self._fail(f"raises {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+            text = " ".join(str(error).split())[:200]
+            self._require(False, f"raises {type(error).__name__}: {text}")
         return Finding(law, self.figure, 1.0 if law == "norm" else self.limit(reported))
 
     def limit(self, dtype: torch.dtype) -> float:
@@ -245,8 +243,9 @@ class _Suite:
             return LIMITS[dtype]
         return self.tolerance if dtype == torch.float64 else max(LIMITS[dtype], self.tolerance)
 
-    def _fail(self, text: str) -> None:
-        raise AssertionError(f"{self.title}: {self.what} {text}")
+    def _require(self, kept: bool, otherwise: str) -> None:
+        if not kept:
+            raise AssertionError(f"{self.title}: {self.what} {otherwise}")
 
     def _error(self, found: Tensor, wanted: Tensor, of: Tensor) -> float:
         """||found - wanted|| / (||A|| ||of||); infinite where it is NaN or the shapes differ."""
@@ -260,8 +259,7 @@ class _Suite:
     def _converted(self, dtype: torch.dtype) -> LinearOperator:
         self.what = f"copying and .to({dtype})"
         there = copy.deepcopy(self.operator).to(dtype)
-        if there.dtype != dtype:
-            self._fail(f"leaves the operator in {there.dtype}")
+        self._require(there.dtype == dtype, f"leaves the operator in {there.dtype}")
         return there
 
     def _converted_sides(self, dtype: torch.dtype = torch.float64) -> tuple[_Side, _Side]:
@@ -277,9 +275,8 @@ class _Suite:
             with torch.no_grad():
                 found, wanted = twin.map(x.to(other.device, other.dtype)), side.map(x)
             for result, operator in ((found, other), (wanted, one)):
-                place = _place(operator)
-                if _place(result) != place:
-                    self._fail(f"gives {_place(result)}, must give {place}")
+                here, place = _place(result), _place(operator)
+                self._require(here == place, f"gives {here}, must give {place}")
             yield self._error(found.cpu(), wanted.cpu(), x), dtype
 
     def adjoint(self) -> Errors:
@@ -324,7 +321,7 @@ class _Suite:
 
     def batches(self) -> Errors:
         for side in self._converted_sides():
-            batches = {f"a batch {shape_text(lead)}": side.draw(lead) for lead in _BATCHES}
+            batches = {f"a batch {shape_text(lead)}": side.draw(*lead) for lead in _BATCHES}
             backwards = side.of(tuple(reversed((2, 3, *side.domain))))
             batches["a transposed batch"] = backwards.permute(*reversed(range(backwards.ndim)))
             batches["an expanded batch"] = side.draw().expand(3, *side.domain)
@@ -333,13 +330,12 @@ class _Suite:
                 with torch.no_grad():
                     found = side.map(batch)
                 shape = (*batch.shape[: batch.ndim - len(side.domain)], *side.range)
-                if found.shape != shape:
-                    self._fail(f"has shape {tuple(found.shape)}, must have {shape}")
-                if not torch.equal(batch, before):
-                    self._fail("changes its input; write to a copy")
+                wrong = f"has shape {tuple(found.shape)}, must have {shape}"
+                self._require(found.shape == shape, wrong)
+                self._require(torch.equal(batch, before), "changes its input; write to a copy")
                 storages = {each.untyped_storage().data_ptr() for each in (found, batch)}
-                if found.numel() and batch.numel() and len(storages) == 1:
-                    self._fail("shares memory with its input; give a copy")
+                apart = not found.numel() or not batch.numel() or len(storages) == 2
+                self._require(apart, "shares memory with its input; give a copy")
                 items, results = batch.reshape(-1, *side.domain), found.reshape(-1, *side.range)
                 for item, result in zip(items, results, strict=True):
                     with torch.no_grad():
@@ -347,7 +343,8 @@ class _Suite:
                     yield self._error(result, alone, item), torch.float64
 
     def transforms(self) -> Errors:
-        for transform in _TRANSFORMS:
+        afterwards = _gradient_after_inference_mode
+        for transform in (_vmap, _jvp, _vjp, _vmap_of_vjp, _vmap_of_jvp, afterwards):
             # A copy for each: what an operator makes at its first use must not be caught inside.
             for side in self._converted_sides():
                 self.what = f"{transform.__name__[1:].replace('_', ' ')} of {side.name}"
@@ -355,7 +352,12 @@ class _Suite:
                     yield self._error(*result), torch.float64
 
     def pickle(self) -> Errors:
-        for way, again in _COPIES.items():
+        ways: dict[str, Callable[[LinearOperator], LinearOperator]] = {
+            "pickle": lambda operator: pickle.loads(pickle.dumps(operator)),
+            "torch.save": _saved,
+            "copy.deepcopy": copy.deepcopy,
+        }
+        for way, again in ways.items():
             self.what = way
             twin = again(self.operator)
             yield from self._compare(self.operator, twin, f"after {way}", self.operator.dtype)
@@ -369,22 +371,23 @@ class _Suite:
                 side.map(side.draw().float())
             except (KoriskError, TypeError, RuntimeError):
                 continue
-            self._fail("takes a float32 input; refuse it")
+            self._require(False, "takes a float32 input; refuse it")
 
     def norm(self) -> Errors:
         lower, upper = self.bracket.lower, self.bracket.upper
         reached = (1 - _NORM_SHORTFALL) * lower
-        highest = upper * (1 + max(_NORM_ROUNDING, self.tolerance or 0))
+        rounding = max(_NORM_ROUNDING, self.tolerance or 0)
+        highest = upper * (1 + rounding)
         forward, _ = self._converted_sides()
         self.what = "norm:"
         if math.prod(forward.domain) * math.prod(forward.range) <= _DENSE:
             matrix = self._converted(torch.float64).as_matrix().cpu()
-            norm = float(torch.linalg.matrix_norm(matrix, 2))
-            side = "above the upper" if norm > highest else "below the lower"
-            if norm > highest or norm < lower * (1 - max(_NORM_ROUNDING, self.tolerance or 0)):
-                end = upper if norm > highest else lower
-                self._fail(f"the largest singular value is {norm:.9g}, {side} end {end:.9g}")
-            self.figure = norm / upper if upper > 0 else 0.0
+            largest = float(torch.linalg.matrix_norm(matrix, 2))
+            value = f"the largest singular value is {largest:.9g},"
+            self._require(largest <= highest, f"{value} above the upper end {upper:.9g}")
+            reaches = largest >= lower * (1 - rounding)
+            self._require(reaches, f"{value} below the lower end {lower:.9g}")
+            self.figure = largest / upper if upper > 0 else 0.0
             return iter(())
         largest = last = 0.0
         x = forward.draw()
@@ -395,17 +398,14 @@ class _Suite:
                 image = forward.map(x)
                 stretch = _length(image)
                 largest = max(largest, stretch)
-                if largest > highest:
-                    self._fail(
-                        f"an x is stretched by {largest:.9g}, above the upper end {upper:.9g}"
-                    )
+                beyond = f"an x is stretched by {largest:.9g}, above the upper end {upper:.9g}"
+                self._require(largest <= highest, beyond)
                 if step > _DRAWS and stretch >= reached and stretch - last <= 1e-6 * stretch:
                     break
                 last = stretch
                 x = forward.draw() if step < _DRAWS else forward.back(image)
-        if largest < reached:
-            ends = f"{largest:.6g} at most, below the lower end {lower:.6g}"
-            self._fail(f"power iteration stretches by {ends}")
+        ends = f"{largest:.6g} at most, below the lower end {lower:.6g}"
+        self._require(largest >= reached, f"power iteration stretches by {ends}")
         self.figure = largest / upper if upper > 0 else 0.0
         return iter(())
 
@@ -431,7 +431,7 @@ def _place(of: Tensor | LinearOperator) -> str:
 
 
 def _vmap(side: _Side) -> Results:
-    batch = side.draw((3,))
+    batch = side.draw(3)
     front = torch.func.vmap(side.map)(batch)
     # The mapped dimension last, where a map that counts dimensions from the front would fail.
     last = torch.func.vmap(side.map, in_dims=-1, out_dims=-1)(batch.movedim(0, -1))
@@ -447,19 +447,19 @@ def _jvp(side: _Side) -> Results:
 
 def _vjp(side: _Side) -> Results:
     x, y = side.draw(), side.draw_back()
-    value, pull = cast(Any, torch.func.vjp(side.map, x))
+    value, pull = torch.func.vjp(side.map, x)[:2]
     return [(value, side.map(x), x), (pull(y)[0], side.back(y), y)]
 
 
 def _vmap_of_vjp(side: _Side) -> Results:
-    cotangents = side.draw_back((3,))
-    _, pull = cast(Any, torch.func.vjp(side.map, side.draw()))
+    cotangents = side.draw_back(3)
+    pull = torch.func.vjp(side.map, side.draw())[1]
     (found,) = torch.func.vmap(pull)(cotangents)
     return [(found, side.back(cotangents), cotangents)]
 
 
 def _vmap_of_jvp(side: _Side) -> Results:
-    x, tangents = side.draw(), side.draw((3,))
+    x, tangents = side.draw(), side.draw(3)
     found = torch.func.vmap(lambda v: _pushed(side.map, x, v)[1])(tangents)
     return [(found, side.map(tangents), tangents)]
 
@@ -472,9 +472,6 @@ def _gradient_after_inference_mode(side: _Side) -> Results:
     return [(gradient, side.back(y), y)]
 
 
-_TRANSFORMS = (_vmap, _jvp, _vjp, _vmap_of_vjp, _vmap_of_jvp, _gradient_after_inference_mode)
-
-
 def _pushed(map_: Map, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     with warnings.catch_warnings():
         # At the first jvp of a process PyTorch warns of its own use of torch.jit.
@@ -482,15 +479,8 @@ def _pushed(map_: Map, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return cast(tuple[Tensor, Tensor], torch.func.jvp(map_, (x,), (v,)))
 
 
-def _saved(operator: LinearOperator) -> Any:
+def _saved(operator: LinearOperator) -> LinearOperator:
     file = io.BytesIO()
     torch.save(operator, file)
     file.seek(0)
-    return torch.load(file, weights_only=False)
-
-
-_COPIES: dict[str, Callable[[LinearOperator], LinearOperator]] = {
-    "pickle": lambda operator: pickle.loads(pickle.dumps(operator)),
-    "torch.save": _saved,
-    "copy.deepcopy": copy.deepcopy,
-}
+    return cast(LinearOperator, torch.load(file, weights_only=False))

@@ -11,17 +11,10 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import Argument, KoriskError, invalid
-from korisk.operators import norms
+from korisk.operators import linear, norms
 from korisk.operators.inputs import PLAIN
 from korisk.operators.kept import constant, version
-from korisk.operators.linear import (
-    ROUNDED,
-    SOLVED,
-    UNCHECKED,
-    LinearOperator,
-    Wrapped,
-    require_operator,
-)
+from korisk.operators.linear import SOLVED, UNCHECKED, LinearOperator, Wrapped, require_operator
 from korisk.operators.opaque import Opaque
 from korisk.theory.bracket import NormBracket
 
@@ -111,11 +104,8 @@ class Tikhonov(Wrapped, Opaque):
         if self.solver == "cg" and x.dtype != torch.float64:
             double: Tikhonov = self._once("in_double")
             return double._product(x.double(), adjoint).to(x.dtype)
-        if adjoint:
-            return self.of._map(self._solved(x)) if self._inner else self._solved(self.of._map(x))
-        if self._inner:
-            return self._solved(self.of._map_adjoint(x))
-        return self.of._map_adjoint(self._solved(x))
+        map_ = self.of._map if adjoint else self.of._map_adjoint
+        return map_(self._solved(x)) if adjoint == self._inner else self._solved(map_(x))
 
     @property
     def inlined(self) -> bool:  # type: ignore[override]
@@ -126,8 +116,9 @@ class Tikhonov(Wrapped, Opaque):
         if any(weights.requires_grad for weights in self.of.parameters()):
             remedy = "freeze it with operator.requires_grad_(False)"
             given = "weights that require gradients, which would be lost"
-            subject = f"{self.name}: the operator"
-            raise invalid(subject, "not be trainable", self.of, remedy, got=given)
+            raise invalid(
+                f"{self.name}: the operator", "not be trainable", self.of, remedy, got=given
+            )
 
     def _solved(self, b: Tensor) -> Tensor:
         """(Gram + mu I)^-1 b, on the shorter side."""
@@ -143,10 +134,9 @@ class Tikhonov(Wrapped, Opaque):
 
     def _gram(self, flat: Tensor) -> Tensor:
         """Gram x for x of shape (..., side)."""
-        x = flat.reshape(*flat.shape[:-1], *self._side)
-        if self._inner:
-            return self._flat(self.of._map_adjoint(self.of._map(x)))
-        return self._flat(self.of._map(self.of._map_adjoint(x)))
+        maps = self.of._map, self.of._map_adjoint
+        there, back = maps if self._inner else reversed(maps)
+        return self._flat(back(there(flat.reshape(*flat.shape[:-1], *self._side))))
 
     def _system(self, flat: Tensor) -> Tensor:
         return self._gram(flat) + self.mu * flat
@@ -167,10 +157,9 @@ class Tikhonov(Wrapped, Opaque):
         held = [*self.of.named_parameters(), *self.of.named_buffers()]
         weights = [tensor for name, tensor in held if not name.endswith("_anchor")]
         if any(type(tensor) not in PLAIN for tensor in weights):
-            raise KoriskError(
-                f"{self.name}: the weights of A must be there while it is exported, and exporters "
-                "hide them; use torch.export.export(..., strict=True)"
-            )
+            rule = "the weights of A must be there while it is exported, and exporters hide them"
+            remedy = "use torch.export.export(..., strict=True)"
+            raise KoriskError(f"{self.name}: {rule}; {remedy}")
         return self.of.dtype, self.of.device, *(version(tensor) for tensor in weights)
 
     def _inverse(self) -> Tensor:
@@ -179,19 +168,17 @@ class Tikhonov(Wrapped, Opaque):
         gram.diagonal().add_(self.mu)
         factor, failed = torch.linalg.cholesky_ex(gram)
         if int(failed) or not bool(torch.isfinite(factor).all()):
-            raise KoriskError(
-                f"{self.name}: ",
-                Argument("mu"),
-                f" must be above the rounding of A^T A, got {self.mu:g}; raise it, "
-                f"for example to {1e-12 * float(gram.diagonal().max()):.1g}",
-            )
+            enough = f"{1e-12 * float(gram.diagonal().max()):.1g}"
+            rule = f" must be above the rounding of A^T A, got {self.mu:g}"
+            remedy = f"; raise it, for example to {enough}"
+            raise KoriskError(f"{self.name}: ", Argument("mu"), rule, remedy)
         inverse = torch.cholesky_inverse(factor)
         return ((inverse + inverse.t()) / 2).to(self.dtype)
 
     @property
     def inexact(self) -> str:  # type: ignore[override]
         """Why products of A are known to float32 alone, even in float64."""
-        return SOLVED if self.of.inexact == ROUNDED else self.of.inexact
+        return SOLVED if self.of.inexact == linear.ROUNDED else self.of.inexact
 
     def _gross_norm(self, found: float | None = None) -> float:
         return 0.5 / math.sqrt(self.mu) if self.inexact else super()._gross_norm()
@@ -331,10 +318,9 @@ def _conjugate_gradients(system: Callable[[Tensor], Tensor], b: Tensor) -> Tenso
         reached = residual.norm(dim=-1, keepdim=True) <= _ACCEPTED * size
         if bool((reached | ~torch.isfinite(size)).all()):
             return x * scale
-    raise KoriskError(
-        f"conjugate gradients must reach a relative residual of {_ACCEPTED:g} within "
-        f"{_MOST_STEPS:,} steps, and did not; raise mu, or use solver='factor'"
-    )
+    rule = f"reach a relative residual of {_ACCEPTED:g} within {_MOST_STEPS:,} steps"
+    remedy = "raise mu, or use solver='factor'"
+    raise KoriskError(f"conjugate gradients must {rule}, and did not; {remedy}")
 
 
 def _descent(system: Callable[[Tensor], Tensor], b: Tensor, limit: Tensor) -> Tensor:

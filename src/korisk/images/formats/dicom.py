@@ -7,20 +7,16 @@ import io
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from korisk.errors import Argument, KoriskError
-from korisk.images.formats.page import (
-    NotAnImageError,
-    Page,
-    check_fits,
-    full_scale,
-    package,
-    refuse_large,
-)
+from korisk.errors import Argument, KoriskError, invalid
+from korisk.images.formats import page
+from korisk.images.formats.page import NotAnImageError, Page, check_fits, full_scale, package
+
+if TYPE_CHECKING:
+    from pydicom import Dataset
 
 AIR = -1000.0  # Hounsfield units
 _MARK_AT, _MARK = 128, b"DICM"
@@ -69,7 +65,7 @@ def read_dicom(path: Path) -> Iterator[Page]:
     frames, rows, columns = (
         int(dataset.get(name) or 1) for name in ("NumberOfFrames", "Rows", "Columns")
     )
-    refuse_large(rows, columns, 4, at_once=frames)
+    page.refuse_large(rows, columns, 4, at_once=frames)
     syntax, decoded = dataset.file_meta.TransferSyntaxUID, None
     try:
         if package("pydicom.pixels", "reading DICOM").get_decoder(syntax).is_available:
@@ -90,17 +86,14 @@ def read_dicom(path: Path) -> Iterator[Page]:
         tags = ("RescaleSlope", "RescaleIntercept")
         rescaling = [_of_frame(dataset, number, name) for name in tags]
         if None in rescaling and hounsfield:
-            raise KoriskError(
-                "is a CT image without RescaleSlope and RescaleIntercept, so that its Hounsfield "
-                "units are not known; complete the header, or save the values as .npy and use ",
-                Argument("unit", ...),
-            )
+            why = "is a CT image without RescaleSlope and RescaleIntercept, so that its Hounsfield "
+            remedy = "units are not known; complete the header, or save the values as .npy and use "
+            raise KoriskError(why, remedy, Argument("unit", ...))
         slope, intercept = (1.0, 0.0) if None in rescaling else map(float, rescaling)
         if not np.isfinite([slope, intercept]).all() or slope == 0:
-            raise KoriskError(
-                "RescaleSlope and RescaleIntercept must be finite, and the first not 0, got "
-                f"{slope:g} and {intercept:g}; complete the header"
-            )
+            both, given = "RescaleSlope and RescaleIntercept", f"{slope:g} and {intercept:g}"
+            rule, remedy = "be finite, and the first not 0", "complete the header"
+            raise invalid(both, rule, rescaling, remedy, got=given)
         bits = int(dataset.get("BitsStored") or 0)
         full = None
         if (slope, intercept) == (1.0, 0.0):
@@ -112,9 +105,10 @@ def read_dicom(path: Path) -> Iterator[Page]:
             values = white - values
         values = values * slope + intercept
         # Pixels outside of the scan have one stored value, or all values up to a limit.
-        first = _stored_value(dataset, stored, "PixelPaddingValue")
+        signed = stored.dtype.kind == "i"
+        first = _stored_value(dataset, signed, "PixelPaddingValue")
         if first is not None:
-            last = _stored_value(dataset, stored, "PixelPaddingRangeLimit")
+            last = _stored_value(dataset, signed, "PixelPaddingRangeLimit")
             low, high = sorted((first, first if last is None else last))
             values[(stored >= low) & (stored <= high)] = AIR if hounsfield else 0.0
         try:
@@ -134,22 +128,20 @@ def read_dicom(path: Path) -> Iterator[Page]:
         )
 
 
-def _of_frame(dataset: Any, number: int, name: str) -> Any:
+def _of_frame(dataset: Dataset, number: int, name: str) -> Any:
     """A value as the frame has it, as all frames share it, or as the file has it."""
     for groups, index in (("PerFrameFunctionalGroups", number), ("SharedFunctionalGroups", 0)):
-        sequence: Any = dataset.get(f"{groups}Sequence") or ()
+        sequence = dataset.get(f"{groups}Sequence") or []
         if index < len(sequence):
             for part in ("PixelMeasures", "PixelValueTransformation"):
-                inner: Any = sequence[index].get(f"{part}Sequence") or ()
+                inner = sequence[index].get(f"{part}Sequence") or []
                 if len(inner) and inner[0].get(name) is not None:
                     return inner[0].get(name)
     return dataset.get(name)
 
 
-def _stored_value(dataset: Any, stored: NDArray[Any], name: str) -> int | None:
+def _stored_value(dataset: Dataset, signed: bool, name: str) -> int | None:
     value = dataset.get(name)
     if not isinstance(value, int):
         return None
-    if stored.dtype.kind == "i" and value >= 2**15:  # written as unsigned by mistake
-        return int(value) - 2**16
-    return int(value)
+    return value - 2**16 if signed and value >= 2**15 else value  # written as unsigned by mistake

@@ -6,13 +6,12 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from korisk.errors import KoriskError, did_you_mean
+from korisk.errors import KoriskError, did_you_mean, invalid
 from korisk.files import read_text
-from korisk.images.formats.page import NotAnImageError, Page, check_fits, package, pages_of
+from korisk.images.formats.page import NotAnImageError, Page, Untyped, check_fits, package, pages_of
 
 LODOPAB_MU_MAX = 81.35858  # 1/m: what its images are divided by
 LODOPAB_WIDTH = 260.0  # mm along an edge
@@ -52,43 +51,35 @@ def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
             )
 
 
-def _chosen(h5py: Any, file: Any, member: str | None) -> Any:
+def _chosen(h5py: Untyped, file: Untyped, member: str | None) -> Untyped:
     """The named dataset, or the only one that can be images."""
-    datasets: dict[str, Any] = {}
-
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            datasets[f"/{name}"] = item
-
+    if member is not None and isinstance(named := file.get(member), h5py.Dataset):
+        return named
+    items: list[tuple[str, Untyped]] = []
+    file.visititems(lambda name, item: items.append((f"/{name}", item)))
+    datasets = {name: item for name, item in items if isinstance(item, h5py.Dataset)}
     if member is not None:
-        named = file.get(member)
-        if isinstance(named, h5py.Dataset):
-            return named
-        file.visititems(visit)
         raise KoriskError(f"has no dataset {member!r}{did_you_mean(member, datasets)}")
-    file.visititems(visit)
-    found = {
-        name: each
-        for name, each in datasets.items()
-        if each.ndim in (2, 3) and each.dtype.kind in "biuf" and min(each.shape[-2:]) > 1
+    stacks = {
+        name: item
+        for name, item in datasets.items()
+        if item.ndim in (2, 3) and item.dtype.kind in "biuf" and min(item.shape[-2:]) > 1
     }
-    if len(found) != 1:
-        names = ", ".join(list(found)[:5]) or "none"
-        raise KoriskError(
-            f"must hold one dataset of images (2 or 3 axes), got {len(found)} ({names}); name one, "
-            f"as in FILE:{next(iter(found), '/images')}"
-        )
-    return next(iter(found.values()))
+    if len(stacks) != 1:
+        names, first = ", ".join(list(stacks)[:5]) or "none", next(iter(stacks), "/images")
+        rule = f"must hold one dataset of images (2 or 3 axes), got {len(stacks)} ({names})"
+        raise KoriskError(f"{rule}; name one, as in FILE:{first}")
+    return next(iter(stacks.values()))
 
 
 def _lodopab_patients(
-    h5py: Any, path: Path, name: re.Match[str], slices: int
+    h5py: Untyped, path: Path, name: re.Match[str], slices: int
 ) -> Sequence[str | None]:
     """The patients of the slices, if the list of the part is beside the file or above."""
     part, number = name[2], name[3]
     listed = f"patient_ids_rand_{part}.csv"
-    tables = [folder / listed for folder in (path.parent, path.parent.parent)]
-    table = next((each for each in tables if each.exists()), None)
+    tables = path.with_name(listed), path.parent.parent / listed
+    table = next((path for path in tables if path.exists()), None)
     if table is None:
         return ()
     # The list counts on from file to file; all have as many slices as the first.
@@ -101,8 +92,7 @@ def _lodopab_patients(
     first = int(number) * each_has
     own = lines[first : first + slices]
     if not own or not all(_WHOLE.fullmatch(each) for each in own):
-        raise KoriskError(
-            f"{listed} must have one whole number a slice, from line {first + 1} on for this "
-            f"file, got {len(lines)} lines; use the list that belongs to the data"
-        )
+        rule = f"have one whole number a slice, from line {first + 1} on for this file"
+        remedy, given = "use the list that belongs to the data", f"{len(lines)} lines"
+        raise invalid(listed, rule, lines, remedy, got=given)
     return [str(int(each)) for each in own]

@@ -17,8 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from korisk._memory import check_memory
-from korisk.errors import KoriskError, MissingExtraError, did_you_mean
+from korisk.errors import KoriskError, MissingExtraError, did_you_mean, invalid
 
+Untyped = Any  # of a package that has no types
+Numbers = NDArray[Any]
 # NumPy's own messages speak of its arguments.
 _BROKEN = (ValueError, EOFError, SyntaxError, OverflowError, TokenError)
 DEFLATE = 1032  # bytes that deflate can make of one
@@ -30,7 +32,7 @@ _WIDEST_COLOUR = 4  # channels: a last axis as short as that is colour, not a ro
 _LONGEST_HEADER = 2**16  # bytes; a longer one could be gigabytes of blanks
 
 
-def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
     """Shape, type and bytes of the array in an open .npy file, of which little is read."""
     start = io.BytesIO(file.read(_LONGEST_HEADER))
     if np.lib.format.read_magic(start) == (1, 0):
@@ -47,10 +49,9 @@ def read_npy(path: Path) -> Iterator[Page]:
             array_header(file)  # NumPy would read a header of gigabytes
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except _BROKEN:
-        raise KoriskError(
-            "is not a complete .npy file of numbers: its header is damaged, it ends too soon, or "
-            "it holds objects; save it again with numpy.save"
-        ) from None
+        why = "its header is damaged, it ends too soon, or it holds objects"
+        remedy = "save it again with numpy.save"
+        raise KoriskError(f"is not a complete .npy file of numbers: {why}; {remedy}") from None
     yield from pages_of(array, "the array")
 
 
@@ -60,9 +61,8 @@ def read_npz(path: Path, member: str | None = None) -> Iterator[Page]:
         inside = [name.removesuffix(".npy") for name in archive.namelist()]
         if member is None and len(inside) != 1:
             names = ", ".join(inside[:5]) or "none"
-            raise KoriskError(
-                f"must hold one array, got {len(inside)} ({names}); name one, as in FILE.npz:NAME"
-            )
+            given, remedy = f"{len(inside)} ({names})", "name one, as in FILE.npz:NAME"
+            raise KoriskError(f"must hold one array, got {given}; {remedy}")
         chosen = inside[0] if member is None else member.strip("/")
         if chosen not in inside:
             raise KoriskError(f"has no array {member!r}{did_you_mean(chosen, inside)}")
@@ -89,7 +89,7 @@ class NotAnImageError(KoriskError):
 class Page:
     """One image of a file."""
 
-    values: NDArray[Any]  # (rows, columns)
+    values: Numbers  # (rows, columns)
     count: int = 1  # images in the file
     full: float | None = 1.0  # what a plain value is divided by; None: not known
     unit: str | None = None  # "HU", "1/mm"; None where the file does not say
@@ -98,32 +98,30 @@ class Page:
     note: str | None = None  # what to warn about
 
 
-def package(name: str, what: str) -> Any:
+def package(name: str, what: str) -> Untyped:
     """A package that reads one format, imported at the first such file."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"{what} needs {name}, which is not installed; pip install 'korisk[io]'"
-        ) from error
+        lacking = f"{what} needs {name}, which is not installed"
+        raise MissingExtraError(f"{lacking}; pip install 'korisk[io]'") from error
 
 
 def stack_of(shape: tuple[int, ...], what: str) -> tuple[int, int, int]:
     """(count, rows, columns) of an array that holds one image or a stack of images."""
     if len(shape) not in (2, 3) or 0 in shape:
-        raise KoriskError(
-            f"{what} must have 2 axes (rows, columns) or 3 (slices, rows, columns), and hold at "
-            f"least one image, got the shape {shape}; save one such array"
+        rule = (
+            "have 2 axes (rows, columns) or 3 (slices, rows, columns), and hold at least one image"
         )
+        raise invalid(what, rule, shape, "save one such array", got=f"the shape {shape}")
     if len(shape) == 3 and shape[-1] <= _WIDEST_COLOUR < shape[-2]:
-        raise KoriskError(
-            f"{what} has the shape {shape}, which looks like colours in the last axis; save grey "
-            "images as (rows, columns) or (slices, rows, columns)"
-        )
+        why = f"has the shape {shape}, which looks like colours in the last axis"
+        remedy = "save grey images as (rows, columns) or (slices, rows, columns)"
+        raise KoriskError(f"{what} {why}; {remedy}")
     return shape[0] if len(shape) == 3 else 1, int(shape[-2]), int(shape[-1])
 
 
-def full_scale(dtype: np.dtype[Any], what: str, *, bits: int | None = None) -> float | None:
+def full_scale(dtype: np.dtype[np.generic], what: str, *, bits: int | None = None) -> float | None:
     """What becomes 1: the largest value of a type, 1 for fractions, None where it is unknown."""
     if dtype.kind in "fb":
         return 1.0
@@ -150,12 +148,11 @@ def refuse_hollow(shape: tuple[int, ...], claimed: float, most: float) -> None:
     """Raise if an array claims more bytes than those of the file can be unpacked to."""
     if claimed > most:
         pixels = " x ".join(f"{length:,}" for length in shape)
-        raise KoriskError(
-            f"says that it has {pixels} pixels, more than its bytes can hold; is it whole?"
-        )
+        why = "more than its bytes can hold; is it whole?"
+        raise KoriskError(f"says that it has {pixels} pixels, {why}")
 
 
-def pages_of(array: Any, what: str) -> Iterator[Page]:
+def pages_of(array: Untyped, what: str) -> Iterator[Page]:
     """The images of an array or a dataset, of which a few are read at once."""
     count, rows, columns = stack_of(array.shape, what)
     full = full_scale(array.dtype, what)

@@ -7,7 +7,6 @@ import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from korisk.errors import KoriskError
 from korisk.images.formats.page import (
     DEFLATE,
     Page,
+    Untyped,
     full_scale,
     package,
     refuse_hollow,
@@ -40,10 +40,9 @@ def read_png(path: Path) -> Iterator[Page]:
     columns, rows, depth, colour = struct.unpack(">IIBB", start[16:26])
     refuse_large(rows, columns, 8)
     if rows * columns > 2 * (image.MAX_IMAGE_PIXELS or rows * columns):
-        raise KoriskError(
-            f"has {rows:,} x {columns:,} pixels, more than the {2 * image.MAX_IMAGE_PIXELS:,} that "
-            "a PNG may have here; cut it into smaller ones, or save it as .npy"
-        )
+        most, remedy = 2 * image.MAX_IMAGE_PIXELS, "cut it into smaller ones, or save it as .npy"
+        why = f"more than the {most:,} that a PNG may have here"
+        raise KoriskError(f"has {rows:,} x {columns:,} pixels, {why}; {remedy}")
     refuse_hollow((rows, columns), rows * columns * depth // 8, DEFLATE * path.stat().st_size)
     if depth == 16 and colour != _GREY:
         raise KoriskError(f"holds colours or transparency of 16 bits; {_REMEDY}")
@@ -70,7 +69,7 @@ def read_tiff(path: Path) -> Iterator[Page]:
     """The pages, in grey of any type; previews are left out."""
     tifffile = package("tifffile", "reading TIFF")
     with tifffile.TiffFile(path) as file:
-        pages: list[Any] = []
+        pages: list[Untyped] = []
         seen: set[int] = set()
         for page in file.pages:  # each points to the next one: that may be a circle
             if page.offset in seen:
@@ -87,7 +86,7 @@ def read_tiff(path: Path) -> Iterator[Page]:
             yield from _tiff_images(page, page, len(pages))
 
 
-def _tiff_images(page: Any, data: Any, count: int) -> Iterator[Page]:
+def _tiff_images(page: Untyped, data: Untyped, count: int) -> Iterator[Page]:
     """The images of `data`, a page or a series of pages, under the header of `page`."""
     if page.samplesperpixel != 1 or page.photometric not in (_WHITE_IS_ZERO, _BLACK_IS_ZERO):
         raise KoriskError(f"holds colours ({page.samplesperpixel} a pixel); {_REMEDY}")
@@ -108,10 +107,8 @@ def _tiff_images(page: Any, data: Any, count: int) -> Iterator[Page]:
         if "imagecodecs" not in str(error):
             raise
         name = getattr(page.compression, "name", page.compression)
-        raise KoriskError(
-            f"is compressed as {name}, and no decoder for it is installed; pip install "
-            "imagecodecs, or save it uncompressed"
-        ) from None
+        why = f"is compressed as {name}, and no decoder for it is installed"
+        raise KoriskError(f"{why}; pip install imagecodecs, or save it uncompressed") from None
     if page.photometric == _WHITE_IS_ZERO:
         if full is None or dtype.kind not in "bu":
             raise KoriskError(f"has 0 as white, in {dtype}; save it with black as 0")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -85,11 +85,10 @@ def check_matrix_fits(stencil: Stencil, device: torch.device, dtype: torch.dtype
     entries, free = entry_count(stencil), free_memory(device)
     needed = 2 * entries * (4 + dtype.itemsize)
     if entries >= 2**31 or needed > _FITS * free:
-        raise KoriskError(
-            f"the matrix of {stencil.geometry!r} would have {entries / 1e6:,.0f} million entries "
-            f"and take {needed / 2**30:.1f} GiB with its transpose, of {free / 2**30:.1f} GiB "
-            "free; use engine='on_the_fly', which stores no matrix"
-        )
+        size = f"{entries / 1e6:,.0f} million entries and take {needed / 2**30:.1f} GiB"
+        size += f" with its transpose, of {free / 2**30:.1f} GiB free"
+        remedy = "use engine='on_the_fly', which stores no matrix"
+        raise KoriskError(f"the matrix of {stencil.geometry!r} would have {size}; {remedy}")
 
 
 def view_chunks(stencil: Stencil) -> Iterator[slice]:
@@ -128,8 +127,7 @@ def sparse_matrix(
         else:
             view = torch.arange(part.stop - part.start)[:, None, None]
             ray = (view * bins + taps.bin).expand(shape)[kept].numpy().astype(np.int32)
-            entries: Any = value, (ray, pixel)
-            block = coo_array(entries, shape=(rows, pixels)).tocsr()
+            block = coo_array((value, (ray, pixel)), shape=(rows, pixels)).tocsr()  # type: ignore[type-var]
         blocks.append(block)
     return csr_array(vstack(blocks, format="csr"))
 
@@ -143,10 +141,10 @@ class CpuMatrix(Engine):
     the products up to three times faster.
     """
 
-    def __init__(self, stencil: Stencil, dtype: torch.dtype) -> None:
+    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
         self.pixels = _Numbering(stencil.image_shape, _PIXEL_TILE)
         self.rays = _Numbering(stencil.sinogram_shape, _RAY_TILE)
-        self.stencil, self.dtype = stencil, dtype
+        self.stencil, self.device, self.dtype = stencil, device, dtype
         self._folded: Engine | None = None
         column = self.pixels.place.numpy().astype(np.int32)
         natural = sparse_matrix(stencil, dtype, column)
@@ -173,7 +171,7 @@ class CpuMatrix(Engine):
         if batch == 1 and self.forward.matrix.nnz < _SMALL:
             return None
         if self._folded is None and folds(self.stencil):
-            self._folded = FoldedMatrix(self.stencil, self.dtype)
+            self._folded = FoldedMatrix(self.stencil, self.device, self.dtype)
         return self._folded
 
     @staticmethod
@@ -293,8 +291,8 @@ class _Rows:
         first, *others = self._cut(threads)
         waiting = [_pools[threads].submit(share, *other) for other in others]
         share(*first)  # this thread takes its share
-        for each in waiting:
-            each.result()
+        for future in waiting:
+            future.result()
         return result
 
 
@@ -333,7 +331,7 @@ class FoldedMatrix(Engine):
     more than they save.
     """
 
-    def __init__(self, stencil: Stencil, dtype: torch.dtype) -> None:
+    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
         geometry = stencil.geometry
         self.side = geometry.image_shape[0]
         self.views, self.bins = geometry.sinogram_shape
@@ -341,17 +339,17 @@ class FoldedMatrix(Engine):
         with warnings.catch_warnings():  # the whole scan has warned already
             warnings.simplefilter("ignore", KoriskWarning)
             quarter = replace(geometry, angles=angles, views=None, arc=None)
-        self.inner = CpuMatrix(Joseph(quarter), dtype)
+        self.inner = CpuMatrix(Joseph(quarter), device, dtype)
         # For each view: which copy shows it, in which view of the first quarter; and the view.
         v = np.arange(self.views // 4 + 1)
         below = v[4 * v < self.views]
         sources = [v, v[1:], below, below[1:]]  # what is its own mirror image is needed once
         half = self.views // 2
         targets = [v, self.views - v[1:], half - below, half + below[1:]]
-        copies = np.repeat(np.arange(4), [len(part) for part in sources])
-        self.copy, self.source, self.target = (
-            torch.from_numpy(part)
-            for part in (copies, np.concatenate(sources), np.concatenate(targets))
+        copies = np.repeat(np.arange(4), list(map(len, sources)))
+        self.copy = torch.from_numpy(copies)
+        self.source, self.target = (
+            torch.from_numpy(np.concatenate(views)) for views in (sources, targets)
         )
 
     def project(self, images: Tensor) -> Tensor:

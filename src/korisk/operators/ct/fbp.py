@@ -99,10 +99,11 @@ def fbp(
         narrow = geometry.bin_spacing < _NARROW * geometry.pixel_spacing * (1 - 1e-9)
         backprojection = "adjoint" if narrow and not fan else "pixel"
     if fan and backprojection == "adjoint":
-        raise KoriskError(
-            "a fan's filtered backprojection weighs pixels by their distance from the source, "
-            "which the adjoint projector does not; use backprojection='pixel'"
+        why = (
+            "weighs pixels by their distance from the source, which the adjoint projector does not"
         )
+        remedy = "use backprojection='pixel'"
+        raise KoriskError(f"a fan's filtered backprojection {why}; {remedy}")
     place: Place = {"device": device, "dtype": dtype}
     spread = float(geometry.view_weights.mean())
     back: LinearOperator

@@ -11,7 +11,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -114,10 +114,12 @@ class Geometry(InNotebooks, ABC):
         self._set_views()
         pixels, rays = math.prod(self.image_shape), math.prod(self.sinogram_shape)
         if max(pixels, rays) >= 2**31:
-            raise KoriskError(
-                f"an image or a sinogram must have fewer than 2^31 elements, got {pixels:,} pixels "
-                f"and {rays:,} rays ({4 * (pixels + rays) / 2**30:.0f} GiB in float32); reduce them"
+            size = f"{4 * (pixels + rays) / 2**30:.0f} GiB in float32"
+            given, rule = (
+                f"{pixels:,} pixels and {rays:,} rays ({size})",
+                "have fewer than 2^31 elements",
             )
+            raise invalid("an image or a sinogram", rule, pixels, "reduce them", got=given)
         self._check_distances()
         if self.truncation > _WARN_TRUNCATION:
             width = self.bins * self.bin_spacing
@@ -135,9 +137,6 @@ class Geometry(InNotebooks, ABC):
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    def _set_count(self, views: object) -> None:
-        self._set("views", _checks.count("views", views, **_COUNTS, remedy=_VIEWS_OR_ANGLES))
-
     def _set_views(self) -> None:
         """Check and set `angles`, or `views` and `arc`, whichever was passed."""
         if np.ndim(self.angles) != 1:
@@ -147,6 +146,8 @@ class Geometry(InNotebooks, ABC):
             for at, angle in enumerate(self.angles)
         )
         self._set("angles", angles)
+        views = len(angles) if angles else self.views
+        count = _checks.count("views", views, **_COUNTS, remedy=_VIEWS_OR_ANGLES)
         if angles:
             if self.arc is not None or self.start or self.views not in (None, len(angles)):
                 names = (Argument(name, ...) for name in ("angles", "views", "start", "arc"))
@@ -154,22 +155,17 @@ class Geometry(InNotebooks, ABC):
                 parts = (part for pair in zip(joints, names, strict=True) for part in pair)
                 given = f"{len(angles):,} angles with views={shown(self.views)}"
                 raise KoriskError(*parts, f", not both, got {given}")
-            self._set_count(len(angles))
             largest = max(map(abs, angles))
             if largest > _WARN_TURNS * 2 * math.pi:
-                warnings.warn(
-                    f"angles go up to {largest:g}, which is many turns in radians; "
-                    "convert degrees with numpy.deg2rad",
-                    KoriskWarning,
-                    stacklevel=4,
-                )
-            return
-        self._set_count(self.views)
-        if self.arc is not None:
+                text = f"angles go up to {largest:g}, which is many turns in radians"
+                text += "; convert degrees with numpy.deg2rad"
+                warnings.warn(text, KoriskWarning, stacklevel=4)
+        elif self.arc is not None:
             most = 2 * math.pi * (1 + 1e-12)
             remedy = "give radians, up to a full turn of 2 pi"
             arc = _checks.real("arc", self.arc, above=0, at_most=most, remedy=remedy)
             self._set("arc", None if arc == self._full_arc else arc)  # so that equal scans are
+        self._set("views", count)
 
     def _check_distances(self) -> None:
         """Raise for distances that no scanner can have."""
@@ -290,8 +286,8 @@ class Geometry(InNotebooks, ABC):
         # Rounded, so that views which see the same rays (one turn on, or twice) share one cell.
         period = self._full_arc
         turned = np.mod(self.angle_array, period)
-        wanted = {"return_index": True, "return_inverse": True, "return_counts": True}
-        _, chosen, cell, sharers = np.unique(np.round(turned, 9) % round(period, 9), **wanted)  # type: ignore[call-overload]
+        rounded = np.round(turned, 9) % round(period, 9)
+        _, chosen, cell, sharers = np.unique(rounded, True, True, True)  # index, inverse, counts
         angles = turned[chosen]
         gaps = np.mod(np.diff(angles, append=angles[0] + period), period)
         widest = int(np.argmax(gaps))
@@ -306,8 +302,7 @@ class Geometry(InNotebooks, ABC):
         if not self.angles:
             return self.start - float(self.view_weights[0]) / 2, total
         cell, _, gaps, wedge = self._cells
-        first = 0 if wedge is None else (wedge + 1) % len(gaps)
-        members = cell == first
+        members = cell == (0 if wedge is None else (wedge + 1) % len(gaps))
         shown_angle = float(self.angle_array[members].min())
         return shown_angle - float(self.view_weights[members].sum()) / 2, total
 
@@ -543,10 +538,8 @@ def _image_shape(shape: Any) -> tuple[int, int]:
     if len(sides) != 2:
         raise invalid("shape", "be (rows, columns) or one number for a square", shape)
     remedy = "count the image's pixels"
-    rows, columns = (
-        _checks.count("shape", _plain(side), at_least=1, at_most=65536, remedy=remedy)
-        for side in sides
-    )
+    count = partial(_checks.count, "shape", at_least=1, at_most=65536, remedy=remedy)
+    rows, columns = map(count, map(_plain, sides))
     return rows, columns
 
 

@@ -8,6 +8,7 @@ takes geometries as they are, without importing their classes.
 import io
 import math
 import textwrap
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -31,6 +32,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("a plot needs matplotlib; pip install 'korisk[report]'") from error
 
 FloatArray = NDArray[np.float64]
+Scan = Any  # a ParallelBeam or a FanBeam
 
 DPI = 200
 WORTH_SHADING = 0.005  # share of the disc that the detector misses
@@ -53,7 +55,7 @@ _STYLE = {
 _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
-def draw_geometry(geometry: Any, path: str | PathLike[str] | None = None) -> Axes:
+def draw_geometry(geometry: Scan, path: str | PathLike[str] | None = None) -> Axes:
     """Draw a `ParallelBeam` or `FanBeam`; written to `path` (.png, .svg or .pdf) if there is one.
 
     A second panel magnifies the image where the source is far away. The Axes of the whole scanner
@@ -107,10 +109,10 @@ def _draw_views(axes: Axes, angles: FloatArray, orbit: float) -> None:
     """A mark for each view, and an arrow outside the circle the way the first one turns."""
     axes.add_patch(Circle((0, 0), orbit, fill=False, edgecolor=_PALE, linewidth=0.6))
     x, y = -orbit * np.sin(angles), orbit * np.cos(angles)
-    mark: dict[str, Any] = {"marker": "o", "linestyle": "none", "markeredgewidth": 0}
+    mark = partial(axes.plot, marker="o", linestyle="none", markeredgewidth=0)
     size = min(4.0, max(1.2, 240 / len(angles)))
-    axes.plot(x, y, color=_VIEWS, markersize=size, gid="views", zorder=3, **mark)
-    axes.plot(x[:1], y[:1], color=_FIRST, markersize=6.5, gid="first-view", zorder=4, **mark)
+    mark(x, y, color=_VIEWS, markersize=size, gid="views", zorder=3)
+    mark(x[:1], y[:1], color=_FIRST, markersize=6.5, gid="first-view", zorder=4)
     turns = np.diff(angles)[np.diff(angles) != 0]
     if len(turns):
         sense = math.copysign(1.0, turns[0])
@@ -123,7 +125,7 @@ def _draw_views(axes: Axes, angles: FloatArray, orbit: float) -> None:
         axes.annotate("", end, begin, arrowprops=arrow)
 
 
-def _draw_inside(axes: Axes, geometry: Any, beam: FloatArray) -> None:
+def _draw_inside(axes: Axes, geometry: Scan, beam: FloatArray) -> None:
     """The image's square, the inscribed disc, what of it is missed, and the first view's beam."""
     height, width = geometry.image_size
     corner = (-width / 2, -height / 2)
@@ -145,7 +147,7 @@ def _draw_inside(axes: Axes, geometry: Any, beam: FloatArray) -> None:
     axes.plot(*central.T, color=_FIRST, linewidth=0.9, linestyle=(0, (5, 3)))
 
 
-def _missed(geometry: Any) -> FloatArray:
+def _missed(geometry: Scan) -> FloatArray:
     """The image's square in RGBA, as opaque as the share of views that miss each point."""
     height, width = geometry.image_size
     grid = ((np.arange(160) + 0.5) / 80 - 1) / 2
@@ -166,7 +168,7 @@ def _frame(axes: Axes, reach: float, title: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _add_words(figure: Figure, geometry: Any, fan: bool) -> None:
+def _add_words(figure: Figure, geometry: Scan, fan: bool) -> None:
     """The title above, and the legend below with the distances as its head."""
     angles = np.degrees(geometry.angle_array)
     scanned = f"from {angles.min():.4g}° to {angles.max():.4g}°"
@@ -198,9 +200,8 @@ def _add_words(figure: Figure, geometry: Any, fan: bool) -> None:
     lines = "\n".join(textwrap.wrap(title, int(width * 11.2))).replace("_", " ")
     figure.suptitle(lines, x=0.12 / width, ha="left", size=9.5, weight="bold")
     head = "\n".join(textwrap.wrap("; ".join(notes), int(width * 15)))
-    place: dict[str, Any] = {"loc": "outside lower left", "ncols": 2 if width > 6 else 1}
-    figure.legend(
-        [*entries.values()], [*entries], title=head, alignment="left", frameon=False, **place
-    )
+    legend = partial(figure.legend, title=head, alignment="left", frameon=False)
+    place, ncols = "outside lower left", 2 if width > 6 else 1
+    legend([*entries.values()], [*entries], loc=place, ncols=ncols)
     # Laid out once and then left alone: laid out again with each file, no two would be the same.
     ConstrainedLayoutEngine().execute(figure)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid, shown
 from korisk.operators.ct import engines
 from korisk.operators.ct.engines import Engine, EngineName
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam, require_geometry
@@ -45,23 +47,15 @@ def engine_for(
     engine = _live.get(key)
     if engine is not None:
         return engine
+    build: Callable[[Stencil, torch.device, torch.dtype], Engine] = engines.OnTheFly
     if name == "matrix":
         engines.check_matrix_fits(stencil, device, dtype)
-        if device.type == "cpu":
-            engine = engines.CpuMatrix(stencil, dtype)
-        else:
-            engine = engines.DeviceMatrix(stencil, device, dtype)
+        build = engines.CpuMatrix if device.type == "cpu" else engines.DeviceMatrix
     elif kernels or pixels:
         from korisk.operators.ct import triton_joseph
 
-        if isinstance(stencil, Joseph):
-            engine = triton_joseph.TritonJoseph(stencil, device, dtype)
-        else:
-            assert isinstance(stencil, PixelDriven)
-            engine = triton_joseph.TritonPixelDriven(stencil, device, dtype)
-    else:
-        engine = engines.OnTheFly(stencil, device, dtype)
-    _live[key] = engine
+        build = triton_joseph.TritonJoseph if kernels else triton_joseph.TritonPixelDriven
+    engine = _live[key] = build(stencil, device, dtype)
     return engine
 
 
@@ -98,21 +92,16 @@ class _StencilOperator(Opaque):
 
     def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         project = adjoint == self._backwards
-        image, sinogram = self.stencil.image_shape, self.stencil.sinogram_shape
-        source, target = (image, sinogram) if project else (sinogram, image)
+        source, target = self._ends(adjoint)
         lead = x.shape[: x.ndim - 2]
-        flat = x.reshape(lead.numel(), source[0] * source[1]).contiguous()
+        flat = x.reshape(lead.numel(), math.prod(source)).contiguous()
         if not len(flat):
             return x.new_zeros(*lead, *target)
-        engine = self._engine()
+        engine: Engine = self._once("_engine")
         product = engine.project(flat) if project else engine.backproject(flat)
         return product.reshape(*lead, *target)
 
     def _engine(self) -> Engine:
-        engine: Engine = self._once("_make_engine")
-        return engine
-
-    def _make_engine(self) -> Engine:
         return engine_for(self.stencil, self.engine, self.device, self.dtype)
 
     def sparse_matrix(self) -> csr_array:
@@ -133,24 +122,21 @@ class _StencilOperator(Opaque):
 
 def _decode(text: str, device: torch.device, dtype: torch.dtype) -> LinearOperator:
     """The operator of a recipe."""
-    known: tuple[Any, ...] = (ParallelBeam, FanBeam, Joseph, RotateAndSum, Sampled, PixelDriven)
-    classes = {each.__name__: each for each in known}
+    beams = {beam.__name__: beam for beam in (ParallelBeam, FanBeam)}
+    kinds = {kind.__name__: kind for kind in (Joseph, RotateAndSum, Sampled, PixelDriven)}
     try:
         kind, beam, values, engine, backwards = json.loads(text)
-        geometry = {  # JSON has lists alone
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.pop("geometry").items()
-        }
-        stencil = classes[kind](classes[beam](**geometry), **values)
+        geometry = values.pop("geometry")  # whose tuples JSON has as lists
+        geometry |= {name: tuple(v) for name, v in geometry.items() if isinstance(v, list)}
+        stencil = kinds[kind](beams[beam](**geometry), **values)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise KoriskError(
-            f"the program's scanner must be one that this version of korisk knows, got "
-            f"{shown(text)}: {error}; export the network again"
-        ) from None
+        rule, given = "be one that this version of korisk knows", f"{shown(text)}: {error}"
+        remedy = "export the network again"
+        raise invalid("the program's scanner", rule, text, remedy, got=given) from None
     return _StencilOperator(stencil, engine, backwards=bool(backwards), device=device, dtype=dtype)
 
 
-DECODERS["scanner"] = _decode
+DECODERS.update(scanner=_decode)
 
 
 class Projector(_StencilOperator):

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import cast
 
 import torch
 
-from korisk._checks import one_of
-from korisk.operators.ct.filter import WINDOWS
+from korisk.operators.ct.filter import Window
 from korisk.operators.ct.geometry import Geometry
 from korisk.operators.linear import Adjoint, LinearOperator
 from korisk.texts import Table, number
 from korisk.theory.bracket import NormBracket
 from korisk.theory.footprint import Footprint
 
+Named = Mapping[str, tuple[LinearOperator, NormBracket]]
 _LARGEST_FACTORED = 4096  # rows of A^T A that are factored; larger ones are solved by iteration
 
 
@@ -39,15 +39,15 @@ class Scanner:
     geometry: Geometry
     window: str
     mu: float | None
-    operators: Mapping[str, tuple[LinearOperator, NormBracket]]
-    beside: Mapping[str, tuple[LinearOperator, NormBracket]]
+    operators: Named
+    beside: Named
 
     @property
     def footprint(self) -> Footprint:
         """What the two networks on this scanner weigh."""
         return Footprint(self.geometry.image_shape[0], *self.geometry.sinogram_shape)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The operators as plain values, for JSON.
 
         Returns
@@ -56,15 +56,11 @@ class Scanner:
             See docs/reference/files.md for its keys.
         """
 
-        def rows(named: Mapping[str, tuple[LinearOperator, NormBracket]]) -> list[dict[str, Any]]:
+        def rows(named: Named) -> list[dict[str, object]]:
+            ends = {name: map(list, operator._ends()) for name, (operator, _) in named.items()}
             return [
-                {
-                    "name": name,
-                    "from": list(operator.domain),
-                    "to": list(operator.range),
-                    "norm": {"lower": norm.lower, "upper": norm.upper, "how": norm.how},
-                }
-                for name, (operator, norm) in named.items()
+                {"name": name, "from": source, "to": target, "norm": asdict(named[name][1])}
+                for name, (source, target) in ends.items()
             ]
 
         return {
@@ -134,61 +130,40 @@ def scanner(
     >>> list(found.operators)
     ['W', 'K', 'A', 'A^T', 'A^T K', 'A^T K W']
     """
-    norms: dict[LinearOperator, NormBracket] = {}
-
-    def bracketed(
-        named: dict[str, LinearOperator],
-    ) -> dict[str, tuple[LinearOperator, NormBracket]]:
-        """Each operator with its norm; an operator and its adjoint share one."""
-        for name, operator in named.items():
-            same = operator.T if isinstance(operator, Adjoint) else operator
-            if same not in norms:
-                progress(f"bracketing the norm of {name}")
-                norms[same] = operator.norm(width=width)
-            norms[operator] = norms[same]
-        return {name: (operator, norms[operator]) for name, operator in named.items()}
-
-    own, beside = scanner_operators(geometry, window, mu)
-    return Scanner(geometry, window, mu, bracketed(own), bracketed(beside))
-
-
-def scanner_operators(
-    geometry: Geometry, window: str, mu: float | None
-) -> tuple[dict[str, LinearOperator], dict[str, LinearOperator]]:
-    """The operators of a scanner by name, and two known operators of other fields beside them."""
     from korisk.operators import Diffusion, Fourier, Projector, Tikhonov, fbp
 
     # In double precision from the start: norms are computed there, and share what they build.
-    one_of("window", window, WINDOWS)
-    known_window = next(name for name in WINDOWS if name == window)
-    whole = fbp(geometry, window=known_window, dtype=torch.float64)
-    weights, kernel, back = whole["W"], whole["K"], whole["A^T"]
-    projector = back.T if isinstance(back, Adjoint) else Projector(geometry, dtype=torch.float64)
-    named = {
-        "W": weights,
-        "K": kernel,
-        "A": projector,
-        "A^T": back,
-        "A^T K": back @ kernel,
-        "A^T K W": whole,
-    }
+    double = torch.float64
+    whole = fbp(geometry, window=cast(Window, window), dtype=double)
+    kernel, back = whole["K"], whole["A^T"]
+    projector = back.T if isinstance(back, Adjoint) else Projector(geometry, dtype=double)
+    named: dict[str, LinearOperator] = {"W": whole["W"], "K": kernel, "A": projector, "A^T": back}
+    named |= {"A^T K": back @ kernel, "A^T K W": whole}
     if mu is not None:
         shorter = min(math.prod(projector.domain), math.prod(projector.range))
         solver = "factor" if shorter <= _LARGEST_FACTORED else "cg"
         named["A^+"] = Tikhonov(projector, mu, solver=solver)
     side = geometry.image_shape[0]
-    others: dict[str, LinearOperator] = {
-        "Fourier": Fourier((side, side), dtype=torch.float64),
-        "Diffusion": Diffusion(side, viscosity=0.01, time=0.1, dtype=torch.float64),
-    }
-    return named, others
+    flow = Diffusion(side, viscosity=0.01, time=0.1, dtype=double)
+    beside = {"Fourier": Fourier((side, side), dtype=double), "Diffusion": flow}
+    norms: dict[LinearOperator, NormBracket] = {}
+    for name, operator in (named | beside).items():  # an operator and its adjoint share a norm
+        same = operator.T if isinstance(operator, Adjoint) else operator
+        if same not in norms:
+            progress(f"bracketing the norm of {name}")
+            norms[same] = operator.norm(width=width)
+        norms[operator] = norms[same]
+    ours, others = (
+        {name: (operator, norms[operator]) for name, operator in group.items()}
+        for group in (named, beside)
+    )
+    return Scanner(geometry, window, mu, ours, others)
 
 
-def _table(title: str, named: Mapping[str, tuple[LinearOperator, NormBracket]]) -> Table:
+def _table(title: str, named: Named) -> Table:
     rows = []
     for name, (operator, norm) in named.items():
         shapes = [" x ".join(map(str, shape)) for shape in (operator.domain, operator.range)]
         rows.append([name, *shapes, number(norm.lower, 5), number(norm.upper, 5), norm.how])
-    return Table(
-        title, ["operator", "from", "to", "norm lower", "norm upper", "how"], rows, "lllrrl"
-    )
+    heads = ["operator", "from", "to", "norm lower", "norm upper", "how"]
+    return Table(title, heads, rows, "lllrrl")

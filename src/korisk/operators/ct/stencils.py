@@ -186,17 +186,13 @@ class Sampled(Stencil):
 
     def __post_init__(self) -> None:
         if not isinstance(self.geometry, FanBeam):
-            raise KoriskError(
-                "kind='sampled' walks from source to detector, so it needs a FanBeam, got "
-                f"{self.geometry!r}; use kind='joseph'"
-            )
+            why = "kind='sampled' walks from source to detector, so it needs a FanBeam"
+            raise KoriskError(f"{why}, got {self.geometry!r}; use kind='joseph'")
         behind = self.geometry.source_to_detector - self.geometry.source_to_center
         if behind < self.geometry.reach:
-            raise KoriskError(
-                f"kind='sampled' ends at the detector, which must lie behind the image: at least "
-                f"{self.geometry.reach:g} mm from the centre, got {behind:g}; raise ",
-                Argument("source_to_detector", ...),
-            )
+            why = "kind='sampled' ends at the detector, which must lie behind the image"
+            rule = f": at least {self.geometry.reach:g} mm from the centre, got {behind:g}; raise "
+            raise KoriskError(why, rule, Argument("source_to_detector", ...))
 
     @property
     def taps_per_view(self) -> int:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from korisk.operators.ct.engines import DeviceMatrix, Engine, OnTheFly, worth_storing
 from korisk.operators.ct.geometry import FanBeam, Geometry
-from korisk.operators.ct.stencils import Joseph, PixelDriven, Stencil, nearer_to_x
+from korisk.operators.ct.stencils import Stencil, nearer_to_x
 from korisk.operators.inputs import Array
 
 _LANES = 32  # images a program works on at once, where they lie side by side
@@ -490,7 +490,7 @@ class TritonJoseph(_Kernels):
 
     pixel = False
 
-    def __init__(self, stencil: Joseph, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
         geometry = stencil.geometry
         super().__init__(stencil, device, dtype, _reach(geometry))
         point, direction = geometry.rays()
@@ -521,7 +521,7 @@ class TritonPixelDriven(_Kernels):
 
     pixel = True
 
-    def __init__(self, stencil: PixelDriven, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(stencil, device, dtype, 1.0)
         self.rays = self.padded_rays = self.scanner  # not read
         self._adjoint: Engine | None = None
