@@ -131,7 +131,7 @@ def test_deep_risk_takes_risks_by_position_or_name() -> None:
         ([-1, 0, 0, 0], "layer_risks of 'W' must be a finite number >= 0"),
         ([math.nan, 0, 0, 0], "layer_risks of 'W' must be"),
         ({"V": 1.0}, "there is no layer 'V'"),
-        ({}, "no entry for the learned layer 'W'"),
+        ({}, "an entry for the learned layer 'W'"),
     ],
 )
 def test_wrong_risks_are_refused(risks: object, message: str) -> None:

@@ -10,7 +10,7 @@ from korisk import _checks
 from korisk._show import Drawn
 from korisk.errors import Argument, KoriskError, Message, invalid
 from korisk.theory.amplification import FloatArray, paper_amplification
-from korisk.theory.layer import Known, Learned
+from korisk.theory.layer import Known, Layer, Learned
 from korisk.theory.network import BoundForm, Network
 
 Risks = Sequence[float] | FloatArray | Mapping[str, float]
@@ -167,17 +167,21 @@ def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
     return approximation_risk(layer) + estimation_slope(layer, effective=effective) * rate(n)
 
 
-def approximation_risk(layer: Learned) -> float:
-    """C^2 / n_l, the part of (eq:layer-risk) that data does not remove."""
-    return layer.C * layer.C / layer.width
+def approximation_risk(layer: Layer) -> float:
+    """What a layer errs with unlimited data: C^2/n_l, or the mismatch of (eq:mismatch)."""
+    if isinstance(layer, Learned):
+        return layer.C * layer.C / layer.width
+    return layer.mismatch if isinstance(layer, Known) else 0.0
 
 
-def estimation_slope(layer: Learned, *, effective: bool = False) -> float:
-    """kappa p, the factor of log N / N in (eq:layer-risk).
+def estimation_slope(layer: Layer, *, effective: bool = False) -> float:
+    """kappa p, the factor of log N / N in (eq:layer-risk); zero for a known layer.
 
     With `effective`, the layer's effective dimension, (eq:effective), stands for p where it states
     one.
     """
+    if not isinstance(layer, Learned):
+        return 0.0
     if effective and layer.effective is not None:
         return layer.kappa * layer.effective
     if layer.parameters is None:
@@ -197,23 +201,13 @@ def rate(n: float) -> float:
 
 
 def approximation_risks(net: Network) -> FloatArray:
-    """What each layer errs with unlimited data, (L,): C^2/n_l, or the mismatch of (eq:mismatch)."""
-    return np.array(
-        [
-            layer.mismatch if isinstance(layer, Known) else approximation_risk(layer)  # type: ignore[arg-type]
-            for layer in net
-        ]
-    )
+    """What each layer errs with unlimited data, (L,)."""
+    return np.array([approximation_risk(layer) for layer in net])
 
 
 def estimation_slopes(net: Network, *, effective: bool = False) -> FloatArray:
     """The factor of log N / N in each layer's risk, (L,); zero for known layers."""
-    return np.array(
-        [
-            estimation_slope(layer, effective=effective) if isinstance(layer, Learned) else 0.0
-            for layer in net
-        ]
-    )
+    return np.array([estimation_slope(layer, effective=effective) for layer in net])
 
 
 def deep_risk(net: Network, layer_risks: Risks, *, bound: BoundForm = "composed") -> Bound:
@@ -252,20 +246,15 @@ def deep_risk(net: Network, layer_risks: Risks, *, bound: BoundForm = "composed"
     if isinstance(layer_risks, Mapping):
         for name in layer_risks:
             net.index(name)
-        missing = [layer.name for layer in net.learned if layer.name not in layer_risks]
-        if missing:
-            raise KoriskError(
-                f"layer_risks has no entry for the learned layer {missing[0]!r}; "
-                "give the expected squared error of every learned layer"
-            )
+        for name in (layer.name for layer in net.learned):
+            rule, remedy = f"have an entry for the learned layer {name!r}", "give one for each"
+            _checks.require(name in layer_risks, "layer_risks", rule, layer_risks, remedy)
         values = [layer_risks.get(name, 0.0) for name in net.names]
     else:
         values = list(layer_risks)
-    if len(values) != len(net):
-        raise KoriskError(
-            f"layer_risks must have one entry for each of the {len(net)} layers, "
-            f"got {len(values)}; known layers take 0, or pass a mapping from layer names"
-        )
+    rule = f"have one entry for each of the {len(net)} layers"
+    remedy = "known layers take 0, or pass a mapping from layer names"
+    _checks.require(len(values) == len(net), "layer_risks", rule, len(values), remedy)
     risks = []
     for layer, value in zip(net, values, strict=True):
         field, remedy = f"layer_risks of {layer.name!r}", "give the layer's expected squared error"

@@ -5,18 +5,11 @@ Inversion therefore takes doubles at their exact value and has the decimal digit
 needs, however large that is, and whatever decimal context the caller has set.
 """
 
+import decimal
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import (
-    ROUND_CEILING,
-    Context,
-    Decimal,
-    DivisionByZero,
-    InvalidOperation,
-    getcontext,
-    localcontext,
-)
+from decimal import Decimal, getcontext, localcontext
 from functools import partial
 from typing import TypeVar
 
@@ -26,7 +19,6 @@ from korisk import _checks
 from korisk.errors import Argument, KoriskError, UnreachableError
 from korisk.theory.amplification import paper_exponents
 from korisk.theory.bound import (
-    BarronBound,
     approximation_risks,
     barron_bound,
     estimation_slopes,
@@ -38,9 +30,8 @@ from korisk.theory.network import BoundForm, Network
 
 _DIGITS = 120  # at first, enough for every N below 1e20
 _MOST_DIGITS = 3_000  # enough for every N below 1e1460, and doubles give none above 1e1400
-_CONTEXT = Context(
-    prec=_DIGITS, Emin=-999_999, Emax=999_999, traps=[InvalidOperation, DivisionByZero]
-)
+_TRAPS = [decimal.InvalidOperation, decimal.DivisionByZero]
+_CONTEXT = decimal.Context(prec=_DIGITS, Emin=-999_999, Emax=999_999, traps=_TRAPS)
 _ZERO = Decimal(0)
 
 Answer = TypeVar("Answer")  # what is asked of a network before and after a replacement
@@ -174,7 +165,7 @@ def invert_rate(rate: Decimal) -> int:
             if context.prec == most and abs(step) <= x.scaleb(8 - most):
                 break
             context.prec = min(2 * context.prec, most)  # a step doubles the digits that are right
-        return int(x.exp().to_integral_value(rounding=ROUND_CEILING))
+        return int(x.exp().to_integral_value(rounding=decimal.ROUND_CEILING))
 
 
 # --- Bounds and lines ----------------------------------------------------------------------------
@@ -278,9 +269,8 @@ def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = 
             "use barron_bound and sample_size, or ",
             Argument("bound", "paper"),
         )
-    return RiskLine(
-        floor=evaluate(net, floors, bound).total, slope=evaluate(net, slopes, bound).total
-    )
+    floor, slope = (evaluate(net, risks, bound).total for risks in (floors, slopes))
+    return RiskLine(floor=floor, slope=slope)
 
 
 def sample_size(
@@ -371,7 +361,8 @@ class Savings:
     @property
     def approximation(self) -> float:
         """By how much the floor falls; it does not depend on N."""
-        before, after = self._both(lambda net: evaluate(net, approximation_risks(net), self.bound))
+        networks = self.before, self.after
+        before, after = (evaluate(net, approximation_risks(net), self.bound) for net in networks)
         return before.total - after.total
 
     def estimation(self, n: float) -> float:
@@ -387,7 +378,7 @@ class Savings:
         float
             A squared error.
         """
-        before, after = self._at(n)
+        before, after = self._both(barron_bound, n)
         return before.estimation - after.estimation
 
     def total(self, n: float) -> float:
@@ -403,7 +394,7 @@ class Savings:
         float
             A squared error.
         """
-        before, after = self._at(n)
+        before, after = self._both(barron_bound, n)
         return before.total - after.total
 
     def samples(self, target: float) -> tuple[int, int]:
@@ -424,15 +415,11 @@ class Savings:
         UnreachableError
             If one of the two bounds does not reach it.
         """
-        form, effective = self.bound, self.effective
-        return self._both(lambda net: sample_size(net, target, bound=form, effective=effective))
+        return self._both(sample_size, target)
 
-    def _at(self, n: float) -> tuple[BarronBound, BarronBound]:
-        form, effective = self.bound, self.effective
-        return self._both(lambda net: barron_bound(net, n, bound=form, effective=effective))
-
-    def _both(self, answer: Callable[[Network], Answer]) -> tuple[Answer, Answer]:
-        return answer(self.before), answer(self.after)
+    def _both(self, answer: Callable[..., Answer], given: float) -> tuple[Answer, Answer]:
+        ask = partial(answer, bound=self.bound, effective=self.effective)
+        return ask(self.before, given), ask(self.after, given)
 
 
 def savings(

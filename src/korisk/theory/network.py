@@ -107,13 +107,13 @@ class Network(Drawn):
                     f"{INPUT!r} is the network's input; rename it"
                 )
             earlier = (INPUT, *self.names[:at])
+            field, rule = (
+                f"layer {layer.name!r}: inputs",
+                f"be layers listed before it or {INPUT!r}",
+            )
             for name in layer.inputs:
-                if name not in earlier:
-                    hint = did_you_mean(name, earlier)
-                    raise KoriskError(
-                        f"layer {layer.name!r}: inputs must be layers listed before it or "
-                        f"{INPUT!r}, got {name!r}{hint}"
-                    )
+                hint = did_you_mean(name, earlier).removeprefix("; ")
+                _checks.require(name in earlier, field, rule, name, hint)
                 used.add(earlier.index(name))
         unused = [name for at, name in enumerate(self.names[:-1], start=1) if at not in used]
         if unused:
@@ -403,11 +403,8 @@ class Network(Drawn):
         if new[0].inputs is None and old.inputs is not None:
             named = isinstance(old.inputs, Mapping) and new[0].lipschitz is not None
             new = (replace(new[0], inputs=tuple(old.inputs) if named else old.inputs), *new[1:])
-        kept = (
-            part
-            for part in self.compositions
-            if _same_map(old, new) or not self._leads_over(part, name)
-        )
+        runs, same = self.compositions, _same_map(old, new)
+        kept = (part for part in runs if same or not self._leads_over(part, name))
         later = [_renamed(layer, name, new[-1].name) for layer in _recounted(self.layers, at, new)]
         return Network((*self.layers[:at], *new, *later), compositions=kept, name=self.name)
 

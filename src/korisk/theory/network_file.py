@@ -14,6 +14,8 @@ from korisk.files import Spec
 from korisk.theory.bracket import Lipschitz, NormBracket
 from korisk.theory.layer import Composition, Inputs, Known, Layer, Learned
 
+_APART = {"known", "learned", "lipschitz", "inputs"}  # keys whose values a layer takes otherwise
+
 
 class BracketEntry(Spec):
     """A Lipschitz constant with both ends."""
@@ -65,15 +67,11 @@ def parts(whole: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
                 "write `known: NAME` or `learned: NAME`"
             )
         make = Known if entry.known is not None else Learned
-        values = entry.model_dump(
-            exclude_none=True, exclude={"known", "learned", "lipschitz", "inputs"}
-        )
+        values = entry.model_dump(exclude_none=True, exclude=_APART)
         foreign = values.keys() - {field.name for field in dataclasses.fields(make)}
         if foreign:
-            raise KoriskError(
-                f"layers[{number}]: a {make.kind} layer takes no "
-                f"{' or '.join(sorted(foreign))}; remove it"
-            )
+            keys = " or ".join(sorted(foreign))
+            raise KoriskError(f"layers[{number}]: a {make.kind} layer takes no {keys}; remove it")
         name = entry.known or entry.learned or ""
         constant = _lipschitz(f"layer {name!r}", entry.lipschitz)
         inputs: Inputs = entry.inputs if isinstance(entry.inputs, list) else None
@@ -129,6 +127,5 @@ def entries(
 
 
 def _constant(bracket: NormBracket) -> float | dict[str, Any]:
-    if bracket.is_point and bracket.how == "given":
-        return bracket.lower
-    return {"lower": bracket.lower, "upper": bracket.upper, "how": bracket.how}
+    plain = bracket.is_point and bracket.how == "given"
+    return bracket.lower if plain else dataclasses.asdict(bracket)

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from dataclasses import replace as with_fields
 from functools import cached_property
 from typing import Any
@@ -122,32 +123,16 @@ class Overview:
         factors = {form: net.amplification(form) for form in BOUNDS}
         layers: list[dict[str, Any]] = []
         for index, layer in enumerate(net):
-            learned = layer if isinstance(layer, Learned) else None
-            bracket = layer.bracket
-            layers.append(
-                {
-                    "name": layer.name,
-                    "kind": layer.kind,
-                    "takes": list(net.inputs_of(layer.name)),
-                    "lipschitz": {
-                        "lower": bracket.lower,
-                        "upper": bracket.upper,
-                        "how": bracket.how,
-                    },
-                    "amplification": {form: float(factors[form][index]) for form in BOUNDS},
-                    "parameters": learned.parameters if learned else 0,
-                    "shared": learned.shared if learned else 0,
-                    "effective": learned.effective if learned else None,
-                    "approximation": float(chosen.approximations[index]),
-                }
-            )
-        content: dict[str, Any] = {
-            "bound": self.form,
-            "dimension": "effective" if self.effective else "parameters",
-            "n": int(chosen.n) if float(chosen.n).is_integer() else chosen.n,
-            "assumed": self.assumed,
-            "layers": layers,
-        }
+            row: dict[str, Any] = {"name": layer.name, "kind": layer.kind}
+            row |= {"takes": list(net.inputs_of(layer.name)), "lipschitz": asdict(layer.bracket)}
+            row["amplification"] = {form: float(factors[form][index]) for form in BOUNDS}
+            row |= {key: getattr(layer, key, 0) for key in ("parameters", "shared")}
+            row["effective"] = getattr(layer, "effective", None)
+            layers.append(row | {"approximation": float(chosen.approximations[index])})
+        content: dict[str, Any] = {"bound": self.form}
+        content["dimension"] = "effective" if self.effective else "parameters"
+        content["n"] = int(chosen.n) if float(chosen.n).is_integer() else chosen.n
+        content |= {"assumed": self.assumed, "layers": layers}
         if self.target is not None:
             content |= {"target": self.target, "reachable": self.reached}
         for prefix, effective in self.kinds.items():
@@ -160,9 +145,9 @@ class Overview:
             totals: dict[str, Any] = dict.fromkeys(self.bounds)
             for form, barron in self.bounds.items():
                 if barron is not None and (bound := _with(barron, effective)) is not None:
-                    estimation = float((bound.contributions - barron.approximations).sum())
-                    parts = {"total": bound.total, "floor": barron.floor, "estimation": estimation}
-                    totals[form] = parts
+                    totals[form] = {"total": bound.total, "floor": barron.floor}
+                    removed = bound.contributions - barron.approximations
+                    totals[form]["estimation"] = float(removed.sum())
             content[f"{prefix}bounds"] = totals
             if self.target is not None:
                 content[f"{prefix}samples"] = dict(self.samples[effective])
@@ -181,13 +166,10 @@ class Overview:
             floors = self.chosen.floor - self.after.chosen.floor
             saved = {"layer": self.replaced, "saved_approximation": floors}
             for prefix in self.kinds:
-                had, has = (
-                    side._numbers[f"{prefix}bounds"][self.form] for side in (self, self.after)
-                )
-                known = had is not None and has is not None
-                saved[f"{prefix}saved_estimation"] = (
-                    had["estimation"] - has["estimation"] if known else None
-                )
+                sides = (self._numbers, self.after._numbers)
+                had, has = (numbers[f"{prefix}bounds"][self.form] for numbers in sides)
+                fall = had["estimation"] - has["estimation"] if had and has else None
+                saved[f"{prefix}saved_estimation"] = fall
             content["replace"] = saved | self.after._numbers
         return content
 
@@ -459,12 +441,10 @@ def _overview(
     needed = samples[effective].get(form)
     at = n if n is not None else min(needed or DEFAULT_N, _LARGEST_N)
     chosen = barron_bound(net, at, bound=form, effective=effective)
-    bounds: dict[BoundForm, BarronBound | None] = {}
+    bounds: dict[BoundForm, BarronBound | None] = dict.fromkeys(BOUNDS)
     for each in BOUNDS:
-        try:
+        with suppress(KoriskError):
             bounds[each] = barron_bound(net, at, bound=each, effective=effective)
-        except KoriskError:
-            bounds[each] = None
     return Overview(net, form, target, effective, both, chosen, bounds, samples)
 
 
