@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from korisk._memory import free_memory
@@ -61,7 +62,7 @@ class DenseNet(nn.Module):
         domain: int | Sequence[int],
         range: int | Sequence[int],
         *,
-        matrix: Tensor | Any = None,
+        matrix: Tensor | ArrayLike | None = None,
         relu: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -59,11 +59,11 @@ class KnownOperatorNet(nn.Module):
     weights: nn.Parameter
 
     def __init__(
-        self, weights: Any, tail: LinearOperator | Sequence[LinearOperator], *, relu: bool = True
+        self, weights: object, tail: LinearOperator | Sequence[LinearOperator], *, relu: bool = True
     ) -> None:
         super().__init__()
         single = isinstance(tail, LinearOperator) or not isinstance(tail, Iterable)
-        listed: Any = [tail] if single else tail
+        listed = cast(Iterable[object], [tail] if single else tail)
         parts: list[LinearOperator] = []
         for operator in listed:
             if not isinstance(operator, LinearOperator):
@@ -248,7 +248,7 @@ class RefinedNet(nn.Module):
 
     def __init__(
         self,
-        weights: Any,
+        weights: object,
         tail: LinearOperator | Sequence[LinearOperator],
         *,
         channels: int,

@@ -18,13 +18,7 @@ import numpy as np
 from korisk import _checks
 from korisk.errors import Argument, KoriskError, UnreachableError
 from korisk.theory.amplification import paper_exponents
-from korisk.theory.bound import (
-    approximation_risks,
-    barron_bound,
-    estimation_slopes,
-    evaluate,
-    rate,
-)
+from korisk.theory.bound import approximation_risks, barron_bound, estimation_slopes, evaluate, rate
 from korisk.theory.bracket import set_fields
 from korisk.theory.network import BoundForm, Network
 

@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ from torch.func import functional_call, vmap
 
 from korisk import _checks
 from korisk._memory import free_memory
-from korisk.errors import Argument, KoriskError
+from korisk.errors import Argument, KoriskError, invalid
 from korisk.fitting.gradient.recipe import Recipe
 from korisk.fitting.gradient.train import Optimiser, Pool, captured
 from korisk.operators.inputs import shape_text
@@ -163,7 +164,7 @@ def train_many(
                 group = range(start, min(start + at_once, len(members)))
                 chosen = [members[index] for index in group]
                 with _seeded(chosen[0], pool):
-                    made = _Training(chosen, pool, schedule, *_stacked(chosen, trial))
+                    made = _Training(chosen, pool, schedule, _stacked(chosen, trial))
                     found = made.run(partial(report, group))
                 del made  # before the next group needs its memory
                 yield from zip(group, found, strict=True)
@@ -186,9 +187,8 @@ def train_many(
         member = members[index]
         weights = [p for p in member.module.parameters() if p.requires_grad]
         state = {name: each[None] for name, each in _state(member.module).items()}
-        made = _Training(
-            [member], pool, schedule, weights, member.module, _single(member.module), state
-        )
+        stack = _Stack(weights, member.module, _single(member.module), state)
+        made = _Training([member], pool, schedule, stack)
         return made.run(partial(report, [index]), stop)[0]
 
     if workers == 1:
@@ -220,10 +220,9 @@ def _draws_after_checks(module: nn.Module, trial: Tensor, targets: Tensor) -> bo
     wanted = (len(trial), *targets.shape[1:])
     if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
         got = shape_text(tuple(out.shape)) if isinstance(out, Tensor) else type(out).__name__
-        raise KoriskError(
-            f"the network must turn inputs {shape_text(tuple(trial.shape))} into outputs "
-            f"{shape_text(wanted)}, got {got}; add or remove an axis of channels inside it"
-        )
+        rule = f"turn inputs {shape_text(tuple(trial.shape))} into outputs {shape_text(wanted)}"
+        remedy = "add or remove an axis of channels inside it"
+        raise invalid("the network", rule, out, remedy, got=got)
     return draws
 
 
@@ -285,13 +284,19 @@ def _state(module: nn.Module) -> dict[str, Tensor]:
     return {name: each.detach() for name, each in (weights | dict(module.named_buffers())).items()}
 
 
-def _stacked(
-    members: Sequence[Member], trial: Tensor
-) -> tuple[list[nn.Parameter], nn.Module, Forward, dict[str, Tensor]]:
-    """Weights with an axis of members, the network whose mode counts, and all of them at once.
+class _Stack(NamedTuple):
+    """Members as one network: their weights, what computes all of them at once, and its state."""
 
-    What no member learns, changes or has of its own, such as the matrix of a known operator, is
-    shared and not stacked. Last, everything that is stacked, by name.
+    weights: list[nn.Parameter]
+    mode: nn.Module  # that is trained or judged
+    forward: Forward
+    state: dict[str, Tensor]  # by name, with an axis of members
+
+
+def _stacked(members: Sequence[Member], trial: Tensor) -> _Stack:
+    """What no member learns, changes or has of its own is shared and not stacked.
+
+    Such as the matrix of a known operator.
     """
     template, tried = (copy.deepcopy(members[0].module) for _ in range(2))
     with torch.no_grad():
@@ -317,7 +322,7 @@ def _stacked(
 
     every_one = vmap(one, randomness="different")
     state = {name: each.detach() for name, each in learned.items()} | own
-    return list(learned.values()), template, lambda x: every_one(learned, own, x), state
+    return _Stack(list(learned.values()), template, lambda x: every_one(learned, own, x), state)
 
 
 def _copies(members: Sequence[Member]) -> list[Member]:
@@ -350,7 +355,7 @@ def _at_once(members: Sequence[Member], pool: Pool, schedule: Schedule, trial: T
     pair = _copies(members[:2])
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
-    made = _Training(pair, pool, schedule, *_stacked(pair, trial))
+    made = _Training(pair, pool, schedule, _stacked(pair, trial))
     made.step()
     made.judge()
     each = (torch.cuda.max_memory_allocated(device) - before) / len(pair)
@@ -376,22 +381,15 @@ def _judged(forward: Forward, mode: nn.Module, pool: Pool, rows: Tensor) -> Tens
 
 
 class _Training:
-    """Members in training, whose `forward` computes all of them; `mode` is trained or judged."""
+    """Members in training."""
 
     def __init__(
-        self,
-        members: Sequence[Member],
-        pool: Pool,
-        schedule: Schedule,
-        weights: Sequence[nn.Parameter],
-        mode: nn.Module,
-        forward: Forward,
-        state: Mapping[str, Tensor],
+        self, members: Sequence[Member], pool: Pool, schedule: Schedule, stack: _Stack
     ) -> None:
-        self.members, self.pool, self.weights = members, pool, weights
-        self.state = state  # with an axis of members
-        self.best = {name: each.clone() for name, each in state.items()}
-        self.mode, self.forward = mode.train(), forward
+        self.members, self.pool = members, pool
+        self.weights, self.mode, self.forward, self.state = stack
+        self.mode.train()
+        self.best = {name: each.clone() for name, each in self.state.items()}
         device, steps = pool[0].device, schedule.steps
         drawn = []
         for member in members:  # a batch of fewer is repeated to fill it
@@ -402,10 +400,9 @@ class _Training:
         self.batches = torch.stack(drawn, 1).to(device)  # (steps, members, batch)
         self.judged = torch.stack([torch.cat([m.validation, m.test]) for m in members])
         self.at = torch.zeros(1, dtype=torch.long, device=device)
-        recipe = Recipe(
-            optimiser="adam", rate=schedule.rate, iterations=steps, batch=schedule.batch
-        )
-        self.optimiser = Optimiser([weight.detach() for weight in weights], recipe)
+        rate, batch = schedule.rate, schedule.batch
+        recipe = Recipe(optimiser="adam", rate=rate, iterations=steps, batch=batch)
+        self.optimiser = Optimiser([weight.detach() for weight in self.weights], recipe)
         phase = torch.arange(steps) * (math.pi / steps)
         self.optimiser.rates *= (0.5 * (1 + torch.cos(phase))).to(self.optimiser.rates)
         self.graph: torch.cuda.CUDAGraph | None = None

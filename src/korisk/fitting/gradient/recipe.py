@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -151,14 +152,10 @@ def draw_batches(samples: int, batch: int, iterations: int, generator: torch.Gen
     >>> draw_batches(100, batch=8, iterations=5, generator=torch.Generator().manual_seed(0)).shape
     torch.Size([5, 8])
     """
-    remedy = "pass whole numbers from 1"
-    samples = _checks.count("samples", samples, at_least=1, remedy=remedy)
-    batch = _checks.count("batch", batch, at_least=1, remedy=remedy)
-    iterations = _checks.count("iterations", iterations, at_least=1, remedy=remedy)
-    size = (min(batch, samples),)
-    return torch.stack(
-        [torch.randint(0, samples, size, generator=generator) for _ in range(iterations)]
-    )
+    number = partial(_checks.count, at_least=1, remedy="pass whole numbers from 1")
+    samples, batch = number("samples", samples), number("batch", batch)
+    draws, size = range(number("iterations", iterations)), (min(batch, samples),)
+    return torch.stack([torch.randint(0, samples, size, generator=generator) for _ in draws])
 
 
 class Standing(NamedTuple):

@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ from torch.distributed.tensor import DTensor, Partial, Shard
 from torch.serialization import safe_globals
 
 from korisk import _checks
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, invalid
 from korisk.files import read_text
 from korisk.fitting.gradient import train as unsharded
 from korisk.fitting.gradient.recipe import Recipe, draw_batches
@@ -195,9 +196,8 @@ class ShardedDense(nn.Module):
         """The rows on this rank, or something of their shape, as a part of the whole block."""
         first, last = self.blocks[block]
         shape, stride = torch.Size((last - first, self.columns)), (self.columns, 1)
-        return DTensor.from_local(
-            own, self.mesh, [Shard(0)], run_check=False, shape=shape, stride=stride
-        )
+        spread = partial(DTensor.from_local, run_check=False, shape=shape, stride=stride)
+        return spread(own, self.mesh, [Shard(0)])
 
     def gathered(self, block: int) -> Tensor:
         """The weights of a block, whole; the gradient of each rank's share is summed over ranks."""
@@ -208,10 +208,8 @@ class ShardedDense(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """ReLU(M x) without gradients, (batch, *domain) to (batch, *range), alike on all ranks."""
         if x.shape[1:] != self.domain:
-            raise KoriskError(
-                f"the input must have shape {shape_text(self.domain, batched=True)}, got "
-                f"{shape_text(tuple(x.shape))}"
-            )
+            rule = f"have shape {shape_text(self.domain, batched=True)}"
+            raise invalid("the input", rule, x, got=shape_text(tuple(x.shape)))
         flat = x.flatten(1)
         images = [nn.functional.linear(flat, self.gathered(at)) for at, _ in enumerate(self.own)]
         image = torch.cat(images, 1).reshape(len(x), *self.range)
@@ -458,10 +456,8 @@ def write_checkpoint(
                 shutil.rmtree(path, ignore_errors=True)
         dist.barrier()
     except (OSError, RuntimeError, CheckpointException) as error:
-        raise KoriskError(
-            f"{target}: the checkpoint cannot be written: {unsharded.reason(error)}; look at the "
-            "disk's free space and permissions"
-        ) from None
+        why, remedy = unsharded.reason(error), "look at the disk's free space and permissions"
+        raise KoriskError(f"{target}: the checkpoint cannot be written: {why}; {remedy}") from None
 
 
 def read_checkpoint(path: Path, identity: dict[str, object], state: dict[str, Tensor]) -> None:
@@ -483,9 +479,8 @@ def read_checkpoint(path: Path, identity: dict[str, object], state: dict[str, Te
     except KoriskError:
         raise
     except (Exception, CheckpointException) as error:  # whatever damage causes in the reader
-        raise KoriskError(
-            f"{path}: the checkpoint is damaged: {unsharded.reason(error)}; {unsharded.REMEDY}"
-        ) from None
+        why = f"{unsharded.reason(error)}; {unsharded.REMEDY}"
+        raise KoriskError(f"{path}: the checkpoint is damaged: {why}") from None
 
 
 class _Reader(filesystem.FileSystemReader):
@@ -508,6 +503,6 @@ def _digests(folder: Path, names: list[str]) -> dict[str, str | None]:
     for name in own:
         with suppress(OSError), (folder / name).open("rb") as file:
             own[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    everyone: list[Any] = [None] * dist.get_world_size()
+    everyone: list[dict[str, str | None]] = [{}] * dist.get_world_size()
     dist.all_gather_object(everyone, own)
     return {name: digest for each in everyone for name, digest in each.items()}

@@ -19,7 +19,7 @@ from korisk import _checks
 from korisk.errors import KoriskError, invalid, shown
 from korisk.files import write_bytes
 from korisk.fitting.gradient.recipe import Recipe, Standing, Training, draw_batches
-from korisk.fitting.ridge.choice import require_finite, require_pairs
+from korisk.fitting.ridge.choice import require_pairs
 from korisk.networks import DenseNet, KnownOperatorNet
 from korisk.operators.inputs import shape_text
 from korisk.operators.linear import LinearOperator
@@ -67,12 +67,9 @@ class Optimiser:
         self.rates = (recipe.rate / (1 - first**step)).to(self.parameters[0])
         self.roots = (1 - second**step).sqrt().to(self.parameters[0])
 
-    def step(self, gradients: Sequence[Tensor], iteration: Tensor) -> None:
-        """Move the parameters in place; `iteration`, shape (1,), counts from 0."""
-        for number, (parameter, gradient) in enumerate(
-            zip(self.parameters, gradients, strict=True)
-        ):
-            memory = [each[number] for each in self.state]
+    def step(self, slopes: Sequence[Tensor], iteration: Tensor) -> None:
+        """Move the parameters in place by the gradients; `iteration`, (1,), counts from 0."""
+        for parameter, gradient, *memory in zip(self.parameters, slopes, *self.state, strict=True):
             if self.recipe.optimiser == "adam":
                 mean, square = memory
                 mean.lerp_(gradient, 1 - _ADAM_BETAS[0])
@@ -233,10 +230,9 @@ def train(
         or not 1 <= indices.shape[-1] <= recipe.batch
         or not 0 <= int(indices.min()) <= int(indices.max()) < len(inputs)
     ):
-        raise KoriskError(
-            f"indices must be torch.int64 of shape {shape_text((*lead, recipe.batch))}, or fewer "
-            f"in the last axis, from 0 to {len(inputs) - 1}, got {shown(indices)}; use draw_batches"
-        )
+        shape, last = shape_text((*lead, recipe.batch)), len(inputs) - 1
+        rule = f"be torch.int64 of shape {shape}, or fewer in the last axis, from 0 to {last}"
+        raise invalid("indices", rule, indices, "use draw_batches")
     every = _checks.count("every", every, at_least=1, remedy="try 500")
     trainer = _Trainer(network, pool, indices.to(inputs.device), recipe)
     path = None if checkpoint is None else Path(checkpoint)
@@ -366,8 +362,9 @@ class _Trainer:
         except KoriskError:
             raise
         except Exception as error:  # whatever a damaged or foreign file causes in the reader
+            why = f"{reason(error)}; {REMEDY}"
             raise KoriskError(
-                f"{path}: the checkpoint is damaged or something else: {reason(error)}; {REMEDY}"
+                f"{path}: the checkpoint is damaged or something else: {why}"
             ) from None
 
     def result(self) -> Training:
@@ -436,10 +433,8 @@ def require_same(path: Path, theirs: object, ours: Mapping[str, object]) -> None
     for field, value in ours.items():
         found = theirs.get(field) if isinstance(theirs, dict) else None
         if type(found) is not type(value) or found != value:
-            raise KoriskError(
-                f"{path}: is a checkpoint of another training, its {field} is {shown(found)} and "
-                f"here it is {shown(value)}; {REMEDY}"
-            )
+            why = f"its {field} is {shown(found)} and here it is {shown(value)}; {REMEDY}"
+            raise KoriskError(f"{path}: is a checkpoint of another training, {why}")
 
 
 def reason(error: BaseException) -> str:
@@ -455,26 +450,23 @@ def reason(error: BaseException) -> str:
 
 def diverged(iteration: int, recipe: Recipe) -> KoriskError:
     """The error of a training whose loss or weights are not finite."""
-    return KoriskError(
-        f"training diverged: the loss is not finite at iteration {iteration:,} of "
-        f"{recipe.iterations:,}; lower the rate, now {recipe.rate:g}"
-    )
+    where = f"iteration {iteration:,} of {recipe.iterations:,}"
+    remedy = f"lower the rate, now {recipe.rate:g}"
+    return KoriskError(f"training diverged: the loss is not finite at {where}; {remedy}")
 
 
 def checked_pool(network: nn.Module, inputs: Tensor, targets: Tensor) -> Pool:
     """Inputs and targets that fit the network."""
     weights = list(trainable(network).values())
     if not weights:
-        raise KoriskError(
-            f"{type(network).__name__} has no weights to train; unfreeze some with requires_grad_()"
-        )
+        kind = type(network).__name__
+        raise KoriskError(f"{kind} has no weights to train; unfreeze some with requires_grad_()")
     like = weights[0]
     for field, values in (("inputs", inputs), ("targets", targets)):
         if (values.dtype, values.device) != (like.dtype, like.device):
             rule = f"be {like.dtype} on {like.device} as the network is"
             given = f"{values.dtype} on {values.device}"
             raise invalid(field, rule, values, "bring them together with .to(...)", got=given)
-        require_finite(field, values)
     require_pairs(inputs, targets)
     # Broadcasting would compute a loss of targets that are not of the outputs' shape.
     runs = runs_of(network)

@@ -30,16 +30,14 @@ def flat(samples: Tensor) -> Tensor:
 
 
 def require_pairs(inputs: Tensor, targets: Tensor) -> None:
-    """Raise unless every input has its target, and there is one."""
+    """Raise unless every input has its target, there is one, and all values are finite."""
     paired, given = len(inputs) == len(targets) > 0, f"{len(inputs):,} and {len(targets):,}"
     rule = "have the same number of samples, at least 1"
     _checks.require(paired, "inputs and targets", rule, targets, "pair them", got=given)
-
-
-def require_finite(field: str, values: Tensor) -> None:
-    """Raise if a value is NaN or infinite."""
-    finite = bool(torch.isfinite(values).all())
-    _checks.require(finite, field, "be finite", values, "clean them first", got="NaN or infinities")
+    remedy, given = "clean them first", "NaN or infinities"
+    for field, values in (("inputs", inputs), ("targets", targets)):
+        finite = bool(torch.isfinite(values).all())
+        _checks.require(finite, field, "be finite", values, remedy, got=given)
 
 
 class Scorer:
@@ -119,7 +117,7 @@ class Choice:
     tried: tuple[tuple[float, float], ...]
     at_edge: bool
 
-    def as_json(self) -> dict[str, float | int | None]:
+    def as_json(self) -> dict[str, float | None]:
         """What a study stores of the choice.
 
         Returns
@@ -127,12 +125,14 @@ class Choice:
         dict
             `lambda` (None if infinite), `score`, `lambda_at_edge` and `lambdas_tried`.
         """
-        return {
-            "lambda": None if math.isinf(self.value) else self.value,
-            "score": self.score,
-            "lambda_at_edge": self.at_edge,
-            "lambdas_tried": len(self.tried),
-        }
+        value = None if math.isinf(self.value) else self.value
+        tried = {"lambda_at_edge": self.at_edge, "lambdas_tried": len(self.tried)}
+        return {"lambda": value, "score": self.score} | tried
+
+
+def stored_penalty(penalty: float, choice: Choice | None) -> dict[str, float | None]:
+    """What a study stores of a lambda that was passed, or chosen."""
+    return {"lambda": penalty} if choice is None else choice.as_json()
 
 
 def choose(

@@ -5,21 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from korisk import _checks
 from korisk._memory import check_memory
-from korisk.fitting.ridge.choice import (
-    Choice,
-    Scorer,
-    choose,
-    flat,
-    require_finite,
-    require_pairs,
-)
+from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat, require_pairs, stored_penalty
 from korisk.networks import DenseNet
 
 _CHUNK = 2**26  # bytes of an operand that is converted to float64 at a time
@@ -68,8 +60,6 @@ class DenseRidge:
 
     def __init__(self, inputs: Tensor, targets: Tensor, *, relu: bool = True) -> None:
         require_pairs(inputs, targets)
-        require_finite("inputs", inputs)
-        require_finite("targets", targets)
         what = f"the kernel of a dense fit to {len(inputs):,} samples"
         check_memory(kernel_bytes(len(inputs)), inputs.device, what, "use fewer samples")
         self.inputs, self.targets, self.relu = flat(inputs), flat(targets), relu
@@ -322,7 +312,7 @@ class DenseFit:
         left = ridge.targets[: training.n].T
         return DenseNet.factored(left, right, *ridge._shapes, relu=ridge.relu)
 
-    def detail(self) -> dict[str, Any]:
+    def detail(self) -> dict[str, float | None]:
         """What a study stores beside the errors.
 
         Returns
@@ -330,8 +320,7 @@ class DenseFit:
         dict
             The lambda, how it was chosen, and `lambda_scale`.
         """
-        kept = {"lambda": self.penalty} if self.choice is None else self.choice.as_json()
-        return kept | {"lambda_scale": self.training.scale}
+        return stored_penalty(self.penalty, self.choice) | {"lambda_scale": self.training.scale}
 
 
 def kernel_bytes(samples: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -17,7 +16,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk._memory import free_memory
 from korisk.errors import KoriskError, invalid
-from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat
+from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat, stored_penalty
 from korisk.operators import Composed, LinearOperator, Matrix
 
 Product = Callable[[Tensor], Tensor]  # x (n,) -> G x (n,), or another linear map of it
@@ -316,8 +315,8 @@ class DiagonalRidge:
         gram: Tensor | None = None,
     ) -> None:
         if tuple(inputs.shape[1:]) != tail.domain or tuple(targets.shape[1:]) != tail.range:
-            given = f"inputs of shape {tuple(inputs.shape[1:])} and targets of "
-            given += str(tuple(targets.shape[1:]))
+            shapes = tuple(inputs.shape[1:]), tuple(targets.shape[1:])
+            given = f"inputs of shape {shapes[0]} and targets of {shapes[1]}"
             raise invalid("samples", f"map {tail.domain} to {tail.range}", inputs, got=given)
         self.tail, self.inputs, self.targets, self.relu = tail, inputs, targets, relu
         self.gram = gram
@@ -656,7 +655,7 @@ class DiagonalFit:
         """
         return self.training.ridge.predict(self.weights, inputs)
 
-    def detail(self) -> dict[str, Any]:
+    def detail(self) -> dict[str, float | None]:
         """What a study stores beside the errors.
 
         Returns
@@ -665,11 +664,7 @@ class DiagonalFit:
             The lambda, how it was chosen, `lambda_scale`, Lanczos `steps`, the `residual` of the
             normal equations, and whether it is small enough to call them `solved`.
         """
-        kept = {"lambda": self.penalty} if self.choice is None else self.choice.as_json()
+        choice = stored_penalty(self.penalty, self.choice)
+        choice |= {"lambda_scale": self.training.scale, "steps": self.training._krylov.steps}
         residual = self.training.residual(self.weights, self.penalty)
-        return kept | {
-            "lambda_scale": self.training.scale,
-            "steps": self.training._krylov.steps,
-            "residual": residual,
-            "solved": residual <= _SOLVED,
-        }
+        return choice | {"residual": residual, "solved": residual <= _SOLVED}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,7 +47,7 @@ class Refined:
     score_before: float
     score_after: float
 
-    def detail(self) -> dict[str, Any]:
+    def detail(self) -> dict[str, float | None]:
         """What a study stores of the refinement.
 
         Returns
@@ -56,12 +55,9 @@ class Refined:
         dict
             `refinement_steps`, `refinement_ended`, `score_before_refinement` and `score`.
         """
-        return {
-            "refinement_steps": self.steps,
-            "refinement_ended": self.ended,
-            "score_before_refinement": self.score_before,
-            "score": self.score_after,
-        }
+        steps: dict[str, float | None] = {"refinement_steps": self.steps}
+        steps |= {"refinement_ended": self.ended, "score_before_refinement": self.score_before}
+        return steps | {"score": self.score_after}
 
 
 def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -200,7 +199,8 @@ def _inside(notes: list[str]) -> Inside:
     """The brackets of modules that are taken whole: stated by a mark, or found inside."""
 
     def bracket(step: Step, x: Tensor) -> NormBracket | None:
-        module: Any = step.module
+        module = step.module
+        assert module is not None  # it is asked for modules alone
         mark = mark_of(module)
         if mark is not None and mark.lipschitz is not None:
             return resolve("lipschitz", mark.lipschitz)

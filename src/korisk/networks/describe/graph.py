@@ -12,12 +12,7 @@ import torch
 from torch import Tensor
 
 from korisk.networks.describe import rules
-from korisk.networks.describe.linear import (
-    function_norm,
-    is_plain,
-    largest_slope,
-    plain_operator,
-)
+from korisk.networks.describe.linear import function_norm, is_plain, largest_slope, plain_operator
 from korisk.networks.describe.recording import Frame, Recording, Step, replayed
 from korisk.networks.describe.rules import ROUNDING
 from korisk.networks.describe.sectors import sector_upper
@@ -82,10 +77,10 @@ class Link:
         """
 
         def coarser(index: int) -> bool:
-            one, other = (self.all_steps[at].value.dtype for at in (index, 0))
-            if not (one.is_floating_point or one.is_complex):
+            kind, first = (self.all_steps[place].value.dtype for place in (index, 0))
+            if not (kind.is_floating_point or kind.is_complex):
                 return False
-            ours, theirs = torch.finfo(one), torch.finfo(other)
+            ours, theirs = torch.finfo(kind), torch.finfo(first)
             return ours.eps > theirs.eps or ours.max < theirs.max
 
         return coarser(step.index) and not (rules.folded(step) and coarser(step.inputs[0]))
@@ -160,12 +155,10 @@ class Link:
         """The constant in all values that it takes, as one vector."""
         if len(self.starts) == 1:
             return self.bracket
-        uppers = [each.upper for each in self.constants.values()]
-        how = "of all inputs together"
-        if self.adds:
-            return NormBracket(0.0, math.hypot(*uppers), how=how)
+        uppers = [bracket.upper for bracket in self.constants.values()]
         # Squares of the parts of the result add up to squares of the inputs, each times its own.
-        return NormBracket(0.0, max(uppers), how=how)
+        upper = math.hypot(*uppers) if self.adds else max(uppers)
+        return NormBracket(0.0, upper, how="of all inputs together")
 
     def gain(self, step: Step) -> rules.Gain | None:
         """What a step with one input does to distances; None where there is no rule."""
@@ -175,8 +168,7 @@ class Link:
             if whole is None and self.rounds(step):
                 kind = str(step.value.dtype).removeprefix("torch.")
                 whole = NormBracket(0.0, math.inf, how=f"rounds to {kind}, so it jumps")
-            found = rules.gain(step, x) if whole is None else rules.Gain(whole)
-            self._gains[step.index] = found
+            self._gains[step.index] = rules.gain(step, x) if whole is None else rules.Gain(whole)
         return self._gains[step.index]
 
     def _slope(self) -> float:
@@ -312,10 +304,8 @@ def _gates(order: Sequence[int], towards: Mapping[int, set[int]]) -> dict[int, s
 
 def _layer_call(steps: Sequence[Step]) -> int | None:
     """The call of one of torch's layers that all steps lie in."""
-    calls = {
-        step.frames[-1].call if step.frames and is_torch_layer(step.frames[-1]) else None
-        for step in steps
-    }
+    frames = [step.frames[-1] if step.frames else None for step in steps]
+    calls = {frame.call if frame and is_torch_layer(frame) else None for frame in frames}
     return calls.pop() if len(calls) == 1 else None
 
 

@@ -110,14 +110,10 @@ def layers_of(
 ) -> tuple[list[Layer], list[Composition], list[str]]:
     """The layers, constants of runs of them, and warnings."""
     ends = [0, *(link.steps[-1].index for link in graph)]
-    is_chain = all(
-        [start.index for start in link.starts] == [end]
-        for link, end in zip(graph, ends, strict=False)
-    )
-    draft = _Draft(
-        {id(part): path for path, part in module.named_parameters()},
-        taken=set() if is_chain else {INPUT},
-    )
+    starts = ([start.index for start in link.starts] for link in graph)
+    is_chain = all(taken == [end] for taken, end in zip(starts, ends, strict=False))
+    paths = {id(part): path for path, part in module.named_parameters()}
+    draft = _Draft(paths, taken=set() if is_chain else {INPUT})
     spans: list[tuple[Link, list[Layer]]] = []
     for link in graph:
         before = len(draft.layers)
@@ -164,9 +160,7 @@ def _own_layers(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weight
     elif module.weight is not None:
         bracket = matrix_norm(module.weight)
     else:
-        assert module.left is not None
-        assert module.right is not None
-        left, right = module.left.double(), module.right.double()
+        left, right = (factor.double() for factor in module._factors())
         product = LinearPart(lambda x: left @ (right @ x), right.new_zeros(right.shape[1]))
         bracket = product.bracket()
     layer: Layer = replace(first, lipschitz=_present(bracket))
@@ -272,9 +266,8 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
             run = []
         if follows and span is not None and (run or len(span[0].starts) == 1):
             run.append(span)
-    parts = list(pairwise(cuts(recording)))
     branched = []
-    for first, last in parts:
+    for first, last in pairwise(cuts(recording)):
         part = [span for span in spans if first < span[0].steps[-1].index <= last]
         if len(part) > 1 and not all(link.is_chain for link, _ in part):
             branched.append((part, first, last))
@@ -301,10 +294,8 @@ def _link_label(link: Link, paths: dict[int, str]) -> str:
     common = [one for one, other in zip(first.frames, last.frames, strict=False) if one == other]
     for frame in reversed(common):
         inside = [step.index for step in link.all_steps if frame in step.frames]
-        whole = (
-            max(start.index for start in link.starts) < inside[0]
-            and inside[-1] <= link.steps[-1].index
-        )
+        begun = max(start.index for start in link.starts)
+        whole = begun < inside[0] and inside[-1] <= link.steps[-1].index
         if (frame.path or is_torch_layer(frame)) and whole:
             return _frame_label(frame)
     return f"{_step_label(first)} to {_step_label(last)}"

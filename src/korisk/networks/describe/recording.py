@@ -135,10 +135,11 @@ class Step:
             function = function.in_double()
         elif isinstance(function, DataConsistency):
             function = copy.deepcopy(function).to(torch.float64)
-        return function, *mapped(
-            (args, kwargs),
-            lambda leaf: leaf.to(_finer(leaf.dtype)) if isinstance(leaf, Tensor) else leaf,
-        )
+
+        def finer(leaf: object) -> object:
+            return leaf.to(_finer(leaf.dtype)) if isinstance(leaf, Tensor) else leaf
+
+        return function, *mapped((args, kwargs), finer)
 
 
 @dataclass
@@ -268,9 +269,8 @@ class Recorder(TorchFunctionMode):
                 given = mapped((args[1:], kwargs), _detached)
             args, kwargs = (*args[:1], *given[0]), given[1]
         parents = self._parents((args, kwargs))
-        if (parents and name in _LEAVING) or (
-            name in _SHAPED and self._parents((args[1:], kwargs))
-        ):
+        filling = name in _SHAPED and self._parents((args[1:], kwargs))
+        if filling or (parents and name in _LEAVING):
             self._give_up(f"{name} takes values out of torch")
         if parents and self._counts(name, args, kwargs):  # modules outside may ask for the shape
             self._give_up(f"{name} gives a size that values decide", self.root)
@@ -303,14 +303,9 @@ class Recorder(TorchFunctionMode):
                 self._unseen[id(tensor)] = tensor, leaves
         return result
 
-    def call(
-        self,
-        original: Function,
-        module: nn.Module,
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
-    ) -> Any:
+    def call(self, original: Function, module: nn.Module, arguments: Arguments) -> Any:
         """A call of a module during the run: entered, or taken whole."""
+        args, kwargs = arguments
         if self.suspended:
             return original(module, *args, **kwargs)
         module = uncompiled(module)
@@ -325,7 +320,6 @@ class Recorder(TorchFunctionMode):
                     for tensor in tensors_in(result):  # lost here, not where it is used next
                         self.step_of(tensor)
                 return result
-            arguments = (args, kwargs)
             with self._pause():
                 trained: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
                 step = self._template("module", module, arguments, trained)
@@ -359,12 +353,10 @@ class Recorder(TorchFunctionMode):
         """Whether the size of the result is decided by values of tensors that are followed."""
         if name == "__getitem__":
             places = args[1] if isinstance(args[1], tuple) else (args[1],)
-            masks = (torch.bool, torch.uint8)
-            return any(
-                isinstance(place, slice) or any(each.dtype in masks for each in tensors_in(place))
-                for place in places
-                if self._parents(place)
-            )
+            decided = [place for place in places if self._parents(place)]
+            kinds = {tensor.dtype for tensor in tensors_in(decided)}
+            sliced = any(isinstance(place, slice) for place in decided)
+            return sliced or not kinds.isdisjoint((torch.bool, torch.uint8))
         if name in _SIZES:
             return bool(self._parents((args[1:], kwargs)))
         return name in _COUNTING or (name == "where" and len(args) + len(kwargs) == 1)
@@ -451,7 +443,7 @@ def record(
     def recorded_call(self: nn.Module, *args: object, **kwargs: object) -> Any:
         if threading.get_ident() != here:
             return call(self, *args, **kwargs)
-        return recorder.call(call, self, args, kwargs)
+        return recorder.call(call, self, (args, kwargs))
 
     def recorded_adjoint(self: LinearOperator, y: Tensor) -> Tensor:
         if threading.get_ident() != here or recorder.suspended:
@@ -509,10 +501,8 @@ def untouched(module: nn.Module, example: Tensor) -> Iterator[None]:
     tables = [{key: dict(was[key]) for key in _TABLES if key in was} for _, was, _ in parts]
     devices = [example.device] if example.device.type == "cuda" else []
     with torch.inference_mode(False), torch.random.fork_rng(devices=devices):
-        values = [
-            (tensor, tensor.detach().clone(), tensor.requires_grad)
-            for tensor in (*module.parameters(), *module.buffers())
-        ]
+        tensors = (*module.parameters(), *module.buffers())
+        values = [(each, each.detach().clone(), each.requires_grad) for each in tensors]
         try:
             for part, _, training in parts:
                 if training:

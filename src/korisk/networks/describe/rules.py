@@ -11,7 +11,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import EllipsisType
+from typing import Any, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +26,7 @@ from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
 
 Rule = Callable[[Step, Tensor], NormBracket | None]
+Axes = int | Sequence[int]  # one number for all axes, or one for each
 
 ROUNDING = 1e-11  # relative: beyond the last digit of the constants that are written out
 _NO_EPS = "normalisation without eps has no Lipschitz constant"
@@ -54,7 +56,7 @@ _POOLS = [
     for end in ("", "_with_indices")
 ]
 _TRANSFORMS = [f"{i}{r}fft{k}" for i in ("", "i") for r in ("", "r") for k in ("", "2", "n")]
-_BELOW: dict[str, tuple[str, Any]] = {  # the slope below 0: its name, and torch's default
+_BELOW: dict[str, tuple[str, float | None]] = {  # the slope below 0: its name, and torch's default
     "leaky_relu": ("negative_slope", 0.01),
     "prelu": ("weight", None),
     "elu": ("alpha", 1),
@@ -127,7 +129,7 @@ _ABOVE = words("gt __gt__ greater ge __ge__ greater_equal")
 _UNDER = words("lt __lt__ less le __le__ less_equal")
 
 
-def option(step: Step, place: int, key: str, default: Any) -> Any:
+def option(step: Step, place: int, key: str, default: object) -> Any:
     """An argument of a call, by its place or by its name."""
     return step.args[place] if len(step.args) > place else step.kwargs.get(key, default)
 
@@ -343,19 +345,18 @@ def max_pool(step: Step, x: Tensor) -> NormBracket:
 
 
 def _most_windows(
-    step: Step, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any
+    step: Step, x: Tensor, kernel: Axes, stride: Axes | None, padding: Axes, dilation: Axes
 ) -> int:
     """In how many windows of a pooling an entry is at most."""
     dims = int(step.name.split("pool")[1][0])
 
-    def each(given: Any) -> tuple[int, ...]:
-        several = tuple(given) if isinstance(given, list | tuple) else (given,)
+    def each(given: Axes) -> tuple[int, ...]:
+        several = (given,) if isinstance(given, int) else tuple(given)
         return several * dims if len(several) == 1 else several
 
     most = 1
-    for axis, (length, count) in enumerate(
-        zip(x.shape[-dims:], step.value.shape[-dims:], strict=True)
-    ):
+    sides = zip(x.shape[-dims:], step.value.shape[-dims:], strict=True)
+    for axis, (length, count) in enumerate(sides):
         if step.name.startswith("adaptive"):
             windows = [
                 range(w * length // count, -(-(w + 1) * length // count)) for w in range(count)
@@ -419,10 +420,8 @@ def folded(step: Step) -> bool:
         return not option(step, 2, "training", True)
     if step.name == "__getitem__":  # no entry twice: slices, numbers and new axes
         index = step.args[1] if isinstance(step.args[1], tuple) else (step.args[1],)
-        basic = (
-            part is None or part is Ellipsis or isinstance(part, int | slice) for part in index
-        )
-        return all(basic) and not any(isinstance(part, bool) for part in index)
+        basic = all(isinstance(part, int | slice | EllipsisType | None) for part in index)
+        return basic and not any(isinstance(part, bool) for part in index)
     given = (*step.args, *step.kwargs.values())
     if step.name == "view" and any(isinstance(each, torch.dtype) for each in given):
         return False  # the same memory as numbers of another kind
@@ -563,7 +562,7 @@ def pieces(step: Step, steps: Sequence[Step]) -> tuple[int, float, float] | None
     return base.step, one_slope, two_slope
 
 
-def _line(given: Any, base: int, steps: Sequence[Step]) -> tuple[float, float] | None:
+def _line(given: object, base: int, steps: Sequence[Step]) -> tuple[float, float] | None:
     """(a, b) if an argument is a v + b for numbers a and b, and the value v of step `base`."""
     if isinstance(given, Tensor) and given.numel() == 1 and not given.is_complex():
         given = float(given)
@@ -623,19 +622,15 @@ def _by_function(step: Step, x: Tensor) -> NormBracket | None:
     def function(value: Tensor) -> Tensor:
         return step.replay({parent: value}, double=True)
 
-    positive = step.name in _NONNEGATIVE or (
-        step.name == "interpolate" and option(step, 3, "mode", "nearest") != "bicubic"
-    )
-    return function_norm(function, x, nonnegative=positive)
+    resized = step.name == "interpolate" and option(step, 3, "mode", "nearest") != "bicubic"
+    return function_norm(function, x, nonnegative=resized or step.name in _NONNEGATIVE)
 
 
 def _consistency(step: Step, module: DataConsistency) -> Gain:
     """The constant in the image, in the data, or in both together as one vector."""
-    brackets = []
-    if isinstance(option(step, 0, "z", None), Ref):
-        brackets.append(module.image_norm())
-    if isinstance(option(step, 1, "y", None), Ref):
-        brackets.append(module.data_norm())
+    followed = [isinstance(option(step, *place, None), Ref) for place in ((0, "z"), (1, "y"))]
+    norms = module.image_norm, module.data_norm
+    brackets = [norm() for norm, moves in zip(norms, followed, strict=True) if moves]
     if len(brackets) == 1:
         return Gain(brackets[0])
     upper = math.hypot(*(each.upper for each in brackets)) * (1 + ROUNDING)
@@ -665,5 +660,5 @@ def _rnn(step: Step, module: nn.RNN, x: Tensor) -> Gain | None:
     return Gain(NormBracket(0.0, total if step.part == 0 else states, how=how))
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -15,17 +15,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
 from korisk.networks.describe import rules
 from korisk.networks.describe.linear import LinearPart
 from korisk.networks.describe.recording import Step
+from korisk.theory.amplification import FloatArray
 
 _LARGEST = 60_000  # numbers that enter M: beyond, the search would take minutes
 _ROUNDS = 40
@@ -73,22 +75,18 @@ def sector_upper(link: _Link) -> float:
     if sum(sizes) > _LARGEST:
         return math.inf
     rows: list[int] = []
+    bent = {bend.step.index: bend for bend in bends}
 
     def run(vector: Tensor) -> Tensor:
         split = zip(torch.split(vector, sizes), shapes, strict=True)
         parts = [part.reshape(shape) for part, shape in split]
-        values = {link.start.index: parts[0]}
-        entering = {
-            bend.step.index: (bend, part) for bend, part in zip(bends, parts[1:], strict=True)
-        }
-        found = []
+        values, rests, found = {link.start.index: parts[0]}, iter(parts[1:]), []
         for step in link.steps:
             if not (step.value.is_floating_point() or step.value.is_complex()):
                 continue  # asked for by a bent step alone
-            if step.index in entering:
-                bend, rest = entering[step.index]
+            if (bend := bent.get(step.index)) is not None:
                 found.append(_flat(bend.moved(values)))
-                values[step.index] = rest + bend.centre(values)
+                values[step.index] = next(rests) + bend.centre(values)
             else:
                 values[step.index] = step.replay(values, double=True)
         found.append(_flat(values[link.steps[-1].index]))
@@ -162,12 +160,11 @@ def _bend(link: _Link, step: Step, level: int) -> _Bend | None:
     slopes = rules.slopes(step, upper) if step.module is None else None
     if slopes is not None:
         return _between(step, level, parents[0], *slopes)
-    return _Bend(
-        step,
-        level,
-        lambda values: 0.0,
-        lambda values: upper * torch.cat([_flat(values[parent]) for parent in parents]),
-    )
+
+    def moved(values: Values) -> Tensor:
+        return upper * torch.cat([_flat(values[parent]) for parent in parents])
+
+    return _Bend(step, level, lambda values: 0.0, moved)
 
 
 def _between(step: Step, level: int, parent: int, one: float, two: float) -> _Bend:
@@ -179,6 +176,7 @@ def _between(step: Step, level: int, parent: int, one: float, two: float) -> _Be
     return _Bend(step, level, times((one + two) / 2), times(abs(one - two) / 2))
 
 
+@dataclass
 class _Search:
     """Scales for which the norm is at most about 1, and the constant l small.
 
@@ -188,20 +186,15 @@ class _Search:
     scales.
     """
 
-    def __init__(
-        self,
-        whole: LinearPart,
-        sizes: Sequence[int],
-        rows: Sequence[int],
-        levels: Any,
-        depth: int,
-    ) -> None:
-        self.whole, self.sizes, self.rows = whole, list(sizes), list(rows)
-        self.levels, self.depth, self.count = levels, depth, len(levels)
-        self._generator = torch.Generator().manual_seed(0)
-        self._trials: list[Any] = []
+    whole: LinearPart
+    sizes: list[int]
+    rows: list[int]
+    levels: NDArray[np.int64]  # of the bent steps
+    depth: int
+    _draws: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
+    _trials: list[tuple[FloatArray, FloatArray]] = field(default_factory=list)
 
-    def spread(self, scales: Any, size: float) -> tuple[Tensor, Tensor]:
+    def spread(self, scales: FloatArray, size: float) -> tuple[Tensor, Tensor]:
         """The scales of each number that enters the map, and of each that leaves it."""
         device = self.whole.device
         inner = torch.tensor([1.0, *scales], dtype=torch.float64, device=device)
@@ -209,7 +202,7 @@ class _Search:
         sizes, rows = (torch.tensor(each, device=device) for each in (self.sizes, self.rows))
         return inner.repeat_interleave(sizes), outer.repeat_interleave(rows)
 
-    def scales(self) -> tuple[Any, float]:
+    def scales(self) -> tuple[FloatArray, float]:
         """The best scales, and l."""
         scales, size = self._first()
         best, kept, near = math.inf, (scales, size), 0.3
@@ -232,16 +225,15 @@ class _Search:
         return kept[0] * falling**-self.levels, kept[1] * falling**self.depth
 
     def _draw(self) -> Tensor:
-        drawn = torch.randn(sum(self.sizes), generator=self._generator, dtype=torch.float64)
+        drawn = torch.randn(sum(self.sizes), generator=self._draws, dtype=torch.float64)
         return drawn.to(self.whole.device)
 
     @torch.no_grad()
-    def _first(self) -> tuple[Any, float]:
+    def _first(self) -> tuple[FloatArray, float]:
         """One after the other, so that each row alone has a norm of about 1 / 2."""
-        scales = np.ones(self.count + 1)
-        into = np.cumsum([0, *self.sizes])
-        out = np.cumsum([0, *self.rows])
-        for place in range(self.count + 1):
+        scales = np.ones(len(self.rows))
+        into, out = np.cumsum([0, *self.sizes]), np.cumsum([0, *self.rows])
+        for place in range(len(self.rows)):
             inner, outer = self.spread(scales[:-1], 1.0)
             vector = self._draw()
             norm = 0.0
@@ -258,7 +250,7 @@ class _Search:
         return scales[:-1], 1 / float(scales[-1])
 
     @torch.no_grad()
-    def _try(self, scales: Any, size: float, start: Tensor) -> tuple[float, Tensor]:
+    def _try(self, scales: FloatArray, size: float, start: Tensor) -> tuple[float, Tensor]:
         """A norm from below, and where to start next; the trial vectors are kept."""
         inner, outer = self.spread(scales, size)
         basis, images = [start / start.norm()], []
@@ -276,8 +268,7 @@ class _Search:
         image = torch.stack(images, 1)
         squares, turn = torch.linalg.eigh(image.T @ image)
         vectors, image = torch.stack(basis, 1) @ turn, image @ turn
-        out = _energies(image, self.rows)
-        into = _energies(vectors, self.sizes)
+        out, into = _energies(image, self.rows), _energies(vectors, self.sizes)
         for place in range(len(squares)):
             if squares[place] > 0.2 * squares[-1]:
                 behind = np.append(out[place, :-1] / scales**2, out[place, -1] * size**2)
@@ -289,12 +280,12 @@ class _Search:
             following = following + 0.5 * vectors[:, -2]
         return max(float(squares[-1]), 1e-300) ** 0.5, following
 
-    def _minimised(self, scales: Any, size: float, near: float) -> tuple[Any, float]:
+    def _minimised(self, scales: FloatArray, size: float, near: float) -> tuple[FloatArray, float]:
         behind, before = (np.array(each) for each in zip(*self._trials, strict=True))
         origin = np.append(np.log(scales), math.log(size))
-        signs = np.append(np.ones(self.count), -1.0)
+        signs = np.append(np.ones(len(scales)), -1.0)
 
-        def model(point: Any) -> tuple[float, Any]:
+        def model(point: FloatArray) -> tuple[float, FloatArray]:
             above = behind * np.exp(2 * signs * point)
             below = before * np.exp(2 * np.append(point[:-1], 0.0))
             total, base = above.sum(1), below.sum(1)
@@ -315,7 +306,7 @@ class _Search:
         return np.exp(found[:-1]), math.exp(found[-1])
 
 
-def _energies(vectors: Tensor, sizes: Sequence[int]) -> Any:
+def _energies(vectors: Tensor, sizes: list[int]) -> FloatArray:
     """Sums of squares over the parts of each vector: (vectors, parts)."""
-    parts = torch.split(vectors, list(sizes))
-    return torch.stack([part.square().sum(0) for part in parts], 1).cpu().numpy()
+    squares = [part.square().sum(0) for part in torch.split(vectors, sizes)]
+    return np.asarray(torch.stack(squares, 1).cpu())
