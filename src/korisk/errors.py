@@ -52,6 +52,13 @@ class KoriskError(ValueError):
     A `ValueError`, on one line. All errors that korisk raises for what it was given derive from it.
     Errors of `invalid` have these four as attributes.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The message, in which arguments are marked.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> kr.Known("K", lipschitz=-1)
     Traceback (most recent call last):

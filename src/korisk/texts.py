@@ -21,6 +21,7 @@ class Table(NamedTuple):
 
     Examples
     --------
+    >>> from korisk.texts import Table
     >>> print(Table("Samples for 0.01", ["model", "N"], [["KO", "512"], ["FC", "8,192"]]))
     Samples for 0.01
     model      N

@@ -122,7 +122,7 @@ def test_an_error_beyond_a_step_is_not_known(step: Path) -> None:
     assert found["at"][1]["value"] is None
     line = refused("plan", step, "--at", 5000, code=3)
     assert "the error at N = 5,000 is not known" in line
-    assert "n must be a whole number" in refused("plan", step, "--at", "1e300")
+    assert "--at must be a whole number" in refused("plan", step, "--at", "1e300")
 
 
 def test_compare_tells_the_doubt_of_one_side(step: Path, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_units_and_metrics_of_related_curves_are_the_pilots(tmp_path: Path) -> N
     ("options", "words"),
     [
         (("--related", "nowhere.csv"), "nowhere.csv: no such file"),
-        (("--related", "simulated.csv", "--fit", "power"), "--related needs fit 'posterior'"),
+        (("--related", "simulated.csv", "--fit", "power"), "related curves need fit 'posterior'"),
         (("--related", "simulated.csv", "--html", "page.html"), "--related cannot be used with"),
         (("--related", "pilot.csv"), "another file than the pilot"),
         (("--related", "short.csv"), "a related curve needs at least 3 distinct N"),

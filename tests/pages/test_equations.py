@@ -22,7 +22,7 @@ FORMULA = re.compile(r"^\$\$\n(.*?)\n\$\$(?: \(([\w:-]+)\))?$", re.DOTALL | re.M
 TARGET = re.compile(rf"^\(({KIND}:[\w-]+)\)=$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 IN_CODE = re.compile("src/")
-PACKAGES = "theory|curves|planning|operators|networks|fitting|prediction|published"
+PACKAGES = "theory|curves|planning|operators|networks|fitting|prediction|paper"
 NAME = re.compile(rf"`((?:{PACKAGES})(?:\.\w+)+)`")
 
 

@@ -131,7 +131,15 @@ class Limits:
         return self.grow or self.largest is not None
 
     def check(self, target: float | None, sizes: list[int]) -> None:
-        """Refuse limits that do not go with a pilot's target and first sizes."""
+        """Refuse limits that do not go with a pilot's target and first sizes.
+
+        Parameters
+        ----------
+        target : float or None
+            The value to reach, if there is one.
+        sizes : list of int
+            The first sizes, ascending.
+        """
         if target is not None:
             _checks.real("target", target, remedy=_LEAVE_OUT)
         if self.largest is not None:
@@ -234,7 +242,17 @@ class PilotModel:
 
     @classmethod
     def of(cls, model: "str | PilotModel | None") -> "PilotModel":
-        """A model by its name alone, or one already."""
+        """A model by its name alone, or one already.
+
+        Parameters
+        ----------
+        model : str, PilotModel or None
+            None: the name of the fit.
+
+        Returns
+        -------
+        PilotModel
+        """
         return model if isinstance(model, PilotModel) else cls(name=model)
 
 
