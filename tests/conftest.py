@@ -1,6 +1,6 @@
 import gc
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +37,34 @@ def commands_made_once() -> Iterator[None]:
     """Typer makes all commands anew for every call, which takes longer than most of them do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture(scope="session")
+def bands_once() -> Iterator[None]:
+    """Bands take most of the time of a figure: those of the same results are computed once."""
+    import numpy as np
+
+    from korisk.planning.forecast import Forecast
+
+    known: dict[tuple[object, ...], object] = {}
+
+    def once(name: str) -> Callable[[Forecast, object], object]:
+        compute = getattr(Forecast, name)
+
+        def remembered(made: Forecast, n: object) -> object:
+            curve = made.curve
+            results = curve.n.tobytes(), curve.error.tobytes(), tuple(curve.seed), str(curve.unit)
+            asked = name, np.asarray(n, float).tobytes(), *results, made.fit, made.related
+            if asked not in known:
+                known[asked] = compute(made, n)
+            return known[asked]
+
+        return remembered
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("middle", "band"):
+            patch.setattr(Forecast, name, once(name))
         yield
 
 

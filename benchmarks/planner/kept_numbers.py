@@ -4,6 +4,7 @@ A change that is meant to move answers keeps them anew: python -m benchmarks.pla
 """
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,11 @@ def pilots() -> dict[str, tuple[kr.Curve, list[float], list[kr.Curve]]]:
     }
 
 
-def numbers() -> dict[str, Any]:
-    """Plans, forecasts, next sizes, fits and comparisons, as plain values."""
+def numbers(names: Collection[str] | None = None) -> dict[str, Any]:
+    """Plans, forecasts, next sizes, fits and comparisons, as plain values; of all pilots or few."""
     found: dict[str, Any] = {}
-    for name, (curve, targets, related) in pilots().items():
+    asked = {name: each for name, each in pilots().items() if names is None or name in names}
+    for name, (curve, targets, related) in asked.items():
         last, own = int(curve.sizes[-1]), dict[str, Any]()
         for target in targets:
             plan = kr.plan(curve, target, related=related)
@@ -80,7 +82,9 @@ def numbers() -> dict[str, Any]:
         found[name] = own
     pairs = {"h8": ("h8 KO", "h8 FC"), "drawn": ("four seeds", "one seed")}
     for name, (one, other) in pairs.items():
-        first, second = pilots()[one][0], pilots()[other][0]
+        if not {one, other} <= asked.keys():
+            continue
+        first, second = asked[one][0], asked[other][0]
         told = kr.compare(first, second, 0.003 if name == "h8" else 0.04).to_dict()
         found[f"compare {name}"] = {key: told[key] for key in ("ratio", "crossover")}
     plain: dict[str, Any] = json.loads(json.dumps(found))

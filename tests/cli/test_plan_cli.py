@@ -9,6 +9,7 @@ from commands import content, outputs, refused, text
 
 import korisk as kr
 
+pytestmark = pytest.mark.usefixtures("bands_once")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 H8, H128 = str(EXAMPLES / "pilot_h8.csv"), str(EXAMPLES / "pilot_h128.csv")
 GOOD = "n,error,seed\n4,0.4,1\n4,0.42,2\n8,0.3,1\n8,0.31,2\n16,0.22,1\n16,0.23,2\n32,0.17,1\n"
@@ -224,6 +225,7 @@ def test_a_page_alone_is_an_answer_for_machines_too(tmp_path: Path) -> None:
     assert page.stat().st_size < 6_000_000
 
 
+@pytest.mark.usefixtures("bare_pages")
 def test_a_comparison_has_a_page_with_the_names_of_its_answer(tmp_path: Path) -> None:
     """Two files that call their model alike are told apart."""
     files = [tmp_path / "one.csv", tmp_path / "two.csv"]

@@ -21,6 +21,7 @@ from korisk.prediction.dense.spectral import Spectrum
 from korisk.report.figures.style import plain
 from korisk.studies import Store, Summary
 
+pytestmark = pytest.mark.usefixtures("bands_once")
 N = np.array([16, 32, 64, 128])
 NAME = "<img src=x> net $x_1$"
 CURVE = kr.Curve(np.tile(N, 2), np.concatenate([3 / N, 3.2 / N]), [1] * 4 + [2] * 4, NAME, "mse")
@@ -81,9 +82,10 @@ def words(html: str) -> str:
 
 
 def test_each_shows_numbers_and_a_small_figure_of_its_own(values: dict[str, Any]) -> None:
-    parallel = {"parallel": SCAN, "fan": FAN}
-    for name, value in (values | parallel).items():
-        html = value._repr_html_()
+    several = values | {"parallel": SCAN, "fan": FAN}
+    pages = {name: value._repr_html_() for name, value in several.items()}
+    for name, value in several.items():
+        html = pages[name]
         assert len(html) < 60_000, name
         assert html.count("<svg") == 1, name
         assert 2 <= html.count("<dd>") <= 3, name
@@ -91,12 +93,12 @@ def test_each_shows_numbers_and_a_small_figure_of_its_own(values: dict[str, Any]
         explained = getattr(value, "explain", str)()
         if not name.startswith(("curve", "network", "b", "pa", "fan", "point")):
             assert plain(explained) in words(html), name
-    shown = values["plan"]._repr_html_()
+    shown = pages["plan"]
     assert f"<dd>{values['plan'].samples:,}</dd>" in shown
     assert NAME in words(shown)
-    assert "<dd>no answer</dd>" in values["refused"]._repr_html_()
-    assert "<dd>not reachable</dd>" in values["not reachable"]._repr_html_()
-    assert "no network was trained" not in words(values["rehearsal"]._repr_html_())
+    assert "<dd>no answer</dd>" in pages["refused"]
+    assert "<dd>not reachable</dd>" in pages["not reachable"]
+    assert "no network was trained" not in words(pages["rehearsal"])
     for theme in ("prefers-color-scheme:dark", '[data-jp-theme-light="false"] .k-figure'):
         assert theme in shown
 
@@ -119,7 +121,7 @@ def test_plots_return_axes_in_a_figure_of_their_own_or_draw_into_those_given(
         assert own.figure.axes[0] is own
         assert isinstance(own.figure, Figure)
         check_page(own.figure)
-        figure = Figure(figsize=(7, 4), layout="constrained")
+        figure = Figure(figsize=(7, 4))
         given, other = figure.subplots(1, 2)
         assert value.plot(ax=given) is given, name
         assert given.lines or given.patches, name
@@ -127,10 +129,10 @@ def test_plots_return_axes_in_a_figure_of_their_own_or_draw_into_those_given(
         figure.draw_without_rendering()
         with pytest.raises(kr.KoriskError, match="ax must be axes of Matplotlib, got 'nope'"):
             value.plot("nope")
-    given = Figure().add_subplot()
+    axes: Any = Figure().add_subplot()
     with pytest.raises(kr.KoriskError, match="path must be"):  # it has no axes to choose
-        SCAN.plot(given)
-    assert not given.has_data()
+        SCAN.plot(axes)
+    assert not axes.has_data()
     said = values["refused"].plot(ax=Figure().add_subplot())
     drawn = " ".join(text.get_text() for text in said.texts)
     assert set(values["refused"].doubt.split()) & set(drawn.split())

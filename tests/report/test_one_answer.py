@@ -13,7 +13,7 @@ from korisk.planning.plan import LEVELS
 from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.page.page import pilot_page
 
-pytestmark = pytest.mark.usefixtures("bare_pages")
+pytestmark = pytest.mark.usefixtures("bands_once", "bare_pages")
 
 ROOT = Path(__file__).parents[2]
 ASKED = (  # file, model, target: beyond the pilot, in doubt, inside it, out of reach, no 90%

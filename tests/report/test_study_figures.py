@@ -49,6 +49,7 @@ from korisk.report.figures.style import (
 from korisk.studies import networks as ct
 from korisk.theory import BOUNDS, Composition, Known, Learned, Network, NormBracket, barron_bound
 
+pytestmark = pytest.mark.usefixtures("bands_once")
 SIZES = np.array([4, 8, 16, 32, 64])
 NASTY = [r"$x_1^{\frac{$ <img src=x>" + "W" * 175, "_line\nbreak\ttab\0null 模型"]
 MADE_UP = {  # norms of a scanner that is no reason to start PyTorch

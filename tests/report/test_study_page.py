@@ -30,7 +30,7 @@ from korisk.report.tables.tables import cells_table
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
 
-pytestmark = pytest.mark.usefixtures("bare_pages")
+pytestmark = pytest.mark.usefixtures("bands_once", "bare_pages")
 
 
 class Texts:
