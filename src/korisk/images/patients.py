@@ -168,10 +168,8 @@ class ImageSet:
         name = "Linear attenuation in 1/mm" if self.unit == "1/mm" else "Plain values"
         if len(self):
             name += f" from {self.images.min():.4g} to {self.images.max():.4g}"
-        lines = [
-            f"{counted(len(self), 'image')} of {rows} x {columns} pixels from {whose}.",
-            f"{name}, {'; '.join(self.scaling)}.",
-        ]
+        lines = [f"{counted(len(self), 'image')} of {rows} x {columns} pixels from {whose}."]
+        lines.append(f"{name}, {'; '.join(self.scaling)}.")
         if sizes := [size for spacing in self.spacings if spacing for size in spacing]:
             unknown = sum(spacing is None for spacing in self.spacings)
             rest = f" (not known for {unknown:,})" if unknown else ""
@@ -222,10 +220,9 @@ class ImageSet:
             return None
         first, *_, last = (f"{rows} x {columns}" for rows, columns in sorted(self.shapes))
         rows, columns = self.images.shape[1:]
-        return (
-            f"The files hold images of {len(self.shapes)} sizes, from {first} to {last} pixels; "
-            f"all were brought to {rows} x {columns}, whatever the size of their pixels in mm."
-        )
+        sizes = f"The files hold images of {len(self.shapes)} sizes, from {first} to {last} pixels"
+        same = f"{rows} x {columns}, whatever the size of their pixels in mm"
+        return f"{sizes}; all were brought to {same}."
 
 
 def relative(images: ImageSet) -> NDArray[np.float32]:
@@ -527,10 +524,9 @@ def split_patients(
         if word not in (None, *counts):
             raise invalid("split", "be train, validation, test or None for a file", word)
         if word is not None and first.setdefault(label, word) != word:
-            raise KoriskError(
-                f"patient {shown(label)} is in two parts of the split, {first[label]} and {word}; "
-                "put all images of a patient into one part"
-            )
+            both = f"is in two parts of the split, {first[label]} and {word}"
+            remedy = "put all images of a patient into one part"
+            raise KoriskError(f"patient {shown(label)} {both}; {remedy}")
     names, whose = np.unique(labels, return_inverse=True)
     free = np.ones(len(labels), dtype=bool)
     pools = {}
@@ -547,19 +543,16 @@ def split_patients(
             keys.append(np.random.Generator(np.random.Philox(key=key)).random(count))
         present = np.unique(whose[inside])
         wait = np.empty(len(names), dtype=np.int64)
-        wait[present[np.argsort(keys[0][present])]] = np.maximum(
-            np.arange(len(present)) - mixed + 1, 0
-        )
+        turns = np.maximum(np.arange(len(present)) - mixed + 1, 0)
+        wait[present[np.argsort(keys[0][present])]] = turns
         pools[part] = inside[np.lexsort((keys[1][inside], wait[whose[inside]]))][:wanted]
         if len(inside) < (least := 1 if wanted is None else wanted):
             asked = ", ".join(f"{each} {number}" for each, number in counts.items() if number)
-            raise KoriskError(
-                Argument(part),
-                f" must be at most {len(inside):,}, got {least:,}: no patient may be in two pools, "
-                f"and there are {len(labels):,} images of {len(names):,} patients for {asked}, "
-                f"with seed {seed}; ask for fewer, add patients, or read images with ",
-                Argument("patients", "file"),
-                " or 'image' if every file or image is a patient of its own",
-            )
+            why = f"{len(labels):,} images of {len(names):,} patients for {asked}, with seed {seed}"
+            given = f"{least:,}: no patient may be in two pools, and there are {why}"
+            fewer = "ask for fewer, add patients, or read images with "
+            end = " or 'image' if every file or image is a patient of its own"
+            advice = Message(fewer, Argument("patients", "file"), end)
+            raise invalid(part, f"be at most {len(inside):,}", wanted, advice, got=given)
         free &= ~np.isin(labels, labels[pools[part]])
     return ImagePools(**pools)

@@ -118,10 +118,8 @@ class Conversion:
         if float(image.min()) == float(image.max()):
             low, high = float(values.min()), float(values.max())
             if low < high:
-                raise KoriskError(
-                    f"varies from {low!r} to {high!r}, which single precision does not tell apart; "
-                    "scale or shift its values"
-                )
+                why = f"varies from {low!r} to {high!r}, which single precision does not tell apart"
+                raise KoriskError(f"{why}; scale or shift its values")
             raise BlankError(f"is {low:g} everywhere")
         mark = digest(page.values, page.unit, page.full)
         known = (spacing, (high, wide), page.patient, page.note, mark)
@@ -150,11 +148,9 @@ class Conversion:
                 words = f"as attenuation in {unit}"
             return np.maximum(attenuation, 0), "1/mm", words
         if (lowest := float(values.min())) < 0:
-            start = (
-                f"has values below 0 (the lowest is {lowest:g}), which plain images must not have"
-            )
+            why = f"has values below 0 (the lowest is {lowest:g}), which plain images must not have"
             end = " if they are Hounsfield units, or shift or clip them"
-            raise KoriskError(start, "; use ", Argument("unit", "HU"), end)
+            raise KoriskError(why, "; use ", Argument("unit", "HU"), end)
         full = self.scale or page.full
         if full is None:
             start = "holds whole numbers beyond 16 bits or rescaled ones, whose full scale is not "

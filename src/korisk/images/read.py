@@ -46,6 +46,8 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys((".h5", ".hdf5"), read_hdf5),
 }
 _SIDE, _UNIT = Argument("side", ...), Argument("unit", ...)  # for messages
+_OR_SKIP = Message(" (or leave out such files with ", Argument("on_error", "skip"), ")")
+_FEWER = Message("give ", _SIDE, " for smaller ones, or ", Argument("limit", ...), " for fewer")
 KINDS = ".npy, .npz, .png, .tif, .h5, .hdf5, and DICOM under any name"
 _DIRECTORY = "DICOMDIR"  # a table of contents
 _LONGEST = 160  # characters of another package's message
@@ -165,25 +167,20 @@ def read_images(
     ]
     told: list[str] = []
     if blank := [each for each in skipped if each.blank]:
-        told.append(
-            f"{counted(len(blank), 'blank image')} left out, with one value everywhere; the first "
-            f"is {blank[0].file}"
-        )
+        many = f"{counted(len(blank), 'blank image')} left out, with one value everywhere"
+        told.append(f"{many}; the first is {blank[0].file}")
     if reading.failed:
         told.append(Message("left out what cannot be read: ", in_words(reading.failed)))
     if noted and unit is None:
         notes = ", ".join(sorted({str(image.note) for image in noted}))
-        start = (
-            f"DICOM without Hounsfield units ({notes}) in {counted(len(noted), 'image')}, the "
-            f"first is {noted[0].name}; their values are not attenuation and are read as plain "
-            "values; confirm this with "
-        )
+        which = f"({notes}) in {counted(len(noted), 'image')}, the first is {noted[0].name}"
+        why = "their values are not attenuation and are read as plain values; confirm this with "
+        start = f"DICOM without Hounsfield units {which}; {why}"
         told.append(Message(start, Argument("unit", "plain")))
     if twins:
-        told.append(
-            f"{' and '.join(twins[0])} are the same image, under two patients; one may be tested "
-            "on what was learned from the other: remove one, or name one patient"
-        )
+        why = "one may be tested on what was learned from the other"
+        both = f"{' and '.join(twins[0])} are the same image, under two patients"
+        told.append(f"{both}; {why}: remove one, or name one patient")
     for text in told:
         warnings.warn(text, KoriskWarning, stacklevel=2)
     return ImageSet(
@@ -314,15 +311,11 @@ class Reading:
     def fail(self, name: str, reason: str) -> None:
         """Stop at what cannot be used, or leave it out."""
         # A name in a file, or another package's message, may take several lines.
-        parts = (
-            part if isinstance(part, Argument) else re.sub(r"\s+", " ", part)
-            for part in Message(reason).parts
-        )
-        reason = Message(*parts)
+        parts = Message(reason).parts
+        texts = (re.sub(r"\s+", " ", part) if isinstance(part, str) else part for part in parts)
+        reason = Message(*texts)
         if self.on_error == "stop":
-            skip = Argument("on_error", "skip")
-            start = f"{name}: "
-            raise ReadingStoppedError(start, reason, " (or leave out such files with ", skip, ")")
+            raise ReadingStoppedError(f"{name}: ", reason, _OR_SKIP)
         self.failed.append(Skipped(name, reason))
 
     def take(self, file: ImageFile) -> None:
@@ -350,11 +343,8 @@ class Reading:
                             unusable += 1
                         if unusable + blank > _MOST_UNUSABLE:
                             del self.failed[len(self.failed) - unusable :]
-                            raise KoriskError(
-                                f"holds more than {_MOST_UNUSABLE:,} images that cannot be used (",
-                                error.message,
-                                "); remove it",
-                            ) from None
+                            why = f"holds more than {_MOST_UNUSABLE:,} images that cannot be used"
+                            raise KoriskError(why, " (", error.message, "); remove it") from None
                         continue
                     coming = page.count if number == 0 else 1
                     if self.limit is not None:
@@ -362,10 +352,8 @@ class Reading:
                     # What was read is copied once, into one array; so it must fit again.
                     needed = (len(self.images) + 2 * coming) * image.values.nbytes
                     what = f"{name}: with it, a set of {len(self.images) + coming:,} images"
-                    limit = Argument("limit", ...)
-                    remedy = Message("give ", _SIDE, " for smaller ones, or ", limit, " for fewer")
                     try:
-                        check_fits(needed, what, remedy, share=0.9)
+                        check_fits(needed, what, _FEWER, share=0.9)
                     except KoriskError as error:
                         raise ReadingStoppedError(error.message) from None
                     self.images.append(image)

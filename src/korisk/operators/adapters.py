@@ -114,13 +114,11 @@ class Adapted(Opaque):
         subject = f"{self.name}: {'adjoint' if adjoint else 'forward'}"
         where = f"for a batch of {len(items)} in {items.dtype} on {items.device}"
         try:
-            image: Any = self._functions[adjoint](items)
+            image = self._functions[adjoint](items)
         except Exception as error:
-            remedy = (
-                "correct it, domain=, range= or batched=, which says whether it takes batches"
-                if items.device == self._made_on
-                else f"it worked on {self._made_on}: make the operator anew for the other device"
-            )
+            remedy = "correct it, domain=, range= or batched=, which says whether it takes batches"
+            if items.device != self._made_on:
+                remedy = f"it worked on {self._made_on}: make the operator anew for another device"
             rule = f"map {shape_text(source)} to {shape_text(target)}"
             given = f"{type(error).__name__} {where}: {_one_line(error)}"
             raise invalid(subject, rule, items, remedy, got=given) from error
@@ -181,15 +179,11 @@ class Adapted(Opaque):
         bend = images[2] - images[0] + 2 * images[1]
         gaps = (sums[0] - sums[1]).abs() / torch.where(sizes == 0, 1.0, sizes / 2)
         limit = TOLERANCES[precision]
-        for word, rule, error in (
-            ("forward", "be linear", float(bend.norm() / (images.norm() or 1.0))),
-            ("adjoint", "be that of forward", float(gaps.max())),
-        ):
+        bent = "forward", "be linear", float(bend.norm() / (images.norm() or 1.0))
+        for word, rule, error in (bent, ("adjoint", "be that of forward", float(gaps.max()))):
             given = f"a relative error of {error:.2g} in {precision}, limit {limit:g}"
-            remedy = (
-                "correct it, pass precision=torch.float32 if it computes in that inside, or "
-                "check=False to use it as it is"
-            )
+            remedy = "correct it, pass precision=torch.float32 if it computes in that inside, or "
+            remedy += "check=False to use it as it is"
             require(error <= limit, f"{self.name}: {word}", rule, error, remedy, got=given)
         return precision
 
@@ -287,17 +281,8 @@ def from_callables(
         if numpy:
             function = partial(_on_arrays, function)
         functions.append(function if batched else partial(_each, function))
-    return Adapted(
-        (functions[0], functions[1]),
-        domain,
-        range,
-        parts=parts,
-        precision=precision,
-        check=check,
-        name=name,
-        device=device,
-        dtype=dtype,
-    )
+    pair, options = (functions[0], functions[1]), Options(name=name, device=device, dtype=dtype)
+    return Adapted(pair, domain, range, parts=parts, precision=precision, check=check, **options)
 
 
 def from_scipy(
@@ -377,13 +362,9 @@ def from_scipy(
         lengths = getattr(operator, attribute, None) if stated is None else stated
         shape = checked_length(field, lengths, length, f"an operator of {rows:,} x {columns:,}")
         ends.append((*shape, 2) if is_complex else shape)
-    forward, back = (
-        partial(_on_columns, linear, adjoint, ends[adjoint], ends[not adjoint])
-        for adjoint in (False, True)
-    )
-    adapted = Adapted(
-        (forward, back), ends[0], ends[1], check=check, name=name, device=device, dtype=dtype
-    )
+    forward, back = (partial(_on_columns, linear, back, ends[not back]) for back in (False, True))
+    options = Options(name=name, device=device, dtype=dtype)
+    adapted = Adapted((forward, back), ends[0], ends[1], check=check, **options)
     if isinstance(values, np.ndarray) and values.dtype.kind in "bfiu":
         adapted.nonnegative = bool((values >= 0).all())
     return adapted
@@ -452,17 +433,11 @@ def from_deepinv(
         raise invalid("img_size", rule, img_size, remedy, got=given) from error
     remedy = "adapt the parts of a stacked physics and join them with stack"
     require(isinstance(image, Tensor), "physics.A", "give one tensor", image, remedy)
-    return from_callables(
-        source.A,
-        source.A_adjoint,
-        domain,
-        image.shape[1:],
-        batched=True,
-        check=check,
-        name=name,
-        device=held.device,
-        dtype=dtype,
+    options, pair = (
+        Options(name=name, dtype=dtype, device=held.device),
+        (source.A, source.A_adjoint),
     )
+    return from_callables(*pair, domain, image.shape[1:], batched=True, check=check, **options)
 
 
 def _one_line(error: Exception) -> str:
@@ -470,7 +445,7 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _each(function: Function, items: Tensor) -> Any:
+def _each(function: Function, items: Tensor) -> object:
     """A function of one item, of all of a batch."""
     images = []
     for item in items:
@@ -481,20 +456,16 @@ def _each(function: Function, items: Tensor) -> Any:
     return torch.stack(images)
 
 
-def _on_arrays(function: Function, x: Tensor) -> Any:
+def _on_arrays(function: Function, x: Tensor) -> object:
     """A function of NumPy's arrays, of a tensor."""
     image = function(x.cpu().numpy())
     return torch.from_numpy(image) if isinstance(image, np.ndarray) else image
 
 
-def _on_columns(
-    linear: ScipyOperator, adjoint: bool, source: Shape, target: Shape, items: Tensor
-) -> Tensor:
+def _on_columns(linear: ScipyOperator, adjoint: bool, target: Shape, items: Tensor) -> Tensor:
     """A SciPy operator of a batch."""
-    rows, columns = linear.shape
-    length = rows if adjoint else columns
     flat = items.cpu().numpy().reshape(len(items), -1)
-    if flat.shape[1] != length:  # pairs of real and imaginary parts
+    if flat.shape[1] != linear.shape[not adjoint]:  # pairs of real and imaginary parts
         flat = flat.view(np.complex64 if flat.dtype == np.float32 else np.complex128)
     vectors = np.ascontiguousarray(flat.T)
     image = linear.rmatmat(vectors) if adjoint else linear.matmat(vectors)

@@ -19,6 +19,7 @@ from korisk.operators.inputs import Shape, as_complex, as_pairs, checked_shape, 
 from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
 
+Limit = float | None
 _LARGEST_DECOMPOSED = 2048  # side up to which all singular values take seconds, not minutes
 _ROUNDING = 1e-10  # relative; far above what float64 loses in these sums
 
@@ -445,11 +446,7 @@ class Diffusion(Spectral):
         super().__init__(lengths, lengths, name="E", device=device, dtype=dtype)
 
         def of_axes(
-            field: str,
-            value: object,
-            remedy: str,
-            at_least: float | None = None,
-            above: float | None = None,
+            field: str, value: object, remedy: str, at_least: Limit = None, above: Limit = None
         ) -> tuple[float, ...]:
             values = tuple(value) if inputs.several(value) else (value,) * len(lengths)
             rule = f"be one number, or one for each of the {len(lengths)} axes of points"

@@ -125,14 +125,9 @@ class Exported(Keeping, ABC):
         from scipy.sparse.linalg import LinearOperator
 
         forward, adjoint = (partial(self._times_array, adjoint=back) for back in (False, True))
-        return LinearOperator(
-            (math.prod(self.range), math.prod(self.domain)),
-            matvec=forward,
-            matmat=forward,
-            rmatvec=adjoint,
-            rmatmat=adjoint,
-            dtype=np.float32 if self.dtype == torch.float32 else np.float64,
-        )
+        maps = {"matvec": forward, "matmat": forward, "rmatvec": adjoint, "rmatmat": adjoint}
+        real = np.float32 if self.dtype == torch.float32 else np.float64
+        return LinearOperator((math.prod(self.range), math.prod(self.domain)), dtype=real, **maps)
 
     def as_pylops(self) -> Any:
         """This operator for PyLops, whose operators it combines with.

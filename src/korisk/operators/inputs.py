@@ -104,7 +104,6 @@ def checked_dtype(dtype: torch.dtype | None) -> torch.dtype:
     """float32 or float64; PyTorch's default where None."""
     chosen = torch.get_default_dtype() if dtype is None else dtype
     if chosen not in DTYPES:
-        raise KoriskError(
-            f"operators compute in torch.float32 or torch.float64, got {shown(chosen)}"
-        )
+        kinds = "torch.float32 or torch.float64"
+        raise KoriskError(f"operators compute in {kinds}, got {shown(chosen)}")
     return chosen

@@ -109,10 +109,8 @@ class Keeping(nn.Module):
             live[self._key] = self
 
     def __getstate__(self) -> dict[str, object]:
-        state: dict[str, object] = {
-            **self.__dict__,
-            "_made": None,
-        }  # also for copies: what was made is made again
+        # Also for copies: what was made is made again.
+        state: dict[str, object] = {**self.__dict__, "_made": None}
         if type(anchor := self._anchor) not in PLAIN:  # without numbers, while it is exported
             real = torch.empty(0, dtype=anchor.dtype, device=anchor.device)
             state["_buffers"] = {**self._buffers, "_anchor": real}

@@ -41,7 +41,7 @@ def _guarded(
         if self.opaque and traced(x):
             node: Tensor = torch.ops.korisk.apply(x, self._key, method == "_map_adjoint")
             return node
-        image: Any = function(self, x)
+        image: object = function(self, x)
         if not jit_tracing():  # which would warn of every comparison of shapes
             shape = *x.shape[: x.ndim - len(getattr(self, source))], *getattr(self, target)
             if not isinstance(image, Tensor) or image.shape != shape:
@@ -124,9 +124,8 @@ class LinearOperator(Exported, ABC):
         self.range = inputs.checked_shape("range", range)
         self.name = name or type(self).__name__
         self._register()
-        anchor = torch.empty(
-            0, device=inputs.checked_device(device), dtype=inputs.checked_dtype(dtype)
-        )
+        place, precision = inputs.checked_device(device), inputs.checked_dtype(dtype)
+        anchor = torch.empty(0, device=place, dtype=precision)
         self.register_buffer("_anchor", anchor, persistent=False)
 
     def __init_subclass__(cls, **kwargs: object) -> None:
@@ -630,9 +629,8 @@ class Sum(Combined):
         for part in parts[1:]:
             if part._ends() != first._ends():
                 both = f"{_arrow(first)} and {_arrow(part)}"
-                raise KoriskError(
-                    f"operators can be added between the same shapes only, got {both}"
-                )
+                only = "operators can be added between the same shapes only"
+                raise KoriskError(f"{only}, got {both}")
         negative = [isinstance(part, Scaled) and part.factor < 0 for part in parts]
         names = ["-" * minus + part.name for part, minus in zip(parts, negative, strict=True)]
         super().__init__(parts, first.domain, first.range, f"({' + '.join(names)})")
@@ -761,7 +759,6 @@ def _check_same_place(operators: Sequence[LinearOperator]) -> None:
     first = operators[0]
     for other in operators[1:]:
         if (other.dtype, other.device) != (first.dtype, first.device):
-            raise KoriskError(
-                f"{first.name} is {first.dtype} on {first.device}, {other.name} {other.dtype} on "
-                f"{other.device}; bring them together with .to(...)"
-            )
+            here = f"{first.name} is {first.dtype} on {first.device}"
+            there = f"{other.name} {other.dtype} on {other.device}"
+            raise KoriskError(f"{here}, {there}; bring them together with .to(...)")

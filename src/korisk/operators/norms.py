@@ -33,9 +33,8 @@ def size(image: Tensor) -> float:
     """The order of magnitude of an operator, from the image of the start."""
     largest = float(image.abs().max())
     if not math.isfinite(largest):
-        raise KoriskError(
-            "the norm cannot be found: the operator gives NaN or infinity; check its weights"
-        )
+        why = "the operator gives NaN or infinity"
+        raise KoriskError(f"the norm cannot be found: {why}; check its weights")
     return largest
 
 

@@ -29,6 +29,7 @@ DECODERS: dict[str, Decoder] = {}  # by the word before a recipe's colon
 _exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
 # Inside vmap, jvp or grad of torch.func; a PyTorch that cannot tell gets the slower form.
 _inside_transform = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_SCHEMA = "apply(Tensor x, str key, bool adjoint) -> Tensor"
 _library: Any = torch.library.Library("korisk", "DEF")  # type: ignore[no-untyped-call]
 
 
@@ -144,11 +145,12 @@ def operator_of(key: str, x: Tensor) -> LinearOperator:
         return operator
     if ":" in key:
         return _decoded(key, x.device, x.dtype)
-    raise KoriskError(
-        "the operator of this program must live in the process that runs it, on the device and in "
-        f"the precision of its input, {x.dtype} on {x.device}, and does not; only scanners and "
-        "what PyTorch itself computes can be exported to another process"
+    where = (
+        f"in the process that runs it, on the device and in the precision of its input, {x.dtype}"
     )
+    why = "only scanners and what PyTorch itself computes can be exported to another process"
+    rule = f"must live {where} on {x.device}, and does not"
+    raise KoriskError(f"the operator of this program {rule}; {why}")
 
 
 @lru_cache(maxsize=16)
@@ -196,9 +198,7 @@ def _batched(
     return torch.ops.korisk.apply(x.movedim(in_dims[0], 0), key, adjoint), 0
 
 
-_library.define(
-    "apply(Tensor x, str key, bool adjoint) -> Tensor", tags=torch.Tag.pt2_compliant_tag
-)
+_library.define(_SCHEMA, tags=torch.Tag.pt2_compliant_tag)
 _library.impl("apply", _applied, "CompositeExplicitAutograd")
 torch.library.register_fake("korisk::apply", _shaped, lib=_library)
 torch.library.register_autograd("korisk::apply", _derivative, setup_context=_remember, lib=_library)

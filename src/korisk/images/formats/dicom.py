@@ -74,10 +74,8 @@ def read_dicom(path: Path) -> Iterator[Page]:
         if not syntax.is_compressed:
             raise
     if decoded is None:
-        raise KoriskError(
-            f"is compressed as {syntax.name} ({syntax}), which no installed decoder reads; if it "
-            f"is not damaged, {_INSTALL}, or {_RAW}"
-        )
+        why = f"is compressed as {syntax.name} ({syntax}), which no installed decoder reads"
+        raise KoriskError(f"{why}; if it is not damaged, {_INSTALL}, or {_RAW}")
     for number, stored in enumerate(decoded):
         # In Hounsfield units, or in plain values with a note on the reason.
         kind = str(_of_frame(dataset, number, "RescaleType") or "").strip().upper()

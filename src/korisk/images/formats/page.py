@@ -110,9 +110,8 @@ def package(name: str, what: str) -> Untyped:
 def stack_of(shape: tuple[int, ...], what: str) -> tuple[int, int, int]:
     """(count, rows, columns) of an array that holds one image or a stack of images."""
     if len(shape) not in (2, 3) or 0 in shape:
-        rule = (
-            "have 2 axes (rows, columns) or 3 (slices, rows, columns), and hold at least one image"
-        )
+        axes = "2 axes (rows, columns) or 3 (slices, rows, columns)"
+        rule = f"have {axes}, and hold at least one image"
         raise invalid(what, rule, shape, "save one such array", got=f"the shape {shape}")
     if len(shape) == 3 and shape[-1] <= _WIDEST_COLOUR < shape[-2]:
         why = f"has the shape {shape}, which looks like colours in the last axis"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -99,11 +100,9 @@ def fbp(
         narrow = geometry.bin_spacing < _NARROW * geometry.pixel_spacing * (1 - 1e-9)
         backprojection = "adjoint" if narrow and not fan else "pixel"
     if fan and backprojection == "adjoint":
-        why = (
-            "weighs pixels by their distance from the source, which the adjoint projector does not"
-        )
-        remedy = "use backprojection='pixel'"
-        raise KoriskError(f"a fan's filtered backprojection {why}; {remedy}")
+        why = "which the adjoint projector does not; use backprojection='pixel'"
+        weighed = "weighs pixels by their distance from the source"
+        raise KoriskError(f"a fan's filtered backprojection {weighed}, {why}")
     place: Place = {"device": device, "dtype": dtype}
     spread = float(geometry.view_weights.mean())
     back: LinearOperator
@@ -281,14 +280,10 @@ def fan_of_released(side: int, views: int, bins: int, arc: float = math.pi) -> F
     """
     # Pixel centres reach from edge to edge of what the detector sees at the centre.
     reach = 0.5 * bins * _SOURCE_TO_CENTER / _SOURCE_TO_DETECTOR
-    return FanBeam(
-        side,
-        bins=bins,
-        angles=tuple(np.linspace(0, arc, views, endpoint=arc < 2 * math.pi).tolist()),
-        pixel_spacing=2 * reach / (side - 1),
-        source_to_center=_SOURCE_TO_CENTER,
-        source_to_detector=_SOURCE_TO_DETECTOR,
-    )
+    angles = tuple(np.linspace(0, arc, views, endpoint=arc < 2 * math.pi).tolist())
+    source, detector = _SOURCE_TO_CENTER, _SOURCE_TO_DETECTOR
+    fan = partial(FanBeam, side, source_to_center=source, source_to_detector=detector)
+    return fan(bins=bins, angles=angles, pixel_spacing=2 * reach / (side - 1))
 
 
 def released_weights(geometry: FanBeam) -> FloatArray:

@@ -115,19 +115,15 @@ class Geometry(InNotebooks, ABC):
         pixels, rays = math.prod(self.image_shape), math.prod(self.sinogram_shape)
         if max(pixels, rays) >= 2**31:
             size = f"{4 * (pixels + rays) / 2**30:.0f} GiB in float32"
-            given, rule = (
-                f"{pixels:,} pixels and {rays:,} rays ({size})",
-                "have fewer than 2^31 elements",
-            )
+            given = f"{pixels:,} pixels and {rays:,} rays ({size})"
+            rule = "have fewer than 2^31 elements"
             raise invalid("an image or a sinogram", rule, pixels, "reduce them", got=given)
         self._check_distances()
         if self.truncation > _WARN_TRUNCATION:
             width = self.bins * self.bin_spacing
-            start = (
-                f"the detector is too short: its {width:g} mm miss {self.truncation:.1%} of the "
-                f"{self.inscribed} inscribed in the image, averaged over views; raise "
-            )
-            wider = Argument("bins", ...), " or ", Argument("bin_spacing", ...)
+            lost = f"{self.truncation:.1%} of the {self.inscribed} inscribed in the image"
+            start = f"the detector is too short: its {width:g} mm miss {lost}, averaged over views"
+            wider = "; raise ", Argument("bins", ...), " or ", Argument("bin_spacing", ...)
             text = Message(start, *wider, ", or expect truncation artefacts")
             warnings.warn(text, KoriskWarning, stacklevel=3)
 
@@ -549,6 +545,6 @@ def _frozen(array: NDArray[np.floating]) -> FloatArray:
     return fixed
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """NumPy's and PyTorch's scalars as Python's."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value

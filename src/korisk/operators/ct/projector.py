@@ -201,9 +201,8 @@ class Projector(_StencilOperator):
         require_geometry(geometry)
         _checks.one_of("kind", kind, KINDS)
         if samples is not None and kind != "sampled":
-            raise KoriskError(
-                f"samples= belongs to kind='sampled', got kind={kind!r}; leave it out"
-            )
+            other = f"kind='sampled', got kind={kind!r}"
+            raise KoriskError(f"samples= belongs to {other}; leave it out")
         stencil: Stencil
         if kind == "sampled":
             chosen = 2 * max(geometry.image_shape) if samples is None else samples
