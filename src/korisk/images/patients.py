@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,8 +120,7 @@ class ImageSet:
     def __getitem__(self, part: Any) -> ImageSet: ...
     def __getitem__(self, part: Any) -> NDArray[np.float32] | ImageSet:
         if isinstance(part, int | np.integer):
-            one: NDArray[np.float32] = self.images[part]
-            return one
+            return cast(NDArray[np.float32], self.images[part])
         chosen = np.arange(len(self))[part]
         columns: dict[str, Any] = {
             name: tuple(getattr(self, name)[index] for index in chosen)
@@ -162,9 +161,8 @@ class ImageSet:
         """
         rows, columns = self.images.shape[1:]
         patients = Counter(self.patients).values()
-        whose = "no patient"
-        if patients:
-            whose = f"{counted(len(patients), 'patient')} ({_span(patients, '')} each)"
+        count = counted(len(patients), "patient")
+        whose = f"{count} ({_span(patients, '')} each)" if patients else "no patient"
         name = "Linear attenuation in 1/mm" if self.unit == "1/mm" else "Plain values"
         if len(self):
             name += f" from {self.images.min():.4g} to {self.images.max():.4g}"
@@ -256,9 +254,8 @@ def relative(images: ImageSet) -> NDArray[np.float32]:
     [[0.0, 1.0], [1.0, 2.0]]
     """
     require_images(images)
-    if images.unit == "1/mm":
-        return images.images / np.float32(images.mu_water)
-    return images.images.copy()
+    water = np.float32(images.mu_water)
+    return images.images / water if images.unit == "1/mm" else images.images.copy()
 
 
 def require_images(images: object) -> None:
@@ -356,10 +353,8 @@ def name_patients(
 
     `rule` comes from `checked_rule`.
     """
-    if rule == "image":
-        return tuple(names)
-    if rule == "file":
-        return tuple(_file_of(name) for name in names)
+    if rule in ("image", "file"):
+        return tuple(name if rule == "image" else _file_of(name) for name in names)
     if isinstance(rule, str | PathLike):
         # The first folder, so that all series of a patient stay together; with "auto" what the
         # file states goes first.

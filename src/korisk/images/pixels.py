@@ -80,10 +80,7 @@ class Conversion:
 
     def key(self) -> str:
         """The options as a fingerprint has them."""
-        return (
-            f"side={self.side} crop={self.crop} resample={self.resample} "
-            f"unit={self.unit} mu_water={self.mu_water!r} scale={self.scale!r}"
-        )
+        return " ".join(f"{name}={value}" for name, value in vars(self).items())
 
     def __call__(self, page: Page, name: str) -> Image:
         """The image of a page, under the name that messages use."""

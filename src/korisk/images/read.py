@@ -233,8 +233,7 @@ def find_images(
             raise KoriskError(f"{errors.shown(text, limit=200)}: does not exist; check the path")
         places.append((path, member))
     if not places:
-        got = "an empty list"
-        raise invalid("source", "name a folder or files", source, "name one", got=got)
+        raise invalid("source", "name a folder or files", source, "name one", got="an empty list")
     folders = [path if path.is_dir() else path.parent for path, _ in places]
     root = Path(os.path.commonpath(folders))  # names relative to it stay when all is moved
     files: dict[str, ImageFile] = {}
@@ -320,7 +319,7 @@ class Reading:
 
     def take(self, file: ImageFile) -> None:
         """Read a file whole or not at all; pages that show nothing are left out alone."""
-        before, skipped, unusable, blank = len(self.images), len(self.skipped), 0, 0
+        before, skipped, failed = len(self.images), len(self.skipped), len(self.failed)
         tifffile = logging.getLogger("tifffile")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other packages, about odd headers
@@ -337,12 +336,11 @@ class Reading:
                     except KoriskError as error:
                         if isinstance(error, BlankError):
                             self.skipped.append(Skipped(name, str(error), blank=True))
-                            blank += 1
                         else:
                             self.fail(name, error.message)
-                            unusable += 1
-                        if unusable + blank > _MOST_UNUSABLE:
-                            del self.failed[len(self.failed) - unusable :]
+                        unusable = len(self.skipped) - skipped + len(self.failed) - failed
+                        if unusable > _MOST_UNUSABLE:
+                            del self.failed[failed:]
                             why = f"holds more than {_MOST_UNUSABLE:,} images that cannot be used"
                             raise KoriskError(why, " (", error.message, "); remove it") from None
                         continue

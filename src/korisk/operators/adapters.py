@@ -433,10 +433,8 @@ def from_deepinv(
         raise invalid("img_size", rule, img_size, remedy, got=given) from error
     remedy = "adapt the parts of a stacked physics and join them with stack"
     require(isinstance(image, Tensor), "physics.A", "give one tensor", image, remedy)
-    options, pair = (
-        Options(name=name, dtype=dtype, device=held.device),
-        (source.A, source.A_adjoint),
-    )
+    options = Options(name=name, device=held.device, dtype=dtype)
+    pair = source.A, source.A_adjoint
     return from_callables(*pair, domain, image.shape[1:], batched=True, check=check, **options)
 
 

@@ -145,11 +145,9 @@ def operator_of(key: str, x: Tensor) -> LinearOperator:
         return operator
     if ":" in key:
         return _decoded(key, x.device, x.dtype)
-    where = (
-        f"in the process that runs it, on the device and in the precision of its input, {x.dtype}"
-    )
+    where = "in the process that runs it, on the device and in the precision of its input"
     why = "only scanners and what PyTorch itself computes can be exported to another process"
-    rule = f"must live {where} on {x.device}, and does not"
+    rule = f"must live {where}, {x.dtype} on {x.device}, and does not"
     raise KoriskError(f"the operator of this program {rule}; {why}")
 
 

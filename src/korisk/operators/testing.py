@@ -29,6 +29,7 @@ LIMITS = {torch.float64: 1e-12, torch.float32: 1e-5}
 LAWS: tuple[str, ...] = ("adjoint", "linearity", "gradient", "batches", "transforms")
 LAWS += ("pickle", "dtypes", "norm", "device")
 
+_DIFFERENTIATED = ("gradient", "transforms")  # laws that need a graph
 _DRAWS = 3
 _BATCHES: tuple[Shape, ...] = ((), (1,), (3,), (2, 3), (0,))
 _SMALL = 200  # inputs and outputs together, up to which gradcheck takes a moment
@@ -225,11 +226,13 @@ class _Suite:
         self.figure: float | None = 0.0
         self.what = law
         try:
-            for error, dtype in getattr(self, law)():
-                limit = self.limit(dtype)
-                self._require(error <= limit, f"is off by {error:.3g} of the norm, limit {limit:g}")
-                if dtype == reported:
-                    self.figure = max(self.figure or 0.0, error)
+            with torch.set_grad_enabled(law in _DIFFERENTIATED):
+                for error, dtype in getattr(self, law)():
+                    limit = self.limit(dtype)
+                    far = f"is off by {error:.3g} of the norm, limit {limit:g}"
+                    self._require(error <= limit, far)
+                    if dtype == reported:
+                        self.figure = max(self.figure or 0.0, error)
         except AssertionError:
             raise
         except Exception as error:
@@ -272,8 +275,7 @@ class _Suite:
         for side, twin in zip(_sides(one, self.seed), _sides(other, self.seed), strict=True):
             self.what = f"{side.name} {how}"
             x = side.draw()
-            with torch.no_grad():
-                found, wanted = twin.map(x.to(other.device, other.dtype)), side.map(x)
+            found, wanted = twin.map(x.to(other.device, other.dtype)), side.map(x)
             for result, operator in ((found, other), (wanted, one)):
                 here, place = _place(result), _place(operator)
                 self._require(here == place, f"gives {here}, must give {place}")
@@ -285,8 +287,7 @@ class _Suite:
             self.what = f"adjoint in {_short(dtype)}"
             for _ in range(_DRAWS):
                 x, y = forward.draw(), forward.draw_back()
-                with torch.no_grad():
-                    image, back = forward.map(x).double(), forward.back(y).double()
+                image, back = forward.map(x).double(), forward.back(y).double()
                 gap = abs(float((image * y.double()).sum()) - float((x.double() * back).sum()))
                 yield gap / (self.scale * _length(x) * _length(y)), dtype
 
@@ -297,8 +298,7 @@ class _Suite:
                 self.what = f"linearity in {_short(dtype)}"
                 for _ in range(_DRAWS):
                     u, v = side.draw(), side.draw()
-                    with torch.no_grad():
-                        found, wanted = side.map(a * u + b * v), a * side.map(u) + b * side.map(v)
+                    found, wanted = side.map(a * u + b * v), a * side.map(u) + b * side.map(v)
                     yield self._error(found, wanted, torch.stack([a * u, b * v])), dtype
 
     def gradient(self) -> Errors:
@@ -327,8 +327,7 @@ class _Suite:
             batches["an expanded batch"] = side.draw().expand(3, *side.domain)
             for name, batch in batches.items():
                 self.what, before = f"{side.name} of {name}", batch.clone()
-                with torch.no_grad():
-                    found = side.map(batch)
+                found = side.map(batch)
                 shape = (*batch.shape[: batch.ndim - len(side.domain)], *side.range)
                 wrong = f"has shape {tuple(found.shape)}, must have {shape}"
                 self._require(found.shape == shape, wrong)
@@ -338,8 +337,7 @@ class _Suite:
                 self._require(apart, "shares memory with its input; give a copy")
                 items, results = batch.reshape(-1, *side.domain), found.reshape(-1, *side.range)
                 for item, result in zip(items, results, strict=True):
-                    with torch.no_grad():
-                        alone = side.map(item.clone())
+                    alone = side.map(item.clone())
                     yield self._error(result, alone, item), torch.float64
 
     def transforms(self) -> Errors:
@@ -391,19 +389,18 @@ class _Suite:
             return iter(())
         largest = last = 0.0
         x = forward.draw()
-        with torch.no_grad():
-            # Random x, then power iteration until it is enough and does not grow any more.
-            for step in range(_DRAWS + _POWER_STEPS):
-                x = x / max(_length(x), 1e-300)
-                image = forward.map(x)
-                stretch = _length(image)
-                largest = max(largest, stretch)
-                beyond = f"an x is stretched by {largest:.9g}, above the upper end {upper:.9g}"
-                self._require(largest <= highest, beyond)
-                if step > _DRAWS and stretch >= reached and stretch - last <= 1e-6 * stretch:
-                    break
-                last = stretch
-                x = forward.draw() if step < _DRAWS else forward.back(image)
+        # Random x, then power iteration until it is enough and does not grow any more.
+        for step in range(_DRAWS + _POWER_STEPS):
+            x = x / max(_length(x), 1e-300)
+            image = forward.map(x)
+            stretch = _length(image)
+            largest = max(largest, stretch)
+            beyond = f"an x is stretched by {largest:.9g}, above the upper end {upper:.9g}"
+            self._require(largest <= highest, beyond)
+            if step > _DRAWS and stretch >= reached and stretch - last <= 1e-6 * stretch:
+                break
+            last = stretch
+            x = forward.draw() if step < _DRAWS else forward.back(image)
         ends = f"{largest:.6g} at most, below the lower end {lower:.6g}"
         self._require(largest >= reached, f"power iteration stretches by {ends}")
         self.figure = largest / upper if upper > 0 else 0.0

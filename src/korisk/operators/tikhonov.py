@@ -114,11 +114,11 @@ class Tikhonov(Wrapped, Opaque):
 
     def _check_fixed(self) -> None:
         if any(weights.requires_grad for weights in self.of.parameters()):
-            remedy, subject = (
-                "freeze it with operator.requires_grad_(False)",
+            remedy = "freeze it with operator.requires_grad_(False)"
+            given, subject = (
+                "weights that require gradients, which would be lost",
                 f"{self.name}: the operator",
             )
-            given = "weights that require gradients, which would be lost"
             raise invalid(subject, "not be trainable", self.of, remedy, got=given)
 
     def _solved(self, b: Tensor) -> Tensor:

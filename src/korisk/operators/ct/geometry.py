@@ -104,7 +104,12 @@ class Geometry(InNotebooks, ABC):
         for field in fields(self):
             if field.name not in {"shape", "angles"}:
                 self._set(field.name, _plain(getattr(self, field.name)))
-        self._set("shape", _image_shape(self.shape))
+        shape: Any = self.shape
+        sides = (shape, shape) if np.ndim(shape) == 0 else tuple(shape)
+        rule, remedy = "be (rows, columns) or one number for a square", "count the image's pixels"
+        _checks.require(len(sides) == 2, "shape", rule, shape)
+        side_of = partial(_checks.count, "shape", at_least=1, at_most=65536, remedy=remedy)
+        self._set("shape", tuple(map(side_of, map(_plain, sides))))
         remedy = "count the detector's bins"
         self._set("bins", _checks.count("bins", self.bins, **_COUNTS, remedy=remedy))
         for name, (remedy, least, most) in _NUMBERS.items():
@@ -527,16 +532,6 @@ def require_fan(geometry: object, what: str) -> None:
     """Raise if it is not a fan beam, for what only a fan has."""
     if not isinstance(geometry, FanBeam):
         raise KoriskError(f"{what} are for a FanBeam, got {shown(geometry)}")
-
-
-def _image_shape(shape: Any) -> tuple[int, int]:
-    sides = (shape, shape) if np.ndim(shape) == 0 else tuple(shape)
-    if len(sides) != 2:
-        raise invalid("shape", "be (rows, columns) or one number for a square", shape)
-    remedy = "count the image's pixels"
-    count = partial(_checks.count, "shape", at_least=1, at_most=65536, remedy=remedy)
-    rows, columns = map(count, map(_plain, sides))
-    return rows, columns
 
 
 def _frozen(array: NDArray[np.floating]) -> FloatArray:
