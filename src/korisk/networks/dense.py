@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from korisk._memory import free_memory
+from korisk._memory import check_memory
 from korisk.errors import KoriskError, invalid
 from korisk.operators.basic import own_tensor
 from korisk.operators.inputs import Shape, checked_device, checked_dtype, checked_shape, shape_text
@@ -135,10 +135,8 @@ class DenseNet(nn.Module):
         net._require("right", right, (len(right), columns))
         net._require("left", left, (rows, len(right)))
         if (left.dtype, left.device) != (right.dtype, right.device):
-            raise KoriskError(
-                f"left is {left.dtype} on {left.device}, right {right.dtype} on {right.device}; "
-                "bring them together with .to(...)"
-            )
+            both = f"left is {left.dtype} on {left.device}, right {right.dtype} on {right.device}"
+            raise KoriskError(f"{both}; bring them together with .to(...)")
         net.register_parameter("weight", None)
         net.register_buffer("left", left.detach())
         net.register_buffer("right", right.detach())
@@ -238,10 +236,6 @@ class DenseNet(nn.Module):
 
     def _refuse_what_does_not_fit(self, device: torch.device, dtype: torch.dtype) -> None:
         rows, columns = self._matrix_shape
-        needed, free = rows * columns * dtype.itemsize, free_memory(device)
-        if needed > free:
-            raise KoriskError(
-                f"a dense matrix of {rows:,} x {columns:,} takes {needed / 2**30:,.1f} GiB, of "
-                f"{free / 2**30:,.1f} GiB free on {device}; keep it as factors, as the dual ridge "
-                "fit and DenseNet.factored do"
-            )
+        remedy = "keep it as factors, as the dual ridge fit and DenseNet.factored do"
+        what = f"a dense matrix of {rows:,} x {columns:,}"
+        check_memory(rows * columns * dtype.itemsize, device, what, remedy)

@@ -69,10 +69,9 @@ class KnownOperatorNet(nn.Module):
             if not isinstance(operator, LinearOperator):
                 raise invalid("tail", "be a LinearOperator or several", operator)
             if any(True for _ in operator.parameters()):
-                raise KoriskError(
-                    f"tail must be known, but {operator.name} has weights that can be trained; "
-                    "make it with trainable=False, or train the whole as an nn.Sequential"
-                )
+                why = f"tail must be known, but {operator.name} has weights that can be trained"
+                remedy = "make it with trainable=False, or train the whole as an nn.Sequential"
+                raise KoriskError(f"{why}; {remedy}")
             parts += parts_of(operator)
         rule, remedy = "hold at least one operator", "use Identity(shape)"
         _checks.require(bool(parts), "tail", rule, tail, remedy, got="none")
@@ -86,11 +85,9 @@ class KnownOperatorNet(nn.Module):
                 raise invalid("weights", rule, weights) from None
         values = own_tensor("weights", weights).to(self.linear_tail.device, self.linear_tail.dtype)
         if values.shape[-len(self.domain) :] != self.domain or values.ndim - len(self.domain) > 1:
-            raise KoriskError(
-                f"weights must have shape {shape_text(self.domain)}, as {self.linear_tail.name} "
-                "takes, with an axis of runs in front or not, got "
-                f"{shape_text(tuple(values.shape))}"
-            )
+            taken = f"{shape_text(self.domain)}, as {self.linear_tail.name} takes"
+            rule = f"have shape {taken}, with an axis of runs in front or not"
+            raise invalid("weights", rule, values, got=shape_text(tuple(values.shape)))
         self.weights = nn.Parameter(values)
 
     @classmethod
@@ -120,10 +117,9 @@ class KnownOperatorNet(nn.Module):
         """
         layers = composed.layers if isinstance(composed, Composed) else (composed,)
         if len(layers) < 2 or not isinstance(layers[0], Diagonal):
-            raise KoriskError(
-                "from_fbp takes a composition such as fbp(geometry), whose first layer is a "
-                f"Diagonal, got {shown(composed)}; use KnownOperatorNet(weights, tail)"
-            )
+            rule = "takes a composition such as fbp(geometry), whose first layer is a Diagonal"
+            given = f"got {shown(composed)}; use KnownOperatorNet(weights, tail)"
+            raise KoriskError(f"from_fbp {rule}, {given}")
         weights = layers[0].weights.detach()
         if runs is not None:
             remedy = "count the trainings, or leave it out for a single one"
@@ -260,20 +256,16 @@ class RefinedNet(nn.Module):
         remedy = "count the images between the two convolutions"
         number = _checks.count("channels", channels, at_least=1, at_most=1024, remedy=remedy)
         operator = self.front.linear_tail
-        self.refinement = nn.Sequential(
-            nn.Conv2d(1, number, _WIDTH, padding="same"),
-            nn.ReLU(),
-            nn.Conv2d(number, 1, _WIDTH, padding="same"),
-        ).to(operator.device, operator.dtype)
+        ends = (1, number), (number, 1)
+        first, last = (nn.Conv2d(*counts, _WIDTH, padding="same") for counts in ends)
+        self.refinement = nn.Sequential(first, nn.ReLU(), last).to(operator.device, operator.dtype)
         drawn_by = generator or torch.Generator().manual_seed(0)
         with torch.no_grad():
-            for convolution in (self.refinement[0], self.refinement[2]):
-                assert isinstance(convolution, nn.Conv2d)
+            for convolution in (first, last):
                 drawn = spread * torch.randn(convolution.weight.shape, generator=drawn_by)
                 convolution.weight.copy_(drawn)
                 convolution.weight[0, 0, _WIDTH // 2, _WIDTH // 2] += 1
-                assert convolution.bias is not None
-                convolution.bias.zero_()
+                cast(Tensor, convolution.bias).zero_()
 
     @property
     def weights(self) -> nn.Parameter:

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import KoriskError, invalid
+from korisk.errors import invalid
 from korisk.networks.known_operator import free_name
 from korisk.operators.basic import Diagonal
 from korisk.operators.inputs import Shape, shape_text
@@ -159,16 +159,11 @@ class UNet(nn.Module):
         draws = generator or torch.Generator().manual_seed(0)
         widths = [width * 2 ** min(level, levels - 1) for level in range(levels + 1)]
         self.enter = _convolution(channels, width, draws)
-        self.down = nn.ModuleList(
-            _convolution(before, after, draws)
-            for before, after in zip([width, *widths], widths, strict=False)
-        )
+        steps = zip([width, *widths], widths, strict=False)
+        self.down = nn.ModuleList(_convolution(*step, draws) for step in steps)
         back = [widths[max(level - 1, 0)] for level in range(levels)]
-        below = [*back[1:], widths[-1]]
-        self.up = nn.ModuleList(
-            _convolution(widths[level] + below[level], back[level], draws)
-            for level in range(levels)
-        )
+        sides = zip(widths, [*back[1:], widths[-1]], back, strict=False)
+        self.up = nn.ModuleList(_convolution(skip + low, up, draws) for skip, low, up in sides)
         self.leave = _convolution(width, channels, draws, _SMALL)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -284,10 +279,8 @@ class _Channels:
         self.parts = len(shape) > 2 and shape[-1] == 2  # real and imaginary parts
         self.inner = shape[:-3] if self.parts else shape[:-2]  # such as coils
         if len(shape) < 2:
-            raise KoriskError(
-                f"networks of the zoo take images of rows and columns, got {shape_text(shape)}; "
-                "use KnownOperatorNet for signals"
-            )
+            rule, remedy = "have rows and columns", "use KnownOperatorNet for signals"
+            raise invalid("images", rule, shape, remedy, got=shape_text(shape))
         self.count = math.prod(self.inner) * (2 if self.parts else 1)
         self.sides = shape[-3:-1] if self.parts else shape[-2:]
 
@@ -545,9 +538,8 @@ class DenseUNet(nn.Module):
         draws = generator or torch.Generator().manual_seed(0)
         self.dense = nn.Linear(inputs, outputs, dtype=torch.float32)
         with torch.no_grad():
-            self.dense.weight.copy_(
-                torch.randn(outputs, inputs, generator=draws, dtype=torch.float32)
-            )
+            drawn = torch.randn(outputs, inputs, generator=draws, dtype=torch.float32)
+            self.dense.weight.copy_(drawn)
             self.dense.bias.zero_()
         self.net = UNet(self._channels.count, levels, width=width, generator=draws)
         check_halved(self._channels.sides, levels)
@@ -621,9 +613,8 @@ def _checked(operator: object) -> LinearOperator:
 
 def _single(operator: LinearOperator) -> LinearOperator:
     """The operator in float32: itself, or a copy, since others may use it as it is."""
-    if operator.dtype == torch.float32:
-        return operator
-    return copy.deepcopy(operator).to(torch.float32)
+    single = operator.dtype == torch.float32
+    return operator if single else copy.deepcopy(operator).to(torch.float32)
 
 
 def _chain(inverse: LinearOperator | Iterable[LinearOperator]) -> nn.Sequential:
@@ -648,8 +639,7 @@ def check_dense(inputs: int, outputs: int) -> None:
 
 def check_halved(sides: Shape, levels: int) -> None:
     """Raise if a U-Net cannot halve images of these sides so often."""
+    field, rule = f"images of a U-Net of {levels} levels", f"have sides divisible by {2**levels}"
     if any(side % 2**levels for side in sides):
-        raise KoriskError(
-            f"a U-Net of {levels} levels takes images whose sides are divisible by {2**levels}, "
-            f"got {shape_text(sides)}; use fewer levels, or other images"
-        )
+        remedy = "use fewer levels, or other images"
+        raise invalid(field, rule, sides, remedy, got=shape_text(sides))

@@ -285,10 +285,8 @@ def evaluate(net: Network, risks: FloatArray, bound: BoundForm) -> Bound:
                     f"the error of layer {net.names[at]!r} passes through it; give ",
                     Argument("lipschitz", ...),
                 )
-        raise KoriskError(
-            f"the Lipschitz constants after layer {net.names[at]!r} multiply to more than a double "
-            "can hold; check their units"
-        )
+        what = f"the Lipschitz constants after layer {net.names[at]!r}"
+        raise KoriskError(f"{what} multiply to more than a double can hold; check their units")
     # A layer without error contributes nothing, even where its tail is not known (infinite).
     roots = np.zeros_like(risks)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -296,10 +294,9 @@ def evaluate(net: Network, risks: FloatArray, bound: BoundForm) -> Bound:
         terms = paper_amplification(roots) if bound == "paper" else roots * float(roots.sum())
         finite = np.isfinite(terms.sum())
     if not finite:
-        raise KoriskError(
-            f"the {bound} bound is larger than a double can hold; check the units of the "
-            f"constants, the layer that errs most being {net.names[int(np.argmax(risks))]!r}"
-        )
+        most = f"the layer that errs most being {net.names[int(np.argmax(risks))]!r}"
+        why = f"the {bound} bound is larger than a double can hold"
+        raise KoriskError(f"{why}; check the units of the constants, {most}")
     return Bound(form=bound, layers=net.names, contributions=terms)
 
 
@@ -350,13 +347,7 @@ def barron_bound(
     if states_effective(net):
         with suppress(KoriskError):  # it cannot be told, as without a p
             found[not asked] = whole(effective=not asked)
-    return BarronBound(
-        n=n,
-        whole=chosen,
-        floors=evaluate(net, floors, bound),
-        by_parameters=found[False],
-        by_effective=found[True],
-    )
+    return BarronBound(n, chosen, evaluate(net, floors, bound), found[False], found[True])
 
 
 def states_effective(net: Network) -> bool:

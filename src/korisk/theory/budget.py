@@ -76,11 +76,9 @@ def root_sum_samples(terms: Sequence[tuple[float, float, float]], target: float)
         # stay below it. sqrt(f + s q) <= sqrt(f) + sqrt(s q) gives such a start, (eq:newton-start).
         q = (gap / sum((tail * slope.sqrt() for tail, _, slope in growing), _ZERO)) ** 2
         for _ in range(200):
-            value = sum((tail * (floor + slope * q).sqrt() for tail, floor, slope in exact), _ZERO)
-            gradient = sum(
-                (tail * slope / (2 * (floor + slope * q).sqrt()) for tail, floor, slope in growing),
-                _ZERO,
-            )
+            roots = [(tail, slope, (floor + slope * q).sqrt()) for tail, floor, slope in exact]
+            value = sum((tail * r for tail, _, r in roots), _ZERO)
+            gradient = sum((tail * s / (2 * r) for tail, s, r in roots if s > 0), _ZERO)
             step = (root - value) / gradient
             q += step
             if abs(step) <= q.scaleb(20 - getcontext().prec):
@@ -534,13 +532,8 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
             raise UnreachableError(target=target, floor=line.floor, what=what)
         if line.slope == 0:
             raise KoriskError(f"slope of {what} must be > 0, got 0; without it no N can be given")
-    return TwoFactors(
-        target=target,
-        structural=dense.slope / known.slope,
-        approximation_budget=(target - known.floor) / (target - dense.floor),
-        samples_known=known.samples(target),
-        samples_dense=dense.samples(target),
-    )
+    structural, budget = dense.slope / known.slope, (target - known.floor) / (target - dense.floor)
+    return TwoFactors(target, structural, budget, known.samples(target), dense.samples(target))
 
 
 def structural_factor(*, H: int, filter_norm: float, backprojection_norm: float) -> float:

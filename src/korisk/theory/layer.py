@@ -4,7 +4,7 @@ import math
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from typing import ClassVar
 
@@ -78,10 +78,8 @@ class Layer(ABC):
             set_fields(self, inputs=names)
             return
         if self.lipschitz is not None:
-            raise KoriskError(
-                f"{what} states a constant for each input, and lipschitz one for all of them; "
-                "leave one of the two out"
-            )
+            why = f"{what} states a constant for each input, and lipschitz one for all of them"
+            raise KoriskError(f"{why}; leave one of the two out")
         constants = {
             name: as_lipschitz(f"{what}: the constant in {name!r}", constant)
             for name, constant in given.items()
@@ -236,15 +234,11 @@ class Learned(Layer):
             given = self.effective
             _checks.require(effective <= float(most), field("effective"), rule, given, remedy)
         remedy = "see Assumption (ass:barron): C >= 0, width >= 1, kappa > 0"
-        set_fields(
-            self,
-            parameters=p,
-            shared=shared,
-            effective=effective,
-            C=_checks.real(field("C"), self.C, at_least=0, remedy=remedy),
-            width=_checks.real(field("width"), self.width, at_least=1, remedy=remedy),
-            kappa=_checks.real(field("kappa"), self.kappa, above=0, remedy=remedy),
-        )
+        real = partial(_checks.real, remedy=remedy)
+        set_fields(self, parameters=p, shared=shared, effective=effective)
+        set_fields(self, C=real(field("C"), self.C, at_least=0))
+        set_fields(self, width=real(field("width"), self.width, at_least=1))
+        set_fields(self, kappa=real(field("kappa"), self.kappa, above=0))
 
 
 @dataclass(frozen=True, repr=False)

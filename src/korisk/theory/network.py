@@ -96,7 +96,7 @@ class Network(Drawn):
                 )
 
     def _check_inputs(self) -> None:
-        used = set()
+        used, check = set(), _checks.require
         for at, layer in enumerate(self.layers):
             if layer.inputs is None:
                 used.add(at)
@@ -107,13 +107,10 @@ class Network(Drawn):
                     f"{INPUT!r} is the network's input; rename it"
                 )
             earlier = (INPUT, *self.names[:at])
-            field, rule = (
-                f"layer {layer.name!r}: inputs",
-                f"be layers listed before it or {INPUT!r}",
-            )
+            rule = f"be layers listed before it or {INPUT!r}"
             for name in layer.inputs:
                 hint = did_you_mean(name, earlier).removeprefix("; ")
-                _checks.require(name in earlier, field, rule, name, hint)
+                check(name in earlier, f"layer {layer.name!r}: inputs", rule, name, hint)
                 used.add(earlier.index(name))
         unused = [name for at, name in enumerate(self.names[:-1], start=1) if at not in used]
         if unused:

@@ -62,10 +62,8 @@ def parts(whole: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
     layers: list[Layer] = []
     for number, entry in enumerate(whole.layers, start=1):
         if (entry.known is None) == (entry.learned is None):
-            raise KoriskError(
-                f"layers[{number}] must have exactly one of the keys 'known' and 'learned'; "
-                "write `known: NAME` or `learned: NAME`"
-            )
+            why = f"layers[{number}] must have exactly one of the keys 'known' and 'learned'"
+            raise KoriskError(f"{why}; write `known: NAME` or `learned: NAME`")
         make = Known if entry.known is not None else Learned
         values = entry.model_dump(exclude_none=True, exclude=_APART)
         foreign = values.keys() - {field.name for field in dataclasses.fields(make)}

@@ -411,41 +411,32 @@ def overview(
             " out",
         )
     wanted = None if target is None else target_error(target)
-    found = _overview(net, form, n, wanted, effective=effective, both=both)
+
+    def overview_of(net: Network, n: float | None) -> Overview:
+        samples: dict[bool, dict[BoundForm, int | None]] = {False: {}, True: {}}
+        for kind in (False, True) if both else (False,):
+            for each in BOUNDS if wanted is not None else ():
+                samples[kind][each] = None
+                try:
+                    size = sample_size(net, wanted or 0.0, bound=each, effective=kind)
+                    samples[kind][each] = size
+                except KoriskError as error:
+                    asked = (each, kind) == (form, effective)
+                    if asked and not isinstance(error, UnreachableError):
+                        raise
+        at = min(samples[effective].get(form) or DEFAULT_N, _LARGEST_N) if n is None else n
+        chosen = barron_bound(net, at, bound=form, effective=effective)
+        bounds: dict[BoundForm, BarronBound | None] = dict.fromkeys(BOUNDS)
+        for each in BOUNDS:
+            with suppress(KoriskError):
+                bounds[each] = barron_bound(net, at, bound=each, effective=effective)
+        return Overview(net, form, wanted, effective, both, chosen, bounds, samples)
+
+    before = overview_of(net, n)
     if replace is None:
-        return found
-    less = net.replace(replace)
-    after = _overview(less, form, found.chosen.n, wanted, effective=effective, both=both)
-    return with_fields(found, replaced=replace, after=after)
-
-
-def _overview(
-    net: Network,
-    form: BoundForm,
-    n: float | None,
-    target: float | None,
-    *,
-    effective: bool,
-    both: bool,
-) -> Overview:
-    samples: dict[bool, dict[BoundForm, int | None]] = {False: {}, True: {}}
-    for kind in (False, True) if both else (False,):
-        for each in BOUNDS if target is not None else ():
-            samples[kind][each] = None
-            try:
-                samples[kind][each] = sample_size(net, target or 0.0, bound=each, effective=kind)
-            except KoriskError as error:
-                asked = (each, kind) == (form, effective)
-                if asked and not isinstance(error, UnreachableError):
-                    raise
-    needed = samples[effective].get(form)
-    at = n if n is not None else min(needed or DEFAULT_N, _LARGEST_N)
-    chosen = barron_bound(net, at, bound=form, effective=effective)
-    bounds: dict[BoundForm, BarronBound | None] = dict.fromkeys(BOUNDS)
-    for each in BOUNDS:
-        with suppress(KoriskError):
-            bounds[each] = barron_bound(net, at, bound=each, effective=effective)
-    return Overview(net, form, target, effective, both, chosen, bounds, samples)
+        return before
+    after = overview_of(net.replace(replace), before.chosen.n)
+    return with_fields(before, replaced=replace, after=after)
 
 
 def _with(barron: BarronBound, effective: bool) -> Bound | None:

@@ -172,10 +172,8 @@ def train_many(
         said.append(f"The networks were trained one after another: {why}.")
     workers = 1 if inputs.is_cuda or draws else torch.get_num_threads()
     if draws and not inputs.is_cuda:
-        said.append(
-            "The networks were trained one after another: they draw random numbers, which threads "
-            "would draw in no fixed order."
-        )
+        why = "they draw random numbers, which threads would draw in no fixed order"
+        said.append(f"The networks were trained one after another: {why}.")
     if not inputs.is_cuda:
         with _seeded(first, pool):
             _reorder(members, trial)
@@ -301,10 +299,8 @@ def _stacked(members: Sequence[Member], trial: Tensor) -> _Stack:
     template, tried = (copy.deepcopy(members[0].module) for _ in range(2))
     with torch.no_grad():
         tried.train()(trial)
-    after, *every = (
-        {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        for module in (tried, *(member.module for member in members))
-    )
+    modules = [tried, *(member.module for member in members)]
+    after, *every = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in modules)
     learned: dict[str, nn.Parameter] = {}
     own: dict[str, Tensor] = {}
     shared: dict[str, Tensor] = {}
@@ -442,7 +438,7 @@ class _Training:
     ) -> list[Tensor]:
         """Train to the end: each member's test errors at its best step on validation pairs."""
         steps, counts = len(self.batches), len(self.members[0].validation)
-        best, reported, done = torch.full((len(self.members),), math.inf), None, 0
+        best, reported, done = torch.full((len(self.members),), math.inf), torch.zeros(()), 0
         for check in range(1, CHECKS + 1):
             until = steps * check // CHECKS
             while done < until:
@@ -458,8 +454,9 @@ class _Training:
                 if not math.isfinite(value):
                     raise _not_finite(member.name)
             better = (validation < best)[:, None]
-            test = errors[:, counts:]
-            reported = test if reported is None else torch.where(better, test, reported)
+            reported = torch.where(
+                better, errors[:, counts:], reported
+            )  # the first is better for all
             best = torch.minimum(best, validation)
             for name, each in self.state.items():
                 chosen = better[:, 0].to(each.device).view(-1, *[1] * (each.ndim - 1))
@@ -469,5 +466,4 @@ class _Training:
             for name, each in self.best.items():
                 if not torch.equal(now[name], each[index]):  # others may use an operator's buffers
                     now[name].copy_(each[index])
-        assert reported is not None
         return list(reported)

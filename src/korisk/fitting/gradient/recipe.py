@@ -249,9 +249,8 @@ class Training:
         verdict = "not converged"
         if runs > 1:
             verdict = f"{int((~verdicts).sum())} of {runs} runs not converged, among them run {run}"
-        start, late, end = (
-            float(each.loss.reshape(-1)[run]) for each in (self.start, self.late, self.end)
-        )
+        standings = (self.start, self.late, self.end)
+        start, late, end = (float(standing.loss.reshape(-1)[run]) for standing in standings)
         fall = float(self.improvement.reshape(-1)[run])
         if end > start * (1 + _SETTLED):
             reason = f"the loss rose from {start:.3g} to {end:.3g}; lower the rate"

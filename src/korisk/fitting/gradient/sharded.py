@@ -74,9 +74,8 @@ def process_group(device: str = "cpu") -> Iterator[torch.device]:
     local = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
     if local and sys.platform == "linux":  # nothing needs to leave this machine
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    alone: dict[str, Any] = (
-        {} if "RANK" in os.environ else {"store": HashStore(), "rank": 0, "world_size": 1}
-    )
+    alone: dict[str, Any] = {"store": HashStore(), "rank": 0, "world_size": 1}
+    alone = {} if "RANK" in os.environ else alone
     dist.init_process_group("gloo" if place.type == "cpu" else "cpu:gloo,cuda:nccl", **alone)
     try:
         yield place

@@ -362,10 +362,8 @@ class _Trainer:
         except KoriskError:
             raise
         except Exception as error:  # whatever a damaged or foreign file causes in the reader
-            why = f"{reason(error)}; {REMEDY}"
-            raise KoriskError(
-                f"{path}: the checkpoint is damaged or something else: {why}"
-            ) from None
+            why = f"the checkpoint is damaged or something else: {reason(error)}; {REMEDY}"
+            raise KoriskError(f"{path}: {why}") from None
 
     def result(self) -> Training:
         """The outcome."""

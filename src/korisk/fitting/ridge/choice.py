@@ -184,9 +184,8 @@ def choose(
 def _best(scores: dict[float, float]) -> float:
     best = min((each for each in scores.values() if not math.isnan(each)), default=math.nan)
     if not math.isfinite(best):
-        raise KoriskError(
-            "no lambda gives a finite score; look for NaN or infinities in inputs and targets"
-        )
+        remedy = "look for NaN or infinities in inputs and targets"
+        raise KoriskError(f"no lambda gives a finite score; {remedy}")
     return best
 
 

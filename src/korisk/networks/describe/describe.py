@@ -123,10 +123,8 @@ def _check(module: object, example: object) -> None:
         )
     tensors = (example, *module.parameters(), *module.buffers())
     if any(part.is_meta or isinstance(part, nn.UninitializedParameter) for part in tensors):
-        raise KoriskError(
-            "the module or the example holds no numbers yet (torch's meta device, or a lazy "
-            "module); load its weights, or run it once"
-        )
+        why = "holds no numbers yet (torch's meta device, or a lazy module)"
+        raise KoriskError(f"the module or the example {why}; load its weights, or run it once")
     finite, given = bool(torch.isfinite(example).all()), "NaN or infinity in it"
     _checks.require(finite, "example", "be finite", example, "give a real input", got=given)
 
@@ -154,16 +152,13 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
             remedy = f"{_WRAP}, the output that the error is measured on"
             raise invalid("the module", "return one tensor of floats", kind, remedy, got=str(kind))
         if not bool(torch.isfinite(output).all()):
-            raise KoriskError(
-                "the module returns NaN or infinity for the example; check its weights, or give "
-                "another input"
-            )
+            why = "the module returns NaN or infinity for the example"
+            raise KoriskError(f"{why}; check its weights, or give another input")
         last = recorder.step_of(output)
         if last is None:
-            raise KoriskError(
-                "the module's output does not depend on its input by any function of torch; check "
-                "the module, or mark it with kr.known or kr.learned"
-            )
+            why = "the module's output does not depend on its input by any function of torch"
+            remedy = "check the module, or mark it with kr.known or kr.learned"
+            raise KoriskError(f"{why}; {remedy}")
         return Recording(recorder.steps, last, recorder.branches, recorder.root)
 
     while True:
@@ -186,10 +181,9 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
                 runs = False
             if id(module) in opaque or not runs:  # it fails while nothing is recorded, too
                 reason = shown(" ".join(str(error).split()) or "no message", limit=200)[1:-1]
-                raise KoriskError(
-                    f"the module fails on the example of shape {tuple(example.shape)}: "
-                    f"{type(error).__name__}: {reason}; give an input that it takes"
-                ) from error
+                what = f"the module fails on the example of shape {tuple(example.shape)}"
+                why = f"{type(error).__name__}: {reason}"
+                raise KoriskError(f"{what}: {why}; give an input that it takes") from error
         opaque.add(id(frame.module))
         place = frame.path or type(module).__name__
         notes.append(f"{place} cannot be followed inside ({why}); it is taken whole")
@@ -218,8 +212,7 @@ def _inside(notes: list[str]) -> Inside:
             return None
         if not links(recording, bracket):
             return _IDENTITY
-        return Link(
-            (steps[0],), tuple(recording.leading_to(recording.output)), steps, bracket
-        ).bracket
+        needed = tuple(recording.leading_to(recording.output))
+        return Link((steps[0],), needed, steps, bracket).bracket
 
     return bracket

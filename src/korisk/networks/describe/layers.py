@@ -225,10 +225,9 @@ def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: Weights)
             "block instead"
         )
     if isinstance(alone, Known) and alone.mismatch and trained:
-        raise KoriskError(
-            f"layer {name!r} is marked as known with mismatch=, but a trained tensor is passed to "
-            "it; freeze the tensor, or mark the module with kr.learned"
-        )
+        why = f"layer {name!r} is marked as known with mismatch="
+        remedy = "freeze the tensor, or mark the module with kr.learned"
+        raise KoriskError(f"{why}, but a trained tensor is passed to it; {remedy}")
 
 
 def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -> list[Composition]:
@@ -365,10 +364,8 @@ def _link_weights(link: Link, name: str, trained: Weights) -> Weights:
     if not weights:  # marked as learned, with frozen parameters
         weights = _sizes(tensor for module, _ in modules for tensor in module.parameters())
     if not weights:
-        raise KoriskError(
-            f"layer {name!r} is marked as learned and has no parameters; give "
-            "kr.learned(module, parameters=...)"
-        )
+        why = f"layer {name!r} is marked as learned and has no parameters"
+        raise KoriskError(f"{why}; give kr.learned(module, parameters=...)")
     return weights
 
 

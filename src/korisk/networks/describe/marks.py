@@ -114,10 +114,8 @@ def mark_of(module: nn.Module) -> Mark | None:
 
 
 def _marked(module: Module, mark: Mark) -> Module:
+    remedy = "put a function into a module's forward"
     if not isinstance(module, nn.Module):
-        raise KoriskError(
-            f"only an nn.Module can be marked, got {shown(module)}; put a function into a module's "
-            "forward"
-        )
+        raise KoriskError(f"only an nn.Module can be marked, got {shown(module)}; {remedy}")
     vars(module)[_FIELD] = mark  # a module of torch.jit would set it elsewhere
     return module

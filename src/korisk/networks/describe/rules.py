@@ -37,9 +37,12 @@ GELU_TANH = 1.128993068659
 SILU = 1.099839320129
 MISH, MISH_LOWEST = 1.088498161252, -0.112526122390
 SELU = 1.0507009873554805 * 1.6732632423543772
+_TO_ONE = (  # whose slopes lie between 0 and 1
+    "relu relu6 tanh hardtanh softsign tanhshrink softshrink logsigmoid clamp clip clamp_min "
+    "clamp_max arctan atan asinh arcsinh"
+)
 _SLOPES = {
-    1.0: "relu relu6 tanh hardtanh softsign tanhshrink softshrink logsigmoid clamp clip "
-    "clamp_min clamp_max abs absolute sin cos arctan atan asinh arcsinh "
+    1.0: f"{_TO_ONE} abs absolute sin cos "
     "logsumexp amax amin sort topk median max min maximum minimum fmax fmin",
     0.25: "sigmoid expit",
     1 / 6: "hardsigmoid",
@@ -75,19 +78,16 @@ _FOLDED = words(
 _DROPOUTS = words("dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout")
 _SIGN = words("neg negative")
 
+_AVERAGES = [f"{kind}avg_pool{d}d" for kind in ("", "adaptive_") for d in (1, 2, 3)]
+_NONNEGATIVE = words("mean sum cumsum expand repeat tile").union(_AVERAGES)
 # Linear in each argument separately, so linear if only one of them comes from the input.
-_LINEAR = words(
+_LINEAR = _NONNEGATIVE | words(
     "linear matmul __matmul__ __rmatmul__ mm bmm mv dot einsum tensordot inner outer kron addmm "
-    "baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d mean sum "
-    "cumsum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
-    "adaptive_avg_pool3d interpolate upsample pad unfold fold expand expand_as repeat tile "
-    "repeat_interleave broadcast_to diff index_select gather take take_along_dim tril triu trace "
+    "baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d interpolate "
+    "upsample pad unfold fold expand_as repeat_interleave broadcast_to diff index_select gather "
+    "take take_along_dim tril triu trace "
     "masked_fill where __getitem__ mul multiply __mul__ __rmul__ div divide true_divide "
     "__truediv__ diag diag_embed lerp index_add scatter scatter_add grid_sample copy __setitem__"
-)
-_NONNEGATIVE = words(
-    "mean sum cumsum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
-    "adaptive_avg_pool3d expand repeat tile"
 )
 _ADDING = words("add __add__ __radd__ sub subtract __sub__ __rsub__ rsub")
 _MAXIMA = words("maximum minimum max min fmax fmin")
@@ -120,9 +120,7 @@ _REFUSED: dict[tuple[type[nn.Module], ...], str] = {
     ),
 }
 _RISING = words(  # from 0 to the largest slope; softmax as the gradient of a convex function
-    "relu relu6 tanh hardtanh softsign tanhshrink softshrink logsigmoid clamp clip clamp_min "
-    "clamp_max arctan atan asinh arcsinh sigmoid expit hardsigmoid erf selu celu softplus "
-    "threshold hardshrink softmax"
+    f"{_TO_ONE} sigmoid expit hardsigmoid erf selu celu softplus threshold hardshrink softmax"
 )
 _MIRRORED = words("gelu silu hardswish")  # f(x) = x + f(-x), so slopes lie between 1 - c and c
 _ABOVE = words("gt __gt__ greater ge __ge__ greater_equal")
