@@ -12,7 +12,7 @@ from korisk.errors import KoriskError
 from korisk.fitting.ridge import choice
 from korisk.fitting.ridge.choice import SLACK, Choice, Score
 
-choose = partial(choice.choose, scale=1, lowest=1e-2)
+choose = partial(choice.choose, grid=None, scale=1, lowest=1e-2)
 
 
 def each(score: Callable[[float], float]) -> Score:

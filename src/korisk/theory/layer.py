@@ -80,10 +80,8 @@ class Layer(ABC):
         if self.lipschitz is not None:
             why = f"{what} states a constant for each input, and lipschitz one for all of them"
             raise KoriskError(f"{why}; leave one of the two out")
-        constants = {
-            name: as_lipschitz(f"{what}: the constant in {name!r}", constant)
-            for name, constant in given.items()
-        }
+        of = f"{what}: the constant in"
+        constants = {name: as_lipschitz(f"{of} {name!r}", value) for name, value in given.items()}
         set_fields(self, inputs=constants)
 
     @cached_property

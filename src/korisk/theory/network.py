@@ -102,10 +102,8 @@ class Network(Drawn):
                 used.add(at)
                 continue
             if INPUT in self.names:
-                raise KoriskError(
-                    f"layer {INPUT!r} must have another name in a network with inputs=, where "
-                    f"{INPUT!r} is the network's input; rename it"
-                )
+                why = f"layer {INPUT!r} must have another name in a network with inputs="
+                raise KoriskError(f"{why}, where {INPUT!r} is the network's input; rename it")
             earlier = (INPUT, *self.names[:at])
             rule = f"be layers listed before it or {INPUT!r}"
             for name in layer.inputs:
@@ -114,10 +112,9 @@ class Network(Drawn):
                 used.add(earlier.index(name))
         unused = [name for at, name in enumerate(self.names[:-1], start=1) if at not in used]
         if unused:
-            raise KoriskError(
-                f"layer {unused[0]!r} must be taken by a later one, because the last layer gives "
-                "the output; name it among inputs= of a layer, or remove it"
-            )
+            why = "must be taken by a later one, because the last layer gives the output"
+            remedy = "name it among inputs= of a layer, or remove it"
+            raise KoriskError(f"layer {unused[0]!r} {why}; {remedy}")
 
     @cached_property
     def _takes(self) -> tuple[tuple[int, ...], ...]:

@@ -19,6 +19,7 @@ Score = Callable[[Sequence[float]], Sequence[float]]  # lambdas -> their scores,
 
 _STEP = 10**0.5
 _MORE = 4  # values by which a grid grows at a time
+_HIGHEST = 10.0  # up to which a grid is tried at first, relative to the problem's scale
 _TOP = 28  # half powers of ten up to which it grows
 SMALLEST = 1e-14  # relative to the problem's scale: below that a solve is rounding
 SLACK = 1e-3  # scores this close are called equal; validation sets are far less certain than that
@@ -136,19 +137,13 @@ def stored_penalty(penalty: float, choice: Choice | None) -> dict[str, float | N
 
 
 def choose(
-    score: Score,
-    *,
-    grid: Sequence[float] | None = None,
-    scale: float,
-    lowest: float,
-    highest: float = 10.0,
-    zero: bool = False,
+    score: Score, *, grid: Sequence[float] | None, scale: float, lowest: float, zero: bool = False
 ) -> Choice:
     """The best lambda: the first best of a fixed `grid`, or of a grid that grows.
 
     A fixed grid is searched as the released code does. Without one, the largest lambda whose score
     is within `SLACK` of the best is taken, over `scale` times half powers of ten from `lowest` to
-    `highest`, infinity, at which a fit is what it shrinks towards, and with `zero` also 0. Nothing
+    10, infinity, at which a fit is what it shrinks towards, and with `zero` also 0. Nothing
     lies beyond these two ends; between them the grid grows downwards while its smallest positive
     value or 0 is chosen, and upwards while its largest finite one is.
     """
@@ -159,7 +154,7 @@ def choose(
         return _choice(value, scores, at_edge=value in (min(grid), max(grid)))
     positive = math.isfinite(scale) and scale > 0
     _checks.require(positive, "the scale of lambda", "be above 0", scale, "are all inputs zero?")
-    first, last = (round(2 * math.log10(end)) for end in (lowest, highest))
+    first, last = (round(2 * math.log10(end)) for end in (lowest, _HIGHEST))
     ends = [*([0.0] if zero else []), math.inf]
     scores = dict(zip(ends, score(ends), strict=True))
     new = range(first, last + 1)
