@@ -219,8 +219,11 @@ def test_round_targets_that_people_type_are_exact() -> None:
         assert set(inside) <= set(targets), name
 
 
-def test_a_number_under_a_condition_has_it_everywhere(browser: "Browser", tmp_path: Path) -> None:
+def test_a_number_under_a_condition_has_it_everywhere(
+    browser: "Browser", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Below one half, between one half and 95%, and above: as `korisk plan` says it."""
+    monkeypatch.setattr("korisk.planning.targets.STOPS", 20)  # besides round ones, as those below
     pilots = kr.Curve.read_all(ROOT / "examples" / "pilot_h8.csv")
     html = tmp_path / "page.html"
     html.write_text(pilot_page(pilots, title="pilot", target=0.003), encoding="utf-8")
@@ -252,7 +255,10 @@ def test_a_number_under_a_condition_has_it_everywhere(browser: "Browser", tmp_pa
     assert len(kinds) == 3
 
 
-def test_the_first_target_is_answered_exactly_however_hard(page: "Page") -> None:
+def test_the_first_target_is_answered_exactly_however_hard(
+    page: "Page", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("korisk.planning.targets.STOPS", 20)
     data = planner_data(made("clean"), 1.2345678e-5)
     script = "([data, target]) => new koriskTable.Table(data).plan(target)"
     found = page.evaluate(script, [data, 1.2345678e-5])
@@ -317,7 +323,9 @@ def named(name: str) -> kr.Curve:
 
 @cache
 def page_of(names: frozenset[str]) -> str:
-    return pilot_page([named(name) for name in sorted(names)], title="pilot")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("korisk.planning.targets.STOPS", 20)  # more take seconds
+        return pilot_page([named(name) for name in sorted(names)], title="pilot")
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=" and ".join)
@@ -329,7 +337,7 @@ def test_no_number_without_odds(browser: "Browser", pair: tuple[str, str], tmp_p
     with fresh_page(browser) as page:
         page.goto(html.as_uri())
         page.select_option("#model", label=pair[0])
-        for position in range(0, int(page.get_attribute("#slider", "max") or 0) + 1, 6):
+        for position in range(0, int(page.get_attribute("#slider", "max") or 0) + 1, 4):
             slide(page, position)
             plan = plan_from(first, float(page.input_value("#target")))
             assert page.get_attribute("#samples", "data-value") == str(plan.samples or "")

@@ -51,7 +51,7 @@ from korisk.theory import BOUNDS, Composition, Known, Learned, Network, NormBrac
 
 pytestmark = pytest.mark.usefixtures("bands_once")
 SIZES = np.array([4, 8, 16, 32, 64])
-NASTY = [r"$x_1^{\frac{$ <img src=x>" + "W" * 175, "_line\nbreak\ttab\0null 模型"]
+NASTY = [r"$x_1^{\frac{$ <img src=x>" + "W" * 95, "_line\nbreak\ttab\0null 模型"]
 MADE_UP = {  # norms of a scanner that is no reason to start PyTorch
     "K": NormBracket(0.143, 0.144),
     "A^T": NormBracket(8.7, 8.8),

@@ -308,7 +308,8 @@ def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
     ("workers", "number"),
     [
         *(("0", signal.SIGINT), ("0", signal.SIGTERM), ("2", signal.SIGINT), ("1", signal.SIGTERM)),
-        *(("dask", signal.SIGINT), ("dask", signal.SIGTERM)),
+        ("dask", signal.SIGINT),
+        pytest.param("dask", signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
 def test_an_interrupt_keeps_results(tmp_path: Path, workers: str, number: signal.Signals) -> None:
