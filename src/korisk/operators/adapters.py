@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 import torch
@@ -136,8 +136,7 @@ class Adapted(Opaque):
         if "_tried" not in self._made:
             with torch.no_grad():
                 self._made["_tried"] = self._tried()
-        taken: dict[torch.dtype, torch.dtype] = self._made["_tried"]
-        return taken
+        return cast(dict[torch.dtype, torch.dtype], self._made["_tried"])
 
     def _tried(self) -> dict[torch.dtype, torch.dtype]:
         """The precision of results for each precision that the functions take, tried out."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from korisk import _checks
 from korisk.errors import Argument, KoriskError, invalid
 from korisk.operators import linear, norms
 from korisk.operators.inputs import PLAIN
-from korisk.operators.kept import constant, version
+from korisk.operators.kept import version
 from korisk.operators.linear import SOLVED, UNCHECKED, LinearOperator, Wrapped, require_operator
 from korisk.operators.opaque import Opaque
 from korisk.theory.bracket import NormBracket
@@ -148,11 +147,6 @@ class Tikhonov(Wrapped, Opaque):
         both = len(unit) + math.prod(self.range if self._inner else self.domain)
         gram = torch.cat([self._gram(part) for part in torch.split(unit, max(1, 2**26 // both))])
         return (gram + gram.t()) / 2
-
-    def _once(self, method: str) -> Any:
-        if torch.compiler.is_compiling():  # as a constant, in exported programs alone
-            return constant(self._key, method)
-        return self._make(method)
 
     def _versions(self) -> tuple[object, ...]:
         held = [*self.of.named_parameters(), *self.of.named_buffers()]

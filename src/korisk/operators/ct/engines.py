@@ -166,9 +166,8 @@ class CpuMatrix(Engine):
 
     def _for_few(self, batch: int) -> Engine | None:
         """A quarter of the matrix, where the scan folds and so few images are quicker with it."""
-        if batch > _FEW or self.forward.mkl is None or _forked:
-            return None
-        if batch == 1 and self.forward.matrix.nnz < _SMALL:
+        small = batch == 1 and self.forward.matrix.nnz < _SMALL
+        if small or batch > _FEW or self.forward.mkl is None or _forked:
             return None
         if self._folded is None and folds(self.stencil):
             self._folded = FoldedMatrix(self.stencil, self.device, self.dtype)

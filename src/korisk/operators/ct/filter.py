@@ -129,21 +129,18 @@ class RampFilter(LinearOperator):
         return np.asarray(toeplitz(kernel[: self.bins]), dtype=np.float64)
 
     def _map(self, x: Tensor) -> Tensor:
+        factors: Tensor = self._once("_factors")
         if self.bins <= _LARGEST_DENSE:
-            matrix: Tensor = self._once("_matrix_here")
-            return x @ matrix
+            return x @ factors
         length = fft_length(self.bins, self.window)
-        spectrum = torch.fft.rfft(x, n=length) * self._once("_response_here")
-        filtered: Tensor = torch.fft.irfft(spectrum, n=length)
+        filtered: Tensor = torch.fft.irfft(torch.fft.rfft(x, n=length) * factors, n=length)
         return filtered[..., : self.bins]
 
     _map_adjoint = _map  # symmetric
 
-    def _matrix_here(self) -> Tensor:
-        return torch.from_numpy(self._matrix()).to(self.device, self.dtype)
-
-    def _response_here(self) -> Tensor:
-        return torch.from_numpy(self.response()).to(self.device, self.dtype)
+    def _factors(self) -> Tensor:
+        factors = self._matrix() if self.bins <= _LARGEST_DENSE else self.response()
+        return torch.from_numpy(factors).to(self.device, self.dtype)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         highest = float(np.abs(self.response()).max()) * (1 + _ROUNDING)
