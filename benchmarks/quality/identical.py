@@ -67,8 +67,8 @@ def described() -> object:
         example = torch.randn(1, *known.range, generator=torch.Generator().manual_seed(2))
         answers[kind] = kr.describe(network, example).to_dict()
     for path in sorted((ROOT / "examples").glob("ct_h*.yaml")):
-        network = kr.Network.read(path)
-        answers[path.stem] = [network.lipschitz(bound) for bound in ("paper", "composed")]
+        layers = kr.Network.read(path)
+        answers[path.stem] = [layers.lipschitz(bound) for bound in ("paper", "composed")]
     return answers
 
 

@@ -270,7 +270,7 @@ def test_files_are_read_back_as_they_were_written(tmp_path: Path, point: PointPr
     file = write_prediction(tmp_path / "new", content)
     assert file == tmp_path / "new" / NAME
     (found,) = read_prediction(file.parent).points
-    assert found == point_record(content["points"][0])
+    assert found == point_record(point.to_dict([0.01], [16]))
     assert found.models[1].track[0].computed == float(point.predictions[1].computed([4])[0])
     assert [row.n for row in found.models[1].rehearsal] == [4, 8, 16, 24, 28]
     assert found.models[1].track[-1].n == 16 * 32

@@ -23,7 +23,7 @@ def runnables(draw: st.DrawFn) -> Runnable:
 
 
 # A wrong factor shows within some hundred networks; CI draws the same ones every time.
-@settings(max_examples=12 * settings.default.max_examples)
+@settings(max_examples=12 * settings().max_examples)
 @given(runnables())
 def test_true_error_below_composed_below_minkowski_below_paper(case: Runnable) -> None:
     paper, minkowski, composed = (

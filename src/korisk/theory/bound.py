@@ -168,7 +168,7 @@ def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
 
 
 def approximation_risk(layer: Layer) -> float:
-    """What a layer errs with unlimited data: C^2/n_l, or the mismatch of (eq:mismatch)."""
+    """What a layer errs with unlimited data: C^2/n_l of (eq:layer-risk), or its mismatch."""
     if isinstance(layer, Learned):
         return layer.C * layer.C / layer.width
     return layer.mismatch if isinstance(layer, Known) else 0.0
@@ -201,7 +201,7 @@ def rate(n: float) -> float:
 
 
 def approximation_risks(net: Network) -> FloatArray:
-    """What each layer errs with unlimited data, (L,)."""
+    """What each layer errs with unlimited data, a mismatch (eq:mismatch) among it, (L,)."""
     return np.array([approximation_risk(layer) for layer in net])
 
 
