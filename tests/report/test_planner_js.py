@@ -3,13 +3,14 @@
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 from browser import chromium, fresh_page, shown_facts, slide
 
 import korisk as kr
@@ -63,6 +64,13 @@ CURVES = {
 }
 if COLLAPSE.is_file():
     CURVES |= {f"collapse {name}": kr.Curve.read(COLLAPSE, model=name) for name in ("KO", "FC")}
+
+ROUND = ("clean", "noisy", "floor", "psnr", "accuracy", "percent", "rmse")
+LATER = {"percent", "rmse", "many sizes", "collapse KO"}  # each is like one of the others
+
+
+def some(names: Iterable[str]) -> list[ParameterSet]:
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in LATER else []) for name in names]
 
 
 @cache
@@ -119,7 +127,7 @@ def finite(n: float) -> float | None:
     return n if math.isfinite(n) else None
 
 
-@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("name", some(CURVES))
 def test_where_the_slider_stops_the_page_answers_as_python(page: "Page", name: str) -> None:
     targets = some_stops(name)
     for found, target in zip(asked(page, name, targets), targets, strict=True):
@@ -140,7 +148,7 @@ def test_where_the_slider_stops_the_page_answers_as_python(page: "Page", name: s
         assert found["byChance"] == pytest.approx(plan.probability(plan.before_long), abs=5e-4)
 
 
-@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("name", some(CURVES))
 def test_the_chance_at_any_n_is_that_of_python(page: "Page", name: str) -> None:
     last, horizon = made(name).last, made(name).horizon
     first = int(CURVES[name].sizes[0])
@@ -156,7 +164,7 @@ def test_the_chance_at_any_n_is_that_of_python(page: "Page", name: str) -> None:
         assert found == pytest.approx([plan.probability(n) for n in where], abs=0.02), target
 
 
-@pytest.mark.parametrize("name", ["clean", "noisy", "floor", "psnr", "accuracy", "percent", "rmse"])
+@pytest.mark.parametrize("name", some(ROUND))
 def test_between_the_stops_answers_are_interpolated(page: "Page", name: str) -> None:
     curve, stops = CURVES[name], [packed(name)["targets"][at] for at in packed(name)["stops"]]
     errors = curve.unit.to_error(stops)
@@ -174,7 +182,7 @@ def test_between_the_stops_answers_are_interpolated(page: "Page", name: str) -> 
             assert each["chance"] == pytest.approx(plan.probability(each["samples"]), abs=0.02)
 
 
-@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("name", some(CURVES))
 def test_a_mean_that_is_typed_as_the_target_is_inside_the_pilot(page: "Page", name: str) -> None:
     curve = CURVES[name]
     last = float(curve.unit.from_error(curve.means[-1]))
@@ -197,26 +205,26 @@ def test_a_target_off_the_table_is_refused_in_words(page: "Page") -> None:
         assert page.evaluate(inside, [name, targets[5]]) == ""
 
 
-@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("name", some(CURVES))
 def test_the_answers_take_little_room(name: str) -> None:
     assert len(json.dumps(packed(name), separators=(",", ":"))) <= 36_000
     assert 60 <= len(packed(name)["stops"]) <= 160
 
 
-def test_round_targets_that_people_type_are_exact() -> None:
+@pytest.mark.parametrize("name", some(ROUND))
+def test_round_targets_that_people_type_are_exact(name: str) -> None:
     """Of errors, their roots and scores: all that lie within the range of the table."""
     digits = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
-    for name in ("clean", "noisy", "floor", "rmse", "psnr", "accuracy", "percent"):
-        targets, unit = packed(name)["targets"], CURVES[name].unit
-        typed = [float(f"{digit}e{power}") for power in range(-6, 1) for digit in digits]
-        if name in ("psnr", "percent"):
-            typed = [float(whole) for whole in range(1, 100)]
-        elif name == "accuracy":
-            typed = [float(f"{whole / 100:.2f}") for whole in range(1, 100)]
-        ends = sorted(unit.to_error([targets[0], targets[-1]]))
-        inside = [each for each in typed if ends[0] <= unit.to_error(each) <= ends[1]]
-        assert len(inside) >= 5
-        assert set(inside) <= set(targets), name
+    targets, unit = packed(name)["targets"], CURVES[name].unit
+    typed = [float(f"{digit}e{power}") for power in range(-6, 1) for digit in digits]
+    if name in ("psnr", "percent"):
+        typed = [float(whole) for whole in range(1, 100)]
+    elif name == "accuracy":
+        typed = [float(f"{whole / 100:.2f}") for whole in range(1, 100)]
+    ends = sorted(unit.to_error([targets[0], targets[-1]]))
+    inside = [each for each in typed if ends[0] <= unit.to_error(each) <= ends[1]]
+    assert len(inside) >= 5
+    assert set(inside) <= set(targets)
 
 
 def test_a_number_under_a_condition_has_it_everywhere(
