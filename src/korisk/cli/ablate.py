@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 from typer import Argument as Positional
 
+from korisk._json import JsonDict
 from korisk.cli import own_code
 from korisk.cli.command import command
 from korisk.cli.options import Device, Json, Target, Training
@@ -176,7 +177,7 @@ def ablate(
         )
 
 
-def read_ablation(path: Path) -> tuple[Study, dict[str, Any]]:
+def read_ablation(path: Path) -> tuple[Study, JsonDict]:
     """The study of a file, and what its key `ablation` says."""
     from korisk.studies.spec.study import Study
 
@@ -201,7 +202,7 @@ def _of_study(
     network: str | None,
     point: str | None,
     device: str,
-) -> tuple[Callable[[], nn.Module], Any, dict[str, Any]]:
+) -> tuple[Callable[[], nn.Module], Any, JsonDict]:
     """The network and the problem of a study's point, and the options of its file."""
     import torch
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from korisk import _checks
+from korisk._json import JsonDict
 from korisk.cli.output import tell, warnings_as_lines
 from korisk.errors import KoriskError
 from korisk.files import make_folder, read_yaml, write_text
@@ -30,7 +30,7 @@ FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
 class Outcome:
     """What a run did, and what the store then holds of the cells that were asked for."""
 
-    counts: dict[str, Any]  # cells done, failed, skipped; seconds
+    counts: JsonDict  # cells done, failed, skipped; seconds
     rows: list[FlatRow]
     failures: list[Failure]
     page: Path | None  # if one was written
@@ -59,7 +59,7 @@ def chosen_compute(
 
 def run_tasks(
     tasks: Sequence[Task],
-    study: dict[str, Any],
+    study: JsonDict,
     out: Path,
     *,
     compute: Compute,

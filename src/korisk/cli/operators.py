@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from korisk import _checks
+from korisk._json import JsonDict
 from korisk.cli.command import command
 from korisk.cli.options import Json, Plot
 from korisk.cli.output import print_json, refuse_extra, show, tell, warnings_as_lines
@@ -73,7 +74,7 @@ def operators(
             "--fan, --source-to-center and --source-to-detector belong together: give all three, "
             "or none of them for a parallel beam"
         )
-    scan: dict[str, Any] = {"views": views, "bins": bins, "pixel_spacing": pixel}
+    scan: JsonDict = {"views": views, "bins": bins, "pixel_spacing": pixel}
     scan |= {"bin_spacing": bin, "detector_offset": offset}
     if fan:
         scan["source_to_center"], scan["source_to_detector"] = source_to_center, source_to_detector

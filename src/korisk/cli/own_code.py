@@ -7,13 +7,14 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from korisk import _checks
+from korisk._json import JsonDict, JsonMapping
 from korisk.cli.output import warnings_as_lines
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.theory import Network
@@ -65,7 +66,7 @@ def _described(place: str) -> Network:
     return describe(*made, name=place[-80:])
 
 
-def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], Mapping[str, Any]]:
+def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMapping]:
     """The function that `FILE.py:BUILD` names, and everything that its file defines."""
     path, _, name = place.rpartition(":")
     if not path or not name.isidentifier():
@@ -115,17 +116,17 @@ def _first_line(error: Exception) -> str:
 
 def training_options(
     training: Sequence[str] | None,
-    of_study: Mapping[str, Any] | None = None,
+    of_study: JsonMapping | None = None,
     *,
     seed: int,
     examples: int,
     device: str,
-) -> dict[str, Any]:
+) -> JsonDict:
     """The --training options, and a study's where they say nothing, for `rehearse` and `ablate`."""
     from korisk.prediction.rehearse import SIZES
     from korisk.prediction.simulation import Training
 
-    options: dict[str, Any] = {"seeds": 3, **(of_study or {})}
+    options: JsonDict = {"seeds": 3, **(of_study or {})}
     for option in training or ():
         key, _, text = option.partition("=")
         _checks.one_of("--training", key, _TRAINING)

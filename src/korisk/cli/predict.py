@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.text import Text
 from typer import Option
 
 from korisk import _checks
+from korisk._json import JsonMapping
 from korisk.cli import own_code, pilot
 from korisk.cli.command import command
 from korisk.cli.options import Column, Device, Json, Plot, Training
@@ -237,7 +238,7 @@ def read_pilot(path: Path | None, unit: str, column: list[str] | None = None) ->
 def _rehearsed(
     network: str,
     training: Sequence[str] | None,
-    specs: Mapping[str, Mapping[str, Any]],
+    specs: Mapping[str, JsonMapping],
     point: str | None,
     *,
     source: FileSource | None,

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
+from korisk._json import JsonDict
 from korisk.cli.command import command
 from korisk.cli.compute import Outcome, chosen_compute, report_failures, run_tasks
 from korisk.cli.options import Device, Full, Json, Live, Port, Wait, WithPage, Workers
@@ -74,7 +75,7 @@ def run(
     found = curves(done.rows)
     between = {point: crossing(*models) for point, models in found.items() if len(models) == 2}
     if json:
-        points: dict[str, Any] = {}
+        points: JsonDict = {}
         for point, models in found.items():
             points[point] = {curve.model: curve.records() for curve in models}
             if point in between:
@@ -204,7 +205,7 @@ def _show_cells(
         show(f"\nScript of each job:\n\n{script}", whole_lines=True)
 
 
-def _listed(study: Study, folder: Path, device: str) -> list[dict[str, Any]]:
+def _listed(study: Study, folder: Path, device: str) -> list[JsonDict]:
     """Each cell with its state, and its expected seconds and bytes; NaN and None if not known."""
     states: dict[str, str] = {}
     seconds: dict[str, float] = {}

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import resources
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import scipy.stats
 import yaml
 from numpy.typing import NDArray
 
+from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.paper import published
 from korisk.paper.reproduction import MODELS, Sweep
@@ -161,7 +162,7 @@ class Judged:
         agrees = f", {_ANSWERS[self.claim.allows(figure)]}" if answer else ""
         return f"{name}{_valued(figure)}{agrees}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         """Plain values, for JSON."""
         claim = self.claim
         figures, own = (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from korisk._checks import require
+from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.curves.stored import Chosen, by_point
 from korisk.curves.unit import UNITS
@@ -49,13 +50,13 @@ def studies(
     kept = not set(listed) - set(SIDES) and len(set(listed)) == len(listed)
     require(kept, "points", rule, listed, "see korisk run for more")
     whole = full or on_gpu
-    made: dict[tuple[Protocol, tuple[int, ...]], list[dict[str, Any]]] = {}
+    made: dict[tuple[Protocol, tuple[int, ...]], list[JsonDict]] = {}
     for protocol in protocols:
         for side in points or (_OF_PAPER if whole else (*_SMALL, 128)):
             small = side in _SMALL
             if protocol == "released" and (side == 512 or not (small or whole or points)):
                 continue  # the released code fits no dense network at 512
-            point: dict[str, Any] = {"side": side, "name": f"{protocol}-{side}"}
+            point: JsonDict = {"side": side, "name": f"{protocol}-{side}"}
             own = [1, 2, 3, 4, 5] if small else [1, 2, 3]
             if protocol == "rigorous":
                 point["beam"] = "surrogate" if small else "fan"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from korisk import _checks
+from korisk._json import JsonDict
 from korisk.operators.basic import Diagonal
 from korisk.operators.convolution import Convolution, gaussian_kernel
 from korisk.operators.inputs import checked_device
@@ -102,7 +102,7 @@ class BlurProblem(ImageProblem):
         -------
         Convolution
         """
-        place: dict[str, Any] = {"device": checked_device(device), "dtype": self.dtype}
+        place: JsonDict = {"device": checked_device(device), "dtype": self.dtype}
         return Convolution((self.side, self.side), gaussian_kernel(deviation), **place)
 
     def operator(self, device: Device = None) -> LinearOperator:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
+from korisk._json import JsonDict
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.operators.ct.fbp import fan_of_released, fbp, released_fbp, released_geometry
 from korisk.operators.ct.geometry import Geometry, ParallelBeam
@@ -303,7 +304,7 @@ class CtProblem(Problem):
     ) -> Tensor:
         """Sinograms with noise, in pieces that stay small."""
         result = images.new_empty((len(images), *projector.range))
-        key: dict[str, Any] = {"seed": seed, "stream": f"{stream} noise"}
+        key: JsonDict = {"seed": seed, "stream": f"{stream} noise"}
         step = max(1, _BATCH // self.scanner.side**2)
         for first in range(0, len(images), step):
             batch = projector(images[first : first + step])

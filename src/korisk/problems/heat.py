@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk import _checks
+from korisk._json import JsonDict
 from korisk.operators.basic import Diagonal, Diffusion
 from korisk.operators.inputs import checked_device
 from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
@@ -114,7 +114,7 @@ class HeatProblem(Problem):
         -------
         Diffusion
         """
-        place: dict[str, Any] = {"device": checked_device(device), "dtype": torch.float64}
+        place: JsonDict = {"device": checked_device(device), "dtype": torch.float64}
         speed, time = self.speed, self.time
         return Diffusion(self.points, viscosity=viscosity, speed=speed, time=time, **place)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from korisk._json import JsonDict
 from korisk.errors import KoriskError, invalid
 
 _PIECE = 2**20  # pixels that are looked at once
@@ -102,7 +103,7 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
     >>> measure_each(0.5 * target, target)["mse"].tolist()
     [0.25, 0.25]
     """
-    given: dict[str, Any] = {"predictions": predictions, "targets": targets}
+    given: JsonDict = {"predictions": predictions, "targets": targets}
     for name, each in given.items():
         if not isinstance(each, Tensor) or not each.is_floating_point() or each.ndim != 3:
             remedy = "reshape it, or take the magnitude of complex images"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from korisk import _checks
+from korisk._json import JsonDict
 from korisk.errors import Argument, KoriskError, Message
 from korisk.operators.basic import Fourier
 from korisk.operators.inputs import checked_device
@@ -112,7 +112,7 @@ class MriProblem(ImageProblem):
     def operator(self, device: Device = None) -> Fourier | Sense:
         """F, or S of several coils: images to samples, zero where not measured."""
         shape = (self.side, self.side)
-        place: dict[str, Any] = {"device": checked_device(device), "dtype": self.dtype}
+        place: JsonDict = {"device": checked_device(device), "dtype": self.dtype}
         if self.coils is None:
             return Fourier(shape, self.mask, real=True, **place)
         sensitivities = birdcage_sensitivities(shape, self.coils)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
+from korisk._json import JsonDict
 from korisk.errors import KoriskError, shown
 from korisk.operators.inputs import DTYPES, checked_device, checked_dtype
 from korisk.seeds import stream_key
@@ -67,7 +68,7 @@ class Ellipses:
         if bool((torch.minimum(self.a, self.b) <= 0).any()):
             raise KoriskError("the semi-axes a and b must be > 0; use amplitude 0 for no ellipse")
 
-    def _tensors(self) -> dict[str, Any]:
+    def _tensors(self) -> JsonDict:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __len__(self) -> int:

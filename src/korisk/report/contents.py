@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk._json import JsonMapping
 from korisk.curves.curve import Curve
 from korisk.curves.stored import LEAST_N, PART_OF, chosen, grouping
 from korisk.errors import KoriskError
@@ -76,7 +77,7 @@ class Point:
     """One operating point: its curves, its cells, and what it lacks."""
 
     name: str
-    spec: Mapping[str, Any]
+    spec: JsonMapping
     metric: str
     curves: tuple[Curve, ...]  # one for each model that has values to draw
     untrained: Mapping[str, float]  # mean error before training, by model

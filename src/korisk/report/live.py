@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from korisk._checks import count
+from korisk._json import JsonDict
 from korisk.errors import KoriskError, invalid
 from korisk.files import write_text
 from korisk.report.contents import SUPPLEMENTS, read_contents, refuse_an_empty_one
@@ -218,7 +219,7 @@ class _Live:
         finally:
             self._child = None
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JsonDict:
         """What the browser asks every second."""
         self._asked = time.monotonic()
         now = self._pace.standing()

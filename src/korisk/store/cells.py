@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk._checks import LARGEST_N, unique_keys
+from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError, shown
 
 FOUND_AT = "found_at"  # the part of a spec that may change: files can be moved
@@ -67,7 +68,7 @@ class Task:
 
     point: str
     seed: int
-    spec: Mapping[str, Any]
+    spec: JsonMapping
 
     @property
     def key(self) -> str:
@@ -107,7 +108,7 @@ class Row:
     model: str
     n: int
     metrics: Mapping[str, float]
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: JsonMapping = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,7 @@ class Result:
 
     rows: tuple[Row, ...]
     arrays: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: JsonMapping = field(default_factory=dict)
 
 
 # --- The stored form -----------------------------------------------------------------------------
@@ -240,7 +241,7 @@ def check_types(what: str, kind: Any, *values: object) -> None:
             raise ValueError(f"{what} has the value {shown(value)}")
 
 
-def to_json(what: str, content: Mapping[str, Any]) -> str:
+def to_json(what: str, content: JsonMapping) -> str:
     """Plain values and those of NumPy as JSON."""
 
     def plain(value: object) -> object:
@@ -256,7 +257,7 @@ def to_json(what: str, content: Mapping[str, Any]) -> str:
         raise ResultError(f"{what} must hold plain JSON values: {error}; convert them") from None
 
 
-def from_json(text: str) -> dict[str, Any]:
+def from_json(text: str) -> JsonDict:
     """A stored mapping."""
     try:
         content = json.loads(text, object_pairs_hook=unique_keys)

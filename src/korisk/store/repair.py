@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from korisk._json import JsonDict
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.store.cells import Task, check_types, digest, from_json, unpack_array, unpack_row
 from korisk.store.file import (
@@ -51,7 +52,7 @@ def cell_digest(cell: Sequence[object], rows: Iterable[str], arrays: Iterable[st
     return digest(*cell, *rows, "arrays", *arrays)
 
 
-def read_cell(found: dict[str, Any]) -> tuple[Task, Usage, dict[str, Any], str | None]:
+def read_cell(found: JsonDict) -> tuple[Task, Usage, JsonDict, str | None]:
     """A cell from its columns: the task, what it took, its detail and its error."""
     spent = {name: found[name] for name in USAGE}
     check_types("a cell", str, found["point"], spent.pop("started"))

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk._checks import natural
+from korisk._json import JsonDict, JsonMapping
 from korisk._show import InNotebooks
 from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.store import repair
@@ -93,7 +94,7 @@ class Cell:
 
     task: Task
     rows: tuple[Row, ...]
-    detail: Mapping[str, Any]
+    detail: JsonMapping
     usage: Usage
 
 
@@ -203,7 +204,7 @@ class Store(InNotebooks):
     def create_or_open(
         cls,
         path: str | PathLike[str],
-        study: Mapping[str, Any],
+        study: JsonMapping,
         *,
         tasks: Iterable[Task] = (),
         wait: float = 0.0,
@@ -330,7 +331,7 @@ class Store(InNotebooks):
     # --- Reading ---------------------------------------------------------------------------------
 
     @property
-    def study(self) -> dict[str, Any]:
+    def study(self) -> JsonDict:
         """The latest description of the study: its name, and its file's other keys."""
         with reading(self.path):
             return from_json(self._meta("study"))
@@ -487,7 +488,7 @@ class Store(InNotebooks):
 
     def _cells(
         self, status: str
-    ) -> list[tuple[Task, Usage, dict[str, Any], str | None, tuple[Row, ...]]]:
+    ) -> list[tuple[Task, Usage, JsonDict, str | None, tuple[Row, ...]]]:
         """The cells of a status with their rows, all as of one moment and as they were written."""
         with reading(self.path):
             self._connection.execute("BEGIN")

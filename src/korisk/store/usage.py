@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from korisk._json import JsonMapping
 from korisk._version import __version__
 
 
@@ -52,7 +53,7 @@ class Usage:
     peak_memory: int | None = None  # bytes, of the process while the cell ran
     device_memory: int | None = None  # bytes, where CUDA was used
     attempts: int = 1
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    machine: JsonMapping = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -113,7 +114,7 @@ def cores() -> int:
 
 
 @cache
-def machine() -> Mapping[str, Any]:
+def machine() -> JsonMapping:
     """What kind of machine this is, without its name."""
     model = _line_of("/proc/cpuinfo", "model name")
     processor = model.lstrip("\t :") if model else platform.processor() or platform.machine()

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
+from korisk._json import JsonMapping
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
 from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
 
-Spec = Mapping[str, Any]  # of a point
+Spec = JsonMapping  # of a point
 
 _LARGEST = {"surrogate": 32, "parallel": 128, "fan": 128, "released": 128}  # sides, for the norms
 _MOST_VALUES = 20_000  # of a sinogram

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from korisk._json import JsonMapping
 from korisk.curves.curve import Curve
 from korisk.curves.read import DIGEST
 from korisk.curves.stored import (
@@ -230,7 +231,7 @@ def _names(mappings: Iterable[Mapping[str, object]]) -> list[str]:
     return list(dict.fromkeys(name for mapping in mappings for name in mapping))
 
 
-def _plain(content: Mapping[str, Any]) -> dict[str, Value]:
+def _plain(content: JsonMapping) -> dict[str, Value]:
     """The entries that fit in a cell of a table."""
     return {
         name: value

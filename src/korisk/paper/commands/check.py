@@ -1,9 +1,10 @@
 """`korisk check`: do measured errors stay within the bounds of the theorem?"""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from korisk._json import JsonDict
 from korisk.cli.command import command
 from korisk.cli.options import Folder, Json
 from korisk.cli.output import print_json, show
@@ -66,7 +67,7 @@ def _table(point: PointTheorem) -> Table:
     return Table(f"{point.name}: squared errors and bounds{per}", heads, rows)
 
 
-def _summary(found: Theorem | PointTheorem) -> dict[str, Any]:
+def _summary(found: Theorem | PointTheorem) -> JsonDict:
     outcomes = [each.holds for each in found.checks]
     return {
         "holds": found.holds,
@@ -78,7 +79,7 @@ def _summary(found: Theorem | PointTheorem) -> dict[str, Any]:
     }
 
 
-def _point_json(point: PointTheorem) -> dict[str, Any]:
+def _point_json(point: PointTheorem) -> JsonDict:
     groups = []
     for group in point.groups:
         loose = {form: group.looseness(form) for form in BOUNDS}

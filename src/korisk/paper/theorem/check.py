@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from korisk import _checks
+from korisk._json import JsonMapping
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.store.cells import LEFT_OUT, Row, Task
 from korisk.store.store import Cell, Failure, Store, store_path
@@ -550,7 +551,7 @@ def checks_of(cell: Cell) -> Iterator[NetworkCheck]:
         )
 
 
-def _mapping(name: str, stored: Any) -> Mapping[str, Any]:
+def _mapping(name: str, stored: Any) -> JsonMapping:
     if not isinstance(stored, Mapping):
         raise KoriskError(f"{name} must be a mapping, got {shown(stored)}; {_REMEDY}")
     return stored

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.studies.spec.ct import scanner_of
@@ -81,7 +81,7 @@ class Deep(Kind[DeepProblemEntry, DeepPointEntry]):
     models = DeepModelsEntry(KO=DeepEntry(), FC=DenseEntry())
     relu = False
 
-    def settings(self, shared: DeepProblemEntry, point: DeepPointEntry) -> dict[str, Any]:
+    def settings(self, shared: DeepProblemEntry, point: DeepPointEntry) -> JsonDict:
         """The scanner, and the true network."""
         population(shared.ellipses, None, None)  # checks the numbers of ellipses
         if shared.network is None and shared.near is not None:
@@ -94,15 +94,15 @@ class Deep(Kind[DeepProblemEntry, DeepPointEntry]):
         size = point.model_dump(include={"side", "views", "bins"})
         return shared.model_dump(exclude=unused) | size
 
-    def title(self, settings: Mapping[str, Any]) -> str:
+    def title(self, settings: JsonMapping) -> str:
         """Such as "deep-16"."""
         return f"deep-{settings['side']}"
 
-    def entries(self, settings: Mapping[str, Any]) -> tuple[int, int]:
+    def entries(self, settings: JsonMapping) -> tuple[int, int]:
         """Pixels, and rays."""
         return settings["side"] ** 2, settings["views"] * settings["bins"]
 
-    def problem(self, spec: Mapping[str, Any]) -> Problem:
+    def problem(self, spec: JsonMapping) -> Problem:
         """The problem of a point."""
         from korisk.paper.theorem.problems import DeepProblem, GraphProblem
         from korisk.problems import EllipseSource
@@ -119,10 +119,10 @@ class Deep(Kind[DeepProblemEntry, DeepPointEntry]):
             scanner=scanner, source=source, network=network, width=channels, near=near
         )
 
-    def check(self, settings: Mapping[str, Any], problem: Problem) -> None:
+    def check(self, settings: JsonMapping, problem: Problem) -> None:
         """Nothing is drawn: that takes a while."""
 
-    def fit(self, model: str, settings: Mapping[str, Any]) -> Fit:
+    def fit(self, model: str, settings: JsonMapping) -> Fit:
         """KO has the shape of the true network."""
         from korisk.paper.theorem.layers import TowardsTruth
 
@@ -137,7 +137,7 @@ class LayerErrors:
         self._layers: dict[str, Layers] = {}  # by model
         self._pixels = 0
 
-    def of_row(self, job: Job, predictions: Tensor, fitted: Any) -> dict[str, Any]:
+    def of_row(self, job: Job, predictions: Tensor, fitted: Any) -> JsonDict:
         """The error of a network and those of its layers."""
         from korisk.paper.theorem.layers import layers_of, sum_of_squares
 
@@ -148,7 +148,7 @@ class LayerErrors:
         error = sum_of_squares(targets - predictions)
         return {"theorem": {"error": error, "layers": self._layers[job.model].errors(fitted)}}
 
-    def of_cell(self) -> dict[str, Any]:
+    def of_cell(self) -> JsonDict:
         """The true networks, and the entries of an output."""
         if not self._layers:
             return {}

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from korisk._json import JsonDict
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.fitting.gradient.recipe import draw_batches
 from korisk.fitting.ridge.dense import DenseFit
@@ -302,7 +303,7 @@ class TowardsTruth(Gradient):
         for index, n in enumerate([0, *job.sizes]):
             start = time.perf_counter()
             network, generator = problem.start(job.seed, inputs.device)
-            detail: dict[str, Any] = {}
+            detail: JsonDict = {}
             if n:
                 batches = draw_batches(n, recipe.batch, recipe.iterations, generator)
                 training = job.trained(network, n, batches, index - 1, len(job.sizes))

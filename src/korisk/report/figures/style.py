@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from os import PathLike
-from typing import Any
 
 import matplotlib.style
 from matplotlib.colors import Colormap, to_hex, to_rgb
@@ -18,9 +17,10 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
+from korisk._json import JsonDict
 from korisk.files import figure_kind, write_bytes
 
-Options = dict[str, Any]  # of matplotlib's functions
+Options = JsonDict  # of matplotlib's functions
 
 DPI = 200
 PAGE, COLUMN = 7.0, 3.4  # inches: across both columns of a page, and across one
@@ -129,7 +129,7 @@ def colour_map(name: str) -> Colormap:
 @contextmanager
 def settings(*, fine: bool = False) -> Iterator[None]:
     """Our own settings whatever the user's are; no warning about letters that the font lacks."""
-    chosen: list[str | dict[str, Any]] = ["default", _SETTINGS, _FINE_SETTINGS if fine else {}]
+    chosen: list[str | JsonDict] = ["default", _SETTINGS, _FINE_SETTINGS if fine else {}]
     with warnings.catch_warnings(), matplotlib.style.context(chosen):
         warnings.filterwarnings("ignore", message=_NO_GLYPH)
         yield

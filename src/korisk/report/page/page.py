@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
+from korisk._json import JsonDict
 from korisk._text import script_json
 from korisk._version import __version__
 from korisk.curves.curve import Curve
@@ -55,7 +56,7 @@ class Page:
     title: str
     kind: str  # a word or two above the title
     groups: Sequence[Group]
-    data: dict[str, Any]  # for the scripts: groups and pictures
+    data: JsonDict  # for the scripts: groups and pictures
     notes: Sequence[str] = ()  # what is missing, at the top
     still: str = ""  # the answer as a figure, where no script runs
     sections: Sequence[Section] = ()

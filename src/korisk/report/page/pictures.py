@@ -6,13 +6,13 @@ import base64
 import io
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
 from numpy.typing import NDArray
 from PIL import Image
 
+from korisk._json import JsonDict
 from korisk.report.contents import Pictures, error_scale, grey_scale, relative_error
 
 Array = NDArray[np.float64]
@@ -21,14 +21,12 @@ SIDES = (256, 128, 64, 32)  # pixels that a picture in a page has at most, the l
 ERRORS = "RdBu_r"  # red above the truth, blue below, as in figures; colour-blind readers see both
 
 
-def framed(
-    named: Sequence[tuple[str, Pictures]], *, most: int
-) -> tuple[list[dict[str, Any]], list[str]]:
+def framed(named: Sequence[tuple[str, Pictures]], *, most: int) -> tuple[list[JsonDict], list[str]]:
     """Pictures of all points in at most so many bytes, and the points whose pictures do not fit.
 
     All are reduced alike; where even the smallest are too many, the first points give way.
     """
-    made: list[dict[str, Any]] = []
+    made: list[JsonDict] = []
     for side in SIDES:
         made = [_frame(point, pictures, side) for point, pictures in named]
         if len(json.dumps(made)) <= most:
@@ -39,7 +37,7 @@ def framed(
     return made, dropped
 
 
-def _frame(point: str, pictures: Pictures, most: int) -> dict[str, Any]:
+def _frame(point: str, pictures: Pictures, most: int) -> JsonDict:
     truth = pictures.truth
     factor = max(1, -(-max(truth.shape[1:]) // most))
     low, high = grey_scale(truth)
@@ -60,7 +58,7 @@ def _frame(point: str, pictures: Pictures, most: int) -> dict[str, Any]:
         made.putpalette(palette)
         return _png(made)
 
-    def tile(image: Array, true: Array) -> dict[str, Any]:
+    def tile(image: Array, true: Array) -> JsonDict:
         off = relative_error(image, true)
         relative = float(f"{off:.4g}") if np.isfinite(off) else None
         return {"image": grey(image), "error": coloured(image - true), "relative": relative}

@@ -9,10 +9,10 @@ import base64
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
+from korisk._json import JsonDict
 from korisk._text import script_json
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
@@ -26,7 +26,7 @@ from korisk.planning.targets import Group, main_group, plans_over_targets
 from korisk.report.figures.panels import Array, track
 
 Watch = Callable[[str], None]
-Data = dict[str, Any]  # what a script reads, as JSON
+Data = JsonDict  # what a script reads, as JSON
 
 ROOM = 3_300_000  # bytes that curves may take in a page
 _DIGITS = 6  # of what is drawn alone

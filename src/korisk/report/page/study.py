@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from typing import Any
 
+from korisk._json import JsonMapping
 from korisk.planning.targets import Group, asked
 from korisk.report.contents import Contents, refuse_an_empty_one
 from korisk.report.figures.study import page_figures
@@ -166,7 +166,7 @@ def _definitions(pairs: Sequence[tuple[str, str]]) -> str:
     return f'<dl class="facts">{inner}</dl>'
 
 
-def _flat(content: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+def _flat(content: JsonMapping, before: str = "") -> Iterator[tuple[str, str]]:
     """Nested settings as names with dots between."""
     for name, value in content.items():
         if isinstance(value, Mapping):

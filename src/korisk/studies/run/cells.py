@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 import torch
 
+from korisk._json import JsonDict, JsonMapping
 from korisk._memory import free_memory
 from korisk.errors import KoriskError
 from korisk.fitting.ridge.diagonal import gram_fits, tail_gram
@@ -62,7 +62,7 @@ def run_cell(
             rows.append(row)
             arrays |= {f"{model}/{row.n}/{name}": array for name, array in stored.items()}
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
-    detail: dict[str, Any] = {"device": name, "precision": str(bench.tail.dtype).split(".")[-1]}
+    detail: JsonDict = {"device": name, "precision": str(bench.tail.dtype).split(".")[-1]}
     if measure is not None:
         detail |= measure.of_cell()
     return Result(rows=tuple(rows), arrays=arrays, detail=detail)
@@ -73,7 +73,7 @@ def cell_work(tasks: Iterable[Task], *, device: str = "cpu") -> Work:
     return partial(run_cell, device=device, uses=classes_for(task.spec for task in tasks))
 
 
-def memory_needed(spec: Mapping[str, Any]) -> int:
+def memory_needed(spec: JsonMapping) -> int:
     """Bytes of a cell's samples and of its largest fit; libraries and projectors come on top."""
     kind = kind_named(spec["problem"]["kind"])
     outputs, inputs = kind.entries(spec["problem"])
@@ -83,13 +83,13 @@ def memory_needed(spec: Mapping[str, Any]) -> int:
     return extent.samples * (outputs + 2 * inputs) * itemsize + max(fits, default=0)
 
 
-def _fits(spec: Mapping[str, Any]) -> dict[str, Fit]:
+def _fits(spec: JsonMapping) -> dict[str, Fit]:
     """How each model of a cell is fitted."""
     kind = kind_named(spec["problem"]["kind"])
     return {model: kind.fit(model, settings) for model, settings in spec["models"].items()}
 
 
-def _samples(spec: Mapping[str, Any]) -> int:
+def _samples(spec: JsonMapping) -> int:
     """The samples of all pools."""
     return int(spec["sizes"][-1] + sum(spec["pools"].values()))
 

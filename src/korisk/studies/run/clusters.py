@@ -23,7 +23,7 @@ import socket
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from korisk._checks import count, one_of
+from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError, MissingExtraError, shown
 from korisk.store.cells import Task
 from korisk.store.usage import Usage, cores, now, versions
@@ -236,7 +237,7 @@ def joined_cluster(
 
 @contextmanager
 def job_cluster(
-    system: str, jobs: int = 1, options: Mapping[str, Any] | None = None
+    system: str, jobs: int = 1, options: JsonMapping | None = None
 ) -> Iterator[Cluster]:
     """Start a Dask cluster whose workers are jobs of a batch system, cancelled at the end.
 
@@ -291,13 +292,13 @@ def job_cluster(
         yield Cluster(client=client, name=name, gpu=gpu, patience=patience, renew=renew)
 
 
-def uses_gpu(system: str, options: Mapping[str, Any] | None) -> bool:
+def uses_gpu(system: str, options: JsonMapping | None) -> bool:
     """Whether the jobs that these options ask for offer a GPU."""
     _, asked = _job_class(system, options or {})
     return any("GPU=1" in str(word) for word in asked["worker_extra_args"])
 
 
-def job_script(system: str, options: Mapping[str, Any] | None = None) -> str:
+def job_script(system: str, options: JsonMapping | None = None) -> str:
     """The script that would be submitted for each job; nothing is started.
 
     Parameters
@@ -329,7 +330,7 @@ def job_script(system: str, options: Mapping[str, Any] | None = None) -> str:
         return str(job.job_script())
 
 
-def _job_class(system: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _job_class(system: str, options: JsonMapping) -> tuple[Any, JsonDict]:
     """dask-jobqueue's class of a system, and the arguments for it.
 
     To the user's are added: one worker process in each job, unless a number is set, the threads of
@@ -625,7 +626,7 @@ class DaskPool:
             self._warned = True
             self._log.tell("waiting", self._log.queue.first(), words=f"{lack} yet")
 
-    def _present(self) -> dict[str, Any]:
+    def _present(self) -> JsonDict:
         """The connected workers by address; raises where the scheduler is gone."""
         client = self._client
         try:
@@ -716,5 +717,5 @@ class DaskPool:
             worker.future.release()
 
 
-def _has_gpu(worker: Mapping[str, Any]) -> bool:
+def _has_gpu(worker: JsonMapping) -> bool:
     return bool(worker.get("resources", {}).get("GPU", 0) >= 1)

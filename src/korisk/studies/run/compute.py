@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any
 
 from korisk import _checks
+from korisk._json import JsonMapping
 from korisk.errors import Argument, KoriskError, MissingExtraError, invalid
 from korisk.store.cells import Task
 from korisk.store.store import Store
@@ -46,7 +46,7 @@ class Compute:
     """
 
     cluster: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: JsonMapping = field(default_factory=dict)
     workers: int | None = None
     device: str = "auto"
 
@@ -197,7 +197,7 @@ def expected_seconds(store: Store, tasks: Sequence[Task], device: str) -> dict[s
     return {point: fmean(seconds) for point, seconds in found.items() if seconds}
 
 
-def _scale(spec: Mapping[str, Any]) -> str:
+def _scale(spec: JsonMapping) -> str:
     """What the time of a cell depends on, and other points may share."""
     problem = spec["problem"]
     size = [problem.get(name) for name in ("kind", "side", "views", "bins", "beam", "points")]

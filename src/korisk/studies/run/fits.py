@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Module
 
+from korisk._json import JsonDict, JsonMapping
 from korisk._memory import free_memory
 from korisk.fitting.gradient.many import Member, Schedule, train_many
 from korisk.fitting.gradient.recipe import Recipe, Training, draw_batches, released_generator
@@ -31,7 +32,7 @@ from korisk.store.cells import Row
 from korisk.studies.run.worker import Report
 from korisk.studies.spec.entries import OF_GRADIENT
 
-Settings = Mapping[str, Any]  # of a model
+Settings = JsonMapping  # of a model
 Arrays = dict[str, NDArray[np.generic]]
 Fitted = tuple[Row, Arrays]
 
@@ -44,10 +45,10 @@ PICTURES = 2  # test images whose reconstructions are stored
 class Measure(Protocol):
     """What measures more of the networks of a cell than their errors; one is made for each cell."""
 
-    def of_row(self, job: Job, predictions: Tensor, fitted: Any) -> dict[str, Any]:
+    def of_row(self, job: Job, predictions: Tensor, fitted: Any) -> JsonDict:
         """What is stored with the row of a network."""
 
-    def of_cell(self) -> dict[str, Any]:
+    def of_cell(self) -> JsonDict:
         """What is stored with the cell, after its last row."""
 
 
@@ -111,7 +112,7 @@ class Job:
         self,
         n: int,
         predictions: Tensor,
-        detail: dict[str, Any],
+        detail: JsonDict,
         weights: Tensor | None = None,
         fitted: object = None,
     ) -> Fitted:
@@ -183,7 +184,7 @@ class KnownRidge(Fit):
     @staticmethod
     def _fitted(
         ridge: DiagonalRidge, n: int, scorer: Scorer, settings: Settings
-    ) -> tuple[Tensor, dict[str, Any]]:
+    ) -> tuple[Tensor, JsonDict]:
         """Weights and details; the normal matrix is freed when this returns."""
         training = ridge.training(n)
         fit = training.fit(scorer=scorer, grid=settings.get("grid"))
@@ -290,7 +291,7 @@ class ZooNetwork(Fit):
         start, notes = time.perf_counter(), list[str]()
         with torch.enable_grad():
             list(train_many(members, images, targets, schedule, notes=notes, progress=job.report))
-        detail: dict[str, Any] = {"seconds": seconds_since(start, images) / len(members)}
+        detail: JsonDict = {"seconds": seconds_since(start, images) / len(members)}
         detail |= {"note": " ".join(notes)} if notes else {}
         for n, network in zip(job.sizes, learned, strict=True):
             network.eval()
@@ -331,7 +332,7 @@ def recipe_of(settings: Settings) -> Recipe:
     return Recipe(**{name: settings[name] for name in OF_GRADIENT})
 
 
-def convergence(training: Training, run: int = 0) -> dict[str, Any]:
+def convergence(training: Training, run: int = 0) -> JsonDict:
     """How a training ended; `run` is its index where several ran side by side."""
     return {
         "converged": bool(training.converged.reshape(-1)[run]),

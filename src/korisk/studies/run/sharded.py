@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from korisk import _checks
+from korisk._json import JsonDict
 from korisk._memory import check_memory
 from korisk.errors import KoriskError
 from korisk.files import make_folder, write_text
@@ -111,7 +112,7 @@ def train_point(options: argparse.Namespace) -> None:
             done = max(sharded.complete_checkpoints(checkpoints), default=0)
             print(f"korisk: {done:,} of {recipe.iterations:,} iterations already done")
         # Drawn by rank 0, so that all ranks have the same to the bit.
-        place: dict[str, Any] = {"device": device, "dtype": scanner.dtype}
+        place: JsonDict = {"device": device, "dtype": scanner.dtype}
         pool = [torch.empty(n, *shape, **place) for n in (samples, tests) for shape in shapes]
         if first:
             sizes = {"train": samples, "validation": 0, "test": tests}

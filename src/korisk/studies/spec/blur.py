@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from korisk._json import JsonDict, JsonMapping
 from korisk.files import Spec
 from korisk.studies.spec.entries import (
     ImagesEntry,
@@ -55,10 +55,10 @@ class Blur(Kind[BlurProblemEntry, BlurPointEntry]):
     study = StudyEntry[BlurProblemEntry, BlurPointEntry]
     images = True
 
-    def settings(self, shared: BlurProblemEntry, point: BlurPointEntry) -> dict[str, Any]:
+    def settings(self, shared: BlurProblemEntry, point: BlurPointEntry) -> JsonDict:
         """What is imaged, the camera, and the blur that the network assumes."""
         camera = {"deviation", "gain", "mu"}
-        settings: dict[str, Any] = {
+        settings: JsonDict = {
             "kind": "blur",
             **population(shared.ellipses, shared.images, point.noise or shared.noise),
             **shared.model_dump(include=camera),
@@ -68,16 +68,16 @@ class Blur(Kind[BlurProblemEntry, BlurPointEntry]):
         check_gaussian(settings)
         return settings
 
-    def title(self, settings: Mapping[str, Any]) -> str:
+    def title(self, settings: JsonMapping) -> str:
         """Such as "side 32, blur 1.2 for 1"."""
         assumed, true = settings["assumed"], settings["deviation"]
         return f"side {settings['side']}, blur {assumed:g} for {true:g}"
 
-    def entries(self, settings: Mapping[str, Any]) -> tuple[int, int]:
+    def entries(self, settings: JsonMapping) -> tuple[int, int]:
         """Pixels, before and after."""
         return settings["side"] ** 2, settings["side"] ** 2
 
-    def problem(self, spec: Mapping[str, Any]) -> Problem:
+    def problem(self, spec: JsonMapping) -> Problem:
         """The problem of a point."""
         from korisk.problems import BlurProblem
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.studies.spec.entries import (
@@ -81,7 +81,7 @@ class Ct(Kind[CtProblemEntry, CtPointEntry]):
     study = CtStudyEntry
     images = True
 
-    def settings(self, shared: CtProblemEntry, point: CtPointEntry) -> dict[str, Any]:
+    def settings(self, shared: CtProblemEntry, point: CtPointEntry) -> JsonDict:
         """The scanner, what is in it, and the noise."""
         ellipses = shared.ellipses if point.ellipses is None else point.ellipses
         arc = shared.arc if point.arc is None else point.arc
@@ -95,7 +95,7 @@ class Ct(Kind[CtProblemEntry, CtPointEntry]):
 
     def point(
         self, entry: StudyEntry[CtProblemEntry, CtPointEntry], point: CtPointEntry
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> tuple[str, JsonDict]:
         """The spec of a point under its protocol."""
         scan, small = point.scan(), point.side in _SMALL
         of_side = [4, 8, 16, 32, 64] if small else [4, 16, 64, 256, 1024, 2048]
@@ -118,11 +118,11 @@ class Ct(Kind[CtProblemEntry, CtPointEntry]):
             )
         return f"released-{point.side}", _released(scan, sizes)
 
-    def entries(self, settings: Mapping[str, Any]) -> tuple[int, int]:
+    def entries(self, settings: JsonMapping) -> tuple[int, int]:
         """Pixels, and rays."""
         return settings["side"] ** 2, settings["views"] * settings["bins"]
 
-    def problem(self, spec: Mapping[str, Any]) -> Problem:
+    def problem(self, spec: JsonMapping) -> Problem:
         """The problem of a CT point."""
         from korisk.problems import CtProblem, EllipseSource
 
@@ -138,11 +138,11 @@ class Ct(Kind[CtProblemEntry, CtPointEntry]):
             noise=noise_of(settings),
         )
 
-    def check(self, settings: Mapping[str, Any], problem: Problem) -> None:
+    def check(self, settings: JsonMapping, problem: Problem) -> None:
         """Nothing is drawn: building a large projector takes a while."""
 
 
-def scanner_of(settings: Mapping[str, Any]) -> CtScanner:
+def scanner_of(settings: JsonMapping) -> CtScanner:
     """The scanner of a CT point."""
     from korisk.problems import CtScanner
 
@@ -150,10 +150,10 @@ def scanner_of(settings: Mapping[str, Any]) -> CtScanner:
     return CtScanner(**size, arc=settings.get("arc"))
 
 
-def _released(scan: dict[str, int], sizes: list[int]) -> dict[str, Any]:
+def _released(scan: dict[str, int], sizes: list[int]) -> JsonDict:
     """The spec of the released protocol, whose settings are the authors'."""
     small = scan["side"] in _SMALL
-    known: dict[str, Any]
+    known: JsonDict
     if small:
         if checked_sizes(sizes)[-1] > _MOST_SURROGATE:
             raise KoriskError(

@@ -5,12 +5,13 @@ PyTorch is imported when a value is built, so that a study can be read without i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar
 
 from pydantic import Field
 
 from korisk._checks import require
+from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.store.cells import FOUND_AT
@@ -193,12 +194,12 @@ def checked_sizes(sizes: list[int]) -> list[int]:
 
 def population(
     ellipses: list[int], images: ImagesEntry | None, noise: NoiseEntry | None
-) -> dict[str, Any]:
+) -> JsonDict:
     """What is imaged, and the noise, as they stand in the problem of a spec."""
     rule = "be the least and the largest number in an image, from 1 to 100"
     valid = len(ellipses) == 2 and 1 <= ellipses[0] <= ellipses[1] <= 100
     require(valid, "ellipses", rule, ellipses, "write [1, 4]")
-    settings: dict[str, Any] = {"population": "ellipses", "ellipses": ellipses, "noise": None}
+    settings: JsonDict = {"population": "ellipses", "ellipses": ellipses, "noise": None}
     if noise is not None:
         settings["noise"] = kinds = noise.model_dump(exclude_none=True)
         rule = "have exactly one of the keys 'gaussian' and 'poisson'"
@@ -209,7 +210,7 @@ def population(
     return settings
 
 
-def source_of(spec: Mapping[str, Any]) -> ImageSource:
+def source_of(spec: JsonMapping) -> ImageSource:
     """Where the images of a point come from."""
     from korisk.problems import EllipseSource, FileSource
 
@@ -220,7 +221,7 @@ def source_of(spec: Mapping[str, Any]) -> ImageSource:
     return EllipseSource(fewest=fewest, most=most)
 
 
-def noise_of(problem: Mapping[str, Any]) -> Noise | None:
+def noise_of(problem: JsonMapping) -> Noise | None:
     """The noise of a point."""
     from korisk.problems import Gaussian, Poisson
 
@@ -229,7 +230,7 @@ def noise_of(problem: Mapping[str, Any]) -> Noise | None:
     return Gaussian(noise["gaussian"]) if "gaussian" in noise else Poisson(noise["poisson"])
 
 
-def gaussian_of(problem: Mapping[str, Any]) -> Gaussian | None:
+def gaussian_of(problem: JsonMapping) -> Gaussian | None:
     """The noise of a point that has no photons to count."""
     from korisk.problems import Gaussian
 
@@ -237,7 +238,7 @@ def gaussian_of(problem: Mapping[str, Any]) -> Gaussian | None:
     return None if noise is None else Gaussian(noise["gaussian"])
 
 
-def check_gaussian(problem: Mapping[str, Any]) -> None:
+def check_gaussian(problem: JsonMapping) -> None:
     """Raise for noise that counts photons."""
     if "poisson" in (problem["noise"] or ()):
         kind = problem["kind"]

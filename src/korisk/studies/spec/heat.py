@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from korisk._json import JsonDict, JsonMapping
 from korisk.files import Spec
 from korisk.studies.spec.entries import FieldStudyEntry, PointEntry
 from korisk.studies.spec.kind import Kind, register
@@ -47,21 +47,21 @@ class Heat(Kind[HeatProblemEntry, HeatPointEntry]):
     study = FieldStudyEntry[HeatProblemEntry, HeatPointEntry]
     relu = False
 
-    def settings(self, shared: HeatProblemEntry, point: HeatPointEntry) -> dict[str, Any]:
+    def settings(self, shared: HeatProblemEntry, point: HeatPointEntry) -> JsonDict:
         """The study's numbers with the point's own, and the viscosity that the network assumes."""
         settings = super().settings(shared, point)
         settings.setdefault("assumed", settings["viscosity"])
         return settings
 
-    def title(self, settings: Mapping[str, Any]) -> str:
+    def title(self, settings: JsonMapping) -> str:
         """Such as "viscosity 0.012 for 0.01"."""
         return f"viscosity {settings['assumed']:g} for {settings['viscosity']:g}"
 
-    def entries(self, settings: Mapping[str, Any]) -> tuple[int, int]:
+    def entries(self, settings: JsonMapping) -> tuple[int, int]:
         """Points of the line, before and after."""
         return settings["points"], settings["points"]
 
-    def problem(self, spec: Mapping[str, Any]) -> Problem:
+    def problem(self, spec: JsonMapping) -> Problem:
         """The problem of a point."""
         from korisk.problems import HeatProblem
 

@@ -10,11 +10,12 @@ import math
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import Spec
 from korisk.store.cells import FOUND_AT
@@ -51,25 +52,25 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
     images: ClassVar[bool] = False  # whether outputs are images, which networks of the zoo take
 
     @abstractmethod
-    def problem(self, spec: Mapping[str, Any]) -> Problem:
+    def problem(self, spec: JsonMapping) -> Problem:
         """The problem that the cells of a point work on."""
 
-    def settings(self, shared: ProblemKeys, point: PointKeys) -> dict[str, Any]:
+    def settings(self, shared: ProblemKeys, point: PointKeys) -> JsonDict:
         """All that the samples of a point depend on: the study's keys, then the point's own."""
         own = point.model_dump(exclude={"name", "sizes"}, exclude_none=True)
         return {"kind": self.name} | shared.model_dump() | own
 
-    def title(self, settings: Mapping[str, Any]) -> str:
+    def title(self, settings: JsonMapping) -> str:
         """The name of a point that has none."""
         numbers = {name: value for name, value in settings.items() if name != "kind"}
         return ", ".join(f"{name} {value}" for name, value in numbers.items()) or self.name
 
-    def entries(self, settings: Mapping[str, Any]) -> tuple[int, int]:
+    def entries(self, settings: JsonMapping) -> tuple[int, int]:
         """Entries of an output and of an input."""
         weights, tail = self.problem({"problem": settings}).reconstruction()
         return math.prod(tail[-1].range), weights.numel()
 
-    def check(self, settings: Mapping[str, Any], problem: Problem) -> None:
+    def check(self, settings: JsonMapping, problem: Problem) -> None:
         """Raise where no cell could be computed: by drawing a sample, where that is quick."""
         import numpy as np
 
@@ -78,7 +79,7 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         if not all(bool(values.square().sum().isfinite()) for values in drawn):
             raise KoriskError("a sample of this problem is not finite; use smaller numbers")
 
-    def fit(self, model: str, settings: Mapping[str, Any]) -> Fit:
+    def fit(self, model: str, settings: JsonMapping) -> Fit:
         """How a model with these settings is fitted."""
         from korisk.studies.run.fits import fit_of
 
@@ -86,7 +87,7 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
 
     def point(
         self, entry: StudyEntry[ProblemKeys, PointKeys], point: PointKeys
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> tuple[str, JsonDict]:
         """The default name of a point, and its spec."""
         settings = self.settings(entry.problem, point)
         return self.title(settings), self.spec(entry, settings, point.sizes or entry.sizes)
@@ -94,9 +95,9 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
     def spec(
         self,
         entry: StudyEntry[ProblemKeys, PointKeys],
-        settings: dict[str, Any],
+        settings: JsonDict,
         sizes: list[int] | None,
-    ) -> dict[str, Any]:
+    ) -> JsonDict:
         """Everything that the numbers of a point depend on.
 
         Keys that came later and are not used are left out, so that earlier stores can be continued.
@@ -108,7 +109,7 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
             )
         models: Any = entry.models or self.models
         trained: list[TrainedEntry] = getattr(models, "networks", None) or []
-        spec: dict[str, Any] = {
+        spec: JsonDict = {
             "protocol": "rigorous",
             "problem": settings,
             "pools": (entry.pools or PoolsEntry()).model_dump(),
@@ -144,7 +145,7 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
             spec[FOUND_AT] = images.found_at
         return spec | ({"theorem": True} if entry.theorem else {})
 
-    def _trained(self, networks: list[TrainedEntry], validation: int) -> dict[str, Any]:
+    def _trained(self, networks: list[TrainedEntry], validation: int) -> JsonDict:
         """The networks of the zoo by their names, each with the keys that its kind has."""
         if not self.images:
             *most, last = (kind.name for kind in KINDS.values() if kind.images)
@@ -155,7 +156,7 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
                 "models.networks keep their best step on validation images, but pools.validation "
                 "is 0; give it images"
             )
-        settings: dict[str, Any] = {}
+        settings: JsonDict = {}
         for network in networks:
             name = network.name or network.kind
             if name in ("KO", "FC", *settings):
@@ -193,7 +194,7 @@ def measures(key: str) -> Callable[[MeasureClass], MeasureClass]:
     return remember
 
 
-def classes_for(specs: Iterable[Mapping[str, Any]]) -> tuple[type, ...]:
+def classes_for(specs: Iterable[JsonMapping]) -> tuple[type, ...]:
     """What cells of these specs find in the registers, to be sent to workers.
 
     Classes are pickled by the names of their modules: a worker that gets them imports those, and
@@ -217,12 +218,12 @@ def kind_named(name: object) -> AnyKind:
     return KINDS[name]
 
 
-def entries(settings: Mapping[str, Any]) -> tuple[int, int]:
+def entries(settings: JsonMapping) -> tuple[int, int]:
     """Entries of an output and of an input of a point's problem."""
     return kind_named(settings["kind"]).entries(settings)
 
 
-def measure_of(spec: Mapping[str, Any]) -> Measure | None:
+def measure_of(spec: JsonMapping) -> Measure | None:
     """What measures more of each network than its error, where a study asks for that."""
     if not spec.get("theorem"):
         return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.studies.spec.entries import (
@@ -53,7 +53,7 @@ class Mri(Kind[MriProblemEntry, MriPointEntry]):
     study = StudyEntry[MriProblemEntry, MriPointEntry]
     images = True
 
-    def settings(self, shared: MriProblemEntry, point: MriPointEntry) -> dict[str, Any]:
+    def settings(self, shared: MriProblemEntry, point: MriPointEntry) -> JsonDict:
         """What is imaged, the lines, and the coils where there are several."""
         if point.mu is not None and point.coils is None:
             raise KoriskError(
@@ -68,18 +68,18 @@ class Mri(Kind[MriProblemEntry, MriPointEntry]):
         check_gaussian(settings)
         return settings
 
-    def title(self, settings: Mapping[str, Any]) -> str:
+    def title(self, settings: JsonMapping) -> str:
         """Such as "8 of 32 lines, 4 coils"."""
         coils = settings.get("coils")
         several = "" if coils is None else f", {coils} coil{'s' * (coils > 1)}"
         return f"{settings['lines']} of {settings['side']} lines{several}"
 
-    def entries(self, settings: Mapping[str, Any]) -> tuple[int, int]:
+    def entries(self, settings: JsonMapping) -> tuple[int, int]:
         """Pixels, and real and imaginary parts of what every coil measures."""
         pixels = settings["side"] ** 2
         return pixels, 2 * pixels * (settings.get("coils") or 1)
 
-    def problem(self, spec: Mapping[str, Any]) -> Problem:
+    def problem(self, spec: JsonMapping) -> Problem:
         """The problem of an MRI point."""
         from korisk.problems import MriProblem
 

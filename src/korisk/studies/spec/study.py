@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from korisk import _checks
+from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError
 from korisk.files import parse, read_yaml
 from korisk.store.cells import Task
@@ -61,7 +62,7 @@ class Study:
 
     def __init__(
         self,
-        content: dict[str, Any],
+        content: JsonDict,
         *,
         source: object = "the study",
         ran: bool = False,
@@ -82,7 +83,7 @@ class Study:
             self.name = _checks.name("name", entry.name, remedy="give the study a short name")
             if len(set(entry.seeds)) < len(entry.seeds):
                 raise KoriskError(f"seeds must differ, got {entry.seeds}; name each once")
-            points: dict[str, dict[str, Any]] = {}
+            points: dict[str, JsonDict] = {}
             for point in entry.points:
                 title, spec = kind.point(entry, point)
                 remedy = "give the point a short name"
@@ -139,7 +140,7 @@ class Study:
         return cls(content, source=path, folder=Path(path).parent)
 
 
-def asked_for(study: Mapping[str, Any]) -> list[Task] | None:
+def asked_for(study: JsonMapping) -> list[Task] | None:
     """The cells that a store's study asked for; None if its description is not a study file."""
     parts = study.get("studies", [study])
     try:
@@ -148,12 +149,12 @@ def asked_for(study: Mapping[str, Any]) -> list[Task] | None:
         return None
 
 
-def problem_of(spec: Mapping[str, Any]) -> Problem:
+def problem_of(spec: JsonMapping) -> Problem:
     """The problem that a cell of this spec works on."""
     return kind_named(spec["problem"]["kind"]).problem(spec)
 
 
-def _check_values(kind: AnyKind, spec: dict[str, Any], seeds: list[int]) -> None:
+def _check_values(kind: AnyKind, spec: JsonDict, seeds: list[int]) -> None:
     """Build what the cells will build, so that wrong values are reported before anything runs."""
     try:
         import torch  # noqa: F401
