@@ -65,7 +65,13 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 # Errors of writing to stdout; those of files have a file name.
 _OF_OUTPUT = {
-    *(errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT, errno.EAGAIN)
+    errno.EPIPE,
+    errno.ENOSPC,
+    errno.EBADF,
+    errno.EIO,
+    errno.EFBIG,
+    errno.EDQUOT,
+    errno.EAGAIN,
 }
 _NO_MEMORY = ("allocate memory", "not enough memory", "out of memory")
 

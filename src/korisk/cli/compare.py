@@ -3,9 +3,19 @@
 from pathlib import Path
 from typing import Annotated
 
-from korisk.cli import pilot
 from korisk.cli.command import command
-from korisk.cli.options import Column, Html, Json, Plot, Target, Unit
+from korisk.cli.options import (
+    Column,
+    Html,
+    Json,
+    Plot,
+    Reading,
+    Target,
+    Unit,
+    check_page,
+    read_as,
+    renamed,
+)
 from korisk.cli.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
@@ -49,14 +59,14 @@ def compare(
             f"compare takes one file or two, got {len(paths)}; name the two to compare"
         )
     check_plot(plot)
-    pilot.check_page(html, fit)
-    reading = pilot.Reading(metric, unit, column, point, sheet)
+    check_page(html, fit)
+    reading = Reading(metric, unit, column, point, sheet)
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
     comparison = planning.compare(*curves, target, fit=fit)
     if json:
         print_json(comparison.to_dict())
     else:
-        show(*comparison_tables(comparison), *pilot.read_as(curves), comparison.explain())
+        show(*comparison_tables(comparison), *read_as(curves), comparison.explain())
     if plot is not None:
         from korisk.report.figures.pilot import comparison_figure
 
@@ -65,7 +75,7 @@ def compare(
         from korisk.report.page.page import pilot_page
 
         # Named as the answer names them, where two files have one name for both.
-        named = list(map(pilot.renamed, curves, comparison.names))
+        named = list(map(renamed, curves, comparison.names))
         title = " and ".join(path.name for path in paths)
         page = pilot_page(named, title=title, target=target, kind="korisk compare of two models")
         write_page(html, page)

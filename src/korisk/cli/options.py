@@ -1,7 +1,13 @@
 """Options that only the command line has, or that several commands share; see `command.Command`."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+from korisk.curves.curve import Curve
+from korisk.errors import KoriskError, shown
+from korisk.planning.fit import DEFAULT_FIT
 
 Json = Annotated[bool, "Print JSON instead."]
 Plot = Annotated[
@@ -34,3 +40,62 @@ Live = Annotated[
     "end as --page does.",
 ]
 Port = Annotated[int | None, "PORT", "Port of --live. [default: a free one]"]
+
+
+def columns(options: list[str] | None) -> dict[str, str]:
+    """The --column options as a mapping from our names to the file's."""
+    pairs = {}
+    for option in options or []:
+        ours, _, theirs = option.partition("=")
+        if not ours or not theirs:
+            raise KoriskError(
+                f"--column must be OURS=YOURS, got {shown(option)}; write --column n=train_size, "
+                "for example"
+            )
+        pairs[ours.strip()] = theirs.strip()
+    return pairs
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read: what the options say."""
+
+    metric: str | None
+    unit: str | None
+    column: list[str] | None
+    point: str | None
+    sheet: str | None
+
+    def curves(self, path: Path, model: str | None = None) -> tuple[Curve, ...]:
+        """The curves in one file or store, one for each model, or that of the named one."""
+        options = dict(vars(self))
+        options["columns"] = columns(options.pop("column"))
+        if model is not None:
+            return (Curve.read(path, model=model, **options),)
+        return Curve.read_all(path, **options)
+
+
+def renamed(curve: Curve, name: str) -> Curve:
+    """The curve of a model under another name."""
+    return Curve(curve.n, curve.error, curve.seed, name, curve.metric, curve.unit)
+
+
+def read_as(curves: Sequence[Curve]) -> list[str]:
+    """How the table was read, in a sentence; nothing where that is a matter of course."""
+    sentences = dict.fromkeys(f"Read: {curve.read_as}." for curve in curves if curve.read_as)
+    return [" ".join(sentences)] if sentences else []
+
+
+def check_page(path: Path | None, fit: str) -> None:
+    """Refuse a page that could not be written, or not with this fit, before anything is read."""
+    if path is None:
+        return
+    if path.suffix.lower() not in (".html", ".htm"):
+        suffix = path.suffix or "none"
+        raise KoriskError(f"{path}: the suffix of a page must be .html, got {suffix}; rename it")
+    if not path.parent.is_dir():
+        raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
+    if fit != DEFAULT_FIT:
+        raise KoriskError(
+            f"--html needs fit {DEFAULT_FIT!r}, got {fit!r}; leave --fit out, or use --plot"
+        )

@@ -5,9 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from korisk.cli import pilot
 from korisk.cli.command import command
-from korisk.cli.options import Column, Html, Json, Plot, Target, Unit
+from korisk.cli.options import (
+    Column,
+    Html,
+    Json,
+    Plot,
+    Reading,
+    Target,
+    Unit,
+    check_page,
+    read_as,
+    renamed,
+)
 from korisk.cli.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
@@ -53,9 +63,9 @@ def plan(
             "--related cannot be used with --html: the page plans from the pilot alone; leave one "
             "of them out"
         )
-    pilot.check_page(html, fit)
+    check_page(html, fit)
     check_plot(plot)
-    reading = pilot.Reading(metric, unit, column, point, sheet)
+    reading = Reading(metric, unit, column, point, sheet)
     curves = reading.curves(path, model)
     if target is not None:
         check_target(curves, target)
@@ -75,7 +85,7 @@ def plan(
     if json:
         print_json({"plans": [each.to_dict() for each in answers]})
     else:
-        show(*answer_tables(answers), *pilot.read_as(curves))
+        show(*answer_tables(answers), *read_as(curves))
         for each, own in zip(answers, relatives, strict=True):
             show(*filter(None, [each.explain(named=len(answers) > 1)]))
             if any(relatives) and not own:
@@ -89,7 +99,7 @@ def plan(
 
 
 def _relatives(
-    path: Path, curves: Sequence[Curve], files: Sequence[Path], reading: pilot.Reading
+    path: Path, curves: Sequence[Curve], files: Sequence[Path], reading: Reading
 ) -> list[list[Curve]]:
     """The related curves of each pilot, named by model and file.
 
@@ -110,5 +120,5 @@ def _relatives(
             for related in listed:
                 if not matched or related.model == curve.model:
                     name = f"{related.model} of {file.name}" if related.model else file.name
-                    own.append(pilot.renamed(related, name))
+                    own.append(renamed(related, name))
     return relatives

@@ -17,6 +17,30 @@ Array = NDArray[np.float64]
 SMALLEST_ERROR = 1e-100
 LARGEST_ERROR = 1e100
 
+# Remedies for values that no fit can take.
+_LOGARITHM = "a fit needs its logarithm: leave it out"
+_PERFECT = "a perfect score leaves no error to fit: leave it out"
+
+_SCORES = ("accuracy", "auc", "dice", "f1", "iou", "r2", "ssim")
+_ALIASES = {**dict.fromkeys(_SCORES, "complement"), "db": "psnr", "rmse": "squared"}
+
+# A metric's words, each with the unit to suggest for it.
+_LARGER_IS_BETTER = {
+    **{word: word for word in _SCORES},
+    **dict.fromkeys(("aucroc", "auroc", "auprc"), "auc"),
+    **dict.fromkeys(("jaccard", "miou"), "iou"),
+    **dict.fromkeys(("cnr", "psnr", "snr"), "psnr"),
+    **dict.fromkeys(("precision", "recall", "sensitivity", "specificity"), "complement"),
+    "acc": "accuracy",
+    "dsc": "dice",
+    "msssim": "ssim",
+}
+_ROOTS = {"nrmse", "rmsd", "rmse"}
+_SMALLER_IS_BETTER = {"error", "err", "loss", "risk", "distance", "deviation", "mae", "mape", "mse"}
+_SMALLER_IS_BETTER |= {"nmse", "l1", "l2", "lpips", "cer", "wer", "drop", "gap", "decrease"}
+
+_NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negated": "score"}
+
 
 @dataclass(frozen=True)
 class _Law:
@@ -28,8 +52,6 @@ class _Law:
     larger_is_better: bool = True
 
 
-_LOGARITHM = "a fit needs its logarithm: leave it out"
-_PERFECT = "a perfect score leaves no error to fit: leave it out"
 _LAWS = {
     "error": _Law(
         lambda x: x.copy(),
@@ -72,25 +94,6 @@ _LAWS = {
         ),
     ),
 }
-_SCORES = ("accuracy", "auc", "dice", "f1", "iou", "r2", "ssim")
-_ALIASES = {**dict.fromkeys(_SCORES, "complement"), "db": "psnr", "rmse": "squared"}
-
-# A metric's words, each with the unit to suggest for it.
-_LARGER_IS_BETTER = {
-    **{word: word for word in _SCORES},
-    **dict.fromkeys(("aucroc", "auroc", "auprc"), "auc"),
-    **dict.fromkeys(("jaccard", "miou"), "iou"),
-    **dict.fromkeys(("cnr", "psnr", "snr"), "psnr"),
-    **dict.fromkeys(("precision", "recall", "sensitivity", "specificity"), "complement"),
-    "acc": "accuracy",
-    "dsc": "dice",
-    "msssim": "ssim",
-}
-_ROOTS = {"nrmse", "rmsd", "rmse"}
-_SMALLER_IS_BETTER = {"error", "err", "loss", "risk", "distance", "deviation", "mae", "mape", "mse"}
-_SMALLER_IS_BETTER |= {"nmse", "l1", "l2", "lpips", "cer", "wer", "drop", "gap", "decrease"}
-
-_NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negated": "score"}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,11 @@ from typing import Literal
 from korisk.theory import Footprint, RiskLine
 from korisk.theory.footprint import adam_bytes, format_bytes, weight_bytes
 
+# Outcomes as the table words them.
+_EVERYWHERE = "KO dominates FC at every N"
+_MATCHED = "KO dominates at small N; FC matches by N = 2048"
+_TESTED = "KO dominates at every N tested"
+
 
 @dataclass(frozen=True, kw_only=True)
 class FootprintRow:
@@ -107,10 +112,6 @@ CALIBRATION = (
     _calibration(128, "GPU", 3.02e-3, 1.11e-2, 2.26e-3, 9.45e-2),
     _calibration(256, "GPU", 9.47e-4, 6.32e-3, 1.63e-3, 9.94e-2),
 )
-
-_EVERYWHERE = "KO dominates FC at every N"
-_MATCHED = "KO dominates at small N; FC matches by N = 2048"
-_TESTED = "KO dominates at every N tested"
 
 OUTCOMES = (
     OutcomeRow(device="CPU", size=Footprint(8, 10, 8), ratio=64, outcome=_EVERYWHERE),

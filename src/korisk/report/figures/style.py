@@ -26,6 +26,7 @@ DPI = 200
 PAGE, COLUMN = 7.0, 3.4  # inches: across both columns of a page, and across one
 FINE, SMALL, MEDIUM, LARGE = 6.5, 8.0, 9.0, 10.0  # points, of type
 GREY, DARK = "#666666", "#222222"
+_PAPER = "#17191c"  # of a dark page
 ELL = "\N{SCRIPT SMALL L}"
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -146,7 +147,6 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
 
 # --- Figures in pages, which follow the theme ----------------------------------------------------
 
-_PAPER = "#17191c"  # dark
 _DARK_THEME = {  # colours of figures: the name of a CSS variable, and the colour on a dark page
     "#ffffff": ("paper", _PAPER),
     "#000000": ("black", "#f0f0f0"),

@@ -546,7 +546,11 @@ def installed() -> dict[str, str]:
     return {name: version.partition("+")[0] for name, version in found.items()}
 
 
-_unpickled: Callable[[bytes], Work] = lru_cache(maxsize=4)(pickle.loads)
+@lru_cache(maxsize=4)
+def _unpickled(packed: bytes) -> Work:
+    """What a driver sent; each of its functions is unpacked once."""
+    work: Work = pickle.loads(packed)
+    return work
 
 
 # --- In the driver -------------------------------------------------------------------------------

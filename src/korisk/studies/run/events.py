@@ -10,6 +10,7 @@ from korisk.store.store import Store
 from korisk.store.usage import Usage
 from korisk.studies.run.worker import Done, Failed
 
+Watch = Callable[["Event"], None]
 Kind = Literal["started", "progress", "done", "failed", "retried", "waiting"]
 
 
@@ -58,9 +59,6 @@ class Event:
     skipped: int  # cells whose results were in the store before
     fraction: float = 0.0  # progress of this cell
     words: str = ""  # why it failed, is retried, or waits
-
-
-Watch = Callable[[Event], None]
 
 
 class OwnThread(threading.Thread):

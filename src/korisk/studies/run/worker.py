@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from multiprocessing import current_process, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import TypeAlias
 
 from korisk.errors import Argument, Message, invalid
 from korisk.store.cells import Packed, Result, Task, pack
@@ -37,6 +38,8 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 _POLL = 0.02  # seconds
+Answer: TypeAlias = "str | float | Done | Failed"  # of a worker to its driver
+
 _REPORT_PAUSE = 0.1  # seconds between two fractions that are passed on
 _TRACEBACK_CALLS = 4
 _ERROR_LENGTH = 4000
@@ -59,9 +62,6 @@ class Failed:
 
     error: str
     usage: Usage
-
-
-Answer = str | float | Done | Failed
 
 
 def perform(

@@ -40,6 +40,9 @@ OF_GRADIENT = ("optimiser", "rate", "iterations", "batch")
 _OF_RIDGE = ("toward", "refine", "grid", "select")
 _OF_NETWORK = {"levels": "unet", "passes": "primal-dual"}  # by what the name of its kind ends with
 
+ProblemKeys = TypeVar("ProblemKeys", bound=Spec)
+PointKeys = TypeVar("PointKeys", bound="PointEntry")
+
 
 class NoiseEntry(Spec):
     """Noise on the inputs, of one kind."""
@@ -154,10 +157,6 @@ class PointEntry(Spec):
 
     name: str | None = None
     sizes: Sizes | None = None
-
-
-ProblemKeys = TypeVar("ProblemKeys", bound=Spec)
-PointKeys = TypeVar("PointKeys", bound=PointEntry)
 
 
 class StudyEntry(Spec, Generic[ProblemKeys, PointKeys]):

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from korisk.problems import Problem
     from korisk.studies.run.fits import Fit, Measure
 
+KindClass = TypeVar("KindClass", bound="type[AnyKind]")
+MeasureClass = TypeVar("MeasureClass", bound="type[Measure]")
+
 FROM_OUTSIDE = "KORISK_KINDS"  # modules and files to import, as in PATH
 
 
@@ -171,8 +174,6 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
 
 
 AnyKind = Kind[Any, Any]
-KindClass = TypeVar("KindClass", bound=type[AnyKind])
-MeasureClass = TypeVar("MeasureClass", bound="type[Measure]")
 
 KINDS: dict[str, AnyKind] = {}  # by their names, in the order in which they were registered
 MEASURES: dict[str, type[Measure]] = {}  # by the key of a study that asks for them
