@@ -3,9 +3,11 @@
 import math
 import re
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 from korisk.errors import KoriskError, did_you_mean, invalid, shown
+
+_Options = TypeVar("_Options")
 
 LARGEST_N = 10**15  # beyond it no sample size means anything
 
@@ -16,6 +18,15 @@ def require(
     """Raise `invalid(argument, rule, value, remedy)` unless the rule is kept."""
     if not kept:
         raise invalid(argument, rule, value, remedy, got=got)
+
+
+def options_of(field: str, value: _Options | None, kind: type[_Options]) -> _Options:
+    """The value object of a group of options, or its default where None is given."""
+    if value is None:
+        return kind()
+    remedy = f"pass {kind.__name__}(...), or leave it out"
+    require(isinstance(value, kind), field, f"be a {kind.__name__}", value, remedy)
+    return value
 
 
 def real(

@@ -18,7 +18,7 @@ IMPORTS = {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
 ALLOWED = {
     # Functions and answers between a study's own processes, never a file of a user's.
     *(("studies/run/worker.py", each) for each in ("pickle", "pickle.loads")),
-    ("studies/run/clusters.py", "pickle"),
+    *(("studies/run/clusters.py", each) for each in ("pickle", "pickle.loads")),
     ("pilots/adapters.py", "joblib"),  # its hash of arrays alone
     *(("pilots/fit.py", each) for each in ("pickle", "pickle.loads")),
     # That operators survive being pickled: what is loaded was made a line before.

@@ -705,3 +705,11 @@ def test_a_metric_of_a_store_that_rises_and_says_nothing_is_asked_about(tmp_path
         kr.Curve.read(path, metric="mcc")
     curve = kr.Curve.read(path, metric="mcc", unit="accuracy")
     assert curve.means == pytest.approx([1 / 4, 1 / 8, 1 / 16])
+
+
+@pytest.mark.parametrize("name", ["compute", "limits", "tracking"])
+@pytest.mark.parametrize("given", [3, {}])
+def test_groups_of_options_are_their_own_values(name: str, given: Any, tmp_path: Path) -> None:
+    """A number or a mapping in their place is neither ignored nor taken apart."""
+    with pytest.raises(KoriskError, match=rf"{name} must be a {name.title()}, got .*pass "):
+        kr.run_pilot(lambda n, seed: 1 / n, [4, 8, 16], store=tmp_path / "p.db", **{name: given})

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from korisk import _checks
 from korisk._checks import require
 from korisk._show import Drawn
 from korisk.ablation.replacing import By, Replacement, Start, replaced
@@ -153,8 +154,8 @@ def ablate(
     True
     """
     change = Replacement(layer=replace) if isinstance(replace, str) else replace
-    numbers, recipe = checked_seeds(seeds), training or Training()
-    told = callbacks or Callbacks()
+    numbers, recipe = checked_seeds(seeds), _checks.options_of("training", training, Training)
+    told = _checks.options_of("callbacks", callbacks, Callbacks)
     watch = told.progress or (lambda what, share: None)
     watch("describing", 0.0)
     with torch.random.fork_rng(devices=[]):

@@ -110,7 +110,7 @@ class Command(TyperCommand):
         if not known:
             return str(argument)
         option, value = f"{known[0].opts[0]} {key}".strip(), argument.value
-        if value in (Absent, ..., True):
+        if any(value is wordless for wordless in (Absent, ..., True)):  # 1 == True
             return option
         if isinstance(value, dict):  # one option for each pair
             pairs = ((ours, "..." if theirs is ... else theirs) for ours, theirs in value.items())

@@ -14,9 +14,9 @@ from typer import Option
 
 from korisk import _checks
 from korisk._json import JsonMapping
-from korisk.cli import own_code, pilot
+from korisk.cli import own_code
 from korisk.cli.command import command
-from korisk.cli.options import Column, Device, Json, Plot, Training
+from korisk.cli.options import Column, Device, Json, Plot, Training, columns
 from korisk.cli.output import check_plot, print_json, save_plot, show, tell, warnings_as_lines
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, did_you_mean, shown
@@ -215,7 +215,7 @@ def read_pilot(path: Path | None, unit: str, column: list[str] | None = None) ->
     """The curves of a pilot as mean squared errors; of several metrics, those of that one."""
     if path is None:
         return ()
-    read = partial(Curve.read_all, path, unit=unit, columns=pilot.columns(column))
+    read = partial(Curve.read_all, path, unit=unit, columns=columns(column))
     try:
         curves = read()
     except KoriskError:

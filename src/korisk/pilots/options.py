@@ -23,7 +23,7 @@ from korisk.studies.run.events import Watch
 if TYPE_CHECKING:
     from korisk.studies.run.clusters import Cluster
 
-_LEAVE_OUT = "or leave it out"
+_LEAVE_OUT = "give such a number, or leave it out"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,8 +109,9 @@ def run_pilot(
     Curve('fit', error, N = 16 ... 64 (3 sizes), 2 seeds)
     """
     asked, often = checked_sizes(sizes), checked_seeds(seeds)
-    ends, runs = limits or Limits(), compute or Compute()
-    tracked = tracking or Tracking()
+    ends = _checks.options_of("limits", limits, Limits)
+    runs = _checks.options_of("compute", compute, Compute)
+    tracked = _checks.options_of("tracking", tracking, Tracking)
     ends.check(target, asked)
     file: object = store
     named = file is None or (isinstance(file, str | PathLike) and bool(str(file)))

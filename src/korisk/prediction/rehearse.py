@@ -151,10 +151,11 @@ def rehearse(
     True
     """
     remedy = "give ascending numbers of training pairs, three or more"
+    require(isinstance(sizes, Iterable), "sizes", "be a list", sizes, remedy)
     asked = [_checks.count("sizes", n, at_least=2, at_most=10**6, remedy=remedy) for n in sizes]
     ascending = len(asked) >= _LEAST_SIZES and asked == sorted(set(asked))
     require(ascending, "sizes", "be three or more, ascending", asked, remedy)
-    numbers, recipe = checked_seeds(seeds), training or Training()
+    numbers, recipe = checked_seeds(seeds), _checks.options_of("training", training, Training)
     often = len(numbers)
     name = model or getattr(build, "__name__", type(build).__name__).strip("<>")
     watch, start = progress or (lambda what, share: None), time.monotonic()

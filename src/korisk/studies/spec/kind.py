@@ -211,7 +211,7 @@ def classes_for(specs: Iterable[JsonMapping]) -> tuple[type, ...]:
 
 def kind_named(name: object) -> AnyKind:
     """The kind of this name; modules that `KORISK_KINDS` lists are asked last."""
-    if name not in KINDS:
+    if isinstance(name, str) and name not in KINDS:
         _import_listed(filter(None, os.environ.get(FROM_OUTSIDE, "").split(os.pathsep)))
     if not isinstance(name, str) or name not in KINDS:
         hint = did_you_mean(str(name), KINDS)
