@@ -189,7 +189,7 @@ def test_networks_without_error() -> None:
         ({"error": -1, "layers": LAYER_ERRORS}, "got -1"),
         ({"error": True, "layers": LAYER_ERRORS}, "got True"),
         ({"error": 1.0}, "layers must be a mapping, got None"),
-        ({"error": 1.0, "layers": {"W": 1.0}}, "no entry for the learned layer 'C'"),
+        ({"error": 1.0, "layers": {"W": 1.0}}, "an entry for the learned layer 'C'"),
         ({"error": 1.0, "layers": {**LAYER_ERRORS, "V": 1.0}}, "no layer 'V'"),
         ({"error": 1.0, "layers": {"W": "1", "C": 4.0}}, "error of layer 'W' must be"),
         ({"error": 1.0, "layers": {"W": math.inf, "C": 4.0}}, "error of layer 'W' must be"),
