@@ -152,6 +152,8 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
         kr.Network.read(tmp_path)
     with pytest.raises(kr.KoriskError, match="cannot be read"):
         kr.Network.read("null\0byte")
+    with pytest.raises(kr.KoriskError, match="path must be the name of a file, got 0; name the"):
+        kr.Network.read(0)  # type: ignore[arg-type]  # and does not read what is typed
 
 
 def test_a_100_mb_file_is_refused_without_reading_it(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 import math
 import re
 from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
 from typing import Any, TypeVar
 
 from korisk.errors import KoriskError, did_you_mean, invalid, shown
@@ -78,6 +80,19 @@ def name(field: str, value: object, *, remedy: str) -> str:
     long = f"shorten {shown(value)}"
     require(len(value) <= 80, field, "have at most 80 characters", len(value), long)
     return value
+
+
+def function_or_none(field: str, value: object) -> None:
+    """Refuse what is neither a function nor left out."""
+    remedy = "pass one, or leave it out"
+    require(value is None or callable(value), field, "be a function", value, remedy)
+
+
+def path(field: str, value: object, *, remedy: str) -> Path:
+    """`value` as a path, if it names a file or a folder."""
+    if not isinstance(value, str | PathLike) or not str(value):
+        raise invalid(field, "be the name of a file", value, remedy)
+    return Path(value)
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from korisk._checks import path as checked_path
 from korisk._checks import require
 from korisk.errors import KoriskError, did_you_mean, invalid, shown
 
@@ -120,6 +121,7 @@ def from_cell(text: str) -> str:
 
 def read_bytes(path: str | PathLike[str], *, max_bytes: int) -> bytes:
     """A file's content, never reading more than `max_bytes` of it."""
+    checked_path("path", path, remedy="name the file to read")
     try:
         with _opened(path) as file:
             pieces, left = [], max_bytes + 1  # in pieces: read(n) allocates n bytes at once

@@ -52,9 +52,10 @@ def test_a_kind_in_one_file_runs_in_worker_processes(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("kinds", "said"),
     [
-        ("missing.py", "missing.py cannot be imported: ModuleNotFoundError"),
+        ("missing.py", r"KORISK_KINDS: .*missing\.py: no such file; check the path"),
         ("json.py", r"another module is called json; rename .*json\.py"),
-        ("broken.py", "broken.py cannot be imported: ZeroDivisionError"),
+        ("broken.py", "broken.py cannot be imported: ZeroDivisionError: .*; correct it"),
+        ("needs.py", "needs.py cannot be imported: ModuleNotFoundError: .*; correct it"),
     ],
 )
 def test_files_that_cannot_be_imported_are_named(
@@ -62,7 +63,27 @@ def test_files_that_cannot_be_imported_are_named(
 ) -> None:
     (folder / "json.py").write_text("")
     (folder / "broken.py").write_text("1 / 0")
+    (folder / "needs.py").write_text("import no_such_package")
     monkeypatch.setenv("KORISK_KINDS", str(folder / kinds))
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(KoriskError, match=said):
         Study.read(folder / "drift.yaml")
+
+
+@pytest.mark.parametrize("name", ["no_such_module", "no_such_package.kinds"])
+def test_modules_that_python_does_not_find_are_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("KORISK_KINDS", name)
+    said = f"KORISK_KINDS: {name} cannot be imported: .*; name a module that Python finds, or a"
+    with pytest.raises(KoriskError, match=said):
+        Study.read(folder / "drift.yaml")
+
+
+@pytest.mark.parametrize("kind", ["[ct]", "{ct: 1}", "3", "null"])
+def test_a_kind_that_is_no_text_is_refused_in_one_line(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(f"name: x\nproblem: {{kind: {kind}}}\npoints: [{{side: 8}}]\n")
+    with pytest.raises(KoriskError, match=r"there is no problem of kind .*; known: .*ct") as caught:
+        Study.read(file)
+    assert "\n" not in str(caught.value)

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk._checks import require
 from korisk._show import Drawn
 from korisk.ablation.replacing import By, Replacement, Start, replaced
 from korisk.curves.curve import Curve
@@ -70,7 +69,7 @@ class Callbacks:
 
     def __post_init__(self) -> None:
         for name, call in vars(self).items():
-            require(call is None or callable(call), name, "be a function", call, "or leave it out")
+            _checks.function_or_none(name, call)
 
 
 def ablate(

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from korisk import _checks
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
 from korisk.errors import Argument, KoriskError, did_you_mean, shown
 from korisk.store.cells import Row, Task
@@ -147,7 +147,7 @@ class StoredCurve:
 
 def is_store(path: str | PathLike[str]) -> bool:
     """Whether a path names a folder, or a file that SQLite wrote."""
-    named = Path(path)
+    named = _checks.path("path", path, remedy="name a table such as 'pilot.csv', or a store")
     try:
         if named.is_dir():
             return True

@@ -18,12 +18,14 @@ from korisk.pilots.fit import Fit
 from korisk.planning.next_size import Cost
 from korisk.store.cells import Task
 from korisk.store.store import Store, difference
+from korisk.studies.run.engine import checked_workers
 from korisk.studies.run.events import Watch
 
 if TYPE_CHECKING:
     from korisk.studies.run.clusters import Cluster
 
 _LEAVE_OUT = "give such a number, or leave it out"
+_SHORT_NAME = "give it a short name"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +64,8 @@ class Compute:
     retry_failed: bool = False
 
     def __post_init__(self) -> None:
-        if self.workers is not None:
-            _checks.count("workers", self.workers, at_least=0, remedy="0 runs fits in this process")
+        alone = self.cluster is None
+        checked_workers(self.processes, self.threads, self.timeout, in_process=alone)
         if self.cluster is not None:
             from korisk.studies.run.clusters import Cluster
 
@@ -123,7 +125,9 @@ class Limits:
             _checks.real("budget", self.budget, above=0, remedy=_LEAVE_OUT)
         if self.most_fits is not None:
             _checks.count("most_fits", self.most_fits, at_least=1, at_most=10**6, remedy=_LEAVE_OUT)
-        callable_or_none("cost", self.cost)
+        if self.largest is not None:
+            _checks.count("largest", self.largest, at_least=2, at_most=LARGEST_N, remedy=_LEAVE_OUT)
+        _checks.function_or_none("cost", self.cost)
 
     @property
     def growing(self) -> bool:
@@ -191,7 +195,10 @@ class Tracking:
     watch: Watch | None = None
 
     def __post_init__(self) -> None:
-        callable_or_none("watch", self.watch)
+        _checks.function_or_none("watch", self.watch)
+        if not isinstance(self.live, bool):
+            remedy = "give a port, or True for a free one"
+            _checks.count("live", self.live, at_least=1, at_most=65535, remedy=remedy)
         named = isinstance(self.mlflow, str) and self.mlflow.strip()
         if not (named or isinstance(self.mlflow, bool)):
             rule = "be True or an experiment's name"
@@ -228,9 +235,9 @@ class PilotModel:
     study: str = "pilot"
 
     def __post_init__(self) -> None:
-        for field_name, text in (("model", self.name), ("study", self.study)):
+        for field_name, text in (("name", self.name), ("study", self.study)):
             if text is not None:
-                _checks.name(field_name, text, remedy="give it a short name")
+                _checks.name(field_name, text, remedy=_SHORT_NAME)
         given: object = self.settings
         if isinstance(given, Mapping) and all(isinstance(key, str) for key in given):
             with suppress(TypeError, ValueError, RecursionError):
@@ -253,7 +260,9 @@ class PilotModel:
         -------
         PilotModel
         """
-        return model if isinstance(model, PilotModel) else cls(name=model)
+        if isinstance(model, PilotModel):
+            return model
+        return cls(name=None if model is None else _checks.name("model", model, remedy=_SHORT_NAME))
 
 
 @dataclass(frozen=True)
@@ -322,11 +331,6 @@ def checked_sizes(sizes: Iterable[int]) -> list[int]:
     ascending = bool(valid) and valid == sorted(set(valid))
     require(ascending, "sizes", "be in ascending order", valid, remedy)
     return valid
-
-
-def callable_or_none(name: str, value: object) -> None:
-    """Refuse what is neither a function nor left out."""
-    require(value is None or callable(value), name, "be a function", value, _LEAVE_OUT)
 
 
 def _plain(value: object) -> Any:

@@ -113,9 +113,8 @@ def run_pilot(
     runs = _checks.options_of("compute", compute, Compute)
     tracked = _checks.options_of("tracking", tracking, Tracking)
     ends.check(target, asked)
-    file: object = store
-    named = file is None or (isinstance(file, str | PathLike) and bool(str(file)))
-    _checks.require(named, "store", "be the name of a file", file, "pass 'pilot.db'")
+    if store is not None:
+        _checks.path("store", store, remedy="pass 'pilot.db'")
     if metric is not None:
         _checks.name("metric", metric, remedy="name one that fit returns")
     identity = Identity.of(fit, PilotModel.of(model))

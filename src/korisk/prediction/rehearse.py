@@ -158,6 +158,7 @@ def rehearse(
     numbers, recipe = checked_seeds(seeds), _checks.options_of("training", training, Training)
     often = len(numbers)
     name = model or getattr(build, "__name__", type(build).__name__).strip("<>")
+    _checks.function_or_none("progress", progress)
     watch, start = progress or (lambda what, share: None), time.monotonic()
     watch("simulating", 0.0)
     simulation = simulation_of(

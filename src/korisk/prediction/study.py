@@ -121,6 +121,7 @@ def predict_study(
     remedy = "64 give a first idea, 256 a good one"
     count = _checks.count("examples", examples, at_least=8, at_most=_MOST_EXAMPLES, remedy=remedy)
     _checks.count("seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
+    _checks.function_or_none("progress", progress)
     found = study if isinstance(study, Study) else study_to_predict(study)
     specs = {task.point: task.spec for task in found.tasks}
     if point is not None:

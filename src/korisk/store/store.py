@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk._checks import natural
+from korisk._checks import path as checked_path
 from korisk._json import JsonDict, JsonMapping
 from korisk._show import InNotebooks
 from korisk.errors import KoriskError, KoriskWarning, shown
@@ -304,7 +305,7 @@ class Store(InNotebooks):
         ...     list(store.results())
         []
         """
-        file = Path(path)
+        file = checked_path("path", path, remedy="name the file of a store")
         check_path(file)
         if not file.exists():
             raise KoriskError(f"{file}: no such file; check the path")

@@ -140,16 +140,8 @@ def run_study(
     (2, 0, 2)
     """
     begun = time.monotonic()
-    workers = count("workers", workers, at_least=0, remedy="count processes")
+    workers, threads = checked_workers(workers, threads, timeout, in_process=cluster is None)
     attempts = count("attempts", attempts, at_least=1, remedy="count tries")
-    if threads is not None:
-        threads = count("threads", threads, at_least=1, remedy="count threads")
-    if timeout is not None:
-        real("timeout", timeout, above=0, remedy="give seconds")
-        if cluster is None and workers == 0:
-            why = f"timeout = {shown(timeout)} needs workers >= 1: what runs in this process "
-            remedy = Argument("workers", 1), ", or no timeout"
-            raise KoriskError(why, "cannot be ended; pass ", *remedy)
     asked = list(tasks)
     store.check(asked)
     missing = store.missing(asked)
@@ -180,6 +172,22 @@ def run_study(
             LocalPool(log, work, workers, share).run()
     seconds = time.monotonic() - begun
     return Summary(**log.counts, failed_before=len(missing) - len(todo), seconds=seconds)
+
+
+def checked_workers(
+    workers: int, threads: int | None, timeout: float | None, *, in_process: bool
+) -> tuple[int, int | None]:
+    """Processes and the threads of each, if they can be; `in_process`: 0 is no cluster's number."""
+    workers = count("workers", workers, at_least=0, remedy="count processes; 0 is this one")
+    if threads is not None:
+        threads = count("threads", threads, at_least=1, remedy="count threads")
+    if timeout is not None:
+        real("timeout", timeout, above=0, remedy="give seconds")
+        if in_process and workers == 0:
+            why = f"timeout = {shown(timeout)} needs workers >= 1: what runs in this process "
+            remedy = Argument("workers", 1), ", or no timeout"
+            raise KoriskError(why, "cannot be ended; pass ", *remedy)
+    return workers, threads
 
 
 class LocalPool:

@@ -238,13 +238,19 @@ def _import_listed(places: Iterable[str]) -> None:
     for place in places:
         path = Path(place)
         is_file = path.suffix == ".py"
+        if is_file and not path.is_file():
+            raise KoriskError(f"{FROM_OUTSIDE}: {place}: no such file; check the path")
         if is_file and (folder := str(path.resolve().parent)) not in sys.path:
             sys.path.insert(0, folder)  # workers inherit it
         try:
             module = import_module(path.stem if is_file else place)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise KoriskError(f"{FROM_OUTSIDE}: {place} cannot be imported: {reason}") from error
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            remedy = "correct it"
+            if isinstance(error, ModuleNotFoundError) and error.name == place.partition(".")[0]:
+                remedy = "name a module that Python finds, or a file that ends in .py"
+            problem = f"{FROM_OUTSIDE}: {place} cannot be imported: {reason}; {remedy}"
+            raise KoriskError(problem) from error
         if is_file and Path(module.__file__ or "").resolve() != path.resolve():
             raise KoriskError(
                 f"{FROM_OUTSIDE}: another module is called {path.stem}; rename {place}"
