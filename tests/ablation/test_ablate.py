@@ -307,11 +307,13 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ([str(study), "--module", f"{own}:build", "--network", "inverse-cnn"], "leave one out"),
         (["--module", f"{own}:build", "--point", "a"], "of a study"),
         ([str(study), "--by", "dense", "--rank", "3"], "goes with by: low-rank, not with dense"),
+        ([str(study), "--by", "nope", "--out", str(tmp_path / "new")], "--by must be one of dense"),
     ]:
         assert run(["ablate", *arguments, *place]) == 2
         error = capsys.readouterr().err
         assert words in error
         assert len(error.splitlines()) == 1
+    assert not (tmp_path / "new").exists()  # nothing is trained or written before
     study.write_text(STUDY.replace("wrong: 0.3", "wrongs: 0.3"))
     assert run(["ablate", str(study), *place]) == 2
     assert "did you mean 'wrong'" in capsys.readouterr().err

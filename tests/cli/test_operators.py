@@ -115,6 +115,7 @@ def test_plot_draws_the_scanner(tmp_path: Path) -> None:
         ((*SMALL, "--arc", "0"), "--arc must be a finite number > 0"),
         ((*SMALL, "--arc", "400"), "> 0 and <= 360, got 400"),
         ((*SMALL, "--window", "han"), "did you mean 'hann'?"),
+        ((*SMALL, "--window", "released"), "--window must be one of ramp, shepp-logan, cosine, "),
         ((*SMALL, "--width", "2"), "width must be a finite number >= 0.0001 and <= 0.99, got 2.0"),
         ((*SMALL, "--mu", "0"), "mu must be a finite number > 0, got 0.0"),
         ((*SMALL, "--fan"), "belong together: give all three"),

@@ -68,9 +68,9 @@ class Replacement:
         Where a learned layer starts: at random numbers, scaled so that its outputs are as large as
         the operator's; or at the operator, for a low rank at the nearest matrix of that rank.
     rank : int, default 32
-        Inner size of "low-rank".
+        Inner size of a low rank.
     kernel : int, default 9
-        Edge of the kernel of "convolution" in pixels, odd.
+        Edge of a convolution's kernel in pixels, odd.
     wrong : float or LinearOperator, optional
         The operator that is wrong: a share such as 0.05 for the same geometry that is wrong by so
         much, see `wrong_operator`, or an operator of your own with the same shapes. A learned layer

@@ -185,7 +185,7 @@ class Curve(Drawn):
             Which metric, if the file holds several; where it names none, what to call it.
         unit : str or Unit, optional
             Unit of the values: error, complement, percent, psnr, squared, negated, accuracy, auc,
-            dice, f1, iou, r2, ssim, db, rmse. Default: by the metric's name, such as "psnr", and
+            dice, f1, iou, r2, ssim, db, rmse. Default: by the metric's name, such as psnr, and
             error otherwise.
         columns : dict, optional
             Our names and the file's, as {"n": "train_size"}.

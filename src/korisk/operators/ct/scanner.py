@@ -9,7 +9,8 @@ from typing import cast
 
 import torch
 
-from korisk.operators.ct.filter import Window
+from korisk._checks import one_of
+from korisk.operators.ct.filter import WINDOWS, Window
 from korisk.operators.ct.geometry import Geometry
 from korisk.operators.linear import Adjoint, LinearOperator
 from korisk.texts import Table, number
@@ -17,6 +18,8 @@ from korisk.theory.bracket import NormBracket
 from korisk.theory.footprint import Footprint
 
 Named = Mapping[str, tuple[LinearOperator, NormBracket]]
+# The released filter wraps around the detector: it is for repeating the paper's numbers alone.
+_WINDOWS = tuple(window for window in WINDOWS if window != "released")
 _LARGEST_FACTORED = 4096  # rows of A^T A that are factored; larger ones are solved by iteration
 
 
@@ -109,7 +112,7 @@ def scanner(
     geometry : Geometry
         The scanner.
     window : str, default "ramp"
-        Window of K: ramp, shepp-logan, cosine, hamming, hann, released.
+        Window of K: ramp, shepp-logan, cosine, hamming, hann.
     mu : float, optional
         Add the regularised inverse (A^T A + MU I)^-1 A^T.
     width : float, default 0.01
@@ -122,6 +125,11 @@ def scanner(
     Scanner
         The operators by name, in double precision.
 
+    Raises
+    ------
+    KoriskError
+        If the window has another name, or `mu` or `width` is outside its range.
+
     Examples
     --------
     >>> from korisk.operators import ParallelBeam
@@ -132,6 +140,7 @@ def scanner(
     """
     from korisk.operators import Diffusion, Fourier, Projector, Tikhonov, fbp
 
+    one_of("window", window, _WINDOWS)
     # In double precision from the start: norms are computed there, and share what they build.
     double = torch.float64
     whole = fbp(geometry, window=cast(Window, window), dtype=double)
