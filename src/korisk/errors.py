@@ -1,7 +1,8 @@
 """Errors that a user can cause. The command line prints each in one line, without a traceback."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -101,6 +102,18 @@ def invalid(
 
 class MissingExtraError(KoriskError, ImportError):
     """What was asked for needs a package that is not installed; the message names the extra."""
+
+
+@contextmanager
+def needed_by(what: str, package: str, install: str) -> Iterator[None]:
+    """Around the import of a package that may be missing: what needs it, and how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        absent = (missing.name or package).lower()
+        which = "which" if absent in package.lower() else f"and {absent}"  # what it needs in turn
+        text = f"{what} needs {package}, {which} is not installed; pip install {install}"
+        raise MissingExtraError(text) from missing
 
 
 class KoriskWarning(UserWarning):

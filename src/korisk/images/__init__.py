@@ -5,14 +5,10 @@ one unit and size (`pixels`), and returns a `patients.ImageSet`. `patients` find
 each image and splits a set into pools that share no patient.
 """
 
-try:
-    import torch  # noqa: F401
-except ModuleNotFoundError as missing:
-    from korisk.errors import MissingExtraError
+from korisk.errors import needed_by
 
-    raise MissingExtraError(
-        "korisk.images needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-    ) from missing
+with needed_by("korisk.images", "PyTorch", "'korisk[torch]'"):
+    import torch  # noqa: F401
 
 from korisk.images.patients import (
     ImagePools,
@@ -25,13 +21,5 @@ from korisk.images.patients import (
 from korisk.images.pixels import MU_WATER
 from korisk.images.read import read_images
 
-__all__ = [
-    "MU_WATER",
-    "ImagePools",
-    "ImageSet",
-    "Skipped",
-    "image_pools",
-    "read_images",
-    "relative",
-    "split_patients",
-]
+__all__ = ["MU_WATER", "ImagePools", "ImageSet", "Skipped"]
+__all__ += ["image_pools", "read_images", "relative", "split_patients"]

@@ -5,14 +5,10 @@ them too; `dense` one matrix without any operator; `zoo` U-Nets, CNNs and learne
 them. `describe` turns any module into a `korisk.Network`. Start reading with `known_operator`.
 """
 
-try:
-    import torch  # noqa: F401
-except ModuleNotFoundError as missing:
-    from korisk.errors import MissingExtraError
+from korisk.errors import needed_by
 
-    raise MissingExtraError(
-        "korisk.networks needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-    ) from missing
+with needed_by("korisk.networks", "PyTorch", "'korisk[torch]'"):
+    import torch  # noqa: F401
 
 from korisk.networks.dense import DenseNet
 from korisk.networks.known_operator import KnownOperatorNet, RefinedNet

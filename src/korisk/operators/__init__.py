@@ -9,14 +9,10 @@ the iterations behind `norm()`, `testing.py` the laws that every operator keeps;
 tomography.
 """
 
-try:
-    import torch
-except ModuleNotFoundError as missing:
-    from korisk.errors import MissingExtraError
+from korisk.errors import needed_by
 
-    raise MissingExtraError(
-        "korisk.operators needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-    ) from missing
+with needed_by("korisk.operators", "PyTorch", "'korisk[torch]'"):
+    import torch
 
 from korisk.operators.adapters import from_callables, from_deepinv, from_scipy
 from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Mask, Matrix
@@ -41,44 +37,13 @@ from korisk.operators.tikhonov import Tikhonov
 # So that checkpoints with a geometry among their hyperparameters load with weights_only=True.
 torch.serialization.add_safe_globals([ParallelBeam, FanBeam])
 
-__all__ = [
-    "BOUNDARIES",
-    "WINDOWS",
-    "Adjoint",
-    "Boundary",
-    "Composed",
-    "Convolution",
-    "DataConsistency",
-    "Diagonal",
-    "Diffusion",
-    "FanBeam",
-    "Fourier",
-    "Geometry",
-    "Identity",
-    "LinearOperator",
-    "Mask",
-    "Matrix",
-    "ParallelBeam",
-    "PixelBackprojector",
-    "Projector",
-    "RampFilter",
-    "Scaled",
-    "Sense",
-    "Stacked",
-    "Sum",
-    "Tikhonov",
-    "Window",
-    "birdcage_sensitivities",
-    "cosine_weights",
-    "fbp",
-    "fbp_weights",
-    "from_callables",
-    "from_deepinv",
-    "from_scipy",
-    "gaussian_kernel",
-    "parker_weights",
-    "released_fbp",
-    "released_geometry",
-    "released_weights",
-    "stack",
-]
+__all__ = ["Adjoint", "Composed", "LinearOperator", "Scaled", "Stacked", "Sum", "stack"]
+__all__ += ["from_callables", "from_deepinv", "from_scipy"]
+__all__ += ["Diagonal", "Diffusion", "Fourier", "Identity", "Mask", "Matrix"]
+__all__ += ["BOUNDARIES", "Boundary", "Convolution", "gaussian_kernel"]
+__all__ += ["Sense", "birdcage_sensitivities"]
+__all__ += ["DataConsistency", "Tikhonov"]
+__all__ += ["FanBeam", "Geometry", "ParallelBeam"]
+__all__ += ["WINDOWS", "PixelBackprojector", "Projector", "RampFilter", "Window"]
+__all__ += ["cosine_weights", "fbp", "fbp_weights", "parker_weights"]
+__all__ += ["released_fbp", "released_geometry", "released_weights"]

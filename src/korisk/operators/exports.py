@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +13,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from korisk._checks import require
-from korisk.errors import MissingExtraError
+from korisk.errors import needed_by
 from korisk.operators.inputs import Array, Shape
 from korisk.operators.kept import Keeping
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator as ScipyOperator
-
-
-@contextmanager
-def _needed_by(method: str, name: str) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        lacking = f"{method}() needs {name}, and {missing.name} is not installed"
-        raise MissingExtraError(f"{lacking}; pip install {name.lower()}") from missing
 
 
 class Exported(Keeping, ABC):
@@ -142,7 +131,7 @@ class Exported(Keeping, ABC):
         MissingExtraError
             If PyLops is not installed.
         """
-        with _needed_by("as_pylops", "PyLops"):
+        with needed_by("as_pylops()", "PyLops", "pylops"):
             import pylops
         shapes = {"dims": self.domain, "dimsd": self.range}
         return pylops.LinearOperator(self.as_scipy(), name=self.name, **shapes)
@@ -166,7 +155,7 @@ class Exported(Keeping, ABC):
         MissingExtraError
             If deepinv is not installed.
         """
-        with _needed_by("as_deepinv", "deepinv"):
+        with needed_by("as_deepinv()", "deepinv", "deepinv"):
             from deepinv.physics import LinearPhysics
         return LinearPhysics(
             A=self, A_adjoint=self.adjoint, img_size=self.domain, device=self.device, **options

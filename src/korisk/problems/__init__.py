@@ -5,14 +5,10 @@ one each, of which two share `imaging.py`; `sources.py` and `phantoms.py` make t
 `noise.py` their noise, and `metrics.py` compares results with targets.
 """
 
-try:
-    import torch  # noqa: F401
-except ModuleNotFoundError as missing:
-    from korisk.errors import MissingExtraError
+from korisk.errors import needed_by
 
-    raise MissingExtraError(
-        "korisk.problems needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-    ) from missing
+with needed_by("korisk.problems", "PyTorch", "'korisk[torch]'"):
+    import torch  # noqa: F401
 
 from korisk.problems.blur import BlurProblem
 from korisk.problems.ct import BEAMS, POPULATIONS, Beam, CtProblem, CtScanner, Population
@@ -30,35 +26,10 @@ from korisk.problems.problem import Pairs, Pools, Problem, Reconstruction
 from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, ImageSource
 from korisk.seeds import TEST_SEED
 
-__all__ = [
-    "BEAMS",
-    "METRICS",
-    "POPULATIONS",
-    "TEST_SEED",
-    "Beam",
-    "BlurProblem",
-    "CtProblem",
-    "CtScanner",
-    "DrawnExamples",
-    "EllipseSource",
-    "Ellipses",
-    "FileSource",
-    "Gaussian",
-    "HeatProblem",
-    "ImageSource",
-    "Metric",
-    "MriProblem",
-    "Noise",
-    "Pairs",
-    "Poisson",
-    "Pools",
-    "Population",
-    "Problem",
-    "Reconstruction",
-    "add_noise",
-    "measure",
-    "measure_each",
-    "random_ellipses",
-    "released_ellipses",
-    "released_surrogate_ellipses",
-]
+__all__ = ["Pairs", "Pools", "Problem", "Reconstruction"]
+__all__ += ["BlurProblem", "CtProblem", "HeatProblem", "MriProblem"]
+__all__ += ["BEAMS", "POPULATIONS", "Beam", "CtScanner", "Population"]
+__all__ += ["Gaussian", "Noise", "Poisson", "add_noise"]
+__all__ += ["METRICS", "Metric", "measure", "measure_each"]
+__all__ += ["TEST_SEED", "DrawnExamples", "EllipseSource", "FileSource", "ImageSource"]
+__all__ += ["Ellipses", "random_ellipses", "released_ellipses", "released_surrogate_ellipses"]

@@ -21,28 +21,10 @@ from korisk.theory.footprint import Footprint
 from korisk.theory.layer import Composition, Known, Layer, Learned
 from korisk.theory.network import BOUNDS, BoundForm, Network
 
-__all__ = [
-    "BOUNDS",
-    "BarronBound",
-    "Bound",
-    "BoundForm",
-    "Composition",
-    "Footprint",
-    "HasNorm",
-    "Known",
-    "Layer",
-    "Learned",
-    "Network",
-    "NormBracket",
-    "RiskLine",
-    "Savings",
-    "TwoFactors",
-    "barron_bound",
-    "deep_risk",
-    "layer_risk",
-    "risk_line",
-    "sample_size",
-    "savings",
-    "structural_factor",
-    "two_factors",
-]
+__all__ = ["Composition", "Known", "Layer", "Learned", "Network"]
+__all__ += ["HasNorm", "NormBracket"]
+__all__ += ["BOUNDS", "BarronBound", "Bound", "BoundForm"]
+__all__ += ["barron_bound", "deep_risk", "layer_risk"]
+__all__ += ["RiskLine", "risk_line", "sample_size"]
+__all__ += ["Savings", "TwoFactors", "savings", "structural_factor", "two_factors"]
+__all__ += ["Footprint"]

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from korisk._memory import check_memory
-from korisk.errors import KoriskError, MissingExtraError, did_you_mean, invalid
+from korisk.errors import KoriskError, did_you_mean, invalid, needed_by
 
 Untyped = Any  # of a package that has no types
 Numbers = NDArray[Any]
@@ -100,11 +100,8 @@ class Page:
 
 def package(name: str, what: str) -> Untyped:
     """A package that reads one format, imported at the first such file."""
-    try:
+    with needed_by(what, name, "'korisk[io]'"):
         return import_module(name)
-    except ModuleNotFoundError as error:
-        lacking = f"{what} needs {name}, which is not installed"
-        raise MissingExtraError(f"{lacking}; pip install 'korisk[io]'") from error
 
 
 def stack_of(shape: tuple[int, ...], what: str) -> tuple[int, int, int]:

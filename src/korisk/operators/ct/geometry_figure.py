@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.errors import MissingExtraError
+from korisk.errors import needed_by
 from korisk.files import figure_kind, write_bytes
 
-try:
+with needed_by("a plot", "matplotlib", "'korisk[report]'"):
     import matplotlib.style
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -28,8 +28,6 @@ try:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.lines import Line2D
     from matplotlib.patches import Circle, Ellipse, Patch, Polygon, Rectangle
-except ModuleNotFoundError as error:
-    raise MissingExtraError("a plot needs matplotlib; pip install 'korisk[report]'") from error
 
 FloatArray = NDArray[np.float64]
 Scan = Any  # a ParallelBeam or a FanBeam
