@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Self
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from korisk._memory import check_memory
 from korisk.errors import KoriskError, invalid
 from korisk.operators.basic import own_tensor
 from korisk.operators.inputs import Shape, checked_device, checked_dtype, checked_shape, shape_text
+from korisk.operators.types import Device, Dtype, Lengths, Values
 from korisk.theory import Known, Layer, Learned, Network
 
 
@@ -59,13 +58,13 @@ class DenseNet(nn.Module):
 
     def __init__(
         self,
-        domain: int | Sequence[int],
-        range: int | Sequence[int],
+        domain: Lengths,
+        range: Lengths,
         *,
-        matrix: Tensor | ArrayLike | None = None,
+        matrix: Values | None = None,
         relu: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
     ) -> None:
         self._take_shape(domain, range, relu)
         if isinstance(matrix, Tensor):
@@ -85,12 +84,7 @@ class DenseNet(nn.Module):
 
     @classmethod
     def factored(
-        cls,
-        left: Tensor,
-        right: Tensor,
-        domain: int | Sequence[int],
-        range: int | Sequence[int],
-        relu: bool = True,
+        cls, left: Tensor, right: Tensor, domain: Lengths, range: Lengths, relu: bool = True
     ) -> Self:
         """ReLU(left (right x)), M = left @ right never formed; nothing in it is trained.
 
@@ -142,9 +136,7 @@ class DenseNet(nn.Module):
         net.register_buffer("right", right.detach())
         return net
 
-    def _take_shape(
-        self, domain: int | Sequence[int], range: int | Sequence[int], relu: bool
-    ) -> None:
+    def _take_shape(self, domain: Lengths, range: Lengths, relu: bool) -> None:
         nn.Module.__init__(self)
         self.domain: Shape = checked_shape("domain", domain)
         self.range: Shape = checked_shape("range", range)

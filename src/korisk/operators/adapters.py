@@ -18,6 +18,7 @@ from korisk.operators import inputs
 from korisk.operators.inputs import DTYPES, Options, Shape, checked_length, shape_text
 from korisk.operators.linear import EXACT, ROUNDED, UNCHECKED, LinearOperator
 from korisk.operators.opaque import Opaque
+from korisk.operators.types import Device, Dtype, Lengths
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator as ScipyOperator
@@ -62,11 +63,11 @@ class Adapted(Opaque):
     def __init__(
         self,
         functions: tuple[Function, Function],
-        domain: int | Sequence[int],
-        range: int | Sequence[int],
+        domain: Lengths,
+        range: Lengths,
         *,
         parts: Sequence[nn.Module] = (),
-        precision: torch.dtype | None = None,
+        precision: Dtype = None,
         check: bool = True,
         **options: Unpack[Options],
     ) -> None:
@@ -197,16 +198,16 @@ class Adapted(Opaque):
 def from_callables(
     forward: Function,
     adjoint: Function,
-    domain: int | Sequence[int],
-    range: int | Sequence[int],
+    domain: Lengths,
+    range: Lengths,
     *,
     batched: bool = False,
     numpy: bool = False,
-    precision: torch.dtype | None = None,
+    precision: Dtype = None,
     check: bool = True,
     name: str = "A",
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    device: Device = None,
+    dtype: Dtype = None,
 ) -> LinearOperator:
     """Two functions, A and its adjoint, as an operator.
 
@@ -286,13 +287,13 @@ def from_callables(
 
 def from_scipy(
     operator: Any,
-    domain: int | Sequence[int] | None = None,
-    range: int | Sequence[int] | None = None,
+    domain: Lengths | None = None,
+    range: Lengths | None = None,
     *,
     check: bool = True,
     name: str = "A",
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    device: Device = None,
+    dtype: Dtype = None,
 ) -> LinearOperator:
     """A matrix or linear operator of SciPy; PyLops's operators and ASTRA's OpTomo are such.
 
@@ -375,7 +376,7 @@ def from_deepinv(
     *,
     check: bool = True,
     name: str = "A",
-    dtype: torch.dtype | None = None,
+    dtype: Dtype = None,
 ) -> LinearOperator:
     """A LinearPhysics of deepinv, without its noise.
 

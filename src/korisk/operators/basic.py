@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from korisk import _checks
@@ -17,6 +17,7 @@ from korisk.errors import KoriskError, invalid, shown
 from korisk.operators import inputs, norms
 from korisk.operators.inputs import Shape, as_complex, as_pairs, checked_shape, shape_text
 from korisk.operators.linear import LinearOperator
+from korisk.operators.types import Device, Dtype, Lengths, Values
 from korisk.theory.bracket import NormBracket
 
 Limit = float | None
@@ -50,13 +51,7 @@ class Identity(LinearOperator):
 
     nonnegative = True
 
-    def __init__(
-        self,
-        shape: int | Sequence[int],
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, shape: Lengths, *, device: Device = None, dtype: Dtype = None) -> None:
         lengths = checked_shape("shape", shape)
         super().__init__(lengths, lengths, name="I", device=device, dtype=dtype)
 
@@ -117,9 +112,7 @@ class Diagonal(Spectral):
 
     weights: Tensor
 
-    def __init__(
-        self, weights: Tensor | ArrayLike, *, name: str = "W", trainable: bool = False
-    ) -> None:
+    def __init__(self, weights: Values, *, name: str = "W", trainable: bool = False) -> None:
         values = own_tensor("weights", weights)
         shape = values.shape
         super().__init__(shape, shape, name=name, device=values.device, dtype=values.dtype)
@@ -179,12 +172,7 @@ class Mask(Spectral):
     mask: Tensor
 
     def __init__(
-        self,
-        shape: int | Sequence[int],
-        mask: Tensor | ArrayLike,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, shape: Lengths, mask: Values, *, device: Device = None, dtype: Dtype = None
     ) -> None:
         lengths = checked_shape("shape", shape)
         super().__init__(lengths, lengths, name="M", device=device, dtype=dtype)
@@ -232,9 +220,9 @@ class Matrix(LinearOperator):
 
     def __init__(
         self,
-        matrix: Tensor | ArrayLike,
-        domain: int | Sequence[int] | None = None,
-        range: int | Sequence[int] | None = None,
+        matrix: Values,
+        domain: Lengths | None = None,
+        range: Lengths | None = None,
         name: str = "M",
     ) -> None:
         values = own_tensor("matrix", matrix)
@@ -313,12 +301,12 @@ class Fourier(Spectral):
 
     def __init__(
         self,
-        shape: int | Sequence[int],
-        mask: Tensor | ArrayLike | None = None,
+        shape: Lengths,
+        mask: Values | None = None,
         *,
         real: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
     ) -> None:
         image = checked_shape("shape", shape, axes=1)
         domain = image if real else (*image, 2)
@@ -376,7 +364,7 @@ class Fourier(Spectral):
         return self._image(self._spectrum(x) * factors)
 
 
-def _checked_mask(value: Tensor | ArrayLike, image: Shape) -> Tensor:
+def _checked_mask(value: Values, image: Shape) -> Tensor:
     mask = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
     try:
         whole = np.broadcast_to(mask, image)
@@ -433,14 +421,14 @@ class Diffusion(Spectral):
 
     def __init__(
         self,
-        points: int | Sequence[int],
+        points: Lengths,
         *,
         viscosity: float | Sequence[float],
         speed: float | Sequence[float] = 0.0,
         time: float,
         length: float | Sequence[float] = 1.0,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
     ) -> None:
         lengths = checked_shape("points", points, axes=1)
         super().__init__(lengths, lengths, name="E", device=device, dtype=dtype)
@@ -529,7 +517,7 @@ def filtered(x: Tensor, multiplier: Tensor, lengths: Shape) -> Tensor:
     return convolved
 
 
-def own_tensor(field: str, value: Tensor | ArrayLike, *, trained: bool = True) -> Tensor:
+def own_tensor(field: str, value: Values, *, trained: bool = True) -> Tensor:
     """A copy of an array or tensor in float32 or float64, without NaN and infinities."""
     if isinstance(value, Tensor):
         if value.requires_grad and not trained:

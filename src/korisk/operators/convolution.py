@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import invalid, shown
 from korisk.operators.basic import Spectral, capped, filtered, own_tensor
 from korisk.operators.inputs import Shape, checked_shape, complex_of, several, shape_text
+from korisk.operators.types import Device, Dtype, Lengths, Values
 from korisk.theory.bracket import NormBracket
 
 Boundary = Literal["zero", "periodic", "reflect"]
@@ -71,12 +71,12 @@ class Convolution(Spectral):
 
     def __init__(
         self,
-        shape: int | Sequence[int],
-        kernel: Tensor | ArrayLike,
+        shape: Lengths,
+        kernel: Values,
         *,
         boundary: Boundary = "zero",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
     ) -> None:
         lengths = checked_shape("shape", shape)
         super().__init__(lengths, lengths, name="H", device=device, dtype=dtype)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, invalid, shown
+from korisk.operators.types import Device, Dtype
 
 Array = NDArray[Any]  # of numbers of any type
 Shape = tuple[int, ...]
@@ -25,8 +26,8 @@ jit_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defi
 class Place(TypedDict):
     """Where and in which precision an operator computes; PyTorch's defaults where None."""
 
-    device: torch.device | str | None
-    dtype: torch.dtype | None
+    device: Device
+    dtype: Dtype
 
 
 class Options(Place, total=False):
@@ -90,7 +91,7 @@ def checked_length(field: str, value: Any, length: int, matrix: str) -> Shape:
     return shape
 
 
-def checked_device(device: torch.device | str | None) -> torch.device | None:
+def checked_device(device: Device) -> torch.device | None:
     """A device that PyTorch has here, or None for its default."""
     try:
         return None if device is None else torch.empty(0, device=device).device
@@ -100,7 +101,7 @@ def checked_device(device: torch.device | str | None) -> torch.device | None:
         raise invalid("device", "be one that PyTorch has here", device, got=given) from None
 
 
-def checked_dtype(dtype: torch.dtype | None) -> torch.dtype:
+def checked_dtype(dtype: Dtype) -> torch.dtype:
     """float32 or float64; PyTorch's default where None."""
     chosen = torch.get_default_dtype() if dtype is None else dtype
     if chosen not in DTYPES:

@@ -19,6 +19,7 @@ from korisk.errors import KoriskError, invalid, shown
 from korisk.operators import inputs, norms
 from korisk.operators.exports import Exported
 from korisk.operators.inputs import LOW, Shape, autocast_on, jit_tracing, shape_text, traced
+from korisk.operators.types import Device, Dtype, Lengths
 from korisk.theory.bracket import NormBracket
 
 Operator = TypeVar("Operator", bound="LinearOperator")
@@ -112,12 +113,12 @@ class LinearOperator(Exported, ABC):
 
     def __init__(
         self,
-        domain: int | Sequence[int],
-        range: int | Sequence[int],
+        domain: Lengths,
+        range: Lengths,
         *,
         name: str = "",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
     ) -> None:
         super().__init__()
         self.domain = inputs.checked_shape("domain", domain)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from korisk import _checks
@@ -15,6 +14,7 @@ from korisk.errors import invalid
 from korisk.operators.basic import Fourier, Spectral, capped, own_tensor
 from korisk.operators.inputs import as_complex, as_pairs, checked_shape, shape_text, traced
 from korisk.operators.kept import version
+from korisk.operators.types import Device, Dtype, Lengths, Values
 from korisk.theory.bracket import NormBracket
 
 
@@ -66,13 +66,13 @@ class Sense(Spectral):
 
     def __init__(
         self,
-        shape: int | Sequence[int],
-        sensitivities: Tensor | ArrayLike,
-        mask: Tensor | ArrayLike | None = None,
+        shape: Lengths,
+        sensitivities: Values,
+        mask: Values | None = None,
         *,
         real: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
     ) -> None:
         fourier = Fourier(shape, mask, device=device, dtype=dtype)
         image = fourier.image_shape

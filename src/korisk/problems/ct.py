@@ -21,6 +21,7 @@ from korisk.operators.ct.projector import Kind, Projector
 from korisk.operators.inputs import checked_device
 from korisk.operators.linear import LinearOperator
 from korisk.operators.tikhonov import Tikhonov
+from korisk.operators.types import Dtype
 from korisk.problems.noise import Noise, add_noise, noise_variance
 from korisk.problems.phantoms import Ellipses, released_ellipses, released_surrogate_ellipses
 from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
@@ -156,7 +157,7 @@ class CtScanner:
             warnings.simplefilter("ignore", KoriskWarning)
             return fan_of_released(self.side, self.views, self.bins, arc)
 
-    def projector(self, device: Device = None, dtype: torch.dtype | None = None) -> LinearOperator:
+    def projector(self, device: Device = None, dtype: Dtype = None) -> LinearOperator:
         """A: images (..., side, side) to sinograms (..., views, bins).
 
         Parameters
@@ -175,9 +176,7 @@ class CtScanner:
         kind = kinds.get(self.beam, "joseph")
         return Projector(self.geometry, kind=kind, device=device, dtype=chosen)
 
-    def reconstruction(
-        self, device: Device = None, dtype: torch.dtype | None = None
-    ) -> Reconstruction:
+    def reconstruction(self, device: Device = None, dtype: Dtype = None) -> Reconstruction:
         """W before training and what follows it: (K, A^T), or Tikhonov's inverse.
 
         Parameters

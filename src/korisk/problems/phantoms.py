@@ -14,6 +14,7 @@ from korisk import _checks
 from korisk._json import JsonDict
 from korisk.errors import KoriskError, shown
 from korisk.operators.inputs import DTYPES, checked_device, checked_dtype
+from korisk.operators.types import Device, Dtype
 from korisk.seeds import stream_key
 
 _PIECE = 2**22  # pixels that are painted at once; their temporaries stay below 256 MB
@@ -80,12 +81,7 @@ class Ellipses:
         return Ellipses(*(value[part] for value in self._tensors().values()))
 
     def images(
-        self,
-        side: int,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        highest: float = 1.5,
+        self, side: int, *, device: Device = None, dtype: Dtype = None, highest: float = 1.5
     ) -> Tensor:
         """The phantoms as pixels; x runs along the last axis.
 

@@ -14,10 +14,10 @@ from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators.basic import Diagonal
 from korisk.operators.linear import LinearOperator
+from korisk.operators.types import Device as Device
 
 POOLS = ("train", "validation", "test")
 
-Device = torch.device | str | None
 Counts = Mapping[str, int]  # samples of each of POOLS
 
 

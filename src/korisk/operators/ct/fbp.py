@@ -24,6 +24,7 @@ from korisk.operators.ct.geometry import (
 from korisk.operators.ct.projector import PixelBackprojector, Projector
 from korisk.operators.inputs import Place, checked_device, checked_dtype
 from korisk.operators.linear import Composed, LinearOperator
+from korisk.operators.types import Device, Dtype
 
 Backprojection = Literal["auto", "adjoint", "pixel"]
 BACKPROJECTIONS: tuple[Backprojection, ...] = ("auto", "adjoint", "pixel")
@@ -39,8 +40,8 @@ def fbp(
     backprojection: Backprojection = "auto",
     trainable: bool = False,
     engine: EngineName = "auto",
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    device: Device = None,
+    dtype: Dtype = None,
 ) -> Composed:
     """Filtered backprojection A^T K W: sinogram (..., views, bins) to image (..., rows, columns).
 
@@ -121,9 +122,7 @@ def fbp(
     return Composed([weights, ramp, back], name="FBP")
 
 
-def _diagonal(
-    array: FloatArray, trainable: bool, device: torch.device | str | None, dtype: torch.dtype | None
-) -> Diagonal:
+def _diagonal(array: FloatArray, trainable: bool, device: Device, dtype: Dtype) -> Diagonal:
     """The layer W on a device and in a precision, both checked."""
     weights = torch.from_numpy(array).to(checked_device(device), checked_dtype(dtype))
     return Diagonal(weights, name="W", trainable=trainable)
@@ -314,8 +313,8 @@ def released_fbp(
     *,
     trainable: bool = False,
     engine: EngineName = "auto",
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    device: Device = None,
+    dtype: Dtype = None,
 ) -> Composed:
     """A^T K W as released, (..., views, bins) -> (..., rows, columns).
 

@@ -14,6 +14,7 @@ from korisk import _checks
 from korisk.errors import invalid
 from korisk.operators.inputs import checked_shape
 from korisk.operators.linear import LinearOperator
+from korisk.operators.types import Device, Dtype
 from korisk.theory.bracket import NormBracket
 
 FloatArray = NDArray[np.float64]
@@ -98,8 +99,8 @@ class RampFilter(LinearOperator):
         window: Window = "ramp",
         scale: float = 1.0,
         name: str = "K",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
     ) -> None:
         sides = checked_shape("shape", shape)
         if len(sides) != 2:

@@ -31,6 +31,7 @@ _WARN_TRUNCATION = 0.005
 _VIEWS_SAMPLED = 90  # for how much the detector misses
 _MISSING_WEDGE = 2.0  # a gap so many times the next widest one was left out on purpose
 _WARN_TURNS = 3
+_ALL = slice(None)  # views
 _COUNTS = {"at_least": 1, "at_most": 1_000_000}  # of views and bins
 _VIEWS_OR_ANGLES = Message("pass ", Argument("views", ...), " or ", Argument("angles", ...))
 _SPACING = "give millimetres", 1e-9, 1e9
@@ -221,7 +222,7 @@ class Geometry(InNotebooks, ABC):
         return _frozen(x), _frozen(y)
 
     @abstractmethod
-    def rays(self, views: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+    def rays(self, views: slice = _ALL) -> tuple[FloatArray, FloatArray]:
         """A point and the unit direction (x, y) of each ray.
 
         Parameters
@@ -235,9 +236,7 @@ class Geometry(InNotebooks, ABC):
         """
 
     @abstractmethod
-    def detector_position(
-        self, x: FloatArray, y: FloatArray, views: slice = slice(None)
-    ) -> FloatArray:
+    def detector_position(self, x: FloatArray, y: FloatArray, views: slice = _ALL) -> FloatArray:
         """Where the ray through (x, y) meets the detector.
 
         Parameters
@@ -389,16 +388,14 @@ class ParallelBeam(Geometry):
 
     _full_arc: ClassVar[float] = math.pi
 
-    def rays(self, views: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+    def rays(self, views: slice = _ALL) -> tuple[FloatArray, FloatArray]:
         """A point and the unit direction (x, y) of each ray, both (views, bins, 2)."""
         angle = self.angle_array[views][:, None]
         point = np.stack([np.cos(angle), np.sin(angle)], axis=-1) * self.offsets[None, :, None]
         direction = np.stack([-np.sin(angle), np.cos(angle)], axis=-1)
         return point, np.broadcast_to(direction, point.shape)
 
-    def detector_position(
-        self, x: FloatArray, y: FloatArray, views: slice = slice(None)
-    ) -> FloatArray:
+    def detector_position(self, x: FloatArray, y: FloatArray, views: slice = _ALL) -> FloatArray:
         """Where the ray through (x, y) meets the detector, millimetres, (views, *x.shape)."""
         return self._across(x, y, views)
 
@@ -487,7 +484,7 @@ class FanBeam(Geometry):
         half_bin = math.atan2(self.bin_spacing / 2, self.source_to_detector)
         return math.pi + 2 * (float(np.abs(self.fan_angles).max()) + half_bin)
 
-    def rays(self, views: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+    def rays(self, views: slice = _ALL) -> tuple[FloatArray, FloatArray]:
         """A point (the source) and the unit direction (x, y) of each ray, both (views, bins, 2)."""
         angle = self.angle_array[views][:, None]
         outward = np.stack([-np.sin(angle), np.cos(angle)], axis=-1)
@@ -497,7 +494,7 @@ class FanBeam(Geometry):
         source = np.broadcast_to(self.source_to_center * outward, direction.shape)
         return source, direction
 
-    def depth(self, x: FloatArray, y: FloatArray, views: slice = slice(None)) -> FloatArray:
+    def depth(self, x: FloatArray, y: FloatArray, views: slice = _ALL) -> FloatArray:
         """U: how far (x, y) lies from the source along the central ray.
 
         Parameters
@@ -515,9 +512,7 @@ class FanBeam(Geometry):
         angle = self.angle_array[views].reshape(-1, *([1] * np.ndim(x)))
         return self.source_to_center + np.sin(angle) * x - np.cos(angle) * y
 
-    def detector_position(
-        self, x: FloatArray, y: FloatArray, views: slice = slice(None)
-    ) -> FloatArray:
+    def detector_position(self, x: FloatArray, y: FloatArray, views: slice = _ALL) -> FloatArray:
         """Where the ray through (x, y) meets the detector, millimetres, (views, *x.shape)."""
         return self.source_to_detector * self._across(x, y, views) / self.depth(x, y, views)
 

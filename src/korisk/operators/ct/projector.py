@@ -22,6 +22,7 @@ from korisk.operators.ct.stencils import Joseph, PixelDriven, RotateAndSum, Samp
 from korisk.operators.inputs import Options
 from korisk.operators.linear import LinearOperator
 from korisk.operators.opaque import DECODERS, Opaque
+from korisk.operators.types import Device, Dtype
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -195,8 +196,8 @@ class Projector(_StencilOperator):
         samples: int | None = None,
         engine: EngineName = "auto",
         name: str = "A",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
     ) -> None:
         require_geometry(geometry)
         _checks.one_of("kind", kind, KINDS)
@@ -252,8 +253,8 @@ class PixelBackprojector(_StencilOperator):
         *,
         engine: EngineName = "auto",
         name: str = "A^T",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: Dtype = None,
     ) -> None:
         require_geometry(geometry)
         stencil = PixelDriven(geometry)
