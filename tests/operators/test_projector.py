@@ -175,8 +175,8 @@ def test_a_scan_folded_in_four_is_the_whole_scan(views: int) -> None:
     whole = engines.CpuMatrix(stencil, torch.device("cpu"), torch.float64)
     folded = FoldedMatrix(stencil, torch.device("cpu"), torch.float64)
     x, y = random(3, 81), random(3, 13 * views)
-    torch.testing.assert_close(folded.project(x), whole.project(x), rtol=1e-12, atol=1e-12)
-    found, truth = folded.backproject(y), whole.backproject(y)
+    torch.testing.assert_close(folded.apply(x, True), whole.apply(x, True), rtol=1e-12, atol=1e-12)
+    found, truth = folded.apply(y, False), whole.apply(y, False)
     torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-12)
 
 

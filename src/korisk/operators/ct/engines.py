@@ -51,13 +51,12 @@ _forked: list[int] = []  # this process, if it was forked
 class Engine(ABC):
     """A pair of products with one set of weights; tensors are (batch, elements), contiguous."""
 
-    @abstractmethod
-    def project(self, images: Tensor) -> Tensor:
-        """(batch, pixels) -> (batch, views bins)."""
+    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
+        self.stencil, self.device, self.dtype = stencil, device, dtype
 
     @abstractmethod
-    def backproject(self, sinograms: Tensor) -> Tensor:
-        """(batch, views bins) -> (batch, pixels)."""
+    def apply(self, x: Tensor, project: bool) -> Tensor:
+        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
 
 
 # Sizes
@@ -142,27 +141,15 @@ class CpuMatrix(Engine):
     """
 
     def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(stencil, device, dtype)
         self.pixels = _Numbering(stencil.image_shape, _PIXEL_TILE)
         self.rays = _Numbering(stencil.sinogram_shape, _RAY_TILE)
-        self.stencil, self.device, self.dtype = stencil, device, dtype
         self._folded: Engine | None = None
         column = self.pixels.place.numpy().astype(np.int32)
         natural = sparse_matrix(stencil, dtype, column)
         matrix = type(natural)(natural[self.rays.order.numpy()])
         self.forward = _Rows(matrix)
         self.backward = _Rows(matrix.T.tocsr())
-
-    def project(self, images: Tensor) -> Tensor:
-        """(batch, pixels) -> (batch, views bins)."""
-        if folded := self._for_few(len(images)):
-            return folded.project(images)
-        return self._product(self.forward, images, self.pixels, self.rays)
-
-    def backproject(self, sinograms: Tensor) -> Tensor:
-        """(batch, views bins) -> (batch, pixels)."""
-        if folded := self._for_few(len(sinograms)):
-            return folded.backproject(sinograms)
-        return self._product(self.backward, sinograms, self.rays, self.pixels)
 
     def _for_few(self, batch: int) -> Engine | None:
         """A quarter of the matrix, where the scan folds and so few images are quicker with it."""
@@ -173,8 +160,13 @@ class CpuMatrix(Engine):
             self._folded = FoldedMatrix(self.stencil, self.device, self.dtype)
         return self._folded
 
-    @staticmethod
-    def _product(rows: _Rows, x: Tensor, source: _Numbering, target: _Numbering) -> Tensor:
+    def apply(self, x: Tensor, project: bool) -> Tensor:
+        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+        if folded := self._for_few(len(x)):
+            return folded.apply(x, project)
+        rows, source, target = self.backward, self.rays, self.pixels
+        if project:
+            rows, source, target = self.forward, self.pixels, self.rays
         if _forked:
             columns = np.ascontiguousarray(x.numpy()[:, source.order.numpy()].T)
             product = rows.times(columns)[target.place.numpy()]
@@ -182,8 +174,8 @@ class CpuMatrix(Engine):
         result = x.new_empty(len(x), target.count)
         if len(x) <= (_FEW if rows.mkl is None else 1):
             for vector, out in zip(x, result, strict=True):
-                product = rows.times_vector(vector.index_select(0, source.order))
-                torch.index_select(product, 0, target.place, out=out)
+                image = rows.times_vector(vector.index_select(0, source.order))
+                torch.index_select(image, 0, target.place, out=out)
             return result
         parts = torch.split(x, _COLUMNS), torch.split(result, _COLUMNS)
         for part, out in zip(*parts, strict=True):
@@ -351,23 +343,25 @@ class FoldedMatrix(Engine):
             torch.from_numpy(np.concatenate(views)) for views in (sources, targets)
         )
 
-    def project(self, images: Tensor) -> Tensor:
-        """(batch, pixels) -> (batch, views bins)."""
+    def apply(self, x: Tensor, project: bool) -> Tensor:
+        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+        return self._project(x) if project else self._backproject(x)
+
+    def _project(self, images: Tensor) -> Tensor:
         x = images.view(-1, self.side, self.side)
         mirrored = x.flip(-1)
         copies = torch.stack([x, mirrored, x.mT, mirrored.mT])
-        seen = self.inner.project(copies.reshape(4 * len(x), -1))
+        seen = self.inner.apply(copies.reshape(4 * len(x), -1), True)
         seen = seen.view(4, len(x), -1, self.bins)
         result = images.new_empty(len(x), self.views, self.bins)
         result[:, self.target] = seen[self.copy, :, self.source].transpose(0, 1)
         return result.flatten(1)
 
-    def backproject(self, sinograms: Tensor) -> Tensor:
-        """(batch, views bins) -> (batch, pixels)."""
+    def _backproject(self, sinograms: Tensor) -> Tensor:
         y = sinograms.view(-1, self.views, self.bins)
         parts = y.new_zeros(4, len(y), self.views // 4 + 1, self.bins)
         parts[self.copy, :, self.source] = y[:, self.target].transpose(0, 1)
-        spread = self.inner.backproject(parts.view(4 * len(y), -1))
+        spread = self.inner.apply(parts.view(4 * len(y), -1), False)
         plain, mirrored, turned, both = spread.view(4, len(y), self.side, self.side)
         image: Tensor = plain + turned.mT + (mirrored + both.mT).flip(-1)
         return image.flatten(1)
@@ -381,48 +375,35 @@ class DeviceMatrix(Engine):
         self.forward = _as_torch(matrix, device)
         self.backward = _as_torch(matrix.T.tocsr(), device)
 
-    def project(self, images: Tensor) -> Tensor:
-        """(batch, pixels) -> (batch, views bins)."""
-        return (self.forward @ images.t().contiguous()).t().contiguous()
-
-    def backproject(self, sinograms: Tensor) -> Tensor:
-        """(batch, views bins) -> (batch, pixels)."""
-        return (self.backward @ sinograms.t().contiguous()).t().contiguous()
+    def apply(self, x: Tensor, project: bool) -> Tensor:
+        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+        matrix = self.forward if project else self.backward
+        return (matrix @ x.t().contiguous()).t().contiguous()
 
 
 class OnTheFly(Engine):
     """Nothing stored: the taps of a few views, or of a part of one, are made, used and dropped."""
 
-    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
-        self.stencil, self.device, self.dtype = stencil, device, dtype
-
-    def project(self, images: Tensor) -> Tensor:
-        """(batch, pixels) -> (batch, views bins)."""
-        views, bins = self.stencil.sinogram_shape
-        result = images.new_zeros(len(images), views, bins)
+    def apply(self, x: Tensor, project: bool) -> Tensor:
+        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+        sinograms = x.new_zeros(len(x), *self.stencil.sinogram_shape) if project else x
+        images = x if project else x.new_zeros(len(x), math.prod(self.stencil.image_shape))
+        sinograms = sinograms.view(-1, *self.stencil.sinogram_shape)
+        by_rays = self.stencil.listed == "rays"
         for part, elements, taps in self.chunks():
-            for image, sinogram in zip(images, result[:, part], strict=True):
-                if self.stencil.listed == "rays":
+            for image, sinogram in zip(images, sinograms[:, part], strict=True):
+                if project and by_rays:
                     sinogram[:, elements] = (image[taps.pixel] * taps.weight).sum(-1)
-                else:
+                elif project:
                     values = image[elements, None] * taps.weight
                     sinogram.scatter_add_(1, taps.bin.flatten(1), values.flatten(1))
-        return result.flatten(1)
-
-    def backproject(self, sinograms: Tensor) -> Tensor:
-        """(batch, views bins) -> (batch, pixels)."""
-        views, bins = self.stencil.sinogram_shape
-        result = sinograms.new_zeros(len(sinograms), math.prod(self.stencil.image_shape))
-        for part, elements, taps in self.chunks():
-            piece = sinograms.view(-1, views, bins)[:, part]
-            for sinogram, image in zip(piece, result, strict=True):
-                if self.stencil.listed == "rays":
+                elif by_rays:
                     values = sinogram[:, elements].unsqueeze(-1) * taps.weight
                     image.index_add_(0, taps.pixel.flatten(), values.flatten())
                 else:
                     taken = sinogram.gather(1, taps.bin.flatten(1)).view(taps.weight.shape)
                     image[elements] += (taken * taps.weight).sum((0, -1))
-        return result
+        return sinograms.flatten(1) if project else images
 
     def chunks(self) -> Iterator[tuple[slice, slice, Taps]]:
         """Views, elements of them, and their taps, a piece at a time."""

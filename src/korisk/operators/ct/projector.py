@@ -92,15 +92,13 @@ class _StencilOperator(Opaque):
         return "scanner:" + json.dumps([*kinds, stencil, self.engine, self._backwards])
 
     def _product(self, x: Tensor, adjoint: bool) -> Tensor:
-        project = adjoint == self._backwards
         source, target = self._ends(adjoint)
         lead = x.shape[: x.ndim - 2]
         flat = x.reshape(lead.numel(), math.prod(source)).contiguous()
         if not len(flat):
             return x.new_zeros(*lead, *target)
         engine: Engine = self._once("_engine")
-        product = engine.project(flat) if project else engine.backproject(flat)
-        return product.reshape(*lead, *target)
+        return engine.apply(flat, adjoint == self._backwards).reshape(*lead, *target)
 
     def _engine(self) -> Engine:
         return engine_for(self.stencil, self.engine, self.device, self.dtype)

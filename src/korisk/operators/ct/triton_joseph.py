@@ -36,6 +36,28 @@ _KEEPS_COMPILED = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 3)
 _MARGIN = 2  # pixels of zeros around an image: both neighbours of a tap outside lie in it
 
 
+@triton.jit
+def _tile(wide, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Row and column of each element of this program's tile of a grid so many columns wide."""
+    tiles = tl.cdiv(wide, COLUMNS)
+    place = tl.arange(0, ROWS * COLUMNS)
+    row = (tl.program_id(0) // tiles) * ROWS + place // COLUMNS
+    return row, (tl.program_id(0) % tiles) * COLUMNS + place % COLUMNS
+
+
+@triton.jit
+def _through(rays, ray, count, rows, columns, wide):  # type: ignore[no-untyped-def]
+    """Position at step 0, slope, steps, pixels across, and strides of rays through an image."""
+    slope = tl.load(rays + count + ray)
+    stepping_x = tl.load(rays + 3 * count + ray) != 0
+    n_along = tl.where(stepping_x, columns, rows)
+    n_across = tl.where(stepping_x, rows, columns)
+    middle = (n_across - 1).to(slope.dtype) * 0.5
+    position = tl.load(rays + ray) - (n_along - 1).to(slope.dtype) * 0.5 * slope + middle
+    strides = tl.where(stepping_x, 1, wide), tl.where(stepping_x, wide, 1)
+    return position, slope, n_along, n_across, strides[0], strides[1]
+
+
 # Few images, as they lie
 
 
@@ -52,25 +74,17 @@ def _project_few(  # type: ignore[no-untyped-def]
     STEPS: tl.constexpr,
     BINS: tl.constexpr,
 ):
-    tiles = tl.cdiv(bins, BINS)
-    tile = tl.program_id(0)
-    bin = (tile % tiles) * BINS + tl.arange(0, BINS)
-    ray = (tile // tiles) * bins + tl.minimum(bin, bins - 1)
+    view, bin = _tile(bins, 1, BINS)
+    ray = view * bins + tl.minimum(bin, bins - 1)
     count = views * bins
-    slope = tl.load(rays + count + ray)
-    length = tl.load(rays + 2 * count + ray)
-    stepping_x = tl.load(rays + 3 * count + ray) != 0
-    n_along = tl.where(stepping_x, columns, rows)
-    n_across = tl.where(stepping_x, rows, columns)
-    stride_along = tl.where(stepping_x, 1, columns)
-    stride_across = tl.where(stepping_x, columns, 1)
-    middle = (n_across - 1).to(slope.dtype) * 0.5
-    position_0 = tl.load(rays + ray) - (n_along - 1).to(slope.dtype) * 0.5 * slope + middle
+    position_0, slope, n_along, n_across, stride_along, stride_across = _through(
+        rays, ray, count, rows, columns, columns
+    )
     image = tl.program_id(1).to(tl.int64)
     here = images + image * (rows * columns)
     total = tl.zeros((STEPS, BINS), dtype=images.dtype.element_ty)
-    first = tl.load(steps + tile)
-    last = tl.load(steps + tl.num_programs(0) + tile)
+    first = tl.load(steps + tl.program_id(0))
+    last = tl.load(steps + tl.num_programs(0) + tl.program_id(0))
     for begin in range(first, last, STEPS):
         step = (begin + tl.arange(0, STEPS))[:, None]
         position = position_0[None, :] + step * slope[None, :]
@@ -84,6 +98,7 @@ def _project_few(  # type: ignore[no-untyped-def]
         total += tl.load(at, mask=lower, other=0.0) * (1 - share)
         total += tl.load(at + stride_across[None, :], mask=upper, other=0.0) * share
     out = sinograms + image * count + ray
+    length = tl.load(rays + 2 * count + ray)
     tl.store(out, tl.sum(total, axis=0) * length, mask=bin < bins)
 
 
@@ -104,11 +119,7 @@ def _backproject_few(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    tiles = tl.cdiv(columns, COLUMNS)
-    tile = tl.program_id(0)
-    place = tl.arange(0, ROWS * COLUMNS)
-    row = (tile // tiles) * ROWS + place // COLUMNS
-    column = (tile % tiles) * COLUMNS + place % COLUMNS
+    row, column = _tile(columns, ROWS, COLUMNS)
     real = rays.dtype.element_ty
     reach = tl.load(scanner + 2 * views)
     bins_a_pixel = tl.load(scanner + 2 * views + 1)
@@ -221,28 +232,19 @@ def _project(  # type: ignore[no-untyped-def]
     BINS: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    tiles = tl.cdiv(bins, BINS)
-    tile = tl.program_id(0)
-    place = tl.arange(0, VIEWS * BINS)
-    view = (tile // tiles) * VIEWS + place // BINS
-    bin = (tile % tiles) * BINS + place % BINS
+    view, bin = _tile(bins, VIEWS, BINS)
     exists = (view < views) & (bin < bins)
     ray = tl.minimum(view, views - 1) * bins + tl.minimum(bin, bins - 1)
     lane = tl.program_id(1) * LANES + tl.arange(0, LANES)
     count = views * bins
-    slope = tl.load(rays + count + ray)
-    stepping_x = tl.load(rays + 3 * count + ray) != 0
-    n_along = tl.where(stepping_x, columns, rows)
-    n_across = tl.where(stepping_x, rows, columns)
     wide = columns + 2 * MARGIN
-    stride_along = tl.where(stepping_x, 1, wide)
-    stride_across = tl.where(stepping_x, wide, 1)
     corner = MARGIN * wide + MARGIN
-    middle = (n_across - 1).to(slope.dtype) * 0.5
-    position_0 = tl.load(rays + ray) - (n_along - 1).to(slope.dtype) * 0.5 * slope + middle
+    position_0, slope, n_along, n_across, stride_along, stride_across = _through(
+        rays, ray, count, rows, columns, wide
+    )
     total = tl.zeros((VIEWS * BINS, LANES), dtype=images.dtype.element_ty)
-    first = tl.load(steps + tile)
-    last = tl.load(steps + tl.num_programs(0) + tile)
+    first = tl.load(steps + tl.program_id(0))
+    last = tl.load(steps + tl.num_programs(0) + tl.program_id(0))
     for step in range(first, last):
         position = position_0 + step * slope
         below = tl.floor(position)
@@ -276,11 +278,7 @@ def _backproject(  # type: ignore[no-untyped-def]
     COLUMNS: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    tiles = tl.cdiv(columns, COLUMNS)
-    tile = tl.program_id(0)
-    place = tl.arange(0, ROWS * COLUMNS)
-    row = (tile // tiles) * ROWS + place // COLUMNS
-    column = (tile % tiles) * COLUMNS + place % COLUMNS
+    row, column = _tile(columns, ROWS, COLUMNS)
     exists = (row < rows) & (column < columns)
     lane = tl.program_id(1) * LANES + tl.arange(0, LANES)
     real = rays.dtype.element_ty
@@ -360,7 +358,7 @@ class _Kernels(Engine):
     def __init__(
         self, stencil: Stencil, device: torch.device, dtype: torch.dtype, reach: float
     ) -> None:
-        self.stencil, self.device, self.dtype = stencil, device, dtype
+        super().__init__(stencil, device, dtype)
         self._plans: dict[tuple[bool, int], Callable[[Tensor], Tensor]] = {}
         self._samples = math.prod(stencil.sinogram_shape) * max(stencil.image_shape)
         self.candidates = max(1, math.ceil(2 * reach))
@@ -377,15 +375,8 @@ class _Kernels(Engine):
     def _here(self, array: ArrayLike) -> Tensor:
         return torch.from_numpy(np.asarray(array, dtype=np.float64)).to(self.device, self.dtype)
 
-    def project(self, images: Tensor) -> Tensor:
-        """(batch, pixels) -> (batch, views bins)."""
-        return self._run(True, images)
-
-    def backproject(self, sinograms: Tensor) -> Tensor:
-        """(batch, views bins) -> (batch, pixels)."""
-        return self._run(False, sinograms)
-
-    def _run(self, project: bool, x: Tensor) -> Tensor:
+    def apply(self, x: Tensor, project: bool) -> Tensor:
+        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
         key = project, len(x)
         plan = self._plans.get(key)
         if plan is None:
@@ -416,14 +407,11 @@ class _Kernels(Engine):
             tile = self.candidates, self.fan, self.pixel, views_at_once, tall, wide
             fixed = self.rays, self.scanner, rows, columns, views, bins, *tile
             launch = _Launch(_backproject_few, grid, *fixed, warps=warps)
-        found = math.prod(shapes[project])
+        found, order = math.prod(shapes[project]), 1 if project else -1  # images come first
 
         def run(x: Tensor) -> Tensor:
             result = x.new_empty(batch, found)
-            if project:
-                launch(x, result)
-            else:
-                launch(result, x)
+            launch(*(x, result)[::order])
             return result
 
         return run
@@ -439,7 +427,8 @@ class _Kernels(Engine):
         # Measured on an H200: few rays a program hide the latency of their loads best, while pixels
         # gain from a larger tile, whose rays then stay in the first-level cache.
         high, wide, warps = (2, 16, 1) if project or lanes < _LANES else (8, 16, 4)
-        source, target = ((rows, columns), (views, bins))[:: 1 if project else -1]
+        order = 1 if project else -1  # images come first
+        source, target = ((rows, columns), (views, bins))[::order]
         tiles = triton.cdiv(target[0], high) * triton.cdiv(target[1], wide)
         tile = high, wide, lanes
         if project:
@@ -464,10 +453,7 @@ class _Kernels(Engine):
             together = x.new_empty(items, beside)
             interleave(x, together)
             sums = x.new_empty(found, beside)
-            if project:
-                product(together, sums)
-            else:
-                product(sums, together)
+            product(*(together, sums)[::order])
             result = x.new_empty(batch, found)
             separate(sums, result)
             return result
@@ -526,13 +512,15 @@ class TritonPixelDriven(_Kernels):
         self.rays = self.padded_rays = self.scanner  # not read
         self._adjoint: Engine | None = None
 
-    def project(self, images: Tensor) -> Tensor:
-        """(batch, pixels) -> (batch, views bins)."""
+    def apply(self, x: Tensor, project: bool) -> Tensor:
+        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+        if not project:
+            return super().apply(x, project)
         if self._adjoint is None:
             fits = worth_storing(self.stencil, self.device, self.dtype)
             engine = DeviceMatrix if fits else OnTheFly
             self._adjoint = engine(self.stencil, self.device, self.dtype)
-        return self._adjoint.project(images)
+        return self._adjoint.apply(x, project)
 
 
 def _bins_a_pixel(geometry: Geometry) -> float:
