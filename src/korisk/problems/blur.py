@@ -9,10 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from korisk import _checks
-from korisk._json import JsonDict
 from korisk.operators.basic import Diagonal
 from korisk.operators.convolution import Convolution, gaussian_kernel
-from korisk.operators.inputs import checked_device
+from korisk.operators.inputs import Place
 from korisk.operators.linear import LinearOperator
 from korisk.problems.heat import random_gains
 from korisk.problems.imaging import LARGEST_DOUBLE, ImageProblem
@@ -102,7 +101,7 @@ class BlurProblem(ImageProblem):
         -------
         Convolution
         """
-        place: JsonDict = {"device": checked_device(device), "dtype": self.dtype}
+        place = Place(device=device, dtype=self.dtype)
         return Convolution((self.side, self.side), gaussian_kernel(deviation), **place)
 
     def operator(self, device: Device = None) -> LinearOperator:
@@ -114,7 +113,7 @@ class BlurProblem(ImageProblem):
 
     def reconstruction(self, device: Device = None) -> Reconstruction:
         """Weights of one, and the regularised inverse of the assumed blur."""
-        return self._unweighted(self._inverse(self.blur(self._assumed, device)))
+        return Reconstruction.unweighted(self._inverse(self.blur(self._assumed, device)))
 
     def _known_operator(self, device: Device) -> LinearOperator:
         return self.blur(self._assumed, device)

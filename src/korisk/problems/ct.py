@@ -18,14 +18,15 @@ from korisk.errors import KoriskError, KoriskWarning
 from korisk.operators.ct.fbp import fan_of_released, fbp, released_fbp, released_geometry
 from korisk.operators.ct.geometry import Geometry, ParallelBeam
 from korisk.operators.ct.projector import Kind, Projector
-from korisk.operators.inputs import checked_device
+from korisk.operators.inputs import Place
 from korisk.operators.linear import LinearOperator
 from korisk.operators.tikhonov import Tikhonov
 from korisk.operators.types import Dtype
-from korisk.problems.noise import Noise, add_noise, noise_variance
+from korisk.problems.imaging import ImageProblem
+from korisk.problems.noise import Noise, add_noise
 from korisk.problems.phantoms import Ellipses, released_ellipses, released_surrogate_ellipses
-from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
-from korisk.problems.sources import EllipseSource, ImageSource
+from korisk.problems.problem import Counts, Device, Reconstruction
+from korisk.problems.sources import DrawnExamples, EllipseSource, ImageSource
 from korisk.seeds import TEST_SEED
 
 Beam = Literal["surrogate", "parallel", "fan", "released"]
@@ -193,8 +194,7 @@ class CtScanner:
         chosen = self.dtype if dtype is None else dtype
         if self.beam == "surrogate":
             inverse = Tikhonov(self.projector(device, chosen), mu=_SURROGATE_MU)
-            ones = torch.ones(self.geometry.sinogram_shape, device=inverse.device, dtype=chosen)
-            return Reconstruction(ones, (inverse,))
+            return Reconstruction.unweighted(inverse)
         make: Any = released_fbp if self.beam == "released" else fbp
         if self.beam == "parallel":
             # Not the default: another A^T is another network, and stored cells have this one.
@@ -217,7 +217,7 @@ def _of_the_paper(side: int, large: Beam) -> CtScanner:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CtProblem(Problem):
+class CtProblem(ImageProblem):
     """Learn images from their sinograms.
 
     Inputs are (samples, views, bins), targets (samples, side, side).
@@ -261,9 +261,23 @@ class CtProblem(Problem):
             )
 
     @property
+    def side(self) -> int:  # type: ignore[override]
+        """Pixels along an edge of the image."""
+        return self.scanner.side
+
+    @property
+    def width(self) -> float:
+        """The width of an image in millimetres."""
+        return self.scanner.geometry.image_size[1]
+
+    @property
     def dtype(self) -> torch.dtype:
         """The scanner's."""
         return self.scanner.dtype
+
+    def operator(self, device: Device = None) -> LinearOperator:
+        """The scanner's projector."""
+        return self.scanner.projector(device)
 
     def prepared(self, device: Device = None) -> LinearOperator:
         """The projector, with what it builds when it is first used."""
@@ -275,46 +289,28 @@ class CtProblem(Problem):
         """The scanner's."""
         return self.scanner.reconstruction(device)
 
-    def _known_operator(self, device: Device) -> LinearOperator:
-        return self.scanner.projector(device)
+    @property
+    def _own_tests(self) -> bool:  # type: ignore[override]
+        return self.population == "released-surrogate"
 
-    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
-        """Sinograms and the images they are of."""
-        projector = self.scanner.projector(checked_device(device))
-        side, place, dtype = self.scanner.side, projector.device, projector.dtype
-        if isinstance(self.source, EllipseSource):
-            draw = self.source.phantoms if self.population == "ellipses" else self._released
-            images = {
-                name: each.images(side, device=place, dtype=dtype)
-                for name, each in draw(seed, counts).items()
-            }
-        else:
-            drawn = self.source.draw(side, seed=seed, counts=counts, device=place)
-            images = {name: each.to(dtype) for name, each in drawn.items()}
-        pairs = []
-        for name, targets in images.items():
-            own = name != "test" or self.population == "released-surrogate"
-            key = seed if own else TEST_SEED
-            pairs.append(Pairs(self._sinograms(targets, projector, key, name), targets))
-        return Pools(*pairs)
+    def _images(self, seed: int, counts: Counts, operator: LinearOperator) -> dict[str, Tensor]:
+        if not isinstance(self.source, EllipseSource):
+            return super()._images(seed, counts, operator)
+        draw = self.source.phantoms if self.population == "ellipses" else self._released
+        place = Place(device=operator.device, dtype=operator.dtype)
+        return {name: each.images(self.side, **place) for name, each in draw(seed, counts).items()}
 
-    def _sinograms(
-        self, images: Tensor, projector: LinearOperator, seed: int, stream: str
-    ) -> Tensor:
+    def _inputs(self, images: Tensor, operator: LinearOperator, seed: int, stream: str) -> Tensor:
         """Sinograms with noise, in pieces that stay small."""
-        result = images.new_empty((len(images), *projector.range))
+        result = images.new_empty((len(images), *operator.range))
         key: JsonDict = {"seed": seed, "stream": f"{stream} noise"}
-        step = max(1, _BATCH // self.scanner.side**2)
+        step = max(1, _BATCH // self.side**2)
         for first in range(0, len(images), step):
-            batch = projector(images[first : first + step])
+            batch = operator(images[first : first + step])
             if self.noise is not None:
-                batch = add_noise(batch, self.noise, width=self._width, first=first, **key)
+                batch = add_noise(batch, self.noise, width=self.width, first=first, **key)
             result[first : first + step] = batch
         return result
-
-    @property
-    def _width(self) -> float:
-        return self.scanner.geometry.image_size[1]
 
     def _released(self, seed: int, counts: Counts) -> dict[str, Ellipses]:
         """The released phantoms of each pool, by the pool's name."""
@@ -339,22 +335,14 @@ class CtProblem(Problem):
             for name, number in counts.items()
         }
 
-    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
-        """Images of the source, or of the released population, behind the scanner."""
-        projector = self.scanner.projector(checked_device(device))
-        side, place = self.scanner.side, projector.device
+    def _example_images(self, seed: int, count: int, device: torch.device) -> DrawnExamples:
         if self.population == "ellipses":
-            drawn, patients = self.source.examples(side, seed=seed, count=count, device=place)
-        else:
-            surrogate = self.population == "released-surrogate"
-            number = min(count, _SURROGATE_POOLS["train"]) if surrogate else count
-            counts = {"train": number, "validation": 0, "test": 0}
-            phantoms = self._released(seed + _EXAMPLE_SEEDS, counts)["train"]
-            drawn, patients = phantoms.images(side, device=place), None
-        images = drawn.to(projector.dtype)
-        inputs = self._sinograms(images, projector, seed, "examples")
-        variance = noise_variance(projector(images), self.noise, width=self._width)
-        return Examples(images, projector, None, inputs, images, variance, patients)
+            return super()._example_images(seed, count, device)
+        surrogate = self.population == "released-surrogate"
+        number = min(count, _SURROGATE_POOLS["train"]) if surrogate else count
+        counts = {"train": number, "validation": 0, "test": 0}
+        phantoms = self._released(seed + _EXAMPLE_SEEDS, counts)["train"]
+        return DrawnExamples(phantoms.images(self.side, device=device))
 
 
 @lru_cache(maxsize=8)

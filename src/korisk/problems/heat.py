@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk import _checks
-from korisk._json import JsonDict
 from korisk.operators.basic import Diagonal, Diffusion
-from korisk.operators.inputs import checked_device
+from korisk.operators.inputs import Place
 from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
 from korisk.seeds import TEST_SEED, stream_key
 
@@ -114,15 +113,13 @@ class HeatProblem(Problem):
         -------
         Diffusion
         """
-        place: JsonDict = {"device": checked_device(device), "dtype": torch.float64}
+        place = Place(device=device, dtype=torch.float64)
         speed, time = self.speed, self.time
         return Diffusion(self.points, viscosity=viscosity, speed=speed, time=time, **place)
 
     def reconstruction(self, device: Device = None) -> Reconstruction:
         """Weights of one, and the flow with the assumed viscosity."""
-        flow = self.flow(self._assumed, device)
-        ones = torch.ones(self.points, dtype=flow.dtype, device=flow.device)
-        return Reconstruction(ones, (flow,))
+        return Reconstruction.unweighted(self.flow(self._assumed, device))
 
     def truth(self, device: Device = None) -> Reconstruction:
         """One over the gains, and the flow with the true viscosity."""

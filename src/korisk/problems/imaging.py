@@ -1,4 +1,4 @@
-"""Images behind a linear operator, with noise: what MRI and deblurring share."""
+"""Images behind a linear operator, with noise: what CT, MRI and deblurring share."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor
 
 from korisk.operators.linear import LinearOperator
 from korisk.operators.tikhonov import Tikhonov
-from korisk.problems.noise import Gaussian, add_noise, noise_variance
-from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
-from korisk.problems.sources import ImageSource
+from korisk.problems.noise import Noise, add_noise, noise_variance
+from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem
+from korisk.problems.sources import DrawnExamples, ImageSource
 from korisk.seeds import TEST_SEED
 
 Index = EllipsisType | tuple[EllipsisType | Tensor | slice, ...]
@@ -25,8 +25,13 @@ class ImageProblem(Problem):
 
     side: int
     mu: float
-    noise: Gaussian | None
+    noise: Noise | None
     source: ImageSource
+
+    @property
+    def width(self) -> float:
+        """The width of an image, in the unit of the paths through it."""
+        return 1.0
 
     @property
     def dtype(self) -> torch.dtype:
@@ -54,35 +59,37 @@ class ImageProblem(Problem):
     def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
         """Images of the source, and what is measured of them."""
         operator = self.operator(device)
-        drawn, patients = self.source.examples(
-            self.side, seed=seed, count=count, device=operator.device
-        )
+        drawn, patients = self._example_images(seed, count, operator.device)
         images = drawn.to(operator.dtype)
         clean = operator(images)
         variance, noisy = torch.zeros_like(clean[0]), self._noisy()
-        variance[noisy] = noise_variance(clean[noisy], self.noise, width=1.0)
+        variance[noisy] = noise_variance(clean[noisy], self.noise, width=self.width)
         inputs = self._inputs(images, operator, seed, "examples")
         return Examples(images, operator, None, inputs, images, variance, patients)
+
+    def _example_images(self, seed: int, count: int, device: torch.device) -> DrawnExamples:
+        return self.source.examples(self.side, seed=seed, count=count, device=device)
 
     def _inverse(self, operator: LinearOperator) -> Tikhonov:
         """The regularised inverse of an operator."""
         solver = "factor" if self.side <= LARGEST_DOUBLE else "cg"
         return Tikhonov(operator, self.mu, solver=solver)
 
-    @staticmethod
-    def _unweighted(inverse: LinearOperator) -> Reconstruction:
-        """Weights of one before a known inverse."""
-        ones = torch.ones(inverse.domain, device=inverse.device, dtype=inverse.dtype)
-        return Reconstruction(ones, (inverse,))
+    _own_tests = False  # whether each seed has a test set of its own
+
+    def _images(self, seed: int, counts: Counts, operator: LinearOperator) -> dict[str, Tensor]:
+        drawn = self.source.draw(self.side, seed=seed, counts=counts, device=operator.device)
+        return {name: images.to(operator.dtype) for name, images in drawn.items()}
+
+    def _known_operator(self, device: Device) -> LinearOperator:
+        return self.operator(device)
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """What is measured, and the images it is of."""
         operator = self.operator(device)
-        drawn = self.source.draw(self.side, seed=seed, counts=counts, device=operator.device)
         pairs = []
-        for name, images in drawn.items():
-            targets = images.to(operator.dtype)
-            key = TEST_SEED if name == "test" else seed
+        for name, targets in self._images(seed, counts, operator).items():
+            key = TEST_SEED if name == "test" and not self._own_tests else seed
             pairs.append(Pairs(self._inputs(targets, operator, key, name), targets))
         return Pools(*pairs)
 
@@ -92,5 +99,5 @@ class ImageProblem(Problem):
         if self.noise is not None:
             noisy, name = self._noisy(), f"{stream} noise"
             clean = inputs[noisy]
-            inputs[noisy] = add_noise(clean, self.noise, width=1.0, seed=seed, stream=name)
+            inputs[noisy] = add_noise(clean, self.noise, width=self.width, seed=seed, stream=name)
         return inputs

@@ -9,11 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from korisk import _checks
-from korisk._json import JsonDict
 from korisk.errors import Argument, KoriskError, Message
 from korisk.operators.basic import Fourier
-from korisk.operators.inputs import checked_device
-from korisk.operators.linear import LinearOperator
+from korisk.operators.inputs import Place
 from korisk.operators.sense import Sense, birdcage_sensitivities
 from korisk.problems.imaging import ImageProblem, Index
 from korisk.problems.noise import Gaussian
@@ -111,8 +109,7 @@ class MriProblem(ImageProblem):
 
     def operator(self, device: Device = None) -> Fourier | Sense:
         """F, or S of several coils: images to samples, zero where not measured."""
-        shape = (self.side, self.side)
-        place: JsonDict = {"device": checked_device(device), "dtype": self.dtype}
+        shape, place = (self.side, self.side), Place(device=device, dtype=self.dtype)
         if self.coils is None:
             return Fourier(shape, self.mask, real=True, **place)
         sensitivities = birdcage_sensitivities(shape, self.coils)
@@ -124,10 +121,8 @@ class MriProblem(ImageProblem):
         One coil's has zeros for what was not measured.
         """
         operator = self.operator(device)
-        return self._unweighted(operator.T if self.coils is None else self._inverse(operator))
-
-    def _known_operator(self, device: Device) -> LinearOperator:
-        return self.operator(device)
+        inverse = operator.T if self.coils is None else self._inverse(operator)
+        return Reconstruction.unweighted(inverse)
 
     def _noisy(self) -> Index:
         """Those lines that are measured."""

@@ -42,6 +42,22 @@ class Reconstruction(NamedTuple):
     weights: Tensor
     tail: tuple[LinearOperator, ...]
 
+    @classmethod
+    def unweighted(cls, inverse: LinearOperator) -> Reconstruction:
+        """Weights of one before a known inverse.
+
+        Parameters
+        ----------
+        inverse : LinearOperator
+            From inputs to targets.
+
+        Returns
+        -------
+        Reconstruction
+        """
+        ones = torch.ones(inverse.domain, device=inverse.device, dtype=inverse.dtype)
+        return cls(ones, (inverse,))
+
 
 class Pairs(NamedTuple):
     """Inputs, such as sinograms, and the targets that belong to them.

@@ -191,8 +191,7 @@ def links(recording: Recording, inside: Inside) -> list[Link]:
     around a step that joins values without a rule: the smallest part that one value enters and one
     leaves.
     """
-    steps = recording.steps
-    live = [0, *(step.index for step in recording.leading_to(recording.output))]
+    steps, live = recording.steps, recording.live
     part_of = _parts_without_rule(recording, inside)
     owner = {0: 0}  # the last step of the link that a value comes from
     users = Counter(parent for index in live[1:] for parent in set(steps[index].parents))
@@ -231,18 +230,9 @@ def links(recording: Recording, inside: Inside) -> list[Link]:
 
 
 def cuts(recording: Recording) -> list[int]:
-    """The steps that no arrow between two others passes over: every way leads through them."""
-    live = [0, *(step.index for step in recording.leading_to(recording.output))]
-    last_use = {index: index for index in live}
-    for index in live:
-        for parent in recording.steps[index].parents:
-            last_use[parent] = max(last_use[parent], index)
-    furthest, found = 0, []
-    for index in live:
-        if furthest <= index:
-            found.append(index)
-        furthest = max(furthest, last_use[index])
-    return found
+    """The steps that every way from the input to the output leads through."""
+    parents = {index: set(recording.steps[index].parents) for index in recording.live}
+    return sorted(_gates(recording.live, parents)[recording.output])
 
 
 def _parts_without_rule(recording: Recording, inside: Inside) -> dict[int, tuple[int, ...]]:
@@ -251,8 +241,7 @@ def _parts_without_rule(recording: Recording, inside: Inside) -> dict[int, tuple
     Where a step joins several values without a constant: from the last value that all ways to it
     lead through, to the first one behind it that all ways from it lead through.
     """
-    steps = recording.steps
-    live = [0, *(step.index for step in recording.leading_to(recording.output))]
+    steps, live = recording.steps, recording.live
     above = {index: set(steps[index].parents) for index in live}
     below: dict[int, set[int]] = {index: set() for index in live}
     for index, parents in above.items():
@@ -273,15 +262,7 @@ def _parts_without_rule(recording: Recording, inside: Inside) -> dict[int, tuple
         while True:
             first = max(set.intersection(*(before[each] - inner for each in inner)))
             last = min(set.intersection(*(after[each] for each in inner)))
-            reached = {first}
-            for each in live:
-                if first < each <= last and above[each] & reached:
-                    reached.add(each)
-            leading, between = {last}, set()
-            for each in reversed(live):
-                if each in reached - {first} and (each == last or below[each] & leading):
-                    leading.add(each)
-                    between.add(each)
+            between = {each.index for each in recording.leading_to(last, after=first)}
             for other in found:
                 if between & set(other):
                     between |= set(other)

@@ -151,6 +151,11 @@ class Recording:
     branches: list[str]  # modules that chose their way by values of tensors
     root: Frame
 
+    @cached_property
+    def live(self) -> list[int]:
+        """The input and the steps that the output depends on, by index."""
+        return [0, *(step.index for step in self.leading_to(self.output))]
+
     def leading_to(self, last: int, *, after: int = 0) -> list[Step]:
         """The steps behind `after` that step `last` depends on, and itself, in order."""
         needed, found = {last}, []
