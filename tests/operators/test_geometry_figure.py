@@ -163,6 +163,7 @@ def test_without_matplotlib_it_says_what_to_install_and_drawing_leaves_no_global
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.splitlines() == [
-        "MissingExtraError a plot needs matplotlib, which is not installed; pip install 'korisk[report]'",
+        "MissingExtraError a plot needs matplotlib, which is not installed; "
+        "pip install 'korisk[report]'",
         "True False",
     ]

@@ -1,7 +1,5 @@
 """read_images: find image files, read their pages, and put them together as one set."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """DenseNet: one matrix between all inputs and all outputs, and a ReLU."""
 
-from __future__ import annotations
-
 import math
 from typing import Self
 

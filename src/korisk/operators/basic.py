@@ -1,7 +1,5 @@
 """Small operators: Identity, Diagonal, Mask, Matrix, Fourier and Diffusion."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """DataConsistency: the layer that pulls an image towards what was measured of it."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Convolution with a known kernel, such as the blur of a camera, and Gaussian kernels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal

@@ -1,7 +1,5 @@
 """What operators take: shapes, precisions and devices, and whether a compiler is looking."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypedDict, TypeGuard

@@ -6,8 +6,6 @@ node, `korisk::apply`, with a shape, a derivative and a rule for batches; the op
 its key, so nothing of it is traced.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Multi-coil Cartesian MRI: Sense, and simulated sensitivities of coils."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Tikhonov: the regularised inverse (A^T A + mu I)^-1 A^T of an operator, itself an operator."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

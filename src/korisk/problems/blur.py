@@ -1,7 +1,5 @@
 """Deblurring: a camera with a known blur and pixels of unknown gain."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Advection and diffusion behind sensors of unknown gain: a hybrid PINN in its simplest form."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

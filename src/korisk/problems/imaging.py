@@ -1,7 +1,5 @@
 """Images behind a linear operator, with noise: what CT, MRI and deblurring share."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from types import EllipsisType
 

@@ -1,7 +1,5 @@
 """Magnetic resonance imaging: lines of k-space, and pools of them with the images they are of."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Noise of sinograms: that of sample i depends on a seed, a stream and i alone."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -14,11 +14,13 @@ from torch import Tensor
 
 from korisk.errors import KoriskError
 from korisk.problems.phantoms import Ellipses, random_ellipses
-from korisk.problems.problem import POOLS, Counts, Device
+from korisk.problems.problem import POOLS, Counts
 from korisk.seeds import TEST_SEED
 
 if TYPE_CHECKING:
     from korisk.images import ImageSet
+
+Where = torch.device | None  # images are made; None: on the CPU
 
 
 class DrawnExamples(NamedTuple):
@@ -55,7 +57,7 @@ class ImageSource(ABC):
     """
 
     @abstractmethod
-    def draw(self, side: int, *, seed: int, counts: Counts, device: Device) -> dict[str, Tensor]:
+    def draw(self, side: int, *, seed: int, counts: Counts, device: Where) -> dict[str, Tensor]:
         """Images for each pool, by the pool's name.
 
         Parameters
@@ -75,7 +77,7 @@ class ImageSource(ABC):
         """
 
     @abstractmethod
-    def examples(self, side: int, *, seed: int, count: int, device: Device) -> DrawnExamples:
+    def examples(self, side: int, *, seed: int, count: int, device: Where) -> DrawnExamples:
         """Some images that no pool has, or of all pools where the source is finite.
 
         Parameters
@@ -136,12 +138,12 @@ class EllipseSource(ImageSource):
             for name, number in counts.items()
         }
 
-    def draw(self, side: int, *, seed: int, counts: Counts, device: Device) -> dict[str, Tensor]:
+    def draw(self, side: int, *, seed: int, counts: Counts, device: Where) -> dict[str, Tensor]:
         """The images of `phantoms`."""
         drawn = self.phantoms(seed, counts).items()
         return {name: each.images(side, device=device, dtype=torch.float64) for name, each in drawn}
 
-    def examples(self, side: int, *, seed: int, count: int, device: Device) -> DrawnExamples:
+    def examples(self, side: int, *, seed: int, count: int, device: Where) -> DrawnExamples:
         """Phantoms that are in none of the pools."""
         drawn = random_ellipses(count, seed=seed, stream="examples", **vars(self))
         return DrawnExamples(drawn.images(side, device=device, dtype=torch.float64))
@@ -239,7 +241,7 @@ class FileSource(ImageSource):
         images = self._checked(side)
         return images if self.blank == "keep" else images.without_blank()
 
-    def draw(self, side: int, *, seed: int, counts: Counts, device: Device) -> dict[str, Tensor]:
+    def draw(self, side: int, *, seed: int, counts: Counts, device: Where) -> dict[str, Tensor]:
         """Images of the patients that the seed assigns to each pool."""
         from korisk.images import image_pools, relative
 
@@ -249,7 +251,7 @@ class FileSource(ImageSource):
         values = torch.from_numpy(relative(images)).double()
         return {name: values[getattr(chosen, name)].to(device) for name in counts}
 
-    def examples(self, side: int, *, seed: int, count: int, device: Device) -> DrawnExamples:
+    def examples(self, side: int, *, seed: int, count: int, device: Where) -> DrawnExamples:
         """Images from all pools, since nothing is trained on them or judged by them.
 
         Patients take turns, so that there are as many of them as possible. Blank images are left

@@ -5,8 +5,6 @@ one its output. P_l, "tail" here, is a Lipschitz constant of the output in value
 values of the layers before l.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

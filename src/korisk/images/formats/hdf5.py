@@ -1,7 +1,5 @@
 """HDF5 files as images: one dataset, or the ground truth of LoDoPaB-CT with its patients."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence

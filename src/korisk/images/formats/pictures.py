@@ -1,7 +1,5 @@
 """Pictures as images: PNG by Pillow, TIFF by tifffile."""
 
-from __future__ import annotations
-
 import math
 import mmap
 import struct

@@ -1,7 +1,5 @@
 """describe: any PyTorch module as the network that the theory takes."""
 
-from __future__ import annotations
-
 import warnings
 
 import torch

@@ -1,7 +1,5 @@
 """From a recorded run to a graph: every step that does more than rearrange is a link of it."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

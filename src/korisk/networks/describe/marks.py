@@ -1,7 +1,5 @@
 """Marks: what a user states about a module where its parameters do not say it themselves."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from torch import nn

@@ -5,8 +5,6 @@ a call and gives a bracket, or None where its options leave nothing known.
 docs/reference/describe.md has the table with the derivations.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence

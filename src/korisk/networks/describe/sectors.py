@@ -11,8 +11,6 @@ and the sums cancel: |output| <= l |s|. Skips, joins and linear parts are in M a
 scales are valid; good ones are searched for, then the norm is bracketed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Filtered backprojection as a network of visible layers, W, K and A^T; ours and as released."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Literal

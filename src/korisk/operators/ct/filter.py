@@ -1,7 +1,5 @@
 """Filters along the detector: the ramp and its windows."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -4,8 +4,6 @@ A stencil gives its taps view by view. Engines turn them into a sparse matrix or
 fly; either way forward and adjoint use the same weights, so the adjoint is exact.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
