@@ -110,7 +110,7 @@ def needed_by(what: str, package: str, install: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as missing:
-        absent = (missing.name or package).lower()
+        absent = (missing.name or package).split(".")[0].lower()
         which = "which" if absent in package.lower() else f"and {absent}"  # what it needs in turn
         text = f"{what} needs {package}, {which} is not installed; pip install {install}"
         raise MissingExtraError(text) from missing
