@@ -11,7 +11,7 @@ rounding alone.
 
     python -m benchmarks.planner.image_networks --images DIR --out FILE.csv [--networks a,b]
         [--populations x,y] [--steps 2000] [--sizes 4,8,16] [--seeds 3] [--minutes 9]
-        [--conv unfold|grouped] [--channels-last] [--precision tf32|bf16|fp32] [--graph]
+        [--conv unfold|grouped|triton] [--channels-last] [--precision tf32|bf16|fp32] [--graph]
         [--compile]
     python -m benchmarks.planner.image_networks --benchmark [--networks a]
         # ms per step of each way
@@ -57,6 +57,7 @@ POOL, VALIDATION, TEST = 4096, 128, 384
 BATCH, CHECKS, CHUNK = 16, 10, 64  # CHUNK: images per member that are evaluated at once
 WARM_UP = 3  # steps before a CUDA graph is captured
 COLUMNS = ("network", "population", "n", "seed", "error")
+SIMULATED = ("ellipses", "blobs")
 READ = ("mnist", "fashion", "photos")
 # fmt: off
 PHOTOS = (
@@ -120,6 +121,11 @@ class PatchConvolution(torch.autograd.Function):
 def convolve(x: Tensor, weight: Tensor, bias: Tensor, way: Way) -> Tensor:
     """Each member's 3 x 3 convolution with zeros around the image."""
     x, weight, bias = x.to(way.dtype), weight.to(way.dtype), bias.to(way.dtype)
+    if way.conv == "triton":
+        from benchmarks.planner.convolutions import MemberConvolution
+
+        product = cast(Tensor, MemberConvolution.apply(x, weight))  # type: ignore[no-untyped-call]
+        return product + bias[:, :, None, None, None]
     if way.conv == "unfold":
         product = cast(Tensor, PatchConvolution.apply(x, weight))  # type: ignore[no-untyped-call]
         return product + bias[:, :, None, None, None]
@@ -436,7 +442,7 @@ def _simulated(name: str) -> Array:
 @cache
 def population(name: str, folder: Path | None) -> tuple[Array, Array]:
     """The pool and the examples of a population, values from 0 to 1."""
-    if name not in READ:
+    if name in SIMULATED:
         images = _simulated(name)
         return images[:POOL], images[POOL:]
     if folder is None:
@@ -524,33 +530,37 @@ def measured(name: str, images: str, folder: Path | None, seeds: int, device: st
 # Training.
 
 
+def cosine(rate: float, steps: int) -> Tensor:
+    """Learning rates that fall to zero along a cosine."""
+    return rate / 2 * (1 + torch.cos(torch.arange(steps) * (math.pi / steps)))
+
+
 class Training:
     """One ensemble in training: members are all pairs of a size and a seed."""
 
     def __init__(
         self,
-        name: str,
+        build: Callable[[Maker], nn.Module],
         data: Data,
         cells: Sequence[tuple[int, int]],
-        steps: int,
+        rates: Tensor,
         way: Way,
         width: int,
         device: str,
     ) -> None:
+        """`rates` has the learning rate of every step."""
         self.way, self.data, self.cuda = replace(way), data, device == "cuda"
         torch.set_float32_matmul_precision("highest" if way.precision == "fp32" else "high")
         torch.backends.cudnn.allow_tf32 = way.precision != "fp32"
         torch.backends.cudnn.benchmark = True
-        network = NETWORKS[name]
-        self.net = network.build(Maker([seed for _, seed in cells], self.way, width)).to(device)
-        drawn = []
+        self.net = build(Maker([seed for _, seed in cells], self.way, width)).to(device)
+        drawn, steps = [], len(rates)
         for n, seed in cells:  # a batch of fewer than 16 is repeated to fill 16
             shape = (steps, min(BATCH, n))
             rows = torch.randint(n, shape, generator=generator("batches", n, seed)) + seed * POOL
             drawn.append(rows[:, torch.arange(BATCH) % shape[1]])
         self.batches = torch.stack(drawn, 1).to(device)
-        phase = torch.arange(steps) * (math.pi / steps)
-        self.rates = (network.rate / 2 * (1 + torch.cos(phase))).to(device)
+        self.rates = rates.to(device)
         self.rate = self.rates[0].clone()
         self.parameters = list(self.net.parameters())
         self.optimiser = torch.optim.Adam(
@@ -632,7 +642,10 @@ def benchmark(arguments: argparse.Namespace, cells: Sequence[tuple[int, int]]) -
     data = measured(name, "ellipses", None, arguments.seeds, device)
     ways = [
         Way(conv, last, precision, graph, arguments.compile)
-        for conv, last in (("unfold", False), ("grouped", False), ("grouped", True))
+        for conv, last in (
+            *(("unfold", False), ("grouped", False), ("grouped", True)),
+            *((("triton", False),) if device == "cuda" else ()),
+        )
         for precision in ("tf32", "bf16")
         for graph in ((False, True) if device == "cuda" else (False,))
     ]
@@ -641,7 +654,15 @@ def benchmark(arguments: argparse.Namespace, cells: Sequence[tuple[int, int]]) -
         label = f"{way.conv:8}{'channels_last' if way.channels_last else '':14}{way.precision:5}"
         label += f"{' graph' if way.graph else '':7}{'compiled' if way.compile else '':8}"
         try:
-            training = Training(name, data, cells, 4 * timed, way, arguments.width, device)
+            training = Training(
+                NETWORKS[name].build,
+                data,
+                cells,
+                cosine(1e-3, 4 * timed),
+                way,
+                arguments.width,
+                device,
+            )
             training.run(2 * WARM_UP)
             _wait(device)
             start = time.perf_counter()
@@ -688,7 +709,9 @@ def curves(arguments: argparse.Namespace, cells: Sequence[tuple[int, int]]) -> N
             print(f"{a.minutes:g} minutes are used up: run again to go on with {name}")
             return
         data = measured(name, images, a.images, a.seeds, a.device)
-        training = Training(name, data, cells, a.steps, way, a.width, a.device)
+        network = NETWORKS[name]
+        rates = cosine(network.rate, a.steps)
+        training = Training(network.build, data, cells, rates, way, a.width, a.device)
         errors = training.finish()
         lines = [
             ",".join([*key, f"{error:.6g}"])
@@ -711,7 +734,7 @@ def curves(arguments: argparse.Namespace, cells: Sequence[tuple[int, int]]) -> N
 
 def main() -> int:
     """Read the command line and do what it asks."""
-    populations = ("ellipses", "blobs", *READ)
+    populations = (*SIMULATED, *READ)
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
     add("--images", type=Path, help="folder with mnist.npz, fashion.npz and photos.npz")
@@ -723,7 +746,7 @@ def main() -> int:
     add("--seeds", type=int, default=3)
     add("--minutes", type=float, default=math.inf, help="start no curve after so many")
     add("--width", type=int, default=16, help="channels of the U-Net's finest level")
-    add("--conv", choices=("unfold", "grouped"), default="unfold")
+    add("--conv", choices=("unfold", "grouped", "triton"), default="unfold")
     add("--channels-last", action="store_true", help="for --conv grouped")
     add("--precision", choices=("tf32", "bf16", "fp32"), default="tf32")
     add("--graph", action="store_true", help="replay steps as a CUDA graph")
