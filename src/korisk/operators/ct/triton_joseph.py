@@ -54,8 +54,9 @@ def _through(rays, ray, count, rows, columns, wide):  # type: ignore[no-untyped-
     n_across = tl.where(stepping_x, rows, columns)
     middle = (n_across - 1).to(slope.dtype) * 0.5
     position = tl.load(rays + ray) - (n_along - 1).to(slope.dtype) * 0.5 * slope + middle
-    strides = tl.where(stepping_x, 1, wide), tl.where(stepping_x, wide, 1)
-    return position, slope, n_along, n_across, strides[0], strides[1]
+    stride_along = tl.where(stepping_x, 1, wide)
+    stride_across = tl.where(stepping_x, wide, 1)
+    return position, slope, n_along, n_across, stride_along, stride_across
 
 
 # Few images, as they lie
