@@ -152,16 +152,6 @@ def test_footprint_is_the_papers() -> None:
     assert networks["FC"]["parameters"] == 20 * 24 * 16 * 16
 
 
-def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from korisk.cli.app import run; run(['operators', '--help']);"
-        "print([name for name in ('torch', 'matplotlib') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "--source-to-center" in done.stdout
-    assert done.stdout.strip().endswith("[]")
-
-
 @pytest.mark.parametrize(
     ("options", "said"), [((), True), (("--bin", "0.5"), False), (FAN, True)], ids=str
 )
