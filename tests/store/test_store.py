@@ -662,16 +662,17 @@ def test_a_store_there_warns_and_does_without_wal(mounted: Path) -> None:
 
 def test_full_disk_keeps_what_is_finished(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connections: list[sqlite3.Connection] = []
+    connect = store_file.connect
 
-    def connected(file: Path) -> sqlite3.Connection:
-        connections.append(store_file.connect(file))
+    def connected(file: Path, mode: str = "mode=rw") -> sqlite3.Connection:
+        connections.append(connect(file, mode))
         return connections[-1]
 
-    monkeypatch.setattr("korisk.store.store.connect", connected)
+    monkeypatch.setattr("korisk.store.file.connect", connected)
     made = tasks(1, 9)
     with Store.create_or_open(path, STUDY) as store:
         store.record(made[0], result(made[0]), USAGE)
-        [connection] = connections
+        connection = connections[0]
         [[pages]] = connection.execute("PRAGMA page_count").fetchall()
         connection.execute(f"PRAGMA max_page_count = {pages + 12}").fetchall()
         noise = [dummy_work.stores_noise(task, print) for task in made]  # 10 pages each

@@ -13,7 +13,7 @@ import torch
 from korisk.errors import KoriskError
 from korisk.operators import Composed, Matrix
 from korisk.paper.theorem.check import checks_of
-from korisk.paper.theorem.layers import KnownLayers, RefinedLayers, refined_network
+from korisk.paper.theorem.layers import KnownLayers, refined_errors, refined_network
 from korisk.paper.theorem.problems import DeepProblem
 from korisk.problems import CtScanner, HeatProblem, Pairs, Reconstruction, sources
 from korisk.store.cells import Result, Row
@@ -248,7 +248,7 @@ def test_a_common_factor_of_two_layers_is_no_error_of_either() -> None:
     with torch.no_grad():
         same.weights.mul_(2.0)
         same.refinement[0].weight.div_(2.0)  # type: ignore[operator]
-    found = RefinedLayers(truth, test).errors(same)
+    found = refined_errors(truth, same, test.inputs)
     size = float(test.targets.square().flatten(1).sum(1).mean())
     assert max(found.values()) < 1e-9 * size
 

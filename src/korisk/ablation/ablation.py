@@ -32,13 +32,8 @@ from korisk.seeds import checked_seeds
 from korisk.texts import Table, number, whole
 from korisk.theory import barron_bound
 
+_REMEDY = "use korisk.operators"
 ABOVE = 1.05  # times the best error of the worse network: the default target, which both reach
-_NAMES = {
-    "dense": "dense {}",
-    "low-rank": "low-rank {}",
-    "convolution": "convolution for {}",
-    "wrong": "wrong {}",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +160,7 @@ def ablate(
         torch.manual_seed(numbers[0])
         pair = whole.to(example.device), other().to(example.device)
     _check_used(pair, change.layer, example)
-    named = _NAMES[change.by].format(change.layer)
+    named = f"{change.by}{' for' * (change.by == 'convolution')} {change.layer}"
     if change.by == "wrong" and not isinstance(change.wrong, nn.Module):
         named = f"{change.layer} {100 * (change.wrong or 0):.3g}% wrong"
     if change.start == "operator":
@@ -236,9 +231,7 @@ def _example(
         with torch.no_grad():
             inputs = operator(images.to(operator.device, operator.dtype))
     else:
-        raise invalid(
-            "operator", "be a LinearOperator or a Problem", operator, "use korisk.operators"
-        )
+        raise invalid("operator", "be a LinearOperator or a Problem", operator, _REMEDY)
     weights = next((each for each in network.parameters() if each.requires_grad), None)
     return inputs.to(torch.float32 if weights is None else weights.dtype)
 
@@ -249,9 +242,8 @@ def _check_used(pair: tuple[nn.Module, nn.Module], name: str, example: Tensor) -
     new = [weights for key, weights in pair[1].named_parameters() if key not in had]
     if new:
         total = pair[1](example).sum()
-        used = total.requires_grad and any(
-            slope is not None for slope in torch.autograd.grad(total, new, allow_unused=True)
-        )
+        slopes = torch.autograd.grad(total, new, allow_unused=True) if total.requires_grad else ()
+        used = any(slope is not None for slope in slopes)
     else:
         with torch.no_grad():
             used = not torch.equal(*(network.eval()(example) for network in pair))
@@ -358,10 +350,8 @@ class Ablation(Drawn):
             weights = "as many weights are learned"
         if self.bound_ratio is None:
             return f"The bound says nothing here: {self.bound_words}; {weights}."
-        return (
-            f"The bound has a ratio of N / log N of {times(self.bound_ratio)}, if every learned "
-            f"layer has the same kappa; {weights}."
-        )
+        ratio = f"The bound has a ratio of N / log N of {times(self.bound_ratio)}"
+        return f"{ratio}, if every learned layer has the same kappa; {weights}."
 
     def explain(self) -> str:
         """What the known operator saves, where the curves cross, and what the bound said.
@@ -384,13 +374,9 @@ class Ablation(Drawn):
         dict
             See docs/reference/files.md for its keys.
         """
-        rows = [
-            {"model": curve.model, "n": n, "error": error, "seed": seed}
-            for curve in self.curves
-            for n, error, seed in zip(
-                curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True
-            )
-        ]
+        names = ("model", "n", "error", "seed")
+        records = [record for curve in self.curves for record in curve.records()]
+        rows = [{name: record[name] for name in names} for record in records]
         return {
             "layer": self.layer,
             "by": self.by,

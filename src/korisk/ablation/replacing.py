@@ -24,19 +24,12 @@ from korisk import _checks
 from korisk._checks import require
 from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid, shown
 from korisk.networks.describe.marks import mark_of
+from korisk.operators import linear
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.convolution import Convolution
 from korisk.operators.ct.projector import Kind, PixelBackprojector, Projector
 from korisk.operators.inputs import Shape, shape_text
-from korisk.operators.linear import (
-    Adjoint,
-    Combined,
-    Composed,
-    LinearOperator,
-    Scaled,
-    Stacked,
-    Sum,
-)
+from korisk.operators.linear import LinearOperator
 from korisk.operators.sense import Sense
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory import Known
@@ -113,14 +106,9 @@ class Replacement:
             remedy = Message(Argument("by", "dense"), ", or ", Argument("start", "random"))
             raise KoriskError("a convolution cannot start at the operator; use ", remedy)
         if self.wrong is not None and by != "wrong" and start == "random":
-            raise KoriskError(
-                Argument("wrong", ...),
-                " is where a learned layer starts with ",
-                at_operator,
-                ", or what ",
-                by_wrong,
-                " puts in its place; leave it out, or add one of them",
-            )
+            start_of = " is where a learned layer starts with ", at_operator, ", or what ", by_wrong
+            remedy = Message(" puts in its place; leave it out, or add one of them")
+            raise KoriskError(Argument("wrong", ...), *start_of, remedy)
 
 
 def replaced(
@@ -215,10 +203,8 @@ def known_uses(network: nn.Module, name: str) -> list[Use]:
         raise KoriskError(f"{shown(name)} must be a known layer, got a learned one ({paths})")
     for other in others:
         if not _same(first, other):
-            raise KoriskError(
-                f"{shown(name)} must be one operator, got several that differ: {paths}; give the "
-                "path of one of them"
-            )
+            why = f"{shown(name)} must be one operator, got several that differ: {paths}"
+            raise KoriskError(f"{why}; give the path of one of them")
     return uses
 
 
@@ -235,7 +221,9 @@ def _uses(module: nn.Module, prefix: str) -> Iterator[Use]:
             yield Use(module, key, path, mark.name, child)
         if isinstance(child, LinearOperator):
             yield Use(module, key, path, child.name, child)
-        if not isinstance(child, LinearOperator | DataConsistency) or isinstance(child, Combined):
+        if not isinstance(child, LinearOperator | DataConsistency) or isinstance(
+            child, linear.Combined
+        ):
             yield from _uses(child, f"{path}.")
 
 
@@ -309,16 +297,13 @@ def _as_operator(use: Use, network: nn.Module, example: Tensor | None) -> Linear
     shapes = set()
     for given, out in seen:
         if len(given) != 1 or not isinstance(given[0], Tensor) or not isinstance(out, Tensor):
-            raise KoriskError(
-                f"{use.path} must take one tensor and return one to be replaced; wrap it in a "
-                "module that does"
-            )
+            why = f"{use.path} must take one tensor and return one to be replaced"
+            raise KoriskError(f"{why}; wrap it in a module that does")
         shapes.add((given[0].shape[1:], out.shape[1:]))
     if len(shapes) > 1:
-        raise KoriskError(
-            f"{use.path} must be used with one shape of input to be replaced, got "
-            f"{', '.join(shape_text(tuple(each[0])) for each in shapes)}"
-        )
+        several = ", ".join(shape_text(tuple(each[0])) for each in shapes)
+        rule = "be used with one shape of input to be replaced"
+        raise KoriskError(f"{use.path} must {rule}, got {several}")
     (given, *_), out = seen[0]
     return _Marked(use.layer, given, out, use.name)
 
@@ -357,12 +342,9 @@ class Filter(LinearOperator):
         super().__init__(domain, range, **place)
         for shape in (domain, range):
             if len(shape) < 2:
-                raise KoriskError(
-                    Argument("by", "convolution"),
-                    " needs a layer with rows and columns on both sides, got "
-                    f"{shape_text(shape)}; use ",
-                    Argument("by", "low-rank"),
-                )
+                rule = " needs a layer with rows and columns on both sides, got "
+                use = f"{rule}{shape_text(shape)}; use "
+                raise KoriskError(Argument("by", "convolution"), use, Argument("by", "low-rank"))
         (inputs, sides), (outputs, ends) = (self._split(shape) for shape in (domain, range))
         options: dict[str, Any] = {"device": self.device, "dtype": self.dtype}
         self.kernel = nn.Parameter(torch.zeros(outputs, inputs, edge, edge, **options))
@@ -400,9 +382,8 @@ class Filter(LinearOperator):
         batch = tuple(y.shape[: y.ndim - len(self.range)])
         back = self.rows.t() @ self._planes(y, self.range) @ self.columns
         reach = self.kernel.shape[-1] // 2
-        return self._joined(
-            F.conv_transpose2d(back, self.kernel, padding=reach), batch, self.domain
-        )
+        planes = F.conv_transpose2d(back, self.kernel, padding=reach)
+        return self._joined(planes, batch, self.domain)
 
 
 def _matrices(layer: LinearOperator, rank: int | None) -> LinearOperator:
@@ -413,7 +394,8 @@ def _matrices(layer: LinearOperator, rank: int | None) -> LinearOperator:
     most = min(math.prod(layer.domain), math.prod(layer.range))
     rule = f"be below {most:,}, the smaller side of {layer.name}"
     require(rank < most, "rank", rule, rank, Message("use ", Argument("by", "dense")))
-    return Composed([Dense(layer.domain, (rank,), **place), Dense((rank,), layer.range, **place)])
+    first, last = Dense(layer.domain, (rank,), **place), Dense((rank,), layer.range, **place)
+    return linear.Composed([first, last])
 
 
 def _match_size(new: LinearOperator, layer: LinearOperator) -> None:
@@ -449,13 +431,9 @@ def _assumed(layer: LinearOperator, wrong: float | LinearOperator) -> LinearOper
     """The operator that is wrong, on the layer's device and in its precision."""
     if not isinstance(wrong, nn.Module):
         return wrong_operator(layer, wrong)
+    remedy = "make one with korisk.operators.from_callables"
     if not isinstance(wrong, LinearOperator):
-        raise invalid(
-            "wrong",
-            "be a share such as 0.05, or a LinearOperator",
-            wrong,
-            "make one with korisk.operators.from_callables",
-        )
+        raise invalid("wrong", "be a share such as 0.05, or a LinearOperator", wrong, remedy)
     wanted, got = (f"{shape_text(x.domain)} -> {shape_text(x.range)}" for x in (layer, wrong))
     require(wanted == got, "wrong", f"have the shapes of {layer.name}, {wanted}", wrong, got=got)
     return deepcopy(wrong).to(layer.device, layer.dtype)
@@ -496,11 +474,9 @@ def wrong_operator(operator: LinearOperator, share: float) -> LinearOperator:
     part = _checks.real("wrong", share, above=-0.9, at_most=9, remedy=remedy)
     found = _distorted(operator, part)
     if found is None:
-        raise KoriskError(
-            f"{operator.name} is no operator whose geometry korisk can make wrong, got "
-            f"{type(operator).__name__}; give one of your own with ",
-            Argument("wrong", ...),
-        )
+        rule = f"{operator.name} is no operator whose geometry korisk can make wrong"
+        give = f"{rule}, got {type(operator).__name__}; give one of your own with "
+        raise KoriskError(give, Argument("wrong", ...))
     found.name = operator.name
     return found
 
@@ -524,8 +500,7 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
         wrong = torch.view_as_complex(maps.contiguous())
         wrong = wrong * (1 + off).reshape(-1, *[1] * (wrong.ndim - 1))
         shape = tuple(operator.fourier.image_shape)
-        mask = operator.mask.cpu()
-        return Sense(shape, wrong, mask, real=operator.real, **place)
+        return Sense(shape, wrong, operator.mask.cpu(), real=operator.real, **place)
     if isinstance(operator, Convolution):
         kernel = operator.kernel.cpu().double().numpy()
         more = [math.ceil(length * max(share, 0) / 2) for length in kernel.shape]
@@ -536,19 +511,18 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
         )
         if kernel.sum() and stretched.sum():
             stretched *= kernel.sum() / stretched.sum()
-        shape = operator.domain
-        return Convolution(shape, stretched, boundary=operator.boundary, **place)
-    if isinstance(operator, Adjoint | Scaled | Tikhonov):
+        return Convolution(operator.domain, stretched, boundary=operator.boundary, **place)
+    if isinstance(operator, linear.Adjoint | linear.Scaled | Tikhonov):
         inner = _distorted(operator.of, share)
         if inner is None:
             return None
         inner.name = operator.of.name
-        if isinstance(operator, Adjoint):
+        if isinstance(operator, linear.Adjoint):
             return inner.T
-        if isinstance(operator, Scaled):
+        if isinstance(operator, linear.Scaled):
             return inner * operator.factor
         return Tikhonov(inner, operator.mu, solver=operator.solver)
-    if isinstance(operator, Composed | Sum | Stacked):
+    if isinstance(operator, linear.Composed | linear.Sum | linear.Stacked):
         parts = [_distorted(part, share) for part in operator.operators]
         if all(part is None for part in parts):
             return None

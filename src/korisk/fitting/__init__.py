@@ -5,9 +5,8 @@ try:
 except ModuleNotFoundError as missing:
     from korisk.errors import MissingExtraError
 
-    raise MissingExtraError(
-        "korisk.fitting needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-    ) from missing
+    lack = "korisk.fitting needs PyTorch, which is not installed"
+    raise MissingExtraError(f"{lack}; pip install 'korisk[torch]'") from missing
 
 from korisk.fitting.gradient.recipe import Recipe, Training, draw_batches
 from korisk.fitting.gradient.train import train

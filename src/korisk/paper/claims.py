@@ -169,19 +169,12 @@ class Judged:
             [vars(figure) | {"agrees": claim.allows(figure)} for figure in found]
             for found in (self.figures, self.own)
         )
-        about = ("key", "place", "says", "command", "figure", "note")
-        return (
-            {"verdict": self.verdict}
-            | {name: getattr(claim, name) for name in about}
-            | {
-                "labels": list(claim.labels),
-                "because": self.because,
-                "allowed": [claim.least, claim.most],
-                "every": claim.every,
-                "figures": figures,
-                "own": own,
-            }
-        )
+        content: JsonDict = {"verdict": self.verdict}
+        for name in ("key", "place", "says", "command", "figure", "note"):
+            content[name] = getattr(claim, name)
+        content |= {"labels": list(claim.labels), "because": self.because}
+        content |= {"allowed": [claim.least, claim.most], "every": claim.every}
+        return content | {"figures": figures, "own": own}
 
 
 def _valued(figure: Figure) -> str:
@@ -291,9 +284,7 @@ def figures_of(found: Sequence[Sweep]) -> dict[str, list[Figure]]:
 
 
 def _over(one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
-        return None
-    return one / other if other else math.inf
+    return None if one is None or other is None else one / other if other else math.inf
 
 
 def _of_one(of: Callable[[Pair], float | None], at: int, *pair: Pair) -> float | None:
@@ -339,8 +330,7 @@ def _line(pair: Pair) -> RiskLine:
 
 
 def _drawn(pair: Pair) -> NDArray[np.float64]:
-    line = _line(pair)
-    return np.array([line.predict(n) for n in pair[0]]) / pair[1]
+    return np.array([*map(_line(pair).predict, pair[0])]) / pair[1]
 
 
 def _slope_ratio(known: Pair, dense: Pair) -> float | None:

@@ -219,10 +219,8 @@ def verdicts(found: Sequence[Sweep]) -> list[Verdict]:
             if "matches" in claims[side]:  # FC begins above KO, and is close to it at the end
                 holds = ratio[first] > 1 and ratio[last] <= _MATCHES
                 too_short = last < paper_last
-                evidence = (
-                    f"FC has {ratio[first]:.2f} times the error of KO at N = {first} and "
-                    f"{ratio[last]:.3f} times at N = {last}"
-                )
+                evidence = f"FC has {ratio[first]:.2f} times the error of KO at N = {first}"
+                evidence += f" and {ratio[last]:.3f} times at N = {last}"
             else:  # KO is below FC at every N
                 worst = min(sizes, key=ratio.__getitem__)
                 holds = ratio[worst] > 1

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from korisk.paper.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, sweeps, verdicts
-from korisk.paper.theorem.check import MEASURED, PointTheorem
+from korisk.paper.theorem.check import PointTheorem
 from korisk.paper.theorem.explain import number
 from korisk.report.contents import Contents
-from korisk.report.tables.table import ReportTable, Row
+from korisk.report.tables.table import ReportTable, Row, worded, words
 from korisk.studies.spec.study import PROTOCOLS
 from korisk.theory import BOUNDS, Known
 
 _METRICS = ("mse", "rmse_over_max")
+_worded = partial(worded, package="korisk.paper")
 
 
 def paper_sweeps(contents: Contents) -> dict[str, Sweep]:
@@ -52,12 +54,7 @@ def calibration_table(
         rows += [(*about, "floor", *floors), (*about, "sigma", *slopes)]
     unknown = [None] * len(origins)
     rows += [(*row[:4], *unknown, row[4]) for row in general.rows if row[0] not in found]
-    caption = (
-        f"{general.caption} The paper's Table 2 and the authors' released results stand beside our "
-        "run of their protocol and our rigorous one, whose images, rays and fits are others. All "
-        "are fitted over the paper's N (up to 64 for H up to 32, 2048 beyond) in the paper's "
-        "metric; figures and planner take every N that was run, in the study's metric."
-    )
+    caption = f"{general.caption} {words('korisk.paper')['calibration']['caption']}"
     if any(line.reduced for line in lines):
         caption += " * Ours, rigorous, is from a reduced grid of N."
     columns = [*general.columns[:4], *origins, *(general.columns[4:] if others else ())]
@@ -67,19 +64,11 @@ def calibration_table(
 def outcomes_table(found: Iterable[Sweep]) -> ReportTable:
     """The paper's claims about who is better, and whether they hold in the sweeps that were run."""
     says = {True: "yes", False: "no", None: "open"}
-    return ReportTable(
-        name="outcomes",
-        title="The paper's outcomes",
-        caption="The claims of the paper's Table 3, held against our sweeps over the paper's N (up "
-        "to 64 for H up to 32, 2048 beyond) in its metric: mse up to H = 32, RMSE / max beyond. "
-        "Open: the N that were run cannot decide. All claims of the paper: korisk reproduce "
-        "--claims.",
-        columns=["point", "claim", "protocol", "holds", "evidence"],
-        rows=[
-            (f"H = {each.side}", each.claim, each.protocol, says[each.holds], each.evidence)
-            for each in verdicts(list(found))
-        ],
-    )
+    rows = [
+        (f"H = {each.side}", each.claim, each.protocol, says[each.holds], each.evidence)
+        for each in verdicts(list(found))
+    ]
+    return _worded("outcomes", rows)
 
 
 def theorem_table(points: Iterable[PointTheorem]) -> ReportTable:
@@ -95,18 +84,7 @@ def theorem_table(points: Iterable[PointTheorem]) -> ReportTable:
             counts = len(group.checks), len(group.judged), group.held
             about = point.name, group.model, group.n, says[group.holds]
             rows.append((*about, error, *bounds, *spread, *counts))
-    columns = ["point", "model", "N", "holds", "error", *BOUNDS]
-    columns += ["loose by, least", "loose by, mean", "loose by, most", "seeds", "judged", "held"]
-    return ReportTable(
-        name="theorem",
-        title="Does the theorem hold?",
-        caption="Means over seeds of E||y - f(x)||^2 of the network f, summed over the entries of "
-        "an output, and of the three bounds that its layers' measured errors give. Loose by: bound "
-        "/ error, composed: the smallest, the mean and the largest of the seeds. It holds where "
-        f"error <= composed <= minkowski <= paper up to a relative {MEASURED:g} of rounding.",
-        columns=columns,
-        rows=rows,
-    )
+    return _worded("theorem", rows)
 
 
 def layers_table(points: Iterable[PointTheorem]) -> ReportTable:
@@ -125,18 +103,7 @@ def layers_table(points: Iterable[PointTheorem]) -> ReportTable:
                 composed = group.contributions("composed").get(name, 0.0)
                 share = 100 * composed / total if total else None
                 rows.append((point.name, group.model, group.n, name, kind, error, *own, share))
-    columns = ["point", "model", "N", "layer", "kind", "layer error"]
-    columns += [*(f"part of {form}" for form in BOUNDS), "share of composed"]
-    return ReportTable(
-        name="theorem_layers",
-        title="What each layer adds to the bound",
-        caption="Means over seeds of E||e_l||^2, the error of a layer at the inputs that the "
-        "network hands it, and of its part of each bound; parts add up to the bound. Networks with "
-        "errors in one layer alone are left out.",
-        columns=columns,
-        units={"share of composed": "%"},
-        rows=rows,
-    )
+    return _worded("theorem_layers", rows)
 
 
 def order_table(points: Iterable[PointTheorem]) -> ReportTable:
@@ -159,15 +126,4 @@ def order_table(points: Iterable[PointTheorem]) -> ReportTable:
                 about = point.name, " against ".join(order.models), form
                 counts = confirmed, reverse, len(order.targets(None))
                 rows.append((*about, *strengths, predicted, *counts, turns or None, order.lowest))
-    columns = ["point", "models", "bound", "A p, first", "A p, second", "predicted"]
-    columns += ["confirmed", "reversed", "open", "changes at", "neither below"]
-    return ReportTable(
-        name="theorem_order",
-        title="The order of sample sizes",
-        caption="A p with matched constants (C = 0, kappa = 1) of both models; the one with the "
-        "smaller should need fewer samples. Measured at targets from the largest mean error down "
-        "to the lowest that either model stays below: at how many targets the predicted one needed "
-        "fewer, the other did, or it is open, and where the order changes.",
-        columns=columns,
-        rows=rows,
-    )
+    return _worded("theorem_order", rows)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk._group import grouped
 from korisk._json import JsonMapping
 from korisk.curves.curve import Curve
 from korisk.curves.stored import LEAST_N, PART_OF, chosen, grouping
@@ -250,25 +251,18 @@ def _point(
     tasks = [*(cell.task for cell in cells), *(failure.task for failure in failures), *missing]
     spec = tasks[0].spec
     choice = chosen(spec, (row for cell in cells for row in cell.rows))
-    trained: dict[str, list[tuple[int, float, int]]] = {}
-    before: dict[str, list[float]] = {}
-    for cell in cells:
-        for row in cell.rows:
-            error = choice.error(row)
-            if row.n >= LEAST_N:
-                trained.setdefault(row.model, []).append((row.n, error, cell.task.seed))
-            elif row.n == 0 and error > 0:
-                before.setdefault(row.model, []).append(error)
+    found = [(row, choice.error(row), cell.task.seed) for cell in cells for row in cell.rows]
+    before = grouped((row.model, error) for row, error, _ in found if row.n == 0 and error > 0)
+    above = [(row, error, seed) for row, error, seed in found if row.n >= LEAST_N]
+    trained = grouped((row.model, (row.n, error, seed)) for row, error, seed in above)
     curves, left_out = [], []
     least = 0.0 if PART_OF in spec else math.ulp(0.0)
     for model, values in trained.items():
         kept = [value for value in values if value[1] >= least]
         if len(kept) < len(values):
-            left_out.append(
-                f"{model}: {len(values) - len(kept)} of {len(values)} values of "
-                f"{choice.metric} are missing, not finite or not above 0, and are left "
-                "out of the curve"
-            )
+            wrong = f"{model}: {len(values) - len(kept)} of {len(values)} values of {choice.metric}"
+            why = "are missing, not finite or not above 0, and are left out of the curve"
+            left_out.append(f"{wrong} {why}")
         curve, words = curve_from(kept, model, choice)
         left_out += [f"{model}: {sentence}" for sentence in words]
         curves += [curve] if curve is not None else []

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
@@ -222,23 +223,9 @@ class _Live:
     def state(self) -> JsonDict:
         """What the browser asks every second."""
         self._asked = time.monotonic()
-        now = self._pace.standing()
-        return {
-            "words": str(self._pace),
-            "share": now.share,
-            "done": now.done,
-            "failed": now.failed,
-            "skipped": now.skipped,
-            "total": now.total,
-            "running": now.running,
-            "seconds_left": now.left,
-            "untimed": now.untimed,
-            "next_seconds": now.next,
-            "version": self._version,
-            "error": self._error,
-            "over": self._over,
-            "page": None if self._page is None else str(self._page),
-        }
+        page = None if self._page is None else str(self._page)
+        told = {"version": self._version, "error": self._error, "over": self._over, "page": page}
+        return {"words": str(self._pace)} | asdict(self._pace.standing()) | told
 
     def answer(self, path: str) -> tuple[str, bytes] | None:
         """Type and content of one of the three addresses; None for others."""
@@ -246,9 +233,7 @@ class _Live:
             return "text/html", (files("korisk.report") / "live.html").read_bytes()
         if path == "/state":
             return "application/json", json.dumps(self.state()).encode()
-        if path == "/page" and self.html:
-            return "text/html", self.html
-        return None
+        return ("text/html", self.html) if path == "/page" and self.html else None
 
     def sent(self, path: str) -> None:
         """The last page has reached a browser, or that there is none."""

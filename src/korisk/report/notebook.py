@@ -7,12 +7,14 @@ so that showing a plan loads no PyTorch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
 from importlib import import_module
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from korisk.errors import KoriskError, MissingExtraError, shown
+from korisk._json import JsonDict
+from korisk.errors import KoriskError, MissingExtraError, invalid
 from korisk.planning.explain import SURE, chance, count, span, value
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from korisk.curves.curve import Curve
     from korisk.operators.ct.geometry import Geometry
     from korisk.pilots.result import Pilot
-    from korisk.planning.compare import Comparison, Crossover
+    from korisk.planning.compare import Comparison
     from korisk.planning.plan import Plan
     from korisk.prediction.prediction import Prediction
     from korisk.prediction.rehearse import Rehearsal
@@ -34,23 +36,12 @@ if TYPE_CHECKING:
 
 Numbers = list[tuple[str, str]]  # what it is, and the number
 Told = tuple[str, Numbers, str]  # title, numbers and words
-Shown = tuple[Callable[[Any], Told], Callable[[Any, Any], Any]]  # what tells a value, what draws it
-
-_CSS = (
-    ".k-shown{max-width:60em}.k-shown p,.k-shown dl{max-width:44em}"
-    ".k-drawn{overflow-x:auto}.k-drawn .k-figure{min-width:34em}"  # words of 9 pixels at least
-    ".k-shown dl{display:flex;flex-wrap:wrap;gap:.3em 2em;margin:.2em 0 .6em}"
-    ".k-shown dl div{margin:0}.k-shown dt{font-weight:normal;font-size:.85em;margin:0;padding:0}"
-    ".k-shown dd{font-size:1.35em;font-weight:600;margin:0}"
-    ".k-shown p{margin:.4em 0;line-height:1.4}"
-)
 
 
 def html(made: object) -> str:
     """What a notebook shows of a value. It raises nothing: at worst it is text, and why."""
-    kind = _kind(made)
     try:
-        title, numbers, words = kind[0](made)
+        title, numbers, words = _TOLD[_kind(made)](made)
     except Exception as error:  # a cell that shows a value must not fail
         return f"<pre>{escape(repr(made))}</pre>{_why('The numbers are missing', error)}"
     drawn, theme = "", ""
@@ -59,12 +50,10 @@ def html(made: object) -> str:
 
         title, words = raised(title), raised(words)
         numbers = [(raised(name), number) for name, number in numbers]
-        figure = kind[1](made, None)
+        figure = _figure(made, None)
         if figure is not None:
-            scrolls = (
-                f'<div class="k-drawn" role="group" aria-label="{escape(title)}" tabindex="0">'
-            )
-            drawn = f"{scrolls}{themed_svg(figure, words=title)}</div>"
+            about = f'role="group" aria-label="{escape(title)}" tabindex="0"'
+            drawn = f'<div class="k-drawn" {about}>{themed_svg(figure, words=title)}</div>'
             theme = THEME_CSS
     except MissingExtraError:  # numbers alone
         pass
@@ -74,8 +63,9 @@ def html(made: object) -> str:
         f"<div><dt>{escape(name)}</dt><dd>{escape(number)}</dd></div>" for name, number in numbers
     )
     said = f"<p>{escape(words)}</p>" if words else ""
+    css = files("korisk.report").joinpath("notebook.css").read_text(encoding="utf-8")
     return (
-        f'<div class="k-shown"><style>{theme}{_CSS}</style><p><strong>{escape(title)}</strong></p>'
+        f'<div class="k-shown"><style>{theme}{css}</style><p><strong>{escape(title)}</strong></p>'
         f"<dl>{listed}</dl>{drawn}{said}</div>"
     )
 
@@ -90,12 +80,10 @@ def draw(made: object, ax: Axes | None) -> Axes:
     import_module("korisk.report.figures")  # raises without Matplotlib
     from matplotlib import axes
 
+    remedy = "pass those of matplotlib.pyplot.subplots(), or leave it out"
     if ax is not None and not isinstance(ax, axes.Axes):
-        raise KoriskError(
-            f"ax must be axes of Matplotlib, got {shown(ax)}; pass those of "
-            "matplotlib.pyplot.subplots(), or leave it out"
-        )
-    figure = _kind(made)[1](made, ax)
+        raise invalid("ax", "be axes of Matplotlib", ax, remedy)
+    figure = _figure(made, ax)
     assert figure is not None
     return figure.axes[0] if ax is None else ax
 
@@ -113,12 +101,6 @@ def _curve(curve: Curve) -> Told:
         (f"best mean, at N = {sizes[best]:,}", value(float(means[best]))),
     ]
     return " ".join(filter(None, (curve.name, curve.metric))), numbers, ""
-
-
-def _curve_figure(curve: Curve, ax: Axes | None) -> Figure:
-    from korisk.report.figures.pilot import curve_figure
-
-    return curve_figure(curve, ax=ax)
 
 
 def _samples(plan: Plan) -> str:
@@ -146,24 +128,12 @@ def _plan(plan: Plan) -> Told:
     return f"{plan.curve.name}: target {value(plan.target)}", numbers, plan.explain()
 
 
-def _plan_figure(plan: Plan, ax: Axes | None) -> Figure:
-    from korisk.report.figures.pilot import plan_figure
-
-    return plan_figure(plan, ax=ax)
-
-
 def _comparison(found: Comparison) -> Told:
     plans = zip(found.names, (found.first, found.second), strict=True)
     numbers = [(f"samples of {name}", _samples(plan)) for name, plan in plans]
     numbers.append(("ratio", found.ratio_words()))
     title = f"{' against '.join(found.names)}: target {value(found.target)}"
     return title, numbers, found.explain()
-
-
-def _comparison_figure(found: Comparison, ax: Axes | None) -> Figure:
-    from korisk.report.figures.pilot import comparison_figure
-
-    return comparison_figure(found, ax=ax)
 
 
 def _pilot(pilot: Pilot) -> Told:
@@ -174,20 +144,9 @@ def _pilot(pilot: Pilot) -> Told:
     return title, numbers, str(pilot)
 
 
-def _pilot_figure(pilot: Pilot, ax: Axes | None) -> Figure:
-    asked = pilot.target is not None
-    return _plan_figure(pilot.plan(), ax) if asked else _curve_figure(pilot.curve, ax)
-
-
 def _ablation(made: Ablation) -> Told:
     title, numbers, _ = _comparison(made.comparison)
     return title, numbers, made.explain()
-
-
-def _ablation_figure(made: Ablation, ax: Axes | None) -> Figure:
-    from korisk.report.figures.ablation import ablation_figure
-
-    return ablation_figure(made, ax=ax)
 
 
 # --- Predictions ---------------------------------------------------------------------------------
@@ -204,10 +163,6 @@ def _expected(made: Prediction, n: int) -> Numbers:
 def _prediction(made: Prediction) -> Told:
     numbers = [*_expected(made, max(made.examples, 4)), ("levels off at", value(made.floor))]
     return f"{made.model}: predicted, mean squared error", numbers, made.explain()
-
-
-def _prediction_figure(made: Prediction, ax: Axes | None) -> Figure:
-    return _drawn_point([made], made.model, made.examples, None, ax)
 
 
 def _rehearsal(made: Rehearsal) -> Told:
@@ -229,48 +184,6 @@ def _point(point: PointPrediction) -> Told:
     return title, numbers, " ".join([*words, *point.notes, *point.caveats])
 
 
-def _point_figure(point: PointPrediction, ax: Axes | None) -> Figure:
-    found = None if point.pair is None else point.pair.crossover
-    return _drawn_point(point.predictions, point.name, point.examples, found, ax)
-
-
-def _drawn_point(
-    predictions: Sequence[Prediction],
-    name: str,
-    examples: int,
-    crossed: Crossover | None,
-    ax: Axes | None,
-) -> Figure:
-    import numpy as np
-
-    from korisk.prediction.pair import error_rows
-    from korisk.prediction.study import point_record
-    from korisk.report.figures.prediction import prediction_figure
-
-    models = []
-    for made in predictions:
-        rehearsed = zip(made.rehearsal.n, np.exp(made.rehearsal.log_error), strict=True)
-        models.append(
-            {
-                "model": made.model,
-                "relu": False,
-                "floor": made.floor,
-                "track": error_rows(made, doublings=False),
-                "rehearsal": [{"n": float(n), "measured": float(e)} for n, e in rehearsed],
-                "checks": [{"n": float(c.n), "measured": c.measured} for c in made.checks],
-            }
-        )
-    cross = None
-    if crossed is not None:
-        upper = crossed.upper if math.isfinite(crossed.upper) else None
-        ends = {"n": float(crossed.n), "lower": float(crossed.lower), "upper": upper}
-        cross = ends | {"better_after": crossed.better_after}
-    about = {"point": name, "problem": {}, "images": "", "examples": examples}
-    record = point_record(about | {"models": models, "crossover": cross})
-    simulated = getattr(predictions[0].theory, "simulated", False)
-    return prediction_figure(record, ax=ax, simulated=simulated)
-
-
 # --- Networks, bounds, scanners and studies ------------------------------------------------------
 
 
@@ -282,13 +195,6 @@ def _network(net: Network) -> Told:
         ("Lipschitz constant", f"at most {value(whole)}" if math.isfinite(whole) else "not known"),
     ]
     return net.name or "Network", numbers, ""
-
-
-def _network_figure(net: Network, ax: Axes | None) -> Figure:
-    from korisk.report.figures.networks import architecture_figure
-    from korisk.studies.networks import TitledNetwork
-
-    return architecture_figure([TitledNetwork(net.name, net)], ax=ax)
 
 
 def _largest(bound: Bound) -> tuple[str, str]:
@@ -312,12 +218,6 @@ def _barron(bound: BarronBound) -> Told:
     if bound.effective:
         words = "With effective dimensions: an estimate, not the theorem's bound."
     return f"Bound of the squared error, {bound.whole.form} form", numbers, words
-
-
-def _bound_figure(bound: Bound, ax: Axes | None, floors: Bound | None = None) -> Figure:
-    from korisk.report.figures.networks import bound_figure
-
-    return bound_figure(bound, floors, ax=ax)
 
 
 def _geometry(scan: Geometry) -> Told:
@@ -347,38 +247,82 @@ def _store(store: Store) -> Told:
     return f"Study in {store.path.name}", [*numbers, ("measured errors", count(kept))], ""
 
 
-def _store_figure(store: Store, _: None) -> Figure | None:
+# --- Figures -------------------------------------------------------------------------------------
+
+
+def _figure(made: Any, ax: Axes | None) -> Figure | None:
+    """Draw a value, into given axes where its class has `plot(ax)`; None if it has no figure."""
+    from korisk.report.figures import networks, pilot
+    from korisk.report.figures.ablation import ablation_figure
+    from korisk.studies.networks import TitledNetwork
+
+    draw: dict[str, Callable[[], Figure | None]] = {
+        "Curve": lambda: pilot.curve_figure(made, ax=ax),
+        "Plan": lambda: pilot.plan_figure(made, ax=ax),
+        "Comparison": lambda: pilot.comparison_figure(made, ax=ax),
+        "Pilot": lambda: _figure(made.curve if made.target is None else made.plan(), ax),
+        "Ablation": lambda: ablation_figure(made, ax=ax),
+        "Prediction": lambda: _prediction_figure(made, ax),
+        "PointPrediction": lambda: _point_figure(made, ax),
+        "Rehearsal": lambda: _prediction_figure(made.predict(), ax),
+        "Network": lambda: networks.architecture_figure([TitledNetwork(made.name, made)], ax=ax),
+        "Bound": lambda: networks.bound_figure(made, ax=ax),
+        "BarronBound": lambda: networks.bound_figure(made.whole, made.floors, ax=ax),
+        "Geometry": lambda: made.plot().figure,
+        "Summary": lambda: None,
+        "Store": lambda: _store_figure(made),
+    }
+    return draw[_kind(made)]()
+
+
+def _prediction_figure(made: Prediction, ax: Axes | None) -> Figure:
+    from korisk.prediction.study import PointPrediction
+    from korisk.store.usage import Usage
+
+    spec: JsonDict = {"problem": {}, "models": {made.model: {}}}
+    usage = Usage(started="", seconds=0.0)
+    return _point_figure(PointPrediction(made.model, spec, (made,), "", 1, (), usage), ax)
+
+
+def _point_figure(point: PointPrediction, ax: Axes | None) -> Figure:
+    from korisk.prediction.study import point_record
+    from korisk.report.figures.prediction import prediction_figure
+
+    simulated = getattr(point.predictions[0].theory, "simulated", False)
+    return prediction_figure(point_record(point.to_dict(())), ax=ax, simulated=simulated)
+
+
+def _store_figure(store: Store) -> Figure | None:
     """What was measured; forecasts are left to the report, as they take a while."""
     from korisk.report.figures.efficiency import Panel, Trace, efficiency_figure
     from korisk.studies.results import curves
 
     drawn = []
     for point, own in curves(store.rows()).items():
-        traces = [Trace(curve=curve, track=None, line=None, untrained=None) for curve in own]
+        traces = tuple(Trace(curve=curve, track=None, line=None, untrained=None) for curve in own)
         metric = own[0].metric if own else ""
-        drawn.append(Panel(name=point, note="", metric=metric, traces=tuple(traces)))
+        drawn.append(Panel(name=point, note="", metric=metric, traces=traces))
     return efficiency_figure(drawn)
 
 
-# The second draws into given axes; None alone where a class has no `plot(ax)`.
-_KINDS: dict[str, Shown] = {
-    "Curve": (_curve, _curve_figure),
-    "Plan": (_plan, _plan_figure),
-    "Comparison": (_comparison, _comparison_figure),
-    "Pilot": (_pilot, _pilot_figure),
-    "Ablation": (_ablation, _ablation_figure),
-    "Prediction": (_prediction, _prediction_figure),
-    "PointPrediction": (_point, _point_figure),
-    "Rehearsal": (_rehearsal, lambda made, ax: _prediction_figure(made.predict(), ax)),
-    "Network": (_network, _network_figure),
-    "Bound": (_bound, _bound_figure),
-    "BarronBound": (_barron, lambda made, ax: _bound_figure(made.whole, ax, made.floors)),
-    "Geometry": (_geometry, lambda scan, _: scan.plot().figure),
-    "Summary": (_summary, lambda _, __: None),
-    "Store": (_store, _store_figure),
+def _kind(made: object) -> str:
+    """The class of `_TOLD` that a value is of."""
+    return next(name for each in type(made).__mro__ if (name := each.__name__) in _TOLD)
+
+
+_TOLD: dict[str, Callable[[Any], Told]] = {
+    "Curve": _curve,
+    "Plan": _plan,
+    "Comparison": _comparison,
+    "Pilot": _pilot,
+    "Ablation": _ablation,
+    "Prediction": _prediction,
+    "PointPrediction": _point,
+    "Rehearsal": _rehearsal,
+    "Network": _network,
+    "Bound": _bound,
+    "BarronBound": _barron,
+    "Geometry": _geometry,
+    "Summary": _summary,
+    "Store": _store,
 }
-
-
-def _kind(made: object) -> Shown:
-    names = [each.__name__ for each in type(made).__mro__]
-    return next(_KINDS[name] for name in names if name in _KINDS)

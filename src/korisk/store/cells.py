@@ -287,11 +287,9 @@ def _packed_array(name: str, array: NDArray[np.generic]) -> StoredArray:
     small = values.nbytes <= MAX_UNPACKED_BYTES
     content = zlib.compress(values.tobytes(), level=1) if small else b""
     if not 0 < len(content) <= MAX_ARRAY_BYTES:
-        raise ResultError(
-            f"array {name!r} must take at most {MAX_UNPACKED_BYTES / 1e9:g} GB, and "
-            f"{MAX_ARRAY_BYTES / 1e6:g} MB compressed, got {values.nbytes / 1e9:g} GB; store a "
-            "part of it"
-        )
+        most = f"{MAX_UNPACKED_BYTES / 1e9:g} GB, and {MAX_ARRAY_BYTES / 1e6:g} MB compressed"
+        got = f"{values.nbytes / 1e9:g} GB; store a part of it"
+        raise ResultError(f"array {name!r} must take at most {most}, got {got}")
     return _storable(name), values.dtype.str, json.dumps(values.shape), content
 
 

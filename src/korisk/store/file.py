@@ -87,9 +87,8 @@ def store_path(path: str | PathLike[str]) -> Path:
     """
     named = Path(path)
     if named.is_dir() and not (named / STORE_NAME).exists():
-        raise KoriskError(
-            f"{path}: contains no {STORE_NAME}; name the folder of a study, or its file"
-        )
+        why = f"{path}: contains no {STORE_NAME}"
+        raise KoriskError(f"{why}; name the folder of a study, or its file")
     return named / STORE_NAME if named.is_dir() else named
 
 
@@ -128,18 +127,14 @@ def check_header(path: Path) -> None:
     marks = [zip(header[at:], mark, strict=False) for at, mark in _MARKS]
     wrong = sum((is_ ^ should).bit_count() for mark in marks for is_, should in mark)
     if wrong > _FEW_BITS or (len(header) < _HEADER.size and wrong):
-        raise KoriskError(
-            f"{path}: is not a store of a korisk study; name the folder or the {STORE_NAME} that "
-            "korisk run wrote"
-        )
+        why = f"{path}: is not a store of a korisk study"
+        raise KoriskError(f"{why}; name the folder or the {STORE_NAME} that korisk run wrote")
     if wrong or len(header) < _HEADER.size:
         raise DamagedError(path, "its first bytes are damaged")
     version = _HEADER.unpack(header)[0]
     if version > FORMAT and _stated_format(path) != FORMAT:
-        raise KoriskError(
-            f"{path}: has format {version}, and this korisk ({__version__}) reads formats "
-            f"up to {FORMAT}; install a newer korisk"
-        )
+        why = f"has format {version}, and this korisk ({__version__}) reads formats up to {FORMAT}"
+        raise KoriskError(f"{path}: {why}; install a newer korisk")
 
 
 def _stated_format(path: Path) -> int | None:
@@ -171,9 +166,8 @@ def restore_common_parts(path: Path) -> None:
     ):
         connection.execute("PRAGMA writable_schema = ON")
         for kind, name, sql in schema():
-            connection.execute(
-                "UPDATE sqlite_master SET type = ?, sql = ? WHERE name = ?", (kind, sql, name)
-            )
+            change = "UPDATE sqlite_master SET type = ?, sql = ? WHERE name = ?"
+            connection.execute(change, (kind, sql, name))
         connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
@@ -185,10 +179,8 @@ def create(path: Path, study: str) -> None:
     """Create a store under another name, then rename it: a kill leaves no partial store."""
     for left in _beside(path):
         if left.exists():  # SQLite would take its pages for the new store's
-            raise KoriskError(
-                f"{path}: is missing, but {left.name} next to it contains parts of it; restore it, "
-                "or choose another path"
-            )
+            why = f"{path}: is missing, but {left.name} next to it contains parts of it"
+            raise KoriskError(f"{why}; restore it, or choose another path")
     new = path.with_name(f".{path.name}.new")
     partial = (new, new.with_name(f"{new.name}-journal"))
     try:
@@ -220,9 +212,8 @@ def create(path: Path, study: str) -> None:
 
 def set_meta(connection: sqlite3.Connection, name: str, value: str) -> None:
     """Write a fact about the store as a whole."""
-    connection.execute(
-        "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", (name, value, digest(name, value))
-    )
+    values = name, value, digest(name, value)
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", values)
 
 
 def total(digests: Iterable[str], *, without: str = "0") -> str:
@@ -250,10 +241,8 @@ def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
             for kind, name, sql in found:
                 words = str(sql).upper()
                 if kind in ("view", "trigger") or "VIRTUAL" in words or "GENERATED" in words:
-                    raise KoriskError(
-                        f"{path}: is not a store of a korisk study: unexpected {kind} "
-                        f"{shown(name)}; choose another path"
-                    )
+                    why = f"is not a store of a korisk study: unexpected {kind} {shown(name)}"
+                    raise KoriskError(f"{path}: {why}; choose another path")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             unsigned = version == 1 and not any("digest" in str(each) for each in found)
             if not unsigned and set(found) != schema():
@@ -315,10 +304,9 @@ class WriteLock:
             try:
                 self._lock.acquire(timeout=wait, poll_interval=0.05)
             except Timeout:
-                raise KoriskError(
-                    f"{store}: is being written by {self._holder()}; wait until it has ended, or "
-                    "choose another path"
-                ) from None
+                why = f"is being written by {self._holder()}"
+                remedy = "wait until it has ended, or choose another path"
+                raise KoriskError(f"{store}: {why}; {remedy}") from None
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     raise

@@ -17,20 +17,8 @@ from typing import Any
 
 from korisk._json import JsonDict
 from korisk.errors import KoriskError, KoriskWarning
+from korisk.store import file
 from korisk.store.cells import Task, check_types, digest, from_json, unpack_array, unpack_row
-from korisk.store.file import (
-    FORMAT,
-    UNREADABLE,
-    DamagedError,
-    check_header,
-    connect,
-    create,
-    reading,
-    restore_common_parts,
-    set_meta,
-    sqlite_errors,
-    total,
-)
 from korisk.store.usage import Usage
 
 USAGE = ("started", "seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts")
@@ -76,10 +64,8 @@ def first_of(keys: Sequence[str]) -> str:
 def check_name(path: Path, known: object, name: str) -> None:
     """Refuse a study of another name than the store's."""
     if known != name:
-        raise KoriskError(
-            f"{path}: holds the study {known!r}, not {name!r}; choose another path, or the name "
-            f"{known!r} if it is the same study"
-        )
+        remedy = f"choose another path, or the name {known!r} if it is the same study"
+        raise KoriskError(f"{path}: holds the study {known!r}, not {name!r}; {remedy}")
 
 
 def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
@@ -103,8 +89,8 @@ def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
     """
     ours = "damaged, and to be computed again"
     try:
-        check_header(path)
-        with contextlib.closing(connect(path)) as connection, sqlite_errors(path):
+        file.check_header(path)
+        with contextlib.closing(file.connect(path)) as connection, file.sqlite_errors(path):
             problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if problem != "ok":
                 raise sqlite3.DatabaseError(problem)
@@ -116,11 +102,11 @@ def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
             else:
                 query = "SELECT value FROM meta WHERE name = 'study'"
                 for (old,) in connection.execute(query).fetchall():
-                    with reading(path):
+                    with file.reading(path):
                         check_name(path, from_json(old).get("name"), from_json(study)["name"])
         if not signed:
             damaged = _upgrade(path)
-    except DamagedError as error:
+    except file.DamagedError as error:
         damaged = _rebuild(path, study, tasks, error)
         ours = ""  # which is said already
     keys = {task.key for task in tasks}
@@ -225,17 +211,17 @@ def _find_damaged(
     cells, meta = _found(connection), _meta(connection)
     _check_study(path, meta, cells, study, tasks)
     damaged = [cell for cell in cells if not cell.intact]
-    kept = total(str(cell.kept) for cell in cells if cell.intact)
+    kept = file.total(str(cell.kept) for cell in cells if cell.intact)
     if not damaged and meta.get("cells", kept) != kept:
-        raise DamagedError(path, "cells are missing")
+        raise file.DamagedError(path, "cells are missing")
     for table in ("rows", "arrays"):  # of cells that are not there
         connection.execute(f"DELETE FROM {table} WHERE cell NOT IN (SELECT id FROM cells)")
     right = {"study": study, "korisk": "unknown", "created": "unknown"} | meta
-    for name, value in (right | {"format": str(FORMAT), "cells": kept}).items():
+    for name, value in (right | {"format": str(file.FORMAT), "cells": kept}).items():
         if meta.get(name) != value:  # what is right already is not written again
-            set_meta(connection, name, value)
-    if connection.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
+            file.set_meta(connection, name, value)
+    if connection.execute("PRAGMA user_version").fetchone()[0] != file.FORMAT:
+        connection.execute(f"PRAGMA user_version = {file.FORMAT}")
     return damaged
 
 
@@ -243,11 +229,11 @@ def _upgrade(path: Path) -> list[_Found]:
     """Copy a store of format 1 into one with digests; those cells that cannot be read."""
     new = path.with_name(f".{path.name}.rebuilt")
     new.unlink(missing_ok=True)
-    create(new, "")
+    file.create(new, "")
     with (
-        contextlib.closing(connect(path)) as source,
-        contextlib.closing(connect(new)) as target,
-        sqlite_errors(path),
+        contextlib.closing(file.connect(path)) as source,
+        contextlib.closing(file.connect(new)) as target,
+        file.sqlite_errors(path),
     ):
         target.execute("BEGIN")
         signed, damaged = list[str](), list[_Found]()
@@ -266,7 +252,7 @@ def _upgrade(path: Path) -> list[_Found]:
                     unpack_row(*row)
                 for array in arrays:
                     unpack_array(*array)
-            except UNREADABLE:
+            except file.UNREADABLE:
                 readable = False
                 damaged.append(_Found(number, values, ""))
             insert(target, "cells", [(number, *values, "")])
@@ -274,9 +260,9 @@ def _upgrade(path: Path) -> list[_Found]:
             insert(target, "arrays", [(number, *array, digest(*array)) for array in arrays])
             if readable:  # another stays without a digest, and so counts as damaged
                 signed.append(sign(target, number))
-        set_meta(target, "cells", total(signed))
+        file.set_meta(target, "cells", file.total(signed))
         for name, value in source.execute("SELECT name, value FROM meta"):
-            set_meta(target, name, value)
+            file.set_meta(target, name, value)
         target.execute("COMMIT")
         source.execute("PRAGMA journal_mode = DELETE")  # so that nothing of it is beside it
     new.replace(path)
@@ -308,7 +294,9 @@ def sign(connection: sqlite3.Connection, number: int) -> str:
     return made
 
 
-def _rebuild(path: Path, study: str, tasks: Sequence[Task], error: DamagedError) -> list[_Found]:
+def _rebuild(
+    path: Path, study: str, tasks: Sequence[Task], error: file.DamagedError
+) -> list[_Found]:
     """Copy what can be read into a new store; the damaged file is kept under another name.
 
     Where cells are lost without a trace, nobody could tell later that those of another run are not
@@ -323,16 +311,16 @@ def _rebuild(path: Path, study: str, tasks: Sequence[Task], error: DamagedError)
     with _readable(path) as (source, meta, cells):
         whole = False
         with contextlib.suppress(ValueError):
-            whole = meta.get("cells") == total(str(cell.kept) for cell in cells)
+            whole = meta.get("cells") == file.total(str(cell.kept) for cell in cells)
         _check_study(path, meta, cells if whole else (), study, tasks)
         if not whole and not tasks:
             raise KoriskError(
                 f"{path}: cannot be read completely; open it with the tasks of its study, so that "
                 "what is lost is computed again, or restore a copy of it"
             )
-        create(new, meta.get("study", study))
+        file.create(new, meta.get("study", study))
         keys = {task.key for task in tasks}
-        with contextlib.closing(connect(new)) as target, sqlite_errors(path):
+        with contextlib.closing(file.connect(new)) as target, file.sqlite_errors(path):
             target.execute("BEGIN")
             for cell in sorted(cells, key=lambda cell: not cell.intact):
                 rows, arrays = _copied(source, cell)
@@ -349,7 +337,7 @@ def _rebuild(path: Path, study: str, tasks: Sequence[Task], error: DamagedError)
                 for cell in others + damaged:
                     delete(target, cell.number)
                 kept, damaged = [cell for cell in kept if cell not in others], []
-            set_meta(target, "cells", total(str(cell.kept) for cell in kept))
+            file.set_meta(target, "cells", file.total(str(cell.kept) for cell in kept))
             target.execute("COMMIT")
     for suffix in ("", "-wal", "-shm", "-journal"):
         with contextlib.suppress(FileNotFoundError):
@@ -358,12 +346,9 @@ def _rebuild(path: Path, study: str, tasks: Sequence[Task], error: DamagedError)
     reason = str(error).split(";")[0].removeprefix(f"{path}: ").split(":")[0]
     count = "1 cell is" if len(kept) == 1 else f"{len(kept)} cells are"
     rest = f", with {len(others)} more that are not in this run" if others else ""
-    warnings.warn(
-        f"{path}: {reason}; {count} intact and kept, the rest is computed again; the damaged file "
-        f"is now {aside.name}{rest}",
-        KoriskWarning,
-        stacklevel=4,
-    )
+    said = f"{path}: {reason}; {count} intact and kept, the rest is computed again"
+    said += f"; the damaged file is now {aside.name}{rest}"
+    warnings.warn(said, KoriskWarning, stacklevel=4)
     return damaged
 
 
@@ -373,9 +358,9 @@ def _readable(path: Path) -> Iterator[tuple[sqlite3.Connection, dict[str, str], 
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".korisk-") as folder:
         copy = Path(folder, "copy.db")
         shutil.copyfile(path, copy)
-        restore_common_parts(copy)
+        file.restore_common_parts(copy)
         try:
-            connection = connect(copy, "immutable=1")
+            connection = file.connect(copy, "immutable=1")
         except KoriskError:
             connection = sqlite3.connect(":memory:")
         with contextlib.closing(connection):

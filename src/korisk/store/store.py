@@ -30,7 +30,7 @@ from korisk._checks import path as checked_path
 from korisk._json import JsonDict, JsonMapping
 from korisk._show import InNotebooks
 from korisk.errors import KoriskError, KoriskWarning, shown
-from korisk.store import repair
+from korisk.store import file, repair
 from korisk.store.cells import (
     Packed,
     Result,
@@ -44,20 +44,6 @@ from korisk.store.cells import (
     unpack_row,
 )
 from korisk.store.file import STORE_NAME as STORE_NAME
-from korisk.store.file import (
-    DamagedError,
-    WriteLock,
-    check_header,
-    check_path,
-    connect,
-    connect_to_read,
-    create,
-    network_file_system,
-    reading,
-    set_meta,
-    sqlite_errors,
-    total,
-)
 from korisk.store.file import store_path as store_path
 from korisk.store.file import store_to_write as store_to_write
 from korisk.store.usage import Usage
@@ -191,7 +177,7 @@ class Store(InNotebooks):
         self,
         path: Path,
         connection: sqlite3.Connection,
-        lock: WriteLock | None = None,
+        lock: file.WriteLock | None = None,
         damaged: Iterable[int] = (),
     ) -> None:
         self.path = path
@@ -247,34 +233,31 @@ class Store(InNotebooks):
         if not isinstance(name, str) or not name:
             raise KoriskError(f"a study must have a name, got {shown(name)}; give it one")
         text, asked = to_json("the study", study), list(tasks)
-        file = Path(path)
-        check_path(file)
+        place = Path(path)
+        file.check_path(place)
         with contextlib.ExitStack() as undo:
-            lock = WriteLock(file, wait=wait)
+            lock = file.WriteLock(place, wait=wait)
             undo.callback(lock.release)
             damaged = set[int]()
-            if file.exists():
-                damaged = repair.make_right(file, text, asked)
+            if place.exists():
+                damaged = repair.make_right(place, text, asked)
             else:
-                create(file, text)
-            store = cls(file, connect(file), lock, damaged)
+                file.create(place, text)
+            store = cls(place, file.connect(place), lock, damaged)
             undo.pop_all()
             undo.callback(store.close)
-            with sqlite_errors(file):
+            with file.sqlite_errors(place):
                 store.check(asked)
-                kind = network_file_system(file)
+                kind = file.network_file_system(place)
                 if kind is not None:
-                    warnings.warn(
-                        f"{file}: is on a network file system ({kind}), whose locks may fail: let "
-                        "one run at a time write there, or choose a path on a local disk",
-                        KoriskWarning,
-                        stacklevel=2,
-                    )
+                    risk = f"is on a network file system ({kind}), whose locks may fail"
+                    remedy = "let one run at a time write there, or choose a path on a local disk"
+                    warnings.warn(f"{place}: {risk}: {remedy}", KoriskWarning, stacklevel=2)
                 journal = "WAL" if kind is None else "DELETE"
                 store._connection.execute(f"PRAGMA journal_mode = {journal}")
                 store._connection.execute("PRAGMA synchronous = FULL")
                 with store._transaction():
-                    set_meta(store._connection, "study", text)
+                    file.set_meta(store._connection, "study", text)
             undo.pop_all()
         return store
 
@@ -305,12 +288,12 @@ class Store(InNotebooks):
         ...     list(store.results())
         []
         """
-        file = checked_path("path", path, remedy="name the file of a store")
-        check_path(file)
-        if not file.exists():
-            raise KoriskError(f"{file}: no such file; check the path")
-        check_header(file)
-        return cls(file, connect_to_read(file))
+        place = checked_path("path", path, remedy="name the file of a store")
+        file.check_path(place)
+        if not place.exists():
+            raise KoriskError(f"{place}: no such file; check the path")
+        file.check_header(place)
+        return cls(place, file.connect_to_read(place))
 
     def close(self) -> None:
         """Close the file; after writing it is one ordinary file."""
@@ -334,7 +317,7 @@ class Store(InNotebooks):
     @property
     def study(self) -> JsonDict:
         """The latest description of the study: its name, and its file's other keys."""
-        with reading(self.path):
+        with file.reading(self.path):
             return from_json(self._meta("study"))
 
     @property
@@ -348,7 +331,7 @@ class Store(InNotebooks):
         return self._meta("korisk")
 
     def _meta(self, name: str) -> str:
-        with reading(self.path):
+        with file.reading(self.path):
             query = f"SELECT value, {self._digest} FROM meta NOT INDEXED WHERE name = ?"
             [(value, kept)] = self._fetch(query, (name,))
             if kept not in (None, digest(name, value)):
@@ -386,7 +369,7 @@ class Store(InNotebooks):
         return self._status(task) == "failed"
 
     def _status(self, task: Task) -> str | None:
-        with reading(self.path):
+        with file.reading(self.path):
             # A reader trusts no index: it may be damaged, and the cells may not.
             scan = "" if self._lock else "NOT INDEXED"
             found = self._fetch(
@@ -450,29 +433,14 @@ class Store(InNotebooks):
         dict of str to ndarray
             Arrays by name.
         """
-        with reading(self.path):
-            cells = self._fetch(
-                f"SELECT id, {self._digest}, {', '.join(repair.CELL)} FROM cells NOT INDEXED "
-                "WHERE key = ?",
-                (key,),
-            )
-            if not cells:
+        with file.reading(self.path):
+            of_key = "IN (SELECT id FROM cells NOT INDEXED WHERE key = ?)"
+            stored, parts = self._stored("arrays", of_key, key)
+            if not stored:
                 self._cells("done")  # raises where a damaged one may have had this key
                 return {}
-            [(number, made, *values)] = cells
-            rows, found = (
-                self._fetch(
-                    f"SELECT {columns}{self._digest} FROM {table} NOT INDEXED WHERE cell = ? "
-                    "ORDER BY rowid",
-                    (number,),
-                )
-                for table, columns in (("rows", ""), ("arrays", f"{', '.join(repair.ARRAY)}, "))
-            )
-            intact = all(kept == digest(*stored) for *stored, kept in found)
-            parts = [kept for (kept,) in rows], [kept for *_, kept in found]
-            if made is not None and not (intact and made == repair.cell_digest(values, *parts)):
-                raise self._damaged([key])
-            return {stored[0]: unpack_array(*stored) for *stored, _ in found}
+            [(number, *_)] = stored
+            return {array[0]: unpack_array(*array) for _, *array in parts["arrays"][number]}
 
     def failures(self) -> list[Failure]:
         """The failed cells.
@@ -491,49 +459,53 @@ class Store(InNotebooks):
         self, status: str
     ) -> list[tuple[Task, Usage, JsonDict, str | None, tuple[Row, ...]]]:
         """The cells of a status with their rows, all as of one moment and as they were written."""
-        with reading(self.path):
+        with file.reading(self.path):
+            signed = self._digest != "NULL"
             self._connection.execute("BEGIN")
             try:
-                signed = self._digest != "NULL"
-                stored = self._fetch(
-                    f"SELECT id, {self._digest}, {', '.join(repair.CELL)} FROM cells NOT INDEXED "
-                    f"WHERE id NOT IN {self._set_aside}"
-                )
-                parts: dict[str, dict[int, list[Any]]] = {}
-                for table, columns in (("rows", f", {', '.join(repair.ROW)}"), ("arrays", "")):
-                    parts[table] = {number: [] for number, *_ in stored}
-                    for cell, *values in self._fetch(
-                        f"SELECT cell, {self._digest}{columns} FROM {table} NOT INDEXED "
-                        f"WHERE cell NOT IN {self._set_aside} ORDER BY rowid"
-                    ):
-                        parts[table].setdefault(cell, []).append(values)
+                stored, parts = self._stored("rows", f"NOT IN {self._set_aside}")
                 everything = self._meta("cells") if signed else ""
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-            rows, arrays = parts["rows"], parts["arrays"]
-            damaged = []
-            for number, kept, *values in stored if signed else ():
-                digests = ([part[0] for part in table[number]] for table in (rows, arrays))
-                wrong_row = any(part[0] != digest(*part[1:]) for part in rows[number])
-                if wrong_row or kept != repair.cell_digest(values, *digests):
-                    damaged.append(str(values[0]))
-            if damaged:
-                raise self._damaged(damaged)
-            homeless = max(len(rows), len(arrays)) > len(stored)  # rows or arrays of no cell
-            if signed and (homeless or everything != total(kept for _, kept, *_ in stored)):
-                raise DamagedError(self.path, "cells are missing")
+            homeless = max(map(len, parts.values())) > len(stored)  # rows or arrays of no cell
+            if signed and (homeless or everything != file.total(kept for _, kept, *_ in stored)):
+                raise file.DamagedError(self.path, "cells are missing")
             cells = []
             for number, _, *values in stored:
                 found = dict(zip(repair.CELL, values, strict=True))
                 if found["status"] == status:
-                    own = tuple(unpack_row(*each[1:]) for each in rows[number])
+                    own = tuple(unpack_row(*each[1:]) for each in parts["rows"][number])
                     cells.append((*repair.read_cell(found), own))
 
         return sorted(cells, key=lambda cell: (natural(cell[0].point), cell[0].seed))
 
-    def _damaged(self, keys: list[str]) -> DamagedError:
-        return DamagedError(self.path, f"not as written, and so damaged: {repair.first_of(keys)}")
+    def _stored(
+        self, content: str, which: str, *keys: str
+    ) -> tuple[list[Any], dict[str, dict[int, list[Any]]]]:
+        """Cells as they were written, and the digests of what belongs to each, by table and cell.
+
+        Of one table, `content`, the values follow the digests.
+        """
+        columns = f"{self._digest}, {', '.join(repair.CELL)}"
+        cells = f"SELECT id, {columns} FROM cells NOT INDEXED WHERE id {which}"
+        stored, parts = self._fetch(cells, keys), dict[str, dict[int, list[Any]]]()
+        for table in ("rows", "arrays"):
+            columns = ", ".join([self._digest, *(repair.TABLES[table] if table == content else ())])
+            query = f"SELECT cell, {columns} FROM {table} NOT INDEXED WHERE cell {which}"
+            parts[table] = {number: [] for number, *_ in stored}
+            for cell, *values in self._fetch(f"{query} ORDER BY rowid", keys):
+                parts[table].setdefault(cell, []).append(values)
+        damaged = []
+        for number, kept, *values in stored if self._digest != "NULL" else ():
+            digests = ([part[0] for part in of_cell[number]] for of_cell in parts.values())
+            wrong = any(part[0] != digest(*part[1:]) for part in parts[content][number])
+            if wrong or kept != repair.cell_digest(values, *digests):
+                damaged.append(str(values[0]))
+        if damaged:
+            which = repair.first_of(damaged)
+            raise file.DamagedError(self.path, f"not as written, and so damaged: {which}")
+        return stored, parts
 
     def _fetch(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
         # All rows at once: a half-read query would keep the writer waiting.
@@ -575,7 +547,7 @@ class Store(InNotebooks):
         KoriskError
             If a task is given twice, or its spec differs from that of its point's other cells.
         """
-        with reading(self.path):
+        with file.reading(self.path):
             # Failed cells do not count: their spec may be corrected.
             specs = {
                 point: (Task(point=point, seed=seed, spec=from_json(spec)), "in the store")
@@ -594,10 +566,8 @@ class Store(InNotebooks):
             known, where = specs.setdefault(task.point, (task, "at first"))
             if known.spec_hash != task.spec_hash:
                 name, old, new = difference(known.spec, json.loads(to_json("spec", task.spec)))
-                raise KoriskError(
-                    f"{self.path}: point {task.point!r}: {name} is {old} {where} and {new} in this "
-                    "study; choose another path"
-                )
+                why = f"point {task.point!r}: {name} is {old} {where} and {new} in this study"
+                raise KoriskError(f"{self.path}: {why}; choose another path")
 
     # --- Writing ---------------------------------------------------------------------------------
 
@@ -620,7 +590,7 @@ class Store(InNotebooks):
             that of the point's other cells.
         """
         packed = result if isinstance(result, Packed) else pack(result)
-        with sqlite_errors(self.path), self._transaction():
+        with file.sqlite_errors(self.path), self._transaction():
             self._replace(task, "done", None, usage, packed)
 
     def record_failure(self, task: Task, error: str, usage: Usage) -> None:
@@ -640,7 +610,7 @@ class Store(InNotebooks):
         KoriskError
             If the cell is finished already.
         """
-        with sqlite_errors(self.path), self._transaction():
+        with file.sqlite_errors(self.path), self._transaction():
             self._replace(task, "failed", error, usage, Packed((), (), "{}"))
 
     def _replace(
@@ -661,7 +631,7 @@ class Store(InNotebooks):
             if number in self._damaged_cells:
                 replaced.add(number)
             else:
-                everything = total([everything], without=old)
+                everything = file.total([everything], without=old)
         values = vars(usage) | {"key": task.key, "point": task.point, "seed": task.seed}
         values |= {"spec": to_json("spec", task.spec), "spec_hash": task.spec_hash}
         values |= {"status": status, "error": error, "detail": packed.detail, "digest": ""}
@@ -675,7 +645,7 @@ class Store(InNotebooks):
             signed = [(number, *each, digest(*each)) for each in stored]
             repair.insert(self._connection, table, signed)
         made = repair.sign(self._connection, number)
-        set_meta(self._connection, "cells", total([everything, made]))
+        file.set_meta(self._connection, "cells", file.total([everything, made]))
         self._damaged_cells -= replaced
 
     @contextlib.contextmanager

@@ -10,20 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from korisk._group import grouped
 from korisk._json import JsonMapping
+from korisk.curves import stored
 from korisk.curves.curve import Curve
 from korisk.curves.read import DIGEST
-from korisk.curves.stored import (
-    BARE,
-    LEAST_N,
-    PART_OF,
-    Chosen,
-    by_point,
-    chosen,
-    grouping,
-    renamed,
-    without_perfect,
-)
 from korisk.curves.unit import suggested_unit
 from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean
 from korisk.files import to_cell
@@ -60,8 +51,8 @@ def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
     {'a': [Curve('KO', mse, N = 8 ... 16 (2 sizes), 1 seed)]}
     """
     found = {}
-    for point, own in by_point(rows).items():
-        shown = chosen(own[0].task.spec, (each.row for each in own))
+    for point, own in stored.by_point(rows).items():
+        shown = stored.chosen(own[0].task.spec, (each.row for each in own))
         values: dict[str, list[tuple[int, float, int]]] = {}
         for each in own:
             of_model = values.setdefault(each.row.model, [])
@@ -74,10 +65,10 @@ def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
 
 
 def curve_from(
-    values: Iterable[tuple[int, float, int]], model: str, shown: Chosen
+    values: Iterable[tuple[int, float, int]], model: str, shown: stored.Chosen
 ) -> tuple[Curve | None, list[str]]:
     """The curve of (n, error, seed), None without errors, and notes on errors of 0."""
-    kept, notes = without_perfect(values)
+    kept, notes = stored.without_perfect(values)
     if not kept:
         return None, notes
     sizes, errors, seeds = zip(*kept, strict=True)
@@ -102,14 +93,14 @@ def results_table(store: Store, *, point: str | None = None) -> Table:
     the name of another column is called spec.NAME.
     """
     found = _rows(store, point)
-    group = grouping(found)
+    group = stored.grouping(found)
     metrics = _names(flat.row.metrics for flat in found)
     properties = []
     for flat in found:
         problem = flat.task.spec.get("problem")
         own = _plain(problem if isinstance(problem, Mapping) else {}) | _plain(flat.task.spec)
-        if PART_OF in own:  # a pilot: its N and what it is a part of are columns already
-            del own[PART_OF], own["n"]
+        if stored.PART_OF in own:  # a pilot: its N and what it is a part of are columns already
+            del own[stored.PART_OF], own["n"]
         properties.append(own)
     about = _names(properties)
     detail = [name for name in _FROM_DETAIL if any(name in flat.row.detail for flat in found)]
@@ -126,27 +117,26 @@ def results_table(store: Store, *, point: str | None = None) -> Table:
 def pilot_table(store: Store, metric: str, *, point: str | None = None) -> Table:
     """One point's values of one metric at n >= 2, as `Curve.read` and `korisk plan` take them."""
     found = _rows(store, point)
-    points = list(by_point(found))
+    points = list(stored.by_point(found))
     if len(points) > 1:
         there = f"{store.path}: a pilot is of one point, and there are {', '.join(points)}; "
         raise KoriskError(there, "name one with ", Argument("point", ...))
     metrics = _names(flat.row.metrics for flat in found)
     if metric not in metrics:
         raise KoriskError(f"{store.path}: no metric {metric!r}{did_you_mean(metric, metrics)}")
-    models: dict[str, list[FlatRow]] = {}
-    for flat in found:
-        models.setdefault(flat.row.model, []).append(flat)
+    models = grouped((flat.row.model, flat) for flat in found)
     units = {
-        model: chosen(own[0].task.spec, (flat.row for flat in own), metric).unit.name
+        model: stored.chosen(own[0].task.spec, (flat.row for flat in own), metric).unit.name
         for model, own in models.items()
     }
     rows = [
         (row.n, row.metrics[metric], flat.task.seed, row.model, metric, units[row.model])
         for flat in found
-        if (row := flat.row).n >= LEAST_N and metric in row.metrics
+        if (row := flat.row).n >= stored.LEAST_N and metric in row.metrics
     ]
     if not rows:
-        raise KoriskError(f"{store.path}: no {metric!r} of n >= {LEAST_N}; a pilot needs larger n")
+        why = f"{store.path}: no {metric!r} of n >= {stored.LEAST_N}"
+        raise KoriskError(f"{why}; a pilot needs larger n")
     return signed_table(rows)
 
 
@@ -191,10 +181,8 @@ def parquet_bytes(table: Table) -> bytes:
         import pyarrow as arrow
         from pyarrow import parquet
     except ModuleNotFoundError:
-        raise MissingExtraError(
-            "Parquet needs pyarrow, which is not installed; pip install 'korisk[io]', "
-            "or use the format csv"
-        ) from None
+        why = "Parquet needs pyarrow, which is not installed"
+        raise MissingExtraError(f"{why}; pip install 'korisk[io]', or use the format csv") from None
     columns = {}
     for place, name in enumerate(table.columns):
         values: list[Any] = [row[place] for row in table.rows]
@@ -213,13 +201,13 @@ def _rows(store: Store, point: str | None) -> list[FlatRow]:
     found = list(store.rows())
     if not found:
         raise KoriskError(f"{store.path}: no cell is finished yet; run the study first")
-    points, group = by_point(found), grouping(found)
+    points, group = stored.by_point(found), stored.grouping(found)
     if point is not None and point not in points:
         raise KoriskError(f"{store.path}: no point {point!r}{did_you_mean(point, points)}")
-    last = {f.row.model: next(iter(f.row.metrics)) for f in found if f.row.detail.get(BARE)}
+    last = {f.row.model: next(iter(f.row.metrics)) for f in found if f.row.detail.get(stored.BARE)}
     return [
-        replace(each, row=replace(each.row, metrics=renamed(each.row, last[each.row.model])))
-        if each.row.detail.get(BARE)
+        replace(each, row=replace(each.row, metrics=stored.renamed(each.row, last[each.row.model])))
+        if each.row.detail.get(stored.BARE)
         else each
         for each in found
         if point is None or group(each.task) == point

@@ -186,8 +186,7 @@ def train_many(
         weights = [p for p in member.module.parameters() if p.requires_grad]
         state = {name: each[None] for name, each in _state(member.module).items()}
         stack = _Stack(weights, member.module, _single(member.module), state)
-        made = _Training([member], pool, schedule, stack)
-        return made.run(partial(report, [index]), stop)[0]
+        return _Training([member], pool, schedule, stack).run(partial(report, [index]), stop)[0]
 
     if workers == 1:
         for index, member in enumerate(members):
@@ -262,11 +261,8 @@ def _fitted(member: Member, pool: Pool, fit: Fit) -> Tensor:
 
 
 def _not_finite(name: str) -> KoriskError:
-    return KoriskError(
-        f"the loss of {name} must stay finite, and did not; lower ",
-        Argument("rate", ...),
-        ", or scale the images to about 1",
-    )
+    lower = f"the loss of {name} must stay finite, and did not; lower "
+    return KoriskError(lower, Argument("rate", ...), ", or scale the images to about 1")
 
 
 # --- Stacked members -----------------------------------------------------------------------------
@@ -454,9 +450,8 @@ class _Training:
                 if not math.isfinite(value):
                     raise _not_finite(member.name)
             better = (validation < best)[:, None]
-            reported = torch.where(
-                better, errors[:, counts:], reported
-            )  # the first is better for all
+            # The first is better for all.
+            reported = torch.where(better, errors[:, counts:], reported)
             best = torch.minimum(best, validation)
             for name, each in self.state.items():
                 chosen = better[:, 0].to(each.device).view(-1, *[1] * (each.ndim - 1))

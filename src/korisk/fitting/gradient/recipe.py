@@ -240,11 +240,9 @@ class Training:
         tail = f"the last {self.recipe.last_tenth} of {self.recipe.iterations} iterations"
         verdicts = self.converged.reshape(-1)
         if verdicts.all():
-            return (
-                f"converged: the loss changed by {100 * float(self.improvement.abs().max()):.2g}% "
-                f"over {tail}, and the gradient's norm is {float(self.gradient_left.max()):.2g} of "
-                "what it was at first"
-            )
+            change, left = float(self.improvement.abs().max()), float(self.gradient_left.max())
+            norm = f"the gradient's norm is {left:.2g} of what it was at first"
+            return f"converged: the loss changed by {100 * change:.2g}% over {tail}, and {norm}"
         run, runs = int((~verdicts).nonzero()[0]), len(verdicts)
         verdict = "not converged"
         if runs > 1:
@@ -261,9 +259,7 @@ class Training:
         else:
             share = (late - end) / (start - end)
             crawls = float(self.gradient_left.reshape(-1)[run]) > _CRAWLING
-            reason = (
-                f"the loss still fell by {100 * fall:.2g}% over {tail}, {100 * share:.2g}% of its "
-                f"whole fall; {'raise the rate, ' if crawls else ''}train longer or fit in closed "
-                "form"
-            )
+            fell = f"by {100 * fall:.2g}% over {tail}, {100 * share:.2g}% of its whole fall"
+            remedy = f"{'raise the rate, ' if crawls else ''}train longer or fit in closed form"
+            reason = f"the loss still fell {fell}; {remedy}"
         return f"{verdict}: {reason}"

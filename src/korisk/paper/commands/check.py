@@ -67,6 +67,10 @@ def _table(point: PointTheorem) -> Table:
     return Table(f"{point.name}: squared errors and bounds{per}", heads, rows)
 
 
+def _picked(value: object, *names: str) -> JsonDict:
+    return {name: getattr(value, name) for name in names}
+
+
 def _summary(found: Theorem | PointTheorem) -> JsonDict:
     outcomes = [each.holds for each in found.checks]
     return {
@@ -84,12 +88,8 @@ def _point_json(point: PointTheorem) -> JsonDict:
     for group in point.groups:
         loose = {form: group.looseness(form) for form in BOUNDS}
         groups.append(
-            {
-                "model": group.model,
-                "n": group.n,
-                "held": group.held,
-                "holds": group.holds,
-                "error": group.error,
+            _picked(group, "model", "n", "held", "holds", "error")
+            | {
                 "seeds": len(group.checks),
                 "judged": len(group.judged),
                 "layers": group.layer_errors,
@@ -99,12 +99,8 @@ def _point_json(point: PointTheorem) -> JsonDict:
             }
         )
     checks = [
-        {
-            "model": each.model,
-            "n": each.n,
-            "seed": each.seed,
-            "holds": each.holds,
-            "error": each.error,
+        _picked(each, "model", "n", "seed", "holds", "error")
+        | {
             "layers": dict(each.layers),
             "bounds": dict.fromkeys(BOUNDS) | {k: v.total for k, v in each.bounds.items()},
             "looseness": {form: each.looseness(form) for form in BOUNDS},
@@ -135,12 +131,6 @@ def _point_json(point: PointTheorem) -> JsonDict:
         }
         for order in point.orders
     ]
-    return {
-        "point": point.name,
-        **_summary(point),
-        "pixels": point.pixels,
-        "notes": list(point.notes),
-        "groups": groups,
-        "checks": checks,
-        "orders": orders,
-    }
+    about: JsonDict = {"point": point.name} | _summary(point)
+    about |= {"pixels": point.pixels, "notes": list(point.notes)}
+    return about | {"groups": groups, "checks": checks, "orders": orders}

@@ -17,19 +17,8 @@ from korisk.cli.options import Device, Full, Json, Live, Port, Wait, WithPage, W
 from korisk.cli.output import print_json, refuse_extra, show
 from korisk.cli.run import print_end
 from korisk.errors import KoriskError
+from korisk.paper import reproduction as paper
 from korisk.paper.commands.published import print_claims, print_published
-from korisk.paper.reproduction import (
-    NAME,
-    ORIGINS,
-    CalibrationLine,
-    Origin,
-    Sweep,
-    calibration,
-    findings,
-    studies,
-    sweeps,
-    verdicts,
-)
 from korisk.planning.compare import crossing
 from korisk.store.store import store_path
 from korisk.studies.run.compute import chosen_device
@@ -90,7 +79,7 @@ def reproduce(
         return
     where = chosen_device(device)
     _checks.one_of("--protocol", protocol, (*PROTOCOLS, "both"))
-    planned = studies(
+    planned = paper.studies(
         points=_numbers("--points", points),
         protocols=[each for each in PROTOCOLS if protocol in (each, "both")],
         seeds=_numbers("--seeds", seeds),
@@ -100,7 +89,7 @@ def reproduce(
     tasks = [task for study in planned for task in study.tasks]
     done = run_tasks(
         tasks,
-        {"name": NAME, "studies": [study.content for study in planned]},
+        {"name": paper.NAME, "studies": [study.content for study in planned]},
         out,
         compute=chosen_compute(device=where, workers=workers),
         retry=retry_failed,
@@ -110,8 +99,8 @@ def reproduce(
         live=live,
         port=port,
     )
-    found = sweeps(done.rows)
-    lines = calibration(found)
+    found = paper.sweeps(done.rows)
+    lines = paper.calibration(found)
     if json:
         print_json(
             {
@@ -130,17 +119,13 @@ def reproduce(
                     }
                     for line in lines
                 ],
-                "outcomes": [asdict(verdict) for verdict in verdicts(found)],
+                "outcomes": [asdict(verdict) for verdict in paper.verdicts(found)],
                 "findings": [
                     asdict(each) | {"crossing": each.crossing and each.crossing.to_dict()}
-                    for each in findings(found)
+                    for each in paper.findings(found)
                 ],
                 "curves": [
-                    {
-                        "side": sweep.side,
-                        "protocol": sweep.protocol,
-                        "reduced": sweep.reduced,
-                    }
+                    {"side": sweep.side, "protocol": sweep.protocol, "reduced": sweep.reduced}
                     | {curve.model: curve.records() for curve in (sweep.known, sweep.dense)}
                     for sweep in found
                 ],
@@ -159,17 +144,16 @@ def _numbers(option: str, text: str | None) -> list[int] | None:
     try:
         return None if text is None else [int(part) for part in text.split(",")]
     except ValueError:
-        raise KoriskError(
-            f"{option} must be whole numbers with commas between, got {text!r}; write 1,2,3"
-        ) from None
+        why = f"{option} must be whole numbers with commas between, got {text!r}"
+        raise KoriskError(f"{why}; write 1,2,3") from None
 
 
 # --- Results -------------------------------------------------------------------------------------
 
 
-def _verdict(found: list[Sweep], lines: list[CalibrationLine]) -> Iterator[str]:
+def _verdict(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> Iterator[str]:
     """What was reproduced, what holds and what does not, and KO against FC in samples."""
-    origins: list[tuple[Origin, str]] = [
+    origins: list[tuple[paper.Origin, str]] = [
         ("ours, released", "Our run of the released code"),
         ("paper", "The paper's printed Table 2"),
     ]
@@ -189,7 +173,7 @@ def _verdict(found: list[Sweep], lines: list[CalibrationLine]) -> Iterator[str]:
             yield f"{who} {said}."
     outcomes = []
     for protocol in reversed(PROTOCOLS):
-        own = [each for each in verdicts(found) if each.protocol == protocol]
+        own = [each for each in paper.verdicts(found) if each.protocol == protocol]
         parts = []
         for holds, words in ((True, "holds"), (False, "does NOT hold"), (None, "is open")):
             sides = ", ".join(str(each.side) for each in own if each.holds is holds)
@@ -218,11 +202,11 @@ def _verdict(found: list[Sweep], lines: list[CalibrationLine]) -> Iterator[str]:
         yield f"H = {side}, {sweep.protocol}: {equals}; {where}."
 
 
-def _print_tables(found: list[Sweep], lines: list[CalibrationLine]) -> None:
+def _print_tables(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> None:
     rows = []
     for line in lines:
         texts = []
-        for pair in map(line.by_origin.get, ORIGINS):
+        for pair in map(line.by_origin.get, paper.ORIGINS):
             ends = [f"{value:.3e}".split("e") for value in (pair.floor, pair.slope)] if pair else []
             texts.append(" / ".join(f"{digits}e{int(power)}" for digits, power in ends) or "-")
         if line.reduced:
@@ -231,12 +215,12 @@ def _print_tables(found: list[Sweep], lines: list[CalibrationLine]) -> None:
     title = "Calibration as in the paper's Table 2: floor / sigma"
     note = " * from a reduced grid of N; --whole has them all."
     show(
-        Table(title, ["point", "model", *ORIGINS], rows, "llr"),
+        Table(title, ["point", "model", *paper.ORIGINS], rows, "llr"),
         "Errors are MSE up to H = 32, and the square of the mean RMSE / max beyond. Rigorous "
         "figures are of other images, rays and fits, over the paper's N."
         f"{note if any(line.reduced for line in lines) else ''}\n",
     )
-    judged = verdicts(found)
+    judged = paper.verdicts(found)
     if judged:
         show("The paper's outcomes (its Table 3)")
     before = ""
@@ -247,22 +231,18 @@ def _print_tables(found: list[Sweep], lines: list[CalibrationLine]) -> None:
         before = claim
         says = {True: "it holds", False: "it does not hold", None: "it is open"}[verdict.holds]
         show(f"   {verdict.protocol}: {says}; {verdict.evidence}")
-    beyond = findings(found)
+    beyond = paper.findings(found)
     if beyond:
         show("\nBeyond the paper's tables")
     for finding in beyond:
         said = [f" H = {finding.side}, rigorous:"]
         if finding.untrained is not None and finding.worst_training is not None:
-            said.append(
-                f"KO starts at {number(finding.untrained)} untrained, and its mean error is at "
-                f"most {finding.worst_training:.3f} times that at any N."
-            )
+            most = f"its mean error is at most {finding.worst_training:.3f} times that at any N"
+            said.append(f"KO starts at {number(finding.untrained)} untrained, and {most}.")
         if finding.passed_floor is not None:
             n, error, floor = finding.passed_floor
-            said.append(
-                f"FC reaches {number(error)} at N = {n:,}, below the floor of {number(floor)} "
-                "that the paper's N give."
-            )
+            below = f"below the floor of {number(floor)} that the paper's N give"
+            said.append(f"FC reaches {number(error)} at N = {n:,}, {below}.")
         if finding.crossing is not None:
             said.append(finding.crossing.explain(sizes=True))
         show(" ".join(said))

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from korisk import _checks
+from korisk._group import grouped
 from korisk._json import JsonMapping
 from korisk.errors import KoriskError, did_you_mean, shown
-from korisk.store.cells import LEFT_OUT, Row, Task
+from korisk.store.cells import LEFT_OUT, Task
 from korisk.store.store import Cell, Failure, Store, store_path
 from korisk.studies.spec.study import asked_for
 from korisk.theory import BOUNDS, Bound, BoundForm, Known, Learned, Network, deep_risk
@@ -86,13 +87,10 @@ class MeanCurve:
 
 def mean_curves(errors: Iterable[tuple[str, int, float]]) -> dict[str, MeanCurve]:
     """Curves by model from (model, N, mean error), without infinite errors and untrained models."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for model, n, error in errors:
-        if n >= 1 and math.isfinite(error):
-            found.setdefault(model, []).append((n, error))
+    kept = ((model, (n, error)) for model, n, error in errors if n >= 1 and math.isfinite(error))
     return {
         model: MeanCurve(*(tuple(part) for part in zip(*sorted(pairs), strict=True)))
-        for model, pairs in found.items()
+        for model, pairs in grouped(kept).items()
     }
 
 
@@ -296,9 +294,7 @@ class NetworkCheck:
         if form not in self.bounds:
             return None
         bound = self.bounds[form].total
-        if self.error > 0:
-            return bound / self.error
-        return math.inf if bound > 0 else None
+        return bound / self.error if self.error > 0 else math.inf if bound > 0 else None
 
 
 class Checked:
@@ -381,13 +377,10 @@ class PointTheorem(Checked):
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """By model, in the order of the store, then by N."""
-        found: dict[str, dict[int, list[NetworkCheck]]] = {}
-        for check in self.checks:
-            found.setdefault(check.model, {}).setdefault(check.n, []).append(check)
         return tuple(
-            Group(model=model, n=n, checks=tuple(by_size[n]))
-            for model, by_size in found.items()
-            for n in sorted(by_size)
+            Group(model=model, n=n, checks=tuple(same))
+            for model, own in grouped((check.model, check) for check in self.checks).items()
+            for n, same in sorted(grouped((check.n, check) for check in own).items())
         )
 
     @cached_property
@@ -430,10 +423,7 @@ def _mean(values: Iterable[float]) -> float:
 
 def _means(mappings: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """The mean of each key over the mappings that have it."""
-    found: dict[str, list[float]] = {}
-    for mapping in mappings:
-        for name, value in mapping.items():
-            found.setdefault(name, []).append(value)
+    found = grouped(pair for mapping in mappings for pair in mapping.items())
     return {name: _mean(values) for name, values in found.items()}
 
 
@@ -470,10 +460,9 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
     points = tuple(made for made in found.values() if made is not None)
     if not points:
         of = f"no row of {point!r}" if point is not None else "no row"
-        raise KoriskError(
-            f"{file}: {of} has errors of layers; write `theorem: true` in the study and run it "
-            "into another folder, see docs/explanation/check.md"
-        )
+        remedy = "write `theorem: true` in the study and run it into another folder"
+        where = f"{remedy}, see docs/explanation/check.md"
+        raise KoriskError(f"{file}: {of} has errors of layers; {where}")
     return Theorem(
         name=str(study.get("name") or ""),
         store=file,
@@ -508,9 +497,8 @@ def checks_of(cell: Cell) -> Iterator[NetworkCheck]:
         try:
             stored = _mapping(DETAIL, row.detail[DETAIL])
             # An infinite error counts: it exceeds every finite bound.
-            error = _checks.real(
-                "error", stored.get("error"), at_least=0, finite=False, remedy=_REMEDY
-            )
+            given = stored.get("error")
+            error = _checks.real("error", given, at_least=0, finite=False, remedy=_REMEDY)
             if not isinstance(networks, Mapping) or row.model not in networks:
                 raise KoriskError(f"the cell stores no network of {row.model!r}; {_REMEDY}")
             net = Network.from_dict(networks[row.model], source=f"network of {row.model!r}")
@@ -527,10 +515,8 @@ def checks_of(cell: Cell) -> Iterator[NetworkCheck]:
                     measured = measured.replace(layer.name, known)
                 elif isinstance(layer, Known) and layer.mismatch:
                     # The stated mismatch may be of other inputs; the bound would prove nothing.
-                    raise KoriskError(
-                        f"layers has no entry for {layer.name!r}, a known layer with a mismatch; "
-                        f"{_REMEDY}"
-                    )
+                    why = f"layers has no entry for {layer.name!r}, a known layer with a mismatch"
+                    raise KoriskError(f"{why}; {_REMEDY}")
             for form in BOUNDS:
                 try:
                     bounds[form] = deep_risk(measured, layers, bound=form)
@@ -568,10 +554,7 @@ def _notes(
     if failures:
         count = "1 cell" if len(failures) == 1 else f"{len(failures)} cells"
         yield f"{count} failed, not counted here; the first: {failures[0].reason}"
-    rows: dict[str, list[Row]] = {}
-    for cell in cells:
-        for row in cell.rows:
-            rows.setdefault(row.model, []).append(row)
+    rows = grouped((row.model, row) for cell in cells for row in cell.rows)
     sizes = {n for cell in cells for n in cell.task.spec.get("sizes", ())}
     for model, own in rows.items():
         measured = sum(DETAIL in row.detail for row in own)
@@ -583,10 +566,8 @@ def _notes(
         stored = [cell.detail.get("networks") for cell in cells]
         nets = [each[model] for each in stored if isinstance(each, Mapping) and model in each]
         if measured and any(net != nets[0] for net in nets):
-            yield (
-                f"{model}: the true network's constants differ between seeds; samples are "
-                "predicted from those of the first"
-            )
+            differ = "the true network's constants differ between seeds"
+            yield f"{model}: {differ}; samples are predicted from those of the first"
     listed = [cell.detail.get("notes") for cell in cells]
     said = [each for notes in listed if isinstance(notes, list) for each in notes]
     yield from dict.fromkeys(each for each in said if isinstance(each, str))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
+from korisk._group import grouped
 from korisk.paper.theorem.check import Group, NetworkCheck, Order, PointTheorem, spread
 from korisk.theory import BOUNDS, BoundForm
 
@@ -27,10 +28,8 @@ def answer(checks: Sequence[NetworkCheck]) -> str:
     open_ones = len(checks) - len(judged)
     rest = f" There is no bound for {_networks(open_ones)}." if open_ones else ""
     if broken := sum(not check.holds for check in judged):
-        return (
-            f"VIOLATED: in {broken:,} of {_networks(len(judged))}{before} the error is above a "
-            f"bound, or the bounds are out of order.{rest}"
-        )
+        where = f"VIOLATED: in {broken:,} of {_networks(len(judged))}{before}"
+        return f"{where} the error is above a bound, or the bounds are out of order.{rest}"
     which = f"{len(judged):,} of" if open_ones else "all" if len(judged) > 1 else "the"
     every = all(len(check.bounds) == len(BOUNDS) for check in judged)
     bounds = "all three bounds" if every else "every bound that is known"
@@ -39,9 +38,8 @@ def answer(checks: Sequence[NetworkCheck]) -> str:
     if (found := spread(tested)) is not None:
         ends = dict.fromkeys((number(found.least), number(found.worst)))
         loose = f"; the tightest is loose by {' to '.join(ends)} times"
-    return (
-        f"In {which} {_networks(len(checks))}{before} the error stays within {bounds}{loose}.{rest}"
-    )
+    where = f"In {which} {_networks(len(checks))}{before}"
+    return f"{where} the error stays within {bounds}{loose}.{rest}"
 
 
 def _networks(count: int) -> str:
@@ -64,19 +62,17 @@ def remarks(checks: Sequence[NetworkCheck]) -> list[str]:
             "measured at other inputs, or a network that is not the true map; the theorem itself "
             "is proved."
         )
-    unknown: dict[tuple[str, str], list[NetworkCheck]] = {}  # by the missing forms and the reason
-    for check in checks:
-        if check.reason:
-            forms = " or ".join(form for form in BOUNDS if form not in check.bounds)
-            unknown.setdefault((forms, check.reason), []).append(check)
+    unknown = grouped(  # by the missing forms and the reason
+        ((" or ".join(form for form in BOUNDS if form not in check.bounds), check.reason), check)
+        for check in checks
+        if check.reason
+    )
     for (forms, reason), own in unknown.items():
         more = f" and {len(own) - 1:,} more" if len(own) > 1 else ""
         said.append(f"No {forms} bound for {own[0].where}{more}: {reason}.")
     if last := sum(check.only_the_last for check in checks if check.holds):
-        said.append(
-            f"In {_networks(last)} the last layer alone errs: the composed bound is then the error "
-            "itself, which tests nothing."
-        )
+        empty = "the composed bound is then the error itself, which tests nothing"
+        said.append(f"In {_networks(last)} the last layer alone errs: {empty}.")
     if any(len(check.layers) > 1 for check in checks if check.judged):
         said.append(
             "Errors of layers are measured at the inputs that each trained network gives them, not "
@@ -110,9 +106,7 @@ def shares(point: PointTheorem) -> list[str]:
 
 def order_sentences(order: Order) -> list[str]:
     """What was predicted, what was measured, and what the prediction leaves out."""
-    predicted: dict[str, list[str]] = {}  # the forms of the bound that predict the same
-    for form in BOUNDS:
-        predicted.setdefault(_prediction(order, form), []).append(form)
+    predicted = grouped((_prediction(order, form), form) for form in BOUNDS)
     said = [f"By {', '.join(forms)}: {what}." for what, forms in predicted.items()]
     spans = []
     for at, group in groupby(order.rungs, key=lambda rung: rung.smaller):
@@ -126,19 +120,15 @@ def order_sentences(order: Order) -> list[str]:
         other = f" ({order.models[1 - at]} did not reach {alone[0]})" if alone else ""
         spans.append(f"{where} {order.models[at]} needed fewer samples{other}")
     said.append(f"Measured: {'; '.join(spans) or 'neither errs at all'}.")
-    said += [
-        f"The order changes near {number(each.target)}: {each.model} needs about N = "
-        f"{each.n:,.0f} there."
-        for each in order.changes
-    ]
+    for each in order.changes:
+        near = f"The order changes near {number(each.target)}"
+        said.append(f"{near}: {each.model} needs about N = {each.n:,.0f} there.")
     if order.lowest > 0:
         said.append(f"Neither got below {number(order.lowest)}.")
     if order.erring:
         layers = ", ".join(f"{layer!r} of {model}" for model, layer in order.erring)
-        said.append(
-            f"The prediction has no floor: it does not contain the errors of known layers "
-            f"({layers}), which more data does not remove."
-        )
+        lacks = f"it does not contain the errors of known layers ({layers})"
+        said.append(f"The prediction has no floor: {lacks}, which more data does not remove.")
     return said
 
 

@@ -9,40 +9,32 @@ from pydantic import Field
 from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError
 from korisk.files import Spec
+from korisk.studies.spec import entries as keys
 from korisk.studies.spec.ct import scanner_of
-from korisk.studies.spec.entries import (
-    Batch,
-    DenseEntry,
-    FieldStudyEntry,
-    Iterations,
-    ModelEntry,
-    PointEntry,
-    population,
-)
 from korisk.studies.spec.kind import Kind, measures, register
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from korisk.paper.theorem.layers import Layers
+    from korisk.paper.theorem.layers import KnownLayers, Layers
     from korisk.problems import Problem
     from korisk.studies.run.fits import Fit, Job
 
 
-class DeepEntry(ModelEntry):
+class DeepEntry(keys.ModelEntry):
     """How the network with two learned parts is trained."""
 
     optimiser: Literal["sgd", "adagrad", "adam"] = "adam"
     rate: float = 1e-2
-    iterations: Iterations = 2000
-    batch: Batch = 16
+    iterations: keys.Iterations = 2000
+    batch: keys.Batch = 16
 
 
 class DeepModelsEntry(Spec):
     """The networks of the study; one that is left out is not fitted."""
 
     KO: DeepEntry | None = None
-    FC: DenseEntry | None = None
+    FC: keys.DenseEntry | None = None
 
 
 class DeepProblemEntry(Spec):
@@ -57,7 +49,7 @@ class DeepProblemEntry(Spec):
     near: float | None = None  # where its training starts
 
 
-class DeepPointEntry(PointEntry):
+class DeepPointEntry(keys.PointEntry):
     """One operating point: the scanner's size."""
 
     side: int
@@ -65,7 +57,7 @@ class DeepPointEntry(PointEntry):
     bins: int
 
 
-class DeepStudyEntry(FieldStudyEntry[DeepProblemEntry, DeepPointEntry]):
+class DeepStudyEntry(keys.FieldStudyEntry[DeepProblemEntry, DeepPointEntry]):
     """The file of a study of the deeper network."""
 
     models: DeepModelsEntry | None = None  # type: ignore[assignment]
@@ -78,17 +70,15 @@ class Deep(Kind[DeepProblemEntry, DeepPointEntry]):
     name = "deep"
     study = DeepStudyEntry
     sizes = (4, 16, 64, 256)
-    models = DeepModelsEntry(KO=DeepEntry(), FC=DenseEntry())
+    models = DeepModelsEntry(KO=DeepEntry(), FC=keys.DenseEntry())
     relu = False
 
     def settings(self, shared: DeepProblemEntry, point: DeepPointEntry) -> JsonDict:
         """The scanner, and the true network."""
-        population(shared.ellipses, None, None)  # checks the numbers of ellipses
+        keys.population(shared.ellipses, None, None)  # checks the numbers of ellipses
         if shared.network is None and shared.near is not None:
-            raise KoriskError(
-                f"problem.near says where training of problem.network starts, got {shared.near} "
-                "without a network; name one, or leave near out"
-            )
+            where = f"where training of problem.network starts, got {shared.near} without a network"
+            raise KoriskError(f"problem.near says {where}; name one, or leave near out")
         # Absent where unused: stored cells have specs without them.
         unused = {"network", "near"} if shared.network is None else set[str]()
         size = point.model_dump(include={"side", "views", "bins"})
@@ -115,9 +105,8 @@ class Deep(Kind[DeepProblemEntry, DeepPointEntry]):
             gain = settings["gain"]
             return DeepProblem(scanner=scanner, source=source, channels=channels, gain=gain)
         network, near = settings["network"], settings["near"]
-        return GraphProblem(
-            scanner=scanner, source=source, network=network, width=channels, near=near
-        )
+        about = {"scanner": scanner, "source": source, "width": channels}
+        return GraphProblem(**about, network=network, near=near)
 
     def check(self, settings: JsonMapping, problem: Problem) -> None:
         """Nothing is drawn: that takes a while."""
@@ -134,7 +123,7 @@ class LayerErrors:
     """What a study with `theorem: true` stores: the error of every layer of every network."""
 
     def __init__(self) -> None:
-        self._layers: dict[str, Layers] = {}  # by model
+        self._layers: dict[str, Layers | KnownLayers] = {}  # by model
         self._pixels = 0
 
     def of_row(self, job: Job, predictions: Tensor, fitted: Any) -> JsonDict:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Iterator
-from functools import lru_cache, singledispatch
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial, singledispatch
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -36,15 +36,11 @@ _SLIGHT = 1e-6  # lambda of the weights that fit the test set, over the mean of 
 _STATED = ("lipschitz", "parameters", "effective")  # by a mark, beside a name
 
 
-class Layers(Protocol):
+class Layers(NamedTuple):
     """The layers of a true network, by which those of trained ones are measured."""
 
-    @property
-    def network(self) -> Network:
-        """The true network as the theory takes it."""
-
-    def errors(self, fitted: Any) -> dict[str, float]:
-        """E||e_l||^2 of the layers of a trained network, by their names."""
+    network: Network  # the true one as the theory takes it
+    errors: Callable[[Any], dict[str, float]]  # E||e_l||^2 of a trained one's, by name
 
 
 def sum_of_squares(errors: Tensor) -> float:
@@ -53,11 +49,13 @@ def sum_of_squares(errors: Tensor) -> float:
 
 
 @singledispatch
-def layers_of(fitted: Any, job: Job) -> Layers:
+def layers_of(fitted: Any, job: Job) -> Layers | KnownLayers:
     """The true layers of the network that a fit returns: here any module that is no chain."""
-    problem, test = job.bench.problem, job.pools.test
+    problem, inputs = job.bench.problem, job.pools.test.inputs
     assert isinstance(problem, GraphProblem)
-    return GraphLayers(problem, test.inputs)
+    truth = problem.true_network(inputs.device)
+    errors = partial(graph_errors, truth, inputs=inputs)
+    return Layers(_described(problem, str(inputs.device)), errors)
 
 
 class KnownLayers:
@@ -105,32 +103,25 @@ class KnownLayers:
 
 
 @layers_of.register
-def _(fitted: Tensor, job: Job) -> Layers:
+def _(fitted: Tensor, job: Job) -> KnownLayers:
     bench, test = job.bench, job.pools.test
     truth = bench.problem.truth(test.inputs.device)
     relu = job.settings["relu"]
     return KnownLayers(bench.tail, truth, test, toward=bench.weights, relu=relu, gram=bench.gram)
 
 
-class DenseLayer:
-    """The dense network: everything that it errs by is the error of its one learned layer."""
-
-    def __init__(self, test: Pairs, *, relu: bool) -> None:
-        count = test.inputs[0].numel() * test.targets[0].numel()
-        layers: list[Layer] = [Learned("M", parameters=count)]
-        if relu:
-            layers.append(Known("ReLU", lipschitz=NormBracket(1, 1, how="a ReLU's")))
-        self.network = Network(layers, name="FC")
-        self._test = test
-
-    def errors(self, fitted: DenseFit) -> dict[str, float]:
-        """Before the ReLU."""
-        return {"M": sum_of_squares(self._test.targets - fitted.product(self._test.inputs))}
-
-
 @layers_of.register
 def _(fitted: DenseFit, job: Job) -> Layers:
-    return DenseLayer(job.pools.test, relu=job.settings["relu"])
+    """Everything that the dense network errs by is the error of its one learned layer."""
+    inputs, targets = job.pools.test
+    layers: list[Layer] = [Learned("M", parameters=inputs[0].numel() * targets[0].numel())]
+    if job.settings["relu"]:
+        layers.append(Known("ReLU", lipschitz=NormBracket(1, 1, how="a ReLU's")))
+
+    def errors(fitted: DenseFit) -> dict[str, float]:
+        return {"M": sum_of_squares(targets - fitted.product(inputs))}  # before the ReLU
+
+    return Layers(Network(layers, name="FC"), errors)
 
 
 def refined_network(truth: RefinedNet) -> Network:
@@ -145,46 +136,27 @@ def refined_network(truth: RefinedNet) -> Network:
     return Network([*truth.front.describe(), last], name="KO")
 
 
-class RefinedLayers:
-    """The two learned parts of `RefinedNet`."""
+def refined_errors(truth: RefinedNet, fitted: RefinedNet, inputs: Tensor) -> dict[str, float]:
+    """Errors of both learned parts of a network.
 
-    def __init__(self, truth: RefinedNet, test: Pairs) -> None:
-        self._truth, self._inputs = truth, test.inputs
-        self.network = refined_network(truth)
-
-    def errors(self, fitted: RefinedNet) -> dict[str, float]:
-        """Errors of both learned parts.
-
-        W / c and z -> S(c z) are the same network as W and S. Training fixes no c, and the theorem
-        holds for any: the layers are taken with the c that brings W nearest to the true weights.
-        """
-        truth, inputs = self._truth, self._inputs
-        true, weighed = truth.weights * inputs, fitted.weights * inputs
-        scale = float((weighed * weighed).double().sum() / (true * weighed).double().sum())
-        images = fitted.front(inputs)
-        return {
-            "W": sum_of_squares(true - weighed / scale),
-            "S": sum_of_squares(truth.refine(images / scale) - fitted.refine(images)),
-        }
+    W / c and z -> S(c z) are the same network as W and S. Training fixes no c, and the theorem
+    holds for any: the layers are taken with the c that brings W nearest to the true weights.
+    """
+    true, weighed = truth.weights * inputs, fitted.weights * inputs
+    scale = float((weighed * weighed).double().sum() / (true * weighed).double().sum())
+    images = fitted.front(inputs)
+    return {
+        "W": sum_of_squares(true - weighed / scale),
+        "S": sum_of_squares(truth.refine(images / scale) - fitted.refine(images)),
+    }
 
 
 @layers_of.register
 def _(fitted: RefinedNet, job: Job) -> Layers:
     problem, test = job.bench.problem, job.pools.test
     assert isinstance(problem, DeepProblem)
-    return RefinedLayers(problem.true_network(test.inputs.device), test)
-
-
-class GraphLayers:
-    """Every call of a learned part of a module."""
-
-    def __init__(self, problem: GraphProblem, inputs: Tensor) -> None:
-        self._truth, self._inputs = problem.true_network(inputs.device), inputs
-        self.network = _described(problem, str(inputs.device))
-
-    def errors(self, fitted: nn.Module) -> dict[str, float]:
-        """See `graph_errors`."""
-        return graph_errors(self._truth, fitted, self._inputs)
+    truth = problem.true_network(test.inputs.device)
+    return Layers(refined_network(truth), partial(refined_errors, truth, inputs=test.inputs))
 
 
 @lru_cache(maxsize=2)
@@ -275,9 +247,8 @@ def graph_errors(truth: nn.Module, trained: nn.Module, inputs: Tensor) -> dict[s
     handles = []
     for path, part in learned_parts(trained).items():
         if path not in true_parts:
-            raise KoriskError(
-                f"the true network has no learned part {path!r}; both must have the same parts"
-            )
+            why = f"the true network has no learned part {path!r}"
+            raise KoriskError(f"{why}; both must have the same parts")
 
         def measure(_: nn.Module, given: tuple[Any, ...], output: Tensor, path: str = path) -> None:
             name = free_name(_title(path, true_parts[path]), set(errors))

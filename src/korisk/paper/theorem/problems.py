@@ -219,9 +219,8 @@ def _true_refined(problem: DeepProblem, device: str) -> RefinedNet:
     weights, tail = problem.scanner.reconstruction(device)
     weights = weights * gains.to(weights)
     generator = torch.Generator().manual_seed(0)
-    network = RefinedNet(
-        weights, tail, channels=problem.channels, generator=generator, spread=_TRUE_SPREAD
-    )
+    size, spread = problem.channels, _TRUE_SPREAD
+    network = RefinedNet(weights, tail, channels=size, generator=generator, spread=spread)
     return network.requires_grad_(False)
 
 

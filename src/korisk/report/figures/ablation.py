@@ -1,10 +1,16 @@
 """What a known operator saves, on paper: both curves, the target, and the two sample sizes."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from korisk.ablation.ablation import Ablation
 from korisk.report.figures.pilot import comparison_figure
+
+if TYPE_CHECKING:
+    from korisk.ablation.ablation import Ablation
 
 
 def ablation_figure(made: Ablation, *, ax: Axes | None = None) -> Figure:

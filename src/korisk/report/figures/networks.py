@@ -12,35 +12,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 
+from korisk import theory
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Array, Entry
 from korisk.report.figures.style import DARK, LOOKS, Options
 from korisk.studies.networks import TitledNetwork
-from korisk.theory import (
-    BOUNDS,
-    Bound,
-    BoundForm,
-    Layer,
-    Learned,
-    Network,
-    NormBracket,
-    barron_bound,
-)
+from korisk.theory import Layer, Learned, Network, NormBracket
 from korisk.theory.layer import INPUT
 
 BOUND: Options = {"markersize": 3.4, "markeredgewidth": 0.8, "linewidth": 1.0}
 BOUND |= {"markerfacecolor": "white"}
-FORMS: Mapping[BoundForm, tuple[str, Options]] = {  # words, colours and marks
+FORMS: Mapping[theory.BoundForm, tuple[str, Options]] = {  # words, colours and marks
     "paper": ("paper", {"color": LOOKS[1].colour, "marker": "s", "linestyle": "-."}),
     "minkowski": ("Minkowski", {"color": LOOKS[0].colour, "marker": "^", "linestyle": ":"}),
     "composed": ("composed", {"color": DARK, "marker": "o", "linestyle": "--"}),
 }
 
-_BOX, _TALL, _STEP = 0.88, 0.46, 1.12  # inches: width and height of a box, from one to the next
-_FIRST = 0.84  # inches, where the first box begins
-_ROW, _HEAD = 1.16, 0.66  # inches, of a chain, and from its top to the middle of its boxes
 
-# Of graphs, in inches: boxes, from one to the next, left of the first, tracks of wires, the title.
+# In inches: boxes, from one to the next, left of the first, tracks of wires, the title.
 _WIDE, _HIGH, _BETWEEN, _MARGIN, _TRACK, _ABOVE = 0.92, 0.54, 0.18, 0.78, 0.075, 0.22
 _ACROSS = 5  # boxes in a row
 
@@ -70,67 +59,38 @@ def architecture_figure(
 ) -> Figure:
     """The boxes of each network under its title.
 
-    A chain that fits stands in one line; other networks are wrapped into rows, of two boxes if
-    `narrow`. In axes of others they are as large as in print, or as large as fits.
+    Boxes stand in rows, of two if `narrow`. In axes of others they are as large as in print, or as
+    large as fits.
     """
     across, up = (0.0, 0.0) if ax is None else panels.inches(ax)
     narrow = narrow or 0 < across < 0.8 * style.PAGE
     width = style.COLUMN if narrow else style.PAGE
-    chains = [made.network.is_chain and len(made.network) <= _ACROSS for made in networks]
-    plans = [
-        None if chain and not narrow else _Wiring(made.network, 2 if narrow else _ACROSS)
-        for chain, made in zip(chains, networks, strict=True)
-    ]
+    plans = [_Wiring(made.network, 2 if narrow else _ACROSS) for made in networks]
     heads = [style.wrapped(made.title, width - 0.16, style.SMALL, bold=True) for made in networks]
     heads = [[*head[:1], " ".join(head[1:])][: len(head)] for head in heads]
     above = 1.3 * style.SMALL / 72  # for a second line
-    heights = [
-        (_ROW if plan is None else _ABOVE + plan.height) + above * (len(head) - 1)
-        for plan, head in zip(plans, heads, strict=True)
-    ]
     words = "grey: known operators; green: learned layers; p: trainable parameters; "
     words += f"{style.ELL}: Lipschitz constant of the true layer"
     notes = style.wrapped(words, width - 0.16)
-    tall = sum(heights) + 0.1 + 0.14 * len(notes)
+    tall = 0.1 + 0.14 * len(notes) + above * sum(len(head) - 1 for head in heads)
+    tall += sum(_ABOVE + plan.height for plan in plans)
     with style.settings(fine=True):
-        axes = ax or Figure(figsize=(width, tall), dpi=style.DPI).add_axes(
-            (0, 0, 1, 1)
-        )  # in inches
+        # In inches.
+        axes = ax or Figure(figsize=(width, tall), dpi=style.DPI).add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, max(width, across)), ylim=(min(0, tall - up), tall))
         axes.set_axis_off()
         top = tall - 0.04
-        for made, plan, height, head in zip(networks, plans, heights, heads, strict=True):
+        for made, plan, head in zip(networks, plans, heads, strict=True):
             bold: Options = {"fontsize": style.SMALL, "fontweight": "bold", "color": style.DARK}
             for line, text in enumerate(head):
                 text = style.fitted(text, width - 0.16, style.SMALL, bold=True)
                 axes.text(0.08, top - 0.02 - above * line, text, va="top", **bold)
-            top -= above * (len(head) - 1)
-            height -= above * (len(head) - 1)
-            if plan is None:
-                _draw_chain(axes, top - _HEAD, made)
-            else:
-                _draw_graph(axes, top - _ABOVE, made, plan)
-            top -= height
+            top -= above * (len(head) - 1) + _ABOVE
+            _draw_graph(axes, top, made, plan)
+            top -= plan.height
         for line, text in enumerate(reversed(notes)):
             axes.text(0.08, 0.06 + 0.14 * line, text, color=style.GREY, fontsize=style.FINE)
         return panels.figure_of(axes)
-
-
-def _draw_chain(axes: Axes, y: float, made: TitledNetwork) -> None:
-    """The boxes of a network and the arrows between them, at a height."""
-    x = _FIRST
-    centred: Options = {"ha": "center", "va": "center"}
-    for index, layer in enumerate(made.network):
-        x = _FIRST + index * _STEP
-        _arrow(axes, (x - 0.24, y), (x, y))
-        _box(axes, layer, x, y, _BOX, _TALL)
-        name = style.fitted(layer.name, _BOX - 0.08, style.SMALL)
-        axes.text(x + _BOX / 2, y + 0.09, name, fontsize=style.SMALL, **centred)
-        axes.text(x + _BOX / 2, y - 0.10, layer.kind, color=_text_colour(layer), **centred)
-        axes.text(x + _BOX / 2, y + _TALL / 2 + 0.09, _count(layer), **centred)
-        words = lipschitz(layer.bracket)
-        axes.text(x + _BOX / 2, y - _TALL / 2 - 0.10, words, color=style.GREY, **centred)
-    _draw_ends(axes, (_FIRST, y), (x + _BOX, y), made.shapes)
 
 
 def _draw_ends(
@@ -327,7 +287,7 @@ def layers_figure(networks: Sequence[TitledNetwork], *, narrow: bool = False) ->
     if all(made.calibrated for made in known):
         unit = "mse: C and kappa are such that the composed bound is the calibrated line"
     note = f"Bounds and their parts are in {unit}. Names: learned layers in green, known in grey."
-    entries: list[Entry] = [(panels.line(**_mark(form)), FORMS[form][0]) for form in BOUNDS]
+    entries: list[Entry] = [(panels.line(**_mark(form)), FORMS[form][0]) for form in theory.BOUNDS]
     margins = (0.62, 0.14, 0.42, 0.46 if narrow else 0.40)
     with style.settings(fine=True):
         figure, frames = panels.sheet(
@@ -336,10 +296,11 @@ def layers_figure(networks: Sequence[TitledNetwork], *, narrow: bool = False) ->
         for row, made in enumerate(known):
             left, right = frames[2 * row : 2 * row + 2]
             net = made.network
-            parts = {form: barron_bound(net, n, bound=form).contributions for form in BOUNDS}
-            sums = [
-                f"{FORMS[form][0]} {style.digits(float(v.sum()), 2)}" for form, v in parts.items()
-            ]
+            parts = {
+                form: theory.barron_bound(net, n, bound=form).contributions
+                for form in theory.BOUNDS
+            }
+            totals = {FORMS[form][0]: style.digits(float(v.sum()), 2) for form, v in parts.items()}
             if narrow:
                 name, _, scan = made.title.partition(": ")
                 panels.head(left, name, scan)
@@ -347,20 +308,22 @@ def layers_figure(networks: Sequence[TitledNetwork], *, narrow: bool = False) ->
                 panels.head(left, made.title, room=style.PAGE / 2 - 0.1, lift=10)
             adding = np.flatnonzero(parts["composed"])
             shown = adding if len(net) > _NAMED and adding.size else np.arange(len(net))
-            grown = {form: net.amplification(form) for form in BOUNDS}
+            grown = {form: net.amplification(form) for form in theory.BOUNDS}
             for axes, series, gid in ((left, grown, "A"), (right, parts, "contribution")):
                 kept = {form: values[shown] for form, values in series.items()}
                 _draw_layers(axes, [net.layers[at] for at in shown], kept, gid)
                 if len(shown) < len(net):
                     axes.set_xlabel("layer that adds to the bound, input side first")
-            words = f"N = {n:,}. Bound: {', '.join(sums)}"
+            words = f"N = {n:,}. Bound: {', '.join(map(' '.join, totals.items()))}"
             panels.above(right, words, 1, (0, 4), xycoords="axes fraction", ha="right")
         for column in (frames[::2], frames[1::2]):
             panels.share_heights(column, least=0)
         return figure
 
 
-def bound_figure(bound: Bound, floors: Bound | None = None, *, ax: Axes | None = None) -> Figure:
+def bound_figure(
+    bound: theory.Bound, floors: theory.Bound | None = None, *, ax: Axes | None = None
+) -> Figure:
     """What each layer adds to a bound, as bars from zero, and what of it no data removes."""
     parts, names = bound.contributions, bound.layers
     shown = np.flatnonzero(parts)[:_MOST_BARS] if len(names) > _NAMED else np.arange(len(names))
@@ -399,7 +362,7 @@ def bound_figure(bound: Bound, floors: Bound | None = None, *, ax: Axes | None =
 
 
 def _draw_layers(
-    axes: Axes, layers: Sequence[Layer], series: Mapping[BoundForm, Array], gid: str
+    axes: Axes, layers: Sequence[Layer], series: Mapping[theory.BoundForm, Array], gid: str
 ) -> None:
     """Marks over the layers' names in their colours; 0 where a layer adds nothing."""
     count = len(layers)
@@ -428,5 +391,5 @@ def _draw_layers(
         axes.plot(places, values, gid=f"{gid}-{form}", zorder=3, **_mark(form))
 
 
-def _mark(form: BoundForm) -> Options:
+def _mark(form: theory.BoundForm) -> Options:
     return BOUND | FORMS[form][1] | {"linestyle": "none", "markersize": 4.2}

@@ -7,20 +7,13 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
-from matplotlib.ticker import (
-    FixedFormatter,
-    FixedLocator,
-    LogLocator,
-    MaxNLocator,
-    NullLocator,
-    ScalarFormatter,
-)
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
@@ -40,6 +33,10 @@ SAMPLES = "training samples N"
 _MOST_TICKS = 8
 _CORNERS = 30  # pilot sizes at which a band's corners are drawn exactly
 _MANTISSAS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))  # of ticks, the densest that fits
+_LEGEND: Options = {"frameon": False, "handler_map": {tuple: HandlerTuple(ndivide=1)}}
+_LEGEND |= {"fontsize": FINE}
+_SPACES: Options = {"handlelength": 2.4, "handletextpad": 0.6, "columnspacing": 1.4}
+_SPACES |= {"labelspacing": 0.35, "borderaxespad": 0, "borderpad": 0}
 _CROSSING: Options = {"color": DARK, "linestyle": ":", "linewidth": 1.3}
 _CROSS: Options = {"marker": "X", "markersize": 7, "markeredgecolor": "white"}
 
@@ -66,10 +63,7 @@ def sheet(
     the only panel as it is, with the legend inside it and no notes.
     """
     if ax is not None:
-        handles = [handle for handle, _ in entries]
-        told = [style.plain(word) for _, word in entries]
-        together = {tuple: HandlerTuple(ndivide=1)}
-        ax.legend(handles, told, fontsize=FINE, frameon=False, handler_map=together)
+        ax.legend([h for h, _ in entries], [style.plain(word) for _, word in entries], **_LEGEND)
         return figure_of(ax), [ax]
     across = 1 if narrow else min(panels, across)
     width = COLUMN if narrow or (panels == 1 and width == PAGE) else width
@@ -102,15 +96,8 @@ def sheet(
             loc="lower left",
             bbox_to_anchor=(0.08 / width, below / tall),
             ncols=columns,
-            handler_map={tuple: HandlerTuple(ndivide=1)},
-            fontsize=size,
-            handlelength=2.4,
-            handletextpad=0.6,
-            columnspacing=1.4,
-            labelspacing=0.35,
-            borderaxespad=0,
-            borderpad=0,
-            frameon=False,
+            **_LEGEND | {"fontsize": size},
+            **_SPACES,
         )
     return figure, made
 
@@ -164,12 +151,8 @@ def above(
     axes: Axes, text: str, x: float, shift: tuple[float, float] = (0, 2), **options: Any
 ) -> None:
     """Grey words above the frame, at a value of x unless `xycoords` says else."""
-    place: Options = {
-        "xycoords": axes.get_xaxis_transform(),
-        "textcoords": "offset points",
-        "color": GREY,
-    }
-    axes.annotate(text, (x, 1), shift, **place | options)
+    place: Options = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
+    axes.annotate(text, (x, 1), shift, **place | {"color": GREY} | options)
 
 
 def say(axes: Axes, text: str, *, y: float = 0.5) -> None:
@@ -258,11 +241,11 @@ def ticks(axis: Axis, sizes: NDArray[Any] | None = None) -> None:
     low, high = sorted(axis.get_view_interval())
     across = axis is axis.axes.xaxis
     length = inches(axis.axes)[0 if across else 1]
-    axis.set_minor_locator(NullLocator())
+    axis.set_minor_locator(ticker.NullLocator())
     if axis.get_scale() == "linear":
         most = min(_MOST_TICKS - 1, int(length / 0.2))
-        axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
-        axis.set_major_formatter(ScalarFormatter(useOffset=False))
+        axis.set_major_locator(ticker.MaxNLocator(most, steps=[1, 2, 5, 10]))
+        axis.set_major_formatter(ticker.ScalarFormatter(useOffset=False))
         return
     found = np.zeros(0)
     whole = np.asarray([3] if sizes is None else sizes, np.int64)
@@ -272,12 +255,13 @@ def ticks(axis: Axis, sizes: NDArray[Any] | None = None) -> None:
         found = 2.0 ** powers[(powers - int(math.log2(whole.min()))) % step == 0]
     else:
         for mantissas in _MANTISSAS:
-            found = np.asarray(LogLocator(subs=mantissas, numticks=99).tick_values(low, high))
+            locator = ticker.LogLocator(subs=mantissas, numticks=99)
+            found = np.asarray(locator.tick_values(low, high))
             found = found[(found >= low) & (found <= high)]
             if len(found) < _MOST_TICKS:
                 break
         if len(found) < 3:
-            nearby = MaxNLocator(_MOST_TICKS - 2, steps=[1, 2, 5, 10])
+            nearby = ticker.MaxNLocator(_MOST_TICKS - 2, steps=[1, 2, 5, 10])
             found = np.asarray(nearby.tick_values(low, high))
             found = found[(found >= low) & (found <= high)]
     long = bool(np.any((found < 0.99e-4) | (found > 0.99e6)))  # all labels alike
@@ -295,8 +279,8 @@ def ticks(axis: Axis, sizes: NDArray[Any] | None = None) -> None:
         wide = style.inches_of(labels[at], size) + style.inches_of(labels[kept[-1]], size)
         if apart > 0.5 * wide + 0.4 * size / 72:
             kept.append(at)
-    axis.set_major_locator(FixedLocator(found[kept].tolist()))
-    axis.set_major_formatter(FixedFormatter([labels[at] for at in kept]))
+    axis.set_major_locator(ticker.FixedLocator(found[kept].tolist()))
+    axis.set_major_formatter(ticker.FixedFormatter([labels[at] for at in kept]))
 
 
 def colours(
@@ -344,8 +328,7 @@ class Track:
 
 def track(made: Forecast, n: Array) -> Track:
     """A forecast at the sizes `n` (M,)."""
-    errors = made.middle(n), *made.band(n)
-    return Track(n, *(values(made.curve, error) for error in errors))
+    return Track(n, *(values(made.curve, error) for error in (made.middle(n), *made.band(n))))
 
 
 def drawn_sizes(made: Forecast, end: float, *, steps: int) -> Array:

@@ -49,9 +49,8 @@ def curve_figure(curve: Curve, *, ax: Axes | None = None) -> Figure:
         error, sizes = values(curve, curve.error), curve.sizes
         across = float(sizes[0]) / 1.15, float(sizes[-1]) * 1.15
         labels = panels.SAMPLES, _quantity(curve)
-        panels.frame(
-            axes, across, panels.limits([error], log=log), labels=labels, log=log, sizes=sizes
-        )
+        height = panels.limits([error], log=log)
+        panels.frame(axes, across, height, labels=labels, log=log, sizes=sizes)
         panels.head(axes, curve.model or curve.metric or "learning curve", size=LARGE)
         axes.plot(curve.n, error, gid="points", alpha=0.4, **dots)
         panels.draw_means(axes, curve, look)
@@ -139,9 +138,8 @@ def comparison_figure(
     """
     plans = comparison.first, comparison.second
     title = " against ".join(comparison.names)
-    return _several(
-        plans, comparison.names, title, comparison.crossover, notes, narrow=narrow, ax=ax
-    )
+    crossover = comparison.crossover
+    return _several(plans, comparison.names, title, crossover, notes, narrow=narrow, ax=ax)
 
 
 def plans_figure(plans: Sequence[Plan]) -> Figure:

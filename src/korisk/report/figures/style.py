@@ -8,10 +8,14 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from html import escape
+from importlib.resources import files
+from itertools import product
 from os import PathLike
 
 import matplotlib.style
+import yaml
 from matplotlib.colors import Colormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -26,7 +30,7 @@ DPI = 200
 PAGE, COLUMN = 7.0, 3.4  # inches: across both columns of a page, and across one
 FINE, SMALL, MEDIUM, LARGE = 6.5, 8.0, 9.0, 10.0  # points, of type
 GREY, DARK = "#666666", "#222222"
-_PAPER = "#17191c"  # of a dark page
+_PAPER = "#17191c"  # of a dark page, as in theme.yaml
 ELL = "\N{SCRIPT SMALL L}"
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -39,28 +43,7 @@ _METADATA: dict[str, dict[str, None]] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
 }
-_SETTINGS: Options = {
-    "font.family": "DejaVu Sans",  # matplotlib brings it along: the same on every machine
-    "font.size": SMALL,
-    "axes.labelsize": MEDIUM,
-    "axes.labelpad": 5.0,
-    "axes.linewidth": 0.7,
-    "hatch.linewidth": 0.5,
-    "svg.hashsalt": "korisk",
-    "text.parse_math": False,  # names come from files
-    "pdf.fonttype": 42,
-}
-_FINE_SETTINGS: Options = {  # of pages with many panels
-    "font.size": FINE,
-    "axes.labelsize": FINE,
-    "axes.labelpad": 2.0,
-    "axes.titlesize": SMALL,
-    "axes.linewidth": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "xtick.major.pad": 2.0,
-    "ytick.major.pad": 2.0,
-}
+_SETTINGS = ("korisk.report.figures.plain", "korisk.report.figures.fine")  # files beside this one
 _OPERATOR = re.compile(r"(?<!\w)([A-Z])\^(T|H|\+|-1)(?!\w)")  # A^T, A^+: raised in figures
 _NO_GLYPH = r"Glyph \d+ .* missing from font"
 _POWERS = str.maketrans("-+0123456789TH", "⁻⁺⁰¹²³⁴⁵⁶⁷⁸⁹ᵀᴴ")
@@ -130,7 +113,7 @@ def colour_map(name: str) -> Colormap:
 @contextmanager
 def settings(*, fine: bool = False) -> Iterator[None]:
     """Our own settings whatever the user's are; no warning about letters that the font lacks."""
-    chosen: list[str | JsonDict] = ["default", _SETTINGS, _FINE_SETTINGS if fine else {}]
+    chosen = ["default", *_SETTINGS[: 1 + fine]]
     with warnings.catch_warnings(), matplotlib.style.context(chosen):
         warnings.filterwarnings("ignore", message=_NO_GLYPH)
         yield
@@ -147,37 +130,21 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
 
 # --- Figures in pages, which follow the theme ----------------------------------------------------
 
-_DARK_THEME = {  # colours of figures: the name of a CSS variable, and the colour on a dark page
-    "#ffffff": ("paper", _PAPER),
-    "#000000": ("black", "#f0f0f0"),
-    DARK: ("ink", "#e4e4e4"),
-    GREY: ("grey", "#a9adb3"),
-    "#555555": ("name", "#b9bdc2"),
-    "#777777": ("edge", "#8d9299"),
-    REST.colour: ("rest", "#80858c"),
-    "#e3e3e3": ("grid", "#34383d"),
-    "#d0d0d0": ("circle", "#4d535a"),
-    "#e8e8e8": ("shade", "#2b2f34"),
-    "#ececec": ("fill", "#2f3338"),
-    "#b00000": ("violated", "#ff6b6b"),
-    LEARNED_TEXT.lower(): ("learned", "#55d8b0"),
-    "#0072b2": ("blue", "#4ba6e8"),
-    "#d55e00": ("vermillion", "#ff8b45"),
-    "#009e73": ("green", "#2ec296"),
-    "#cc79a7": ("purple", "#e49cc6"),
-    "#e69f00": ("orange", "#f2b33d"),
-    "#56b4e9": ("sky", "#a5dcff"),
-    _YELLOW.lower(): ("yellow", _YELLOW.lower()),
-}
-for _colour, (_name, _dark) in list(_DARK_THEME.items()):
-    for _share in (0.65, PALE_BOX):
-        _mixed = f"{_name}-{_share:.0%}".rstrip("%"), pale(_dark, _share, _PAPER)
-        _DARK_THEME.setdefault(pale(_colour, _share), _mixed)
+
+@cache
+def _theme() -> dict[str, tuple[str, str]]:
+    """The colours of `theme.yaml`, and mixtures of each with the paper."""
+    text = files("korisk.report.figures").joinpath("theme.yaml").read_text(encoding="utf-8")
+    theme: dict[str, tuple[str, str]] = yaml.safe_load(text)
+    for (colour, (name, dark)), share in product(list(theme.items()), (0.65, PALE_BOX)):
+        mixed = f"{name}-{share:.0%}".rstrip("%"), pale(dark, share, _PAPER)
+        theme.setdefault(pale(colour, share), mixed)
+    return theme
 
 
 def _theme_css() -> str:
-    light = "".join(f"--k-{name}:{colour};" for colour, (name, _) in _DARK_THEME.items())
-    dark = "".join(f"--k-{name}:{colour};" for name, colour in _DARK_THEME.values())
+    light = "".join(f"--k-{name}:{colour};" for colour, (name, _) in _theme().items())
+    dark = "".join(f"--k-{name}:{colour};" for name, colour in _theme().values())
     own = ".k-figure"
     lit = '[data-theme="light"]', '[data-jp-theme-light="true"]', ".vscode-light"
     dim = '[data-theme="dark"]', '[data-jp-theme-light="false"]', ".vscode-dark"
@@ -227,7 +194,7 @@ def themed_svg(figure: Figure, *, words: str) -> str:
     inner = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{own}-", inner)
 
     def variable(found: re.Match[str]) -> str:
-        name = _DARK_THEME.get(found[2], ("", ""))[0]
+        name = _theme().get(found[2], ("", ""))[0]
         return f"{found[1]}var(--k-{name}, {found[2]})" if name else found[0]
 
     inner = re.sub(r"((?:fill|stroke): )(#[0-9a-f]{6})", variable, inner)
@@ -300,8 +267,7 @@ def digits(value: float, figures: int = 3, *, powers: bool = False) -> str:
     power = math.floor(math.log10(abs(short)))
     if -4 <= power < 6 and not powers:
         text = f"{short:,.{max(0, figures - 1 - power)}f}"
-        text = text.rstrip("0").rstrip(".") if "." in text else text
-        return text.replace("-", MINUS)
+        return (text.rstrip("0").rstrip(".") if "." in text else text).replace("-", MINUS)
     mantissa = f"{short / 10.0**power:.{figures - 1}f}".rstrip("0").rstrip(".")
     factor = "" if mantissa == "1" else f"{mantissa}{TIMES}"
     return f"{factor}10{str(power).translate(_POWERS)}".replace("-", MINUS)

@@ -28,7 +28,7 @@ from korisk.planning.targets import Group, main_group
 from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
 from korisk.report.page.planner import groups_data
-from korisk.report.tables.table import ReportTable
+from korisk.report.tables.table import worded
 from korisk.report.tables.text import html as table_html
 
 if TYPE_CHECKING:  # `report.figures` says what to install where it is missing
@@ -226,15 +226,10 @@ def pilot_page(
         means = curve.unit.from_error(curve.means).tolist()
         for n, seeds, mean in zip(curve.sizes.tolist(), curve.counts.tolist(), means, strict=True):
             rows.append((curve.name, n, seeds, mean))
-    table = ReportTable(
-        name="measured",
-        title="Measured values",
-        caption="Means over seeds",
-        columns=["model", "N", "seeds", curves[0].metric or curves[0].unit.noun],
-        rows=rows,
-    )
+    table = worded("measured", rows, more=[curves[0].metric or curves[0].unit.noun])
     odd = [f"{plan.curve.name}: {said}" for plan in group.plans for said in plan.findings]
-    notes_html = f"<h3>What is odd about it</h3>{bullets(odd)}" if odd else ""
+    measured = table_html(table)
+    measured += f"<h3>What is odd about it</h3>{bullets(odd)}" if odd else ""
     page = Page(
         title=title,
         kind=kind,
@@ -243,9 +238,7 @@ def pilot_page(
         notes=notes,
         still=still,
         sections=[
-            Section(
-                name="measured", title="What was measured", html=table_html(table) + notes_html
-            ),
+            Section(name="measured", title="What was measured", html=measured),
             Section(name="how", title="How it is extrapolated", html=asset("method.html")),
         ],
     )

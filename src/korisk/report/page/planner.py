@@ -39,8 +39,12 @@ _INNER = tuple(round(0.025 * step, 3) for step in range(1, 40))
 _SHARES = (0.001, 0.01, *_INNER, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9997, 1.0)
 
 
+def unwatched(_: str) -> None:
+    """Nobody is told what is being made."""
+
+
 def groups_data(
-    groups: Sequence[Group], *, watch: Watch = lambda _: None
+    groups: Sequence[Group], *, watch: Watch = unwatched
 ) -> tuple[list[Data], list[str]]:
     """Every group's data, and notes; where all would be too large, the last curves give way.
 
@@ -144,11 +148,7 @@ def planner_data(made: Forecast, first: float | None = None) -> Data:
     return {
         "model": curve.model,
         "metric": curve.metric,
-        "unit": {
-            "law": curve.unit.law,
-            "noun": curve.unit.noun,
-            "logarithmic": curve.unit.logarithmic,
-        },
+        "unit": {name: getattr(curve.unit, name) for name in ("law", "noun", "logarithmic")},
         "sizes": curve.sizes.tolist(),
         "last": made.last,
         "horizon": made.horizon,

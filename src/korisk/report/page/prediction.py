@@ -10,8 +10,8 @@ from korisk.prediction.study import NAME, read_prediction
 from korisk.report.contents import Contents
 from korisk.report.figures.prediction import prediction_figure
 from korisk.report.page.page import Section, bullets, figure_html
-from korisk.report.page.planner import Watch
-from korisk.report.tables.table import ReportTable
+from korisk.report.page.planner import Watch, unwatched
+from korisk.report.tables.table import ReportTable, worded
 from korisk.report.tables.text import html as table_html
 
 TITLE = "Predicted before training"
@@ -19,9 +19,7 @@ _OF_IMAGES = ("population", "images", "ellipses")  # a prediction may be from ot
 _WORDS = "Predicted curves with their 90% bands, and measured errors, over training samples"
 
 
-def prediction_section(
-    contents: Contents, watch: Watch = lambda _: None
-) -> tuple[Section, list[str]]:
+def prediction_section(contents: Contents, watch: Watch = unwatched) -> tuple[Section, list[str]]:
     """The section, empty where nothing was predicted, and notes on what could not be shown."""
     file = contents.store.parent / NAME
     if not file.is_file():
@@ -58,13 +56,7 @@ def prediction_section(
 
 def outcomes_table(found: Sequence[Outcome]) -> ReportTable:
     """Every predicted error beside the measured one."""
-    return ReportTable(
-        name="predicted",
-        title="Predicted and measured",
-        caption="Mean squared errors: predicted before training, and measured over seeds",
-        columns=["point", "model", "N", "predicted", "90% from", "to", "measured", "ratio"],
-        rows=[
-            (e.point, e.model, e.n, e.predicted, e.lower, e.upper, e.measured, e.ratio)
-            for e in found
-        ],
-    )
+    rows = [
+        (e.point, e.model, e.n, e.predicted, e.lower, e.upper, e.measured, e.ratio) for e in found
+    ]
+    return worded("predicted", rows)

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
+from korisk._group import grouped
 from korisk._json import JsonMapping
 from korisk.planning.targets import Group, asked
 from korisk.report.contents import Contents, refuse_an_empty_one
 from korisk.report.figures.study import page_figures
 from korisk.report.page.page import LARGEST, Page, Section, asset, bullets, figure_html
 from korisk.report.page.pictures import framed
-from korisk.report.page.planner import Watch, groups_data
+from korisk.report.page.planner import Watch, groups_data, unwatched
 from korisk.report.page.prediction import prediction_section
 from korisk.report.tables.tables import study_tables
 from korisk.report.tables.text import html as table_html
@@ -28,9 +29,7 @@ _WORDS = {  # for those who do not see a figure, by how its name begins
 }
 
 
-def study_page(
-    contents: Contents, *, target: float | None = None, watch: Watch = lambda _: None
-) -> str:
+def study_page(contents: Contents, *, target: float | None = None, watch: Watch = unwatched) -> str:
     """Write the page of a study as one text; no network is fitted again.
 
     Parameters
@@ -56,9 +55,8 @@ def study_page(
     refuse_an_empty_one(contents)
     crossings = contents.crossings
     curved = [point for point in contents.points if point.curves]
-    groups, refused = asked(
-        [Group(p.name, p.curves, target, crossings.get(p.name), p.complete) for p in curved]
-    )
+    every = [Group(p.name, p.curves, target, crossings.get(p.name), p.complete) for p in curved]
+    groups, refused = asked(every)
     curves, crowded = groups_data(groups, watch=watch)
     supplements = {supplement.name: supplement for supplement in contents.supplements}
     figures = dict.fromkeys(("", *supplements), "")  # by the supplement in whose section they stand
@@ -76,9 +74,8 @@ def study_page(
         folded = "" if table.name == "cells" else " open"
         html = f"<details{folded}><summary>{escape(table.title)}</summary>{table_html(short)}"
         if len(table.rows) > _MOST_ROWS:
-            html += (
-                f"<p>The first {_MOST_ROWS:,} of {len(table.rows):,}; korisk export has all.</p>"
-            )
+            most = f"The first {_MOST_ROWS:,} of {len(table.rows):,}"
+            html += f"<p>{most}; korisk export has all.</p>"
         begin = table.name.partition("_")[0]
         tables[begin if begin in supplements else ""] += f"{html}</details>"
     predicted, unseen = prediction_section(contents, watch)
@@ -122,13 +119,10 @@ def _missing(contents: Contents) -> Iterator[str]:
         name, missing, failed = point.name, point.missing, len(point.failures)
         if missing:
             total = len(point.cells) + failed + len(missing)
-            seeds = ", ".join(map(str, missing[:8]))
-            more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
-            yield (
-                f"{name}: {len(missing)} of {total} cells are not there yet (seed"
-                f"{'s' if len(missing) > 1 else ''} {seeds}{more}); run the study again to have "
-                "them."
-            )
+            seeds = f"seed{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing[:8]))}"
+            seeds += f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+            lack = f"{len(missing)} of {total} cells are not there yet ({seeds})"
+            yield f"{name}: {lack}; run the study again to have them."
         if failed:
             why = point.failures[0].reason
             yield f"{name}: {failed} cell{'s' if failed > 1 else ''} failed, the first: {why}"
@@ -147,11 +141,9 @@ def _how(contents: Contents) -> str:
         ("Made with", f"korisk {contents.korisk}"),
     ]
     for part in ("versions", "machine"):
-        found: dict[str, set[str]] = {}
-        for cell in cells:
-            for name, value in getattr(cell.usage, part).items():
-                found.setdefault(str(name), set()).add(str(value))
-        facts += [(name, ", ".join(sorted(v))) for name, v in found.items() if name != "korisk"]
+        every = [pair for cell in cells for pair in getattr(cell.usage, part).items()]
+        found = grouped((str(name), str(value)) for name, value in every if name != "korisk")
+        facts += [(name, ", ".join(sorted(set(values)))) for name, values in found.items()]
     html = _definitions(facts)
     for point in contents.points:
         seeds = ", ".join(str(cell.task.seed) for cell in point.cells)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
 from typing import Literal
+
+import yaml
+
+from korisk._json import JsonDict
 
 Kind = Literal["text", "number", "integer"]
 Value = str | int | float | bool | None
@@ -45,3 +51,25 @@ class ReportTable:
             columns=[self.columns[k] for k in kept],
             rows=[tuple(row[k] for k in kept) for row in self.rows],
         )
+
+
+@cache
+def words(package: str) -> dict[str, JsonDict]:
+    """What `tables.yaml` of a package says of its tables: titles, captions, columns and units."""
+    text = resources.files(package).joinpath("tables.yaml").read_text(encoding="utf-8")
+    listed: dict[str, JsonDict] = yaml.safe_load(text)
+    return listed
+
+
+def worded(
+    name: str,
+    rows: Sequence[Row],
+    *,
+    caption: str = "{}",
+    more: Sequence[str] = (),
+    package: str = "korisk.report.tables",
+) -> ReportTable:
+    """A table with a package's words for it, inside of `caption`, and with `more` columns."""
+    said = words(package)[name]
+    around = {"caption": caption.format(said["caption"]), "columns": [*said["columns"], *more]}
+    return ReportTable(name=name, rows=rows, **said | around)

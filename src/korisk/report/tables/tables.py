@@ -13,17 +13,15 @@ from korisk.errors import KoriskError
 from korisk.planning.compare import mean_at
 from korisk.planning.fit import fitted_line
 from korisk.report.contents import Contents
-from korisk.report.tables.table import BYTES, ReportTable, Row, Value
+from korisk.report.tables.table import ReportTable, Row, Value, worded
 from korisk.theory import Footprint
 from korisk.theory.footprint import MOST, adam_bytes, weight_bytes
 
+_OF_SCANS = (
+    "Image side H, views V and detector bins B; parameters p of the known-operator and the dense "
+    "network; memory of their weights in single precision, and with Adam (16 bytes a weight). {}"
+)
 _OF_THE_ROW = ("lambda", "seconds")  # what a row's detail tells, if it does
-_ASKED = ("cells asked", "done", "failed")
-_AT_FIRST = ("first N", "better at first", "factor at first")
-_AT_LAST = ("last N", "better at last", "factor at last")
-_SCAN = ("H", "V", "B", "p_KO", "p_FC", "ratio")
-_WEIGHTS = ("KO weights", "FC weights", "KO with Adam", "FC with Adam")
-_PEAKS = ("peak memory", "device memory")
 
 
 def study_tables(contents: Contents) -> list[ReportTable]:
@@ -57,9 +55,6 @@ def study_tables(contents: Contents) -> list[ReportTable]:
 
 def status_table(contents: Contents) -> ReportTable:
     """What each point lacks; no rows where every point is complete."""
-    caption = "Cells are pairs of a point and a seed."
-    if not contents.known:
-        caption += " The store does not tell which were asked for: those that were tried count."
     rows: list[Row] = []
     if not contents.complete or any(point.left_out for point in contents.points):
         for point in contents.points:
@@ -69,13 +64,9 @@ def status_table(contents: Contents) -> ReportTable:
             asked = done + failed + len(point.missing)
             row = (point.name, asked, done, failed, reason, missing or None, left_out or None)
             rows.append(row)
-    return ReportTable(
-        name="status",
-        title="What is missing",
-        caption=caption,
-        columns=["point", *_ASKED, "first error", "missing seeds", "values left out"],
-        rows=rows,
-    ).without_empty_columns()
+    tried = "{} The store does not tell which were asked for: those that were tried count."
+    caption = "{}" if contents.known else tried
+    return worded("status", rows, caption=caption).without_empty_columns()
 
 
 def cells_table(contents: Contents) -> ReportTable:
@@ -93,14 +84,7 @@ def cells_table(contents: Contents) -> ReportTable:
         known = [isinstance(v, int | float) and not isinstance(v, bool) for v in numbers]
         kept = [v if ok else None for v, ok in zip(numbers, known, strict=True)]
         rows.append((name, task.seed, row.model, row.n, *kept))
-    return ReportTable(
-        name="cells",
-        title="Every result",
-        caption="One row for each point, seed, model and number n of training samples; n = 0 is "
-        "before training. Seconds are of the fit alone.",
-        columns=["point", "seed", "model", "n", *titles, *told],
-        rows=rows,
-    )
+    return worded("cells", rows, more=[*titles, *told])
 
 
 # --- Calibration, comparison, parameters and costs ----------------------------------------------
@@ -118,14 +102,7 @@ def calibration_table(contents: Contents) -> ReportTable:
                 line = fitted_line(Curve(curve.sizes, means), "paper")
                 about = point.name, curve.model, metric
                 rows += [(*about, "floor", line.floor), (*about, "sigma", line.slope)]
-    return ReportTable(
-        name="calibration",
-        title="Calibration",
-        caption="Floor and sigma of the line floor + sigma log N / N by the paper's calibration: "
-        "the floor is the lowest mean error, and sigma the least-squares slope through it.",
-        columns=["point", "model", "error", "quantity", "this study"],
-        rows=rows,
-    )
+    return worded("calibration", rows)
 
 
 def comparison_table(contents: Contents) -> ReportTable:
@@ -146,14 +123,7 @@ def comparison_table(contents: Contents) -> ReportTable:
             row += [n, "neither" if same else better, errors[worse] / errors[better]]
         cross = contents.crossings.get(point.name)
         rows.append((*row, None if cross is None else cross.explain()))
-    return ReportTable(
-        name="comparison",
-        title="Who is better",
-        caption="Of the models' mean errors at the smallest and at the largest N that both were "
-        "trained with: the better model, and how many times the other's error is as large.",
-        columns=["point", "error", *_AT_FIRST, *_AT_LAST, "crossover"],
-        rows=rows,
-    )
+    return worded("comparison", rows)
 
 
 def parameters_table(contents: Contents) -> ReportTable:
@@ -179,21 +149,5 @@ def parameters_table(contents: Contents) -> ReportTable:
         peaks = max(memory_used, default=None), max(device, default=None)
         time = sum(each.seconds for each in usages) / len(usages) if usages else None
         rows.append((point.name, *networks, len(usages), *peaks, time))
-    caption = (
-        "Measured: the largest peak memory of a cell's process, and on the device where there was "
-        "one; the mean time of a cell."
-    )
-    if scans:
-        caption = (
-            "Image side H, views V and detector bins B; parameters p of the known-operator and the "
-            "dense network; memory of their weights in single precision, and with Adam (16 bytes a "
-            f"weight). {caption}"
-        )
-    return ReportTable(
-        name="parameters",
-        title="Parameters and costs",
-        caption=caption,
-        columns=["point", *_SCAN, *_WEIGHTS, "cells", *_PEAKS, "time"],
-        units=dict.fromkeys(_WEIGHTS + _PEAKS, BYTES) | {"time": "s"},
-        rows=rows,
-    ).without_empty_columns()
+    caption = _OF_SCANS if scans else "{}"
+    return worded("parameters", rows, caption=caption).without_empty_columns()

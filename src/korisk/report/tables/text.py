@@ -11,8 +11,10 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from html import escape
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
+from string import Template
 
 from tabulate import DataRow, Line, TableFormat, tabulate
 
@@ -102,7 +104,6 @@ def latex(table: ReportTable) -> str:
     rows = [[c.replace(",", "{,}") if c[:1] == "$" else c for c in row] for row in rows]
     aligned = ["left" if kind == "text" else "right" for kind in table.kinds]
     text = tabulate(rows, heads, tablefmt=_BOOKTABS, disable_numparse=True, colalign=aligned)
-    body = text.splitlines()
     # Columns of sentences are broken into lines, and share half of the page's width.
     layout = [side[0] for side in aligned]
     long = [
@@ -114,35 +115,22 @@ def latex(table: ReportTable) -> str:
         layout[place] = rf"p{{{0.5 / len(long):.2f}\textwidth}}"
     title, caption = (escapes.latex(one_line(t)) for t in (table.title, table.caption))
     label = rf"\label{{tab:{re.sub('[^A-Za-z0-9-]', '-', table.name)}}}"
-    told = rf"\caption[{title}]{{{title}. {caption}}}{label}"
     wide = len(table.columns) > _WIDE  # made as wide as the page, however small the type
-    small = r"\scriptsize" if wide else r"\small"
-    columns = "".join(layout)
+    words = {
+        "caption": rf"\caption[{title}]{{{title}. {caption}}}{label}",
+        "columns": "".join(layout),
+        "size": r"\scriptsize" if wide else r"\small",
+    }
     if len(rows) > LONG:
-        top, (*middle, bottom) = body[:3], body[3:]
-        head = [*top, r"\endfirsthead", *top, r"\endhead", bottom, r"\endfoot"]
-        lines = [
-            rf"\begingroup{small}",
-            rf"\begin{{longtable}}{{{columns}}}",
-            told + r"\\",
-            *head,
-            *middle,
-            r"\end{longtable}",
-            r"\endgroup",
-        ]
+        *top, body = text.split("\n", 3)
+        middle, bottom = body.rsplit("\n", 1)
+        words |= {"top": "\n".join(top), "rows": middle, "bottom": bottom}
     else:
-        lines = [
-            r"\begin{table}[htbp]",
-            r"\centering",
-            small,
-            told,
-            *([r"\resizebox{\textwidth}{!}{%"] if wide else []),
-            rf"\begin{{tabular}}{{{columns}}}",
-            *body,
-            r"\end{tabular}" + ("}" if wide else ""),
-            r"\end{table}",
-        ]
-    return "\n".join(lines) + "\n"
+        begin, end = ("\\resizebox{\\textwidth}{!}{%\n", "}") if wide else ("", "")
+        words |= {"open": begin, "body": text, "close": end}
+    form = "longtable.tex" if len(rows) > LONG else "table.tex"
+    template = files("korisk.report.tables").joinpath(form).read_text(encoding="utf-8")
+    return Template(template).substitute(words)
 
 
 # --- CSV and HTML --------------------------------------------------------------------------------

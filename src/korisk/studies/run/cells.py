@@ -40,10 +40,9 @@ def run_cell(
     entries = math.prod(bench.tail.range) + 2 * math.prod(bench.tail.domain)
     needed, free = samples * entries * bench.tail.dtype.itemsize, free_memory(bench.tail.device)
     if needed > free:
-        raise KoriskError(
-            f"{samples:,} images and sinograms take {needed / 2**30:,.1f} GiB, of "
-            f"{free / 2**30:,.1f} GiB free; use fewer samples or smaller images"
-        )
+        memory = f"{needed / 2**30:,.1f} GiB, of {free / 2**30:,.1f} GiB free"
+        why = f"{samples:,} images and sinograms take {memory}"
+        raise KoriskError(f"{why}; use fewer samples or smaller images")
     train = spec["sizes"][-1]
     pools = bench.problem.pools(seed=task.seed, train=train, **spec["pools"], device=device)
     rows: list[Row] = []

@@ -39,21 +39,10 @@ from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError, MissingExtraError, shown
 from korisk.store.cells import Task
 from korisk.store.usage import Usage, cores, now, versions
+from korisk.studies.run import worker as process
 from korisk.studies.run.events import EventLog
-from korisk.studies.run.worker import (
-    THREAD_VARIABLES,
-    Done,
-    Failed,
-    Work,
-    block_interrupts,
-    describe_error,
-    perform,
-    pickled,
-    sigterm_as_interrupt,
-    thread_environment,
-    threads_asked,
-    use_threads,
-)
+
+Answer = process.Done | process.Failed | str | None  # of a worker: what is wrong there, if a text
 
 SYSTEMS = ("slurm", "pbs", "lsf", "sge", "oar", "moab", "htcondor")  # of dask-jobqueue
 
@@ -134,10 +123,10 @@ def local_cluster(
     korisk.errors.KoriskError: workers must be a whole number >= 1, got 0; count processes
     """
     workers = count("workers", workers, at_least=1, remedy="count processes")
-    share = threads or threads_asked() or max(1, cores() // workers)
+    share = threads or process.threads_asked() or max(1, cores() // workers)
     name = "the local Dask cluster"
     with (
-        thread_environment(share),
+        process.thread_environment(share),
         _silent_dask() as folder,
         _started(
             _extra("distributed").LocalCluster,
@@ -219,16 +208,13 @@ def joined_cluster(
                 except (OSError, ValueError, OverflowError) as met:
                     causes.append(met)
                 if any(isinstance(each, ConnectionRefusedError) for each in causes):
-                    raise KoriskError(
-                        f"{lack}: the connection was refused: nothing listens at this port; start "
-                        "one (dask scheduler), or check the port"
-                    ) from None
+                    refused = "the connection was refused: nothing listens at this port"
+                    start = "start one (dask scheduler), or check the port"
+                    raise KoriskError(f"{lack}: {refused}; {start}") from None
                 if any(isinstance(each, socket.gaierror) for each in causes):
                     raise KoriskError(f"{lack}: the host is not known; {advice}") from None
-                raise KoriskError(
-                    f"{lack}: no answer within {timeout:g} s; {advice}, and whether a firewall "
-                    "blocks the port"
-                ) from None
+                check = f"{advice}, and whether a firewall blocks the port"
+                raise KoriskError(f"{lack}: no answer within {timeout:g} s; {check}") from None
         with _connected(where) as client:
             if gpu is None:
                 gpu = any(map(_has_gpu, client.scheduler_info(n_workers=-1)["workers"].values()))
@@ -350,7 +336,7 @@ def _job_class(system: str, options: JsonMapping) -> tuple[Any, JsonDict]:
                 raise TypeError(f"{key} must be a list, got {asked[key]!r}")
         asked["processes"] = asked["processes"] or 1
         share = max(1, int(asked["cores"] or 1) // int(asked["processes"]))
-    exports = [f"export {name}={share}" for name in THREAD_VARIABLES]
+    exports = [f"export {name}={share}" for name in process.THREAD_VARIABLES]
     asked["job_script_prologue"] = [*exports, *asked["job_script_prologue"]]
     return kind, asked
 
@@ -363,7 +349,7 @@ def _started(kind: Any, workers: int, what: str, remedy: str, **options: Any) ->
     """A client of a new cluster with this many workers, which is closed at the end."""
 
     async def without_interrupts() -> None:  # in the thread that starts processes, which inherit it
-        block_interrupts()
+        process.block_interrupts()
 
     with _as_one_line(what, remedy):
         cluster = kind(silence_logs=logging.CRITICAL, **options)
@@ -434,7 +420,7 @@ def _silent_dask() -> Iterator[str]:
     loggers = [logging.getLogger(name) for name in names if name.split(".")[0] in _LOGGERS]
     levels = [logger.level for logger in loggers]
     with (
-        sigterm_as_interrupt(),
+        process.sigterm_as_interrupt(),
         warnings.catch_warnings(),
         tempfile.TemporaryDirectory(prefix="korisk-", ignore_cleanup_errors=True) as folder,
         _extra("dask").config.set({"temporary-directory": folder}),
@@ -455,10 +441,8 @@ def _extra(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as missing:
-        raise MissingExtraError(
-            f"running on a Dask cluster needs {name.replace('_', '-')}, which is not installed; "
-            "pip install 'korisk[dask]'"
-        ) from missing
+        why = f"running on a Dask cluster needs {name.replace('_', '-')}, which is not installed"
+        raise MissingExtraError(f"{why}; pip install 'korisk[dask]'") from missing
     finally:
         if signal.getsignal(signal.SIGINT) is not before:
             signal.signal(signal.SIGINT, before)
@@ -488,7 +472,7 @@ def run_there(
     pickled_work: bytes,
     task: Task,
     timeout: float,
-) -> Done | Failed | str | None:
+) -> Answer:
     """Run one cell on a Dask worker and report its progress on `topic`.
 
     `folder` is the worker's own, new for each process. Another folder means a wrong process: the
@@ -502,18 +486,14 @@ def run_there(
         return None
     for name, there in installed().items():
         if (here := wanted.get(name, "missing")) != there:
-            return (
-                f"{name} is {here} here and {there} there, and results depend on it; install the "
-                "same version in both places"
-            )
+            remedy = "install the same version in both places"
+            return f"{name} is {here} here and {there} there, and results depend on it; {remedy}"
     try:
         work = _unpickled(pickled_work)
     except Exception as error:
-        said = describe_error(error).splitlines()[0]
-        return (
-            f"work cannot be imported there: {said}; define it at the top of a module that "
-            "workers have too"
-        )
+        said = process.describe_error(error).splitlines()[0]
+        remedy = "define it at the top of a module that workers have too"
+        return f"work cannot be imported there: {said}; {remedy}"
     # A paused worker would take no cell until its memory shrinks, which it need not do.
     for name in ("memory_target_fraction", "memory_spill_fraction", "memory_pause_fraction"):
         setattr(worker.memory_manager, name, False)
@@ -524,11 +504,11 @@ def run_there(
             raise InterruptedError("the driver has stopped waiting for this cell")
         worker.log_event(topic, [key, fraction])
 
-    use_threads(worker.state.nthreads)
+    process.use_threads(worker.state.nthreads)
     with open(os.devnull, "w") as nowhere:  # noqa: PTH123 (no user's file)
         faulthandler.dump_traceback_later(min(timeout, _YEAR), exit=True, file=nowhere)
         try:
-            return perform(work, task, report)
+            return process.perform(work, task, report)
         finally:
             faulthandler.cancel_dump_traceback_later()
 
@@ -547,9 +527,9 @@ def installed() -> dict[str, str]:
 
 
 @lru_cache(maxsize=4)
-def _unpickled(packed: bytes) -> Work:
+def _unpickled(packed: bytes) -> process.Work:
     """What a driver sent; each of its functions is unpacked once."""
-    work: Work = pickle.loads(packed)
+    work: process.Work = pickle.loads(packed)
     return work
 
 
@@ -573,9 +553,9 @@ class WorkerState:
 class DaskPool:
     """The workers of a cluster, and the loop that feeds them."""
 
-    def __init__(self, log: EventLog, work: Work, cluster: Cluster) -> None:
+    def __init__(self, log: EventLog, work: process.Work, cluster: Cluster) -> None:
         self._log = log
-        self._work = pickled(work)
+        self._work = process.pickled(work)
         self._cluster = cluster
         self._client = cluster.client
         self._versions = installed()
@@ -639,9 +619,8 @@ class DaskPool:
             asked = client.scheduler.identity
             return dict(client.sync(asked, n_workers=-1, callback_timeout=_SILENCE)["workers"])
         except (OSError, TimeoutError, *_CANCELLED):
-            raise KoriskError(
-                f"{self._cluster.name}: the scheduler is gone; finished cells are kept: run again"
-            ) from None
+            why = f"{self._cluster.name}: the scheduler is gone"
+            raise KoriskError(f"{why}; finished cells are kept: run again") from None
 
     def _feed(self, worker: WorkerState) -> None:
         """Give an idle worker a cell, bound to it."""
@@ -687,12 +666,12 @@ class DaskPool:
             self._log.outcome(task, answer)
             finished.release()
 
-    def _answer(self, worker: WorkerState) -> Done | Failed | str | None:
+    def _answer(self, worker: WorkerState) -> Answer:
         """The answer of a worker; None where it is lost."""
         patience = _FETCH
         while True:
             try:
-                answer: Done | Failed | str | None = worker.future.result(timeout=patience)
+                answer: Answer = worker.future.result(timeout=patience)
                 return answer
             except TimeoutError:  # a large result on a slow line, if its worker lives
                 if worker.address not in self._present():
@@ -703,7 +682,7 @@ class DaskPool:
                 of_dask = type(error).__module__.startswith("distributed")
                 if of_dask or isinstance(error, (OSError, *_CANCELLED)):
                     return None  # the cluster failed, not the cell
-                said = describe_error(error.__cause__ or error).splitlines()[0]
+                said = process.describe_error(error.__cause__ or error).splitlines()[0]
                 return f"cannot use korisk as it is here: {said}; install the same version there"
 
     def _lose(self, worker: WorkerState) -> None:

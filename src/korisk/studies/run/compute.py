@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from korisk import _checks
+from korisk._group import grouped
 from korisk._json import JsonMapping
 from korisk.errors import Argument, KoriskError, MissingExtraError, invalid
 from korisk.store.cells import Task
@@ -55,20 +56,13 @@ class Compute:
             known = ("local", *clusters.SYSTEMS, "tcp://host:port")
             _checks.one_of("cluster", self.cluster, known)
         elif self.options:
-            raise KoriskError(
-                Argument("options"),
-                " is for jobs of a batch system; add ",
-                Argument("cluster", "slurm"),
-                ", or leave it out",
-            )
+            jobs = " is for jobs of a batch system; add ", Argument("cluster", "slurm")
+            raise KoriskError(Argument("options"), *jobs, ", or leave it out")
         if self.workers is not None:
             if self.joins:
-                raise KoriskError(
-                    Argument("workers"),
-                    " is for clusters that are started, and ",
-                    Argument("cluster"),
-                    " ADDRESS joins one; leave it out, or start workers there",
-                )
+                started = " is for clusters that are started, and ", Argument("cluster")
+                joined = " ADDRESS joins one; leave it out, or start workers there"
+                raise KoriskError(Argument("workers"), *started, joined)
             least = 0 if self.cluster is None else 1
             remedy = "count workers" if least else "count processes; 0 runs cells in this one"
             most = _MOST_WORKERS
@@ -76,11 +70,8 @@ class Compute:
         _check_device(self.device)
         on_gpu = self.batch is None or clusters.uses_gpu(self.batch, self.options)
         if self.device.startswith("cuda") and not on_gpu:
-            raise KoriskError(
-                Argument("device", self.device),
-                ' needs jobs with a GPU; add worker_extra_args: ["--resources", "GPU=1"] to the '
-                "cluster options",
-            )
+            add = 'worker_extra_args: ["--resources", "GPU=1"] to the cluster options'
+            raise KoriskError(Argument("device", self.device), f" needs jobs with a GPU; add {add}")
 
     @property
     def joins(self) -> bool:
@@ -114,10 +105,8 @@ def chosen_device(name: str) -> str:
     try:
         import torch
     except ModuleNotFoundError as missing:
-        raise MissingExtraError(
-            "running or predicting a study needs PyTorch, which is not installed; "
-            "pip install 'korisk[torch]'"
-        ) from missing
+        why = "running or predicting a study needs PyTorch, which is not installed"
+        raise MissingExtraError(f"{why}; pip install 'korisk[torch]'") from missing
     _check_device(name)
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -186,14 +175,14 @@ def expected_seconds(store: Store, tasks: Sequence[Task], device: str) -> dict[s
     They are the mean of the point's own cells, or else of those of another point with the same kind
     and size of problem and the same fits.
     """
-    measured: dict[str, list[float]] = {}
-    for cell in store.results():
-        if (cell.detail.get("device", "cpu") != "cpu") == (device == "cuda"):
-            for name in (cell.task.point, _scale(cell.task.spec)):
-                measured.setdefault(name, []).append(cell.usage.seconds)
-    found = {
-        task.point: measured.get(task.point) or measured.get(_scale(task.spec)) for task in tasks
-    }
+    measured = grouped(
+        (name, cell.usage.seconds)
+        for cell in store.results()
+        if (cell.detail.get("device", "cpu") != "cpu") == (device == "cuda")
+        for name in (cell.task.point, _scale(cell.task.spec))
+    )
+    specs = {task.point: task.spec for task in tasks}
+    found = {point: measured.get(point) or measured.get(_scale(specs[point])) for point in specs}
     return {point: fmean(seconds) for point, seconds in found.items() if seconds}
 
 

@@ -20,19 +20,10 @@ from korisk.errors import Argument, KoriskError, shown
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.store.usage import Usage, cores, machine, versions
+from korisk.studies.run import worker as process
 from korisk.studies.run.events import Event as Event
 from korisk.studies.run.events import EventLog
 from korisk.studies.run.events import Watch as Watch
-from korisk.studies.run.worker import (
-    DEFINE_WORK,
-    Work,
-    Worker,
-    perform,
-    pickled,
-    sigterm_as_interrupt,
-    threads_asked,
-    use_threads,
-)
 
 if TYPE_CHECKING:
     from korisk.studies.run.clusters import Cluster
@@ -73,7 +64,7 @@ class Summary(InNotebooks):
 
 def run_study(
     tasks: Iterable[Task],
-    work: Work,
+    work: process.Work,
     store: Store,
     *,
     workers: int = 1,
@@ -154,21 +145,21 @@ def run_study(
         watch=watch,
         timeout=math.inf if timeout is None else timeout,
     )
-    with sigterm_as_interrupt():
+    with process.sigterm_as_interrupt():
         if workers == 0 and cluster is None:
             while log.queue:
                 task = log.queue.take()
                 if threads is not None:
-                    use_threads(threads)
+                    process.use_threads(threads)
                 log.tell("started", task)
                 report = partial(log.tell, "progress", task)
-                log.outcome(task, perform(work, task, report, interruptible=True))
+                log.outcome(task, process.perform(work, task, report, interruptible=True))
         elif todo and cluster is not None:
             from korisk.studies.run.clusters import DaskPool
 
             DaskPool(log, work, cluster).run()
         elif todo:
-            share = threads or threads_asked() or max(1, cores() // workers)
+            share = threads or process.threads_asked() or max(1, cores() // workers)
             LocalPool(log, work, workers, share).run()
     seconds = time.monotonic() - begun
     return Summary(**log.counts, failed_before=len(missing) - len(todo), seconds=seconds)
@@ -193,12 +184,12 @@ def checked_workers(
 class LocalPool:
     """Worker processes on this machine, and the loop that feeds them."""
 
-    def __init__(self, log: EventLog, work: Work, size: int, threads: int) -> None:
+    def __init__(self, log: EventLog, work: process.Work, size: int, threads: int) -> None:
         self._log = log
         self._size = size
-        self._start = partial(Worker, pickled(work), threads)
+        self._start = partial(process.Worker, process.pickled(work), threads)
         self._false_starts = 0
-        self._workers: list[Worker] = []
+        self._workers: list[process.Worker] = []
 
     def run(self) -> None:
         """Run every task of the queue."""
@@ -231,14 +222,14 @@ class LocalPool:
         for _ in range(min(self._size - len(self._workers), len(queue) - starting)):
             self._workers.append(self._start())
 
-    def _attend(self, worker: Worker) -> None:
+    def _attend(self, worker: process.Worker) -> None:
         """Read a worker's messages; replace it if it has died or takes too long."""
         exit_code = worker.process.exitcode  # looked up first: no message comes after a death
         for message in worker.messages():
             if isinstance(message, str):  # why it cannot import the work
                 if message:
                     why = f"work cannot be imported by other processes: {message}; "
-                    raise KoriskError(why, DEFINE_WORK)
+                    raise KoriskError(why, process.DEFINE_WORK)
                 worker.ready = True
                 self._false_starts = 0
                 continue
@@ -250,9 +241,8 @@ class LocalPool:
                 self._log.outcome(task, message)
         if exit_code is None and worker.seconds < self._log.timeout:
             return
-        usage = Usage(
-            started=worker.started, seconds=worker.seconds, machine=machine(), versions=versions()
-        )
+        begun, seconds, about = worker.started, worker.seconds, versions()
+        usage = Usage(started=begun, seconds=seconds, machine=machine(), versions=about)
         self._workers.remove(worker)
         worker.stop(at_once=True)
         worker.join(patience=_PATIENCE)

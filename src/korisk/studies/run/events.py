@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from korisk._group import grouped
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.store.usage import Usage
@@ -69,9 +70,7 @@ class Queue:
     """Tasks in order, point after point, so that a worker can reuse what it keeps of a point."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
-        self._points: dict[str, list[Task]] = {}
-        for task in tasks:
-            self._points.setdefault(task.point, []).append(task)
+        self._points = grouped((task.point, task) for task in tasks)
 
     def __len__(self) -> int:
         return sum(map(len, self._points.values()))

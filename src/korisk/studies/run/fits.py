@@ -229,9 +229,8 @@ class KnownGradient(Gradient):
                 for n in sizes
             ]
             network = make(analytic.expand(len(sizes), *analytic.shape))
-            training = job.trained(
-                network, job.sizes[-1], torch.stack(batches, 1), group, len(groups)
-            )
+            chosen = torch.stack(batches, 1)
+            training = job.trained(network, job.sizes[-1], chosen, group, len(groups))
             seconds = seconds_since(start, network.weights) / len(sizes)
             for index, n in enumerate(sizes):
                 weights = network.weights.detach()[index]
@@ -272,20 +271,13 @@ class ZooNetwork(Fit):
         schedule = Schedule(**{name: settings[name] for name in ("steps", "batch", "rate")})
         inputs, targets = (torch.cat(parts).float() for parts in zip(*job.pools, strict=True))
         counts = [len(pool.inputs) for pool in job.pools]
-        _, validation, test = torch.split(torch.arange(len(inputs), device=device), counts)
+        rows, validation, test = torch.split(torch.arange(len(inputs), device=device), counts)
         networks = [zoo.build(settings["kind"], *known, seed=job.seed, **shape) for _ in job.sizes]
         front, _ = zoo.split_known(networks[0])  # the same for all of them
         learned = [zoo.split_known(network)[1] for network in networks]
         images = torch.cat([front(piece) for piece in torch.split(inputs, _PIECE)])
         members = [
-            Member(
-                f"{job.model} at N = {n}",
-                network,
-                job.seed,
-                torch.arange(n, device=device),
-                validation,
-                test,
-            )
+            Member(f"{job.model} at N = {n}", network, job.seed, rows[:n], validation, test)
             for n, network in zip(job.sizes, learned, strict=True)
         ]
         start, notes = time.perf_counter(), list[str]()
@@ -334,12 +326,10 @@ def recipe_of(settings: Settings) -> Recipe:
 
 def convergence(training: Training, run: int = 0) -> JsonDict:
     """How a training ended; `run` is its index where several ran side by side."""
-    return {
-        "converged": bool(training.converged.reshape(-1)[run]),
-        "loss": float(training.end.loss.reshape(-1)[run]),
-        "improvement_in_last_tenth": float(training.improvement.reshape(-1)[run]),
-        "gradient_left": float(training.gradient_left.reshape(-1)[run]),
-    }
+    told = {"loss": training.end.loss, "improvement_in_last_tenth": training.improvement}
+    told["gradient_left"] = training.gradient_left
+    converged = bool(training.converged.reshape(-1)[run])
+    return {"converged": converged} | {k: float(v.reshape(-1)[run]) for k, v in told.items()}
 
 
 def picture(images: Tensor) -> NDArray[np.generic]:

@@ -132,9 +132,8 @@ def pickled(work: Work) -> bytes:
     try:
         return pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError):
-        raise invalid(
-            "work", "be a function that other processes can import", work, DEFINE_WORK
-        ) from None
+        rule = "be a function that other processes can import"
+        raise invalid("work", rule, work, DEFINE_WORK) from None
 
 
 @contextmanager

@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from korisk._json import JsonDict, JsonMapping
-from korisk.errors import KoriskError
-from korisk.files import Spec
-from korisk.studies.spec.entries import (
-    ImagesEntry,
-    NoiseEntry,
-    PointEntry,
-    StudyEntry,
-    checked_sizes,
-    noise_of,
-    population,
-    source_of,
-)
-from korisk.studies.spec.kind import Kind, register
+from korisk.errors import KoriskError, invalid
+from korisk.studies.spec.entries import StudyEntry, checked_sizes, noise_of, source_of
+from korisk.studies.spec.imaging import ImagingEntry, ImagingKind, ImagingPointEntry
+from korisk.studies.spec.kind import register
 
 if TYPE_CHECKING:
     from korisk.problems import CtScanner, Problem
@@ -32,18 +23,15 @@ _SMALL = (8, 16, 32)  # sides that the authors ran on a CPU
 _MOST_SURROGATE = 128  # training images that the released protocol has at these sides
 
 
-class CtProblemEntry(Spec):
+class CtProblemEntry(ImagingEntry):
     """What is measured, and of what."""
 
     kind: Literal["ct"] = "ct"
     beam: Beam = "fan"
     arc: float | None = None  # degrees that are scanned; None: half a turn
-    ellipses: list[int] = Field(default_factory=lambda: [1, 4])  # least and largest number
-    images: ImagesEntry | None = None  # instead of ellipses
-    noise: NoiseEntry | None = None
 
 
-class CtPointEntry(PointEntry):
+class CtPointEntry(ImagingPointEntry):
     """One operating point: the scanner's size, and where it differs from the study."""
 
     side: Annotated[int, Field(ge=2, le=4096)]
@@ -52,7 +40,6 @@ class CtPointEntry(PointEntry):
     beam: Beam | None = None
     arc: float | None = None
     ellipses: list[int] | None = None
-    noise: NoiseEntry | None = None
 
     def scan(self) -> dict[str, int]:
         """Its size, with the paper's views and bins where it has none."""
@@ -60,10 +47,8 @@ class CtPointEntry(PointEntry):
         views = views if self.views is None else self.views
         bins = bins if self.bins is None else self.bins
         if views is None or bins is None:
-            raise KoriskError(
-                f"a point of side {self.side} needs views and bins; only the paper's sides "
-                f"{sorted(SCANS)} have defaults"
-            )
+            why = f"a point of side {self.side} needs views and bins"
+            raise KoriskError(f"{why}; only the paper's sides {sorted(SCANS)} have defaults")
         return {"side": self.side, "views": views, "bins": bins}
 
 
@@ -74,24 +59,16 @@ class CtStudyEntry(StudyEntry[CtProblemEntry, CtPointEntry]):
 
 
 @register
-class Ct(Kind[CtProblemEntry, CtPointEntry]):
+class Ct(ImagingKind[CtProblemEntry, CtPointEntry]):
     """Images from sinograms."""
 
     name = "ct"
     study = CtStudyEntry
-    images = True
+    photons = True
 
     def settings(self, shared: CtProblemEntry, point: CtPointEntry) -> JsonDict:
         """The scanner, what is in it, and the noise."""
-        ellipses = shared.ellipses if point.ellipses is None else point.ellipses
-        arc = shared.arc if point.arc is None else point.arc
-        return {
-            "kind": "ct",
-            "beam": point.beam or shared.beam,
-            **population(ellipses, shared.images, point.noise or shared.noise),
-            **point.scan(),
-            **({} if arc is None else {"arc": arc}),
-        }
+        return super().settings(shared, point) | point.scan()
 
     def point(
         self, entry: StudyEntry[CtProblemEntry, CtPointEntry], point: CtPointEntry
@@ -106,16 +83,12 @@ class Ct(Kind[CtProblemEntry, CtPointEntry]):
         given = entry.models, entry.pools, entry.metric, point.beam, point.ellipses
         other = entry.problem != CtProblemEntry() or entry.theorem
         if other or any(value is not None for value in (*given, point.noise, point.arc)):
-            raise KoriskError(
-                "protocol 'released' fixes problem, models, pools and metric; leave those keys "
-                "out, or use protocol: rigorous"
-            )
+            why = "protocol 'released' fixes problem, models, pools and metric"
+            raise KoriskError(f"{why}; leave those keys out, or use protocol: rigorous")
         if SCANS.get(point.side) != (scan["views"], scan["bins"]):
-            raise KoriskError(
-                f"protocol 'released' has the sides {sorted(SCANS)} with the paper's views and "
-                f"bins, got {point.side}, {scan['views']} and {scan['bins']}; use protocol: "
-                "rigorous"
-            )
+            rule = f"has the sides {sorted(SCANS)} with the paper's views and bins"
+            got = f"{point.side}, {scan['views']} and {scan['bins']}; use protocol: rigorous"
+            raise KoriskError(f"protocol 'released' {rule}, got {got}")
         return f"released-{point.side}", _released(scan, sizes)
 
     def entries(self, settings: JsonMapping) -> tuple[int, int]:
@@ -156,10 +129,8 @@ def _released(scan: dict[str, int], sizes: list[int]) -> JsonDict:
     known: JsonDict
     if small:
         if checked_sizes(sizes)[-1] > _MOST_SURROGATE:
-            raise KoriskError(
-                f"sizes must be at most {_MOST_SURROGATE} under the released protocol, got "
-                f"{sizes[-1]}"
-            )
+            rule = f"be at most {_MOST_SURROGATE} under the released protocol"
+            raise invalid("sizes", rule, sizes[-1])
         grid = [1e-6, 1e-4, 1e-2, 1.0, 1e2]
         known = {"fit": "ridge", "toward": "zero", "refine": 0}
         known |= {"grid": grid, "select": "validation", "relu": False}

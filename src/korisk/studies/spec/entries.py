@@ -17,7 +17,7 @@ from korisk.files import Spec
 from korisk.store.cells import FOUND_AT
 
 if TYPE_CHECKING:
-    from korisk.problems import Gaussian, ImageSource, Noise
+    from korisk.problems import ImageSource, Noise
 
 Protocol = Literal["rigorous", "released"]
 PROTOCOLS: tuple[Protocol, ...] = ("rigorous", "released")
@@ -94,9 +94,7 @@ class KnownEntry(ModelEntry):
     relu: bool = True
     # ridge
     toward: Literal["analytic", "zero"] = "analytic"
-    refine: Annotated[int, Field(ge=0)] = (
-        10  # steps with the ReLU in the loss, after the closed form
-    )
+    refine: Annotated[int, Field(ge=0)] = 10  # steps with the ReLU in the loss, after a closed form
     grid: Lambdas | None = None
     select: Literal["validation", "test"] = "validation"
     # gradient
@@ -227,18 +225,3 @@ def noise_of(problem: JsonMapping) -> Noise | None:
     if (noise := problem["noise"]) is None:
         return None
     return Gaussian(noise["gaussian"]) if "gaussian" in noise else Poisson(noise["poisson"])
-
-
-def gaussian_of(problem: JsonMapping) -> Gaussian | None:
-    """The noise of a point that has no photons to count."""
-    from korisk.problems import Gaussian
-
-    noise = problem["noise"]
-    return None if noise is None else Gaussian(noise["gaussian"])
-
-
-def check_gaussian(problem: JsonMapping) -> None:
-    """Raise for noise that counts photons."""
-    if "poisson" in (problem["noise"] or ()):
-        kind = problem["kind"]
-        raise KoriskError(f"noise of kind {kind} must be gaussian; write noise: {{gaussian: 0.1}}")

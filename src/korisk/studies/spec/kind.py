@@ -106,10 +106,8 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         Keys that came later and are not used are left out, so that earlier stores can be continued.
         """
         if entry.protocol != "rigorous":
-            raise KoriskError(
-                f"protocol {entry.protocol!r} exists for kind ct only, got kind {self.name}; leave "
-                "protocol out"
-            )
+            why = f"protocol {entry.protocol!r} exists for kind ct only, got kind {self.name}"
+            raise KoriskError(f"{why}; leave protocol out")
         models: Any = entry.models or self.models
         trained: list[TrainedEntry] = getattr(models, "networks", None) or []
         spec: JsonDict = {
@@ -122,9 +120,8 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         }
         if not spec["models"] and (entry.theorem or not trained):
             measured = " where theorem is true" if entry.theorem else ", or networks"
-            raise KoriskError(
-                f"models must name KO, FC or both{measured}, got neither; leave models out for both"
-            )
+            wrong = f"models must name KO, FC or both{measured}, got neither"
+            raise KoriskError(f"{wrong}; leave models out for both")
         for model, fitted in spec["models"].items():
             keys = getattr(models, model)
             keys.check(f"models.{model}")
@@ -132,16 +129,12 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
             fixed = {} if self.relu else {"relu": False, "refine": 0}
             for key, value in fixed.items():
                 if key in keys.model_fields_set and fitted[key] != value:
-                    raise KoriskError(
-                        f"models.{model}.{key} must be {str(value).lower()} for kind {self.name}; "
-                        "leave it out"
-                    )
+                    why = f"models.{model}.{key} must be {str(value).lower()} for kind {self.name}"
+                    raise KoriskError(f"{why}; leave it out")
             fitted.update((key, value) for key, value in fixed.items() if key in fitted)
             if fitted.get("select") == "validation" and not spec["pools"]["validation"]:
-                raise KoriskError(
-                    f"models.{model}.select is 'validation', but pools.validation is 0; give it "
-                    "images"
-                )
+                why = f"models.{model}.select is 'validation', but pools.validation is 0"
+                raise KoriskError(f"{why}; give it images")
         if trained:
             spec["models"] |= self._trained(trained, spec["pools"]["validation"])
         if (images := getattr(entry.problem, "images", None)) is not None:
@@ -163,10 +156,8 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         for network in networks:
             name = network.name or network.kind
             if name in ("KO", "FC", *settings):
-                raise KoriskError(
-                    f"models.networks must differ in name, from KO and FC too, got {name!r} twice; "
-                    "give name: to one"
-                )
+                why = f"models.networks must differ in name, from KO and FC too, got {name!r} twice"
+                raise KoriskError(f"{why}; give name: to one")
             network.check("models.networks")
             _, misplaced = network.misplaced()
             settings[name] = network.model_dump(mode="json", exclude={"name", *misplaced})
@@ -252,6 +243,5 @@ def _import_listed(places: Iterable[str]) -> None:
             problem = f"{FROM_OUTSIDE}: {place} cannot be imported: {reason}; {remedy}"
             raise KoriskError(problem) from error
         if is_file and Path(module.__file__ or "").resolve() != path.resolve():
-            raise KoriskError(
-                f"{FROM_OUTSIDE}: another module is called {path.stem}; rename {place}"
-            )
+            why = f"{FROM_OUTSIDE}: another module is called {path.stem}"
+            raise KoriskError(f"{why}; rename {place}")

@@ -89,9 +89,8 @@ class Study:
                 remedy = "give the point a short name"
                 name = title if point.name is None else point.name
                 if points.setdefault(_checks.name("point", name, remedy=remedy), spec) is not spec:
-                    raise KoriskError(
-                        f"points must differ in name, got {name!r} twice; give name: to one"
-                    )
+                    why = f"points must differ in name, got {name!r} twice"
+                    raise KoriskError(f"{why}; give name: to one")
             for spec in () if ran else points.values():
                 _check_values(kind, spec, entry.seeds)
         except KoriskError as error:
@@ -134,9 +133,8 @@ class Study:
         """
         content = read_yaml(path)
         if not isinstance(content, dict):
-            raise KoriskError(
-                f"{path} must have keys such as name and points; see docs/reference/study.md"
-            )
+            why = f"{path} must have keys such as name and points"
+            raise KoriskError(f"{why}; see docs/reference/study.md")
         return cls(content, source=path, folder=Path(path).parent)
 
 

@@ -1,0 +1,69 @@
+"""What kinds of problems share whose outputs are images: what is imaged, and the noise."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeVar
+
+from pydantic import Field
+
+from korisk._json import JsonDict, JsonMapping
+from korisk.errors import KoriskError
+from korisk.files import Spec
+from korisk.studies.spec.entries import (
+    ImagesEntry,
+    NoiseEntry,
+    PointEntry,
+    noise_of,
+    population,
+    source_of,
+)
+from korisk.studies.spec.kind import Kind
+
+_SHARED = {"ellipses", "images", "noise"}  # keys that `population` turns into settings
+
+
+class ImagingEntry(Spec):
+    """Keys of a problem: what is imaged, and the noise."""
+
+    ellipses: list[int] = Field(default_factory=lambda: [1, 4])  # least and largest number
+    images: ImagesEntry | None = None  # instead of ellipses
+    noise: NoiseEntry | None = None
+
+
+class ImagingPointEntry(PointEntry):
+    """Keys of an operating point: the image's size, and the noise where it is another."""
+
+    side: int
+    noise: NoiseEntry | None = None
+
+
+ImagingKeys = TypeVar("ImagingKeys", bound=ImagingEntry)
+ImagingPointKeys = TypeVar("ImagingPointKeys", bound=ImagingPointEntry)
+
+
+class ImagingKind(Kind[ImagingKeys, ImagingPointKeys]):
+    """Images of ellipses or of the user, from noisy measurements."""
+
+    images = True
+    photons: ClassVar[bool] = False  # whether noise may count them
+
+    def settings(self, shared: ImagingKeys, point: ImagingPointKeys) -> JsonDict:
+        """What is imaged, the study's numbers, then the point's own."""
+        ellipses, noise = getattr(point, "ellipses", None), point.noise or shared.noise
+        settings = {
+            "kind": self.name,
+            **population(shared.ellipses if ellipses is None else ellipses, shared.images, noise),
+            **shared.model_dump(exclude=_SHARED, exclude_none=True),
+            **point.model_dump(exclude={"name", "sizes", *_SHARED}, exclude_none=True),
+        }
+        if "poisson" in (settings["noise"] or ()) and not self.photons:
+            why = f"noise of kind {self.name} must be gaussian"
+            raise KoriskError(f"{why}; write noise: {{gaussian: 0.1}}")
+        return settings
+
+    def arguments(self, spec: JsonMapping) -> JsonDict:
+        """What the problem of a point takes: its numbers, the noise, and where images come from."""
+        settings = spec["problem"]
+        numbers = settings.keys() - {"kind", "population", *_SHARED}
+        about: JsonDict = {name: settings[name] for name in numbers}
+        return about | {"noise": noise_of(settings), "source": source_of(spec)}
