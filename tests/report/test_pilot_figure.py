@@ -329,7 +329,8 @@ def test_without_matplotlib_the_remedy_is_named_and_pyplot_is_never_imported() -
         "print('matplotlib.figure' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    expected = ["a plot needs matplotlib; pip install 'korisk[report]'", "True False"]
+    missing = "a plot needs matplotlib, which is not installed; pip install 'korisk[report]'"
+    expected = [missing, "True False"]
     assert found.stdout.splitlines() == expected
 
 

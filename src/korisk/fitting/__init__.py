@@ -1,12 +1,9 @@
 """Fits: dense layers in dual form, diagonal layers in closed form, anything by gradients."""
 
-try:
-    import torch  # noqa: F401
-except ModuleNotFoundError as missing:
-    from korisk.errors import MissingExtraError
+from korisk.errors import needed_by
 
-    lack = "korisk.fitting needs PyTorch, which is not installed"
-    raise MissingExtraError(f"{lack}; pip install 'korisk[torch]'") from missing
+with needed_by("korisk.fitting", "PyTorch", "'korisk[torch]'"):
+    import torch  # noqa: F401
 
 from korisk.fitting.gradient.recipe import Recipe, Training, draw_batches
 from korisk.fitting.gradient.train import train

@@ -16,7 +16,7 @@ from korisk.curves import stored
 from korisk.curves.curve import Curve
 from korisk.curves.read import DIGEST
 from korisk.curves.unit import suggested_unit
-from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean
+from korisk.errors import Argument, KoriskError, did_you_mean, needed_by
 from korisk.files import to_cell
 from korisk.store.cells import row_digests
 from korisk.store.store import FlatRow, Store
@@ -177,12 +177,9 @@ def json_text(table: Table) -> str:
 
 def parquet_bytes(table: Table) -> bytes:
     """The table as a Parquet file; columns of several types become numbers, else texts."""
-    try:
+    with needed_by("Parquet", "pyarrow", "'korisk[io]', or use the format csv"):
         import pyarrow as arrow
         from pyarrow import parquet
-    except ModuleNotFoundError:
-        why = "Parquet needs pyarrow, which is not installed"
-        raise MissingExtraError(f"{why}; pip install 'korisk[io]', or use the format csv") from None
     columns = {}
     for place, name in enumerate(table.columns):
         values: list[Any] = [row[place] for row in table.rows]

@@ -5,9 +5,7 @@ Start with `study`, which lists the figures of a report. `efficiency`, `factors`
 `panels` (axes, ticks, legends) and `style` (colours, type, files) share.
 """
 
-from korisk.errors import MissingExtraError
+from korisk.errors import needed_by
 
-try:
+with needed_by("a plot", "matplotlib", "'korisk[report]'"):
     import matplotlib  # noqa: F401
-except ModuleNotFoundError as error:
-    raise MissingExtraError("a plot needs matplotlib; pip install 'korisk[report]'") from error

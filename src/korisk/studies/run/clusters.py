@@ -36,7 +36,7 @@ from uuid import uuid4
 
 from korisk._checks import count, one_of
 from korisk._json import JsonDict, JsonMapping
-from korisk.errors import KoriskError, MissingExtraError, shown
+from korisk.errors import KoriskError, needed_by, shown
 from korisk.store.cells import Task
 from korisk.store.usage import Usage, cores, now, versions
 from korisk.studies.run import worker as process
@@ -439,10 +439,8 @@ def _extra(name: str) -> Any:
     """A package of the extra; dask-jobqueue's import must not change what Ctrl-C does."""
     before = signal.getsignal(signal.SIGINT)
     try:
-        return import_module(name)
-    except ImportError as missing:
-        why = f"running on a Dask cluster needs {name.replace('_', '-')}, which is not installed"
-        raise MissingExtraError(f"{why}; pip install 'korisk[dask]'") from missing
+        with needed_by("running on a Dask cluster", name.replace("_", "-"), "'korisk[dask]'"):
+            return import_module(name)
     finally:
         if signal.getsignal(signal.SIGINT) is not before:
             signal.signal(signal.SIGINT, before)

@@ -11,7 +11,7 @@ from statistics import fmean
 from korisk import _checks
 from korisk._group import grouped
 from korisk._json import JsonMapping
-from korisk.errors import Argument, KoriskError, MissingExtraError, invalid
+from korisk.errors import Argument, KoriskError, MissingExtraError, invalid, needed_by
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.store.usage import cores
@@ -102,11 +102,8 @@ class Compute:
 
 def chosen_device(name: str) -> str:
     """The device that a name means, `auto` being a GPU if there is one; raises if there is none."""
-    try:
+    with needed_by("running or predicting a study", "PyTorch", "'korisk[torch]'"):
         import torch
-    except ModuleNotFoundError as missing:
-        why = "running or predicting a study needs PyTorch, which is not installed"
-        raise MissingExtraError(f"{why}; pip install 'korisk[torch]'") from missing
     _check_device(name)
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
