@@ -38,7 +38,7 @@ from korisk._checks import count, one_of
 from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError, needed_by, shown
 from korisk.store.cells import Task
-from korisk.store.usage import Usage, cores, now, versions
+from korisk.store.usage import Usage, cores, versions
 from korisk.studies.run import worker as process
 from korisk.studies.run.events import EventLog
 
@@ -535,17 +535,13 @@ def _unpickled(packed: bytes) -> process.Work:
 
 
 @dataclass
-class WorkerState:
+class WorkerState(process.Holder):
     """A worker as the driver sees it."""
 
     address: str
     folder: str  # new for each process
     usable: bool  # unless it lacks a GPU that is asked for
     future: Any = None  # of its cell
-    task: Task | None = None
-    point: str | None = None  # of its last task, for which it may keep things
-    started: str = ""
-    clock: float = 0.0
 
 
 class DaskPool:
@@ -625,9 +621,8 @@ class DaskPool:
         if not (self._log.queue and worker.usable and worker.future is None):
             return
         busy = [other.point for other in self._workers.values() if other is not worker]
-        task = worker.task = self._log.queue.take(worker.point, busy)
-        worker.point = task.point
-        worker.started, worker.clock = now(), time.monotonic()
+        task = self._log.queue.take(worker.point, busy)
+        worker.hold(task)
         key = f"korisk-{uuid4().hex}"
         about = worker.folder, self._versions, self._topic, key, self._work, task
         worker.future = self._client.submit(
@@ -687,8 +682,7 @@ class DaskPool:
         """Forget a dead worker; retry its cell, or record the failure."""
         self._drop(worker)
         if worker.task is not None:
-            seconds = time.monotonic() - worker.clock
-            usage = Usage(started=worker.started, seconds=seconds, versions=versions())
+            usage = Usage(started=worker.started, seconds=worker.seconds, versions=versions())
             self._log.lost(worker.task, f"at {worker.address}", usage)
 
     def _drop(self, worker: WorkerState) -> None:

@@ -235,7 +235,26 @@ def _guard_group(owner: int) -> None:
 # --- In its owner --------------------------------------------------------------------------------
 
 
-class Worker:
+class Holder:
+    """What the driver of a run knows of the cell that a worker has."""
+
+    task: Task | None = None
+    point: str | None = None  # of its last task, for which it may keep things
+    started = ""
+    _clock = 0.0
+
+    def hold(self, task: Task) -> None:
+        """Note that it has a task from now on."""
+        self.task, self.point = task, task.point
+        self.started, self._clock = now(), time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has had its task; 0 without one."""
+        return time.monotonic() - self._clock if self.task is not None else 0.0
+
+
+class Worker(Holder):
     """A worker as its owner sees it.
 
     It and all that it starts are one process group, which ends with it, and with its owner. A
@@ -244,10 +263,6 @@ class Worker:
 
     def __init__(self, pickled_work: bytes, threads: int) -> None:
         self.ready = False
-        self.task: Task | None = None
-        self.point: str | None = None  # of its last task, for which it may keep things
-        self.started = ""
-        self._clock = 0.0
         context = get_context("spawn")
         self.connection, theirs = context.Pipe()
         arguments = theirs, pickled_work, threads
@@ -264,15 +279,9 @@ class Worker:
             if hasattr(signal, "pthread_sigmask"):
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    @property
-    def seconds(self) -> float:
-        """How long it has had its task; 0 without one."""
-        return time.monotonic() - self._clock if self.task is not None else 0.0
-
     def give(self, task: Task) -> None:
         """Hand over a task; a worker that is dead already is noticed later, by `messages`."""
-        self.task, self.point = task, task.point
-        self.started, self._clock = now(), time.monotonic()
+        self.hold(task)
         with suppress(OSError):
             self.connection.send(task)
 
