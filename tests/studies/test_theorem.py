@@ -329,7 +329,7 @@ def test_n_on_a_power_law_is_that_of_the_law(rate: float) -> None:
     curve = power(2.0, rate)
     for n in (4.5, 16, 17, 200, 255.9):
         found = curve.needed(2.0 * n**-rate)
-        assert found.number == pytest.approx(n)
+        assert found.lower == found.upper == pytest.approx(n)
         assert found.reached
     assert curve.needed(2.0 * 3**-rate) == Needed(0, 4)
     assert curve.needed(2.0 * 257**-rate) == Needed(256, math.inf)
@@ -338,7 +338,7 @@ def test_n_on_a_power_law_is_that_of_the_law(rate: float) -> None:
 
 def test_a_target_counts_as_reached_where_the_error_stays_below_it() -> None:
     dips = MeanCurve((4, 8, 16, 32), (1.0, 0.1, 0.4, 0.2))
-    assert 16 < (dips.needed(0.3).number or 0) < 32
+    assert 16 < dips.needed(0.3).lower == dips.needed(0.3).upper < 32
     assert not dips.needed(0.15).reached
     assert dips.needed(1.0) == Needed(0, 4)
     assert MeanCurve((4, 8), (1.0, 0.0)).needed(0.5) == Needed(8, 8)
@@ -484,10 +484,11 @@ def test_a_point_orders_by_its_own_means_of_trained_networks(tmp_path: Path) -> 
         cells.append(Result(rows=tuple(made), detail=detail))
     (order,) = read(tmp_path, *cells).points[0].orders
     # Means are 1 / N and 8 / N: for every target FC needs eight times as many.
-    both = [rung.needed for rung in order.rungs if all(each.number for each in rung.needed)]
+    known_n = [rung for rung in order.rungs if all(n.lower == n.upper for n in rung.needed)]
+    both = [rung.needed for rung in known_n]
     assert both
     for known, full in both:
-        assert (full.number or 0) / (known.number or 1) == pytest.approx(8)
+        assert full.lower / known.lower == pytest.approx(8)
     assert order.confirmed("composed") is True
 
 

@@ -248,10 +248,8 @@ def _check_used(pair: tuple[nn.Module, nn.Module], name: str, example: Tensor) -
         with torch.no_grad():
             used = not torch.equal(*(network.eval()(example) for network in pair))
     if not used:
-        raise KoriskError(
-            f"the network does not use its layer {shown(name)}, or in another way than as a "
-            "module; call the module itself in forward"
-        )
+        remedy = "or in another way than as a module; call the module itself in forward"
+        raise KoriskError(f"the network does not use its layer {shown(name)}, {remedy}")
 
 
 def _bounds(pair: tuple[nn.Module, nn.Module], example: Tensor) -> tuple[float | None, str]:
@@ -401,10 +399,8 @@ class Ablation(Drawn):
         Table
             Errors at the sizes of both; samples for the target.
         """
-        first, second = (
-            dict(zip(curve.sizes.tolist(), curve.means.tolist(), strict=True))
-            for curve in self.curves
-        )
+        means = (zip(c.sizes.tolist(), c.means.tolist(), strict=True) for c in self.curves)
+        first, second = map(dict, means)
         rows = [
             [whole(n), *(number(x, 3) for x in (first[n], second[n], second[n] / first[n]))]
             for n in sorted(first.keys() & second.keys())

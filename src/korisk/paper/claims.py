@@ -140,10 +140,8 @@ class Judged:
         shared = len({each.name.split(", ")[0] for each in shown}) < len(shown)
         names = [each.name.split(", ")[-1] if shared else each.name for each in shown]
         mixed = len({self.claim.allows(each) for each in shown}) > 1 and not self.claim.why
-        return "; ".join(
-            self._said(replace(each, name=name), answer=mixed)
-            for name, each in zip(names, shown, strict=True)
-        )
+        named = [replace(each, name=name) for name, each in zip(names, shown, strict=True)]
+        return "; ".join(self._said(each, answer=mixed) for each in named)
 
     @property
     def own_text(self) -> str:

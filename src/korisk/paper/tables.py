@@ -64,10 +64,8 @@ def calibration_table(
 def outcomes_table(found: Iterable[Sweep]) -> ReportTable:
     """The paper's claims about who is better, and whether they hold in the sweeps that were run."""
     says = {True: "yes", False: "no", None: "open"}
-    rows = [
-        (f"H = {each.side}", each.claim, each.protocol, says[each.holds], each.evidence)
-        for each in verdicts(list(found))
-    ]
+    judged = verdicts(list(found))
+    rows = [(f"H = {v.side}", v.claim, v.protocol, says[v.holds], v.evidence) for v in judged]
     return _worded("outcomes", rows)
 
 
@@ -111,10 +109,7 @@ def order_table(points: Iterable[PointTheorem]) -> ReportTable:
     rows: list[Row] = []
     for point in points:
         for order in point.orders:
-            turns = "; ".join(
-                f"error {number(each.target)}, N = {each.n:,.0f}: {each.model}"
-                for each in order.changes
-            )
+            turns = [f"error {number(t.target)}, N = {t.n:,.0f}: {t.model}" for t in order.changes]
             for form in BOUNDS:
                 model = order.predicted(form)
                 confirmed = reverse = None
@@ -125,5 +120,6 @@ def order_table(points: Iterable[PointTheorem]) -> ReportTable:
                 predicted = model or ("neither" if form in order.strengths else "not known")
                 about = point.name, " against ".join(order.models), form
                 counts = confirmed, reverse, len(order.targets(None))
-                rows.append((*about, *strengths, predicted, *counts, turns or None, order.lowest))
+                last = "; ".join(turns) or None, order.lowest
+                rows.append((*about, *strengths, predicted, *counts, *last))
     return _worded("theorem_order", rows)

@@ -216,10 +216,8 @@ def row_digests(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> lis
     numbers or texts. It consists of letters, so that no program takes it for a number.
     """
     about = digest(*columns, len(rows))
-    return [
-        digest(about, place, *map(_as_written, row))[:16].translate(_LETTERS)
-        for place, row in enumerate(rows)
-    ]
+    written = enumerate(map(_as_written, row) for row in rows)
+    return [digest(about, place, *row)[:16].translate(_LETTERS) for place, row in written]
 
 
 def _as_written(value: Any) -> str:

@@ -276,10 +276,9 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
             return connect(path, "mode=ro")
         for left in _beside(path):
             if left.exists() and left.stat().st_size:
-                raise KoriskError(
-                    f"{path}: {left.name} next to it contains parts of it, which cannot be read in "
-                    "a read-only folder; copy both to another folder"
-                ) from None
+                parts = f"{left.name} next to it contains parts of it"
+                why = f"{path}: {parts}, which cannot be read in a read-only folder"
+                raise KoriskError(f"{why}; copy both to another folder") from None
         # In WAL mode SQLite creates files next to the store. Where it must not, nobody can be
         # writing, and the file is read as it is.
         return connect(path, "immutable=1")

@@ -450,10 +450,8 @@ class Store(InNotebooks):
         list of Failure
             Ordered by point and seed.
         """
-        return [
-            Failure(task=task, error=error or "", usage=usage)
-            for task, usage, _, error, _ in self._cells("failed")
-        ]
+        failed = self._cells("failed")
+        return [Failure(task=t, error=why or "", usage=usage) for t, usage, _, why, _ in failed]
 
     def _cells(
         self, status: str

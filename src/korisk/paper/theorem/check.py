@@ -51,11 +51,6 @@ class Needed:
         """Whether the target was reached within the measured N."""
         return math.isfinite(self.upper)
 
-    @property
-    def number(self) -> float | None:
-        """N itself; None if only one side of it is known."""
-        return self.lower if self.lower == self.upper else None
-
     def before(self, other: Needed) -> bool:
         """Whether this N is certainly the smaller one."""
         # A target that the other did not reach needs an N above its lower end.

@@ -145,10 +145,8 @@ def refined_errors(truth: RefinedNet, fitted: RefinedNet, inputs: Tensor) -> dic
     true, weighed = truth.weights * inputs, fitted.weights * inputs
     scale = float((weighed * weighed).double().sum() / (true * weighed).double().sum())
     images = fitted.front(inputs)
-    return {
-        "W": sum_of_squares(true - weighed / scale),
-        "S": sum_of_squares(truth.refine(images / scale) - fitted.refine(images)),
-    }
+    errors = true - weighed / scale, truth.refine(images / scale) - fitted.refine(images)
+    return dict(zip(("W", "S"), map(sum_of_squares, errors), strict=True))
 
 
 @layers_of.register

@@ -296,10 +296,7 @@ def layers_figure(networks: Sequence[TitledNetwork], *, narrow: bool = False) ->
         for row, made in enumerate(known):
             left, right = frames[2 * row : 2 * row + 2]
             net = made.network
-            parts = {
-                form: theory.barron_bound(net, n, bound=form).contributions
-                for form in theory.BOUNDS
-            }
+            parts = {form: theory.barron_bound(net, n, bound=form).contributions for form in FORMS}
             totals = {FORMS[form][0]: style.digits(float(v.sum()), 2) for form, v in parts.items()}
             if narrow:
                 name, _, scan = made.title.partition(": ")

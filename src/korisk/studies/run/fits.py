@@ -224,10 +224,8 @@ class KnownGradient(Gradient):
             groups.append(large)
         for group, sizes in enumerate(groups):
             start = time.perf_counter()
-            batches = [
-                draw_batches(n, recipe.batch, recipe.iterations, released_generator(job.seed))
-                for n in sizes
-            ]
+            size = recipe.batch, recipe.iterations
+            batches = [draw_batches(n, *size, released_generator(job.seed)) for n in sizes]
             network = make(analytic.expand(len(sizes), *analytic.shape))
             chosen = torch.stack(batches, 1)
             training = job.trained(network, job.sizes[-1], chosen, group, len(groups))

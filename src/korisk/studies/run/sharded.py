@@ -69,10 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
     except RuntimeError as error:
         if not any(words in str(error).lower() for words in _LOST):
             raise
-        print(
-            "korisk: another rank has ended; run again, which continues from the last checkpoint",
-            file=sys.stderr,
-        )
+        ended = "another rank has ended; run again, which continues from the last checkpoint"
+        print(f"korisk: {ended}", file=sys.stderr)
         return 1
     return 0
 

@@ -148,10 +148,8 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
             kinds = f"{', '.join(most)} and {last}"
             raise KoriskError(f"models.networks take images: kinds {kinds}, got {self.name}")
         if not validation:
-            raise KoriskError(
-                "models.networks keep their best step on validation images, but pools.validation "
-                "is 0; give it images"
-            )
+            best = "models.networks keep their best step on validation images"
+            raise KoriskError(f"{best}, but pools.validation is 0; give it images")
         settings: JsonDict = {}
         for network in networks:
             name = network.name or network.kind
