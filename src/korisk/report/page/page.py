@@ -40,7 +40,7 @@ _STILLS = 4  # pictures of single forecasts in the page of a pilot
 _COLUMNS = 4  # models that the table of all points has
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Section:
     """A part of a page: its heading, and what stands below it, as HTML."""
 
@@ -69,22 +69,19 @@ class Page:
             box = '<div class="missing" role="group" aria-label="Notes" tabindex="0">'
             missing = f"{box}{bullets(self.notes, 'notes')}</div>"
         title = "What this does and does not promise"
-        last = Section(name="promises", title=title, html=asset("promises.html"))
-        shown = [*self.sections, last]
+        shown = [*self.sections, Section("promises", title, asset("promises.html"))]
         if main is None:
             answer = (
                 "No curve has three sizes yet, so nothing can be extrapolated: measure each model "
                 "at three training set sizes or more."
             )
         else:
-            name = f"{main.name}: " if len(self.groups) > 1 else ""
-            answer = name + main.sentence
+            answer = (f"{main.name}: " if len(self.groups) > 1 else "") + main.sentence
             still = f"<noscript>{self.still}</noscript>" if self.still else ""
             planner = asset("planner.html") + still
-            shown.insert(0, Section(name="planner", title="How much data do I need?", html=planner))
+            shown.insert(0, Section("planner", "How much data do I need?", planner))
             if len(self.groups) > 1:
-                every = Section(name="points", title="Every point", html=overview(self.groups))
-                shown.insert(1, every)
+                shown.insert(1, Section("points", "Every point", overview(self.groups)))
         start = list(self.groups).index(main) if main else 0
         return Template(asset("page.html")).substitute(
             title=escape(self.title),
@@ -238,8 +235,8 @@ def pilot_page(
         notes=notes,
         still=still,
         sections=[
-            Section(name="measured", title="What was measured", html=measured),
-            Section(name="how", title="How it is extrapolated", html=asset("method.html")),
+            Section("measured", "What was measured", measured),
+            Section("how", "How it is extrapolated", asset("method.html")),
         ],
     )
     return page.html()

@@ -23,7 +23,7 @@ def prediction_section(contents: Contents, watch: Watch = unwatched) -> tuple[Se
     """The section, empty where nothing was predicted, and notes on what could not be shown."""
     file = contents.store.parent / NAME
     if not file.is_file():
-        return Section(name="predicted", title=TITLE, html=""), []
+        return Section("predicted", TITLE, ""), []
     try:
         record = read_prediction(file)
     except KoriskError as error:
@@ -51,7 +51,7 @@ def prediction_section(contents: Contents, watch: Watch = unwatched) -> tuple[Se
         found += outcomes(each, curves)
     if found:
         shown += bullets(sentences(found)) + table_html(outcomes_table(found))
-    return Section(name="predicted", title=TITLE, html=shown), notes
+    return Section("predicted", TITLE, shown), notes
 
 
 def outcomes_table(found: Sequence[Outcome]) -> ReportTable:

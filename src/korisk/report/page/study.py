@@ -84,12 +84,10 @@ def study_page(contents: Contents, *, target: float | None = None, watch: Watch 
         said = supplement.sentences()
         html = f"<p><strong>{escape(said[0])}</strong></p>{bullets(said[1:])}" if said else ""
         html += figures[name] + tables[name]
-        sections.append(Section(name=name, title=supplement.title, html=html))
-    sections += [
-        Section(name="figures", title="Figures", html=figures[""]),
-        Section(name="tables", title="Tables", html=tables[""]),
-        Section(name="how", title="How it was measured", html=_how(contents)),
-    ]
+        sections.append(Section(name, supplement.title, html))
+    sections.append(Section("figures", "Figures", figures[""]))
+    sections.append(Section("tables", "Tables", tables[""]))
+    sections.append(Section("how", "How it was measured", _how(contents)))
     first = [note for supplement in supplements.values() for note in supplement.notes()]
     page = Page(
         title=contents.name,
@@ -107,7 +105,7 @@ def study_page(contents: Contents, *, target: float | None = None, watch: Watch 
         no_space = f"There is no space for the pictures of {', '.join(dropped)}."
         page = replace(page, notes=[*page.notes, *([no_space] if dropped else [])])
         if made:
-            shown = Section(name="pictures", title="Reconstructions", html=asset("pictures.html"))
+            shown = Section("pictures", "Reconstructions", asset("pictures.html"))
             data = page.data | {"pictures": made}
             page = replace(page, data=data, sections=[shown, *page.sections])
     return page.html()
