@@ -374,14 +374,6 @@ def _above(pair: Pair) -> float | None:
     return float(drawn.min()) if len(drawn) else None
 
 
-def _above_at_first(pair: Pair) -> float:
-    return float(_drawn(pair)[:2].min())
-
-
-def _tracks(pair: Pair) -> float:
-    return float(np.abs(_drawn(pair) - 1).max())
-
-
 def _predicts(pair: Pair) -> float:
     """The line through all but the last two sizes, over the error at the last."""
     sizes, errors = pair
@@ -437,8 +429,8 @@ _OF_BOTH = {
 }
 _OF_EACH: dict[str, Callable[[Pair], float | None]] = {
     "line-above": _above,
-    "line-above-low": _above_at_first,
-    "line-tracks": _tracks,
+    "line-above-low": lambda pair: float(_drawn(pair)[:2].min()),
+    "line-tracks": lambda pair: float(np.abs(_drawn(pair) - 1).max()),
     "line-predicts": _predicts,
     "line-safe": _safe,
 }
