@@ -18,6 +18,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 ROOT = {
     "errors",
     "_checks",
+    "_group",
     "_json",
     "_memory",
     "_show",

@@ -15,7 +15,7 @@ from korisk.paper import tables as report
 from korisk.paper.figure import theorem_figure
 from korisk.paper.supplement import PaperSupplement, theorem_sentences
 from korisk.paper.tables import theorem_table
-from korisk.paper.theorem.check import PointTheorem
+from korisk.paper.theorem.check import MEASURED, PointTheorem
 from korisk.report.contents import read_contents
 from korisk.report.figures.study import save_figures, study_figures
 from korisk.report.page.study import study_page
@@ -53,6 +53,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> list[PointTheorem]:
     exact = [cell(seed, sizes=(0, *SIZES)) for seed in (1, 2)]
     cells = {"exact": exact, "wrong": [cell(1, mismatch=0.2)]}
     return points(tmp_path_factory.mktemp("both"), cells, failed=["wrong"])
+
+
+def test_words_of_tables_have_the_constants_of_the_check(both: list[PointTheorem]) -> None:
+    assert f"up to a relative {MEASURED:g} of rounding" in theorem_table(both).caption
+    assert tuple(theorem_table(both).columns[5:8]) == BOUNDS
+    parts = tuple(f"part of {form}" for form in BOUNDS)
+    assert tuple(report.layers_table(both).columns[6:9]) == parts
 
 
 def test_the_tables_hold_every_model_and_n_and_parts_add_up(both: list[PointTheorem]) -> None:
