@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Self, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,8 +17,11 @@ from korisk.errors import KoriskError, invalid, shown
 from korisk.operators.basic import Diagonal, own_tensor
 from korisk.operators.inputs import Shape, shape_text
 from korisk.operators.linear import Composed, LinearOperator, parts_of
+from korisk.operators.types import Values
 from korisk.theory import Known, Layer, Learned, Network
 
+Operators = LinearOperator | Sequence[LinearOperator]  # the one that takes the input first
+Draws = torch.Generator | None  # of weights; None: one with the seed 0
 _LONGEST_NAME = 70  # of a layer: longer ones are cut, so that a number fits behind
 _WIDTH = 3  # of a convolution's kernel
 
@@ -58,9 +60,7 @@ class KnownOperatorNet(nn.Module):
 
     weights: nn.Parameter
 
-    def __init__(
-        self, weights: object, tail: LinearOperator | Sequence[LinearOperator], *, relu: bool = True
-    ) -> None:
+    def __init__(self, weights: Values, tail: Operators, *, relu: bool = True) -> None:
         super().__init__()
         single = isinstance(tail, LinearOperator) or not isinstance(tail, Iterable)
         listed = cast(Iterable[object], [tail] if single else tail)
@@ -77,13 +77,9 @@ class KnownOperatorNet(nn.Module):
         _checks.require(bool(parts), "tail", rule, tail, remedy, got="none")
         self.linear_tail = Composed(parts)
         self.relu = bool(relu)
-        if not isinstance(weights, Tensor):
-            try:  # in float64, so that a tail in float64 loses nothing
-                weights = torch.from_numpy(np.array(weights, dtype=np.float64))
-            except (TypeError, ValueError):
-                rule = "be a torch tensor or an array of numbers"
-                raise invalid("weights", rule, weights) from None
-        values = own_tensor("weights", weights).to(self.linear_tail.device, self.linear_tail.dtype)
+        # In float64, so that a tail in float64 loses nothing.
+        given = own_tensor("weights", weights, dtype=torch.float64)
+        values = given.to(self.linear_tail.device, self.linear_tail.dtype)
         if values.shape[-len(self.domain) :] != self.domain or values.ndim - len(self.domain) > 1:
             taken = f"{shape_text(self.domain)}, as {self.linear_tail.name} takes"
             rule = f"have shape {taken}, with an axis of runs in front or not"
@@ -115,7 +111,7 @@ class KnownOperatorNet(nn.Module):
         KoriskError
             If `composed` is not such a composition.
         """
-        layers = composed.layers if isinstance(composed, Composed) else (composed,)
+        layers = parts_of(composed)
         if len(layers) < 2 or not isinstance(layers[0], Diagonal):
             rule = "takes a composition such as fbp(geometry), whose first layer is a Diagonal"
             given = f"got {shown(composed)}; use KnownOperatorNet(weights, tail)"
@@ -244,11 +240,11 @@ class RefinedNet(nn.Module):
 
     def __init__(
         self,
-        weights: object,
-        tail: LinearOperator | Sequence[LinearOperator],
+        weights: Values,
+        tail: Operators,
         *,
         channels: int,
-        generator: torch.Generator | None = None,
+        generator: Draws = None,
         spread: float = 0.1,
     ) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import invalid
-from korisk.networks.known_operator import free_name
+from korisk.networks.known_operator import Draws, Operators, free_name
 from korisk.operators.basic import Diagonal
 from korisk.operators.inputs import Shape, shape_text
 from korisk.operators.linear import Composed, LinearOperator, parts_of
@@ -44,7 +44,7 @@ _CELLS = 2**28  # weights of a dense layer at most: 1 GiB in float32
 def build(
     kind: str,
     operator: LinearOperator,
-    inverse: LinearOperator | Sequence[LinearOperator],
+    inverse: Operators,
     *,
     width: int = 16,
     levels: int = 2,
@@ -145,12 +145,7 @@ class UNet(nn.Module):
     """
 
     def __init__(
-        self,
-        channels: int = 1,
-        levels: int = 2,
-        *,
-        width: int = 16,
-        generator: torch.Generator | None = None,
+        self, channels: int = 1, levels: int = 2, *, width: int = 16, generator: Draws = None
     ) -> None:
         super().__init__()
         _checks.count("channels", channels, at_least=1, at_most=4096, remedy="1 for a real image")
@@ -221,12 +216,7 @@ class Cnn(nn.Module):
     """
 
     def __init__(
-        self,
-        channels: int = 1,
-        depth: int = 5,
-        *,
-        width: int = 24,
-        generator: torch.Generator | None = None,
+        self, channels: int = 1, depth: int = 5, *, width: int = 24, generator: Draws = None
     ) -> None:
         super().__init__()
         _checks.count("channels", channels, at_least=1, at_most=4096, remedy="1 for a real image")
@@ -262,7 +252,7 @@ def _convolution(
     return made
 
 
-def _stack(channels: Sequence[int], generator: torch.Generator | None) -> nn.Sequential:
+def _stack(channels: Sequence[int], generator: Draws) -> nn.Sequential:
     """Convolutions with ReLUs between them; the last one starts small."""
     draws = generator or torch.Generator().manual_seed(0)
     layers: list[nn.Module] = []
@@ -334,7 +324,7 @@ class PostProcessing(nn.Module):
     torch.Size([3, 8, 8, 2])
     """
 
-    def __init__(self, inverse: LinearOperator | Sequence[LinearOperator], net: nn.Module) -> None:
+    def __init__(self, inverse: Operators, net: nn.Module) -> None:
         super().__init__()
         self.inverse = _chain(inverse)
         last = list(self.inverse.children())[-1]
@@ -385,7 +375,7 @@ class WeightedPostProcessing(PostProcessing):
     'inverse.W.weights'
     """
 
-    def __init__(self, inverse: LinearOperator | Sequence[LinearOperator], net: nn.Module) -> None:
+    def __init__(self, inverse: Operators, net: nn.Module) -> None:
         super().__init__(inverse, net)
         named = OrderedDict(self.inverse.named_children())
         first = next(iter(named.values()))
@@ -440,7 +430,7 @@ class PrimalDual(nn.Module):
         *,
         width: int = 16,
         memory: int = 4,
-        generator: torch.Generator | None = None,
+        generator: Draws = None,
     ) -> None:
         super().__init__()
         remedy = "try 4"
@@ -527,7 +517,7 @@ class DenseUNet(nn.Module):
         width: int = 16,
         levels: int = 2,
         scale: float = 1.0,
-        generator: torch.Generator | None = None,
+        generator: Draws = None,
     ) -> None:
         super().__init__()
         self._channels = _Channels(tuple(out_shape))

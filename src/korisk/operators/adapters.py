@@ -86,11 +86,8 @@ class Adapted(Opaque):
 
     def _check_fixed(self) -> None:
         for part in self.parts:
-            fixed = not any(weights.requires_grad for weights in part.parameters())
-            subject = f"{self.name}: {type(part).__name__}"
             remedy = "freeze it with requires_grad_(False)"
-            given = "weights that require gradients, which would be lost"
-            require(fixed, subject, "not be trainable", part, remedy, got=given)
+            self._require_frozen(part, type(part).__name__, remedy)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse=False)

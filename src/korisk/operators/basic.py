@@ -515,7 +515,7 @@ def filtered(x: Tensor, multiplier: Tensor, lengths: Shape) -> Tensor:
     return convolved
 
 
-def own_tensor(field: str, value: Values, *, trained: bool = True) -> Tensor:
+def own_tensor(field: str, value: Values, *, trained: bool = True, dtype: Dtype = None) -> Tensor:
     """A copy of an array or tensor in float32 or float64, without NaN and infinities."""
     if isinstance(value, Tensor):
         if value.requires_grad and not trained:
@@ -530,7 +530,7 @@ def own_tensor(field: str, value: Values, *, trained: bool = True) -> Tensor:
     remedy = "hold complex numbers as a last axis of 2"
     _checks.require(not values.is_complex(), field, "be real", value, remedy, got=str(values.dtype))
     if not isinstance(value, Tensor) or not values.is_floating_point():
-        values = values.to(torch.get_default_dtype())
+        values = values.to(dtype or torch.get_default_dtype())
     wrong = values.numel() - int(torch.isfinite(values).sum())
     given = f"{values.numel():,} entries, of which {wrong:,} are NaN or infinite"
     rule, remedy = "be one or more finite numbers", "clean them with torch.nan_to_num"

@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from korisk._checks import require
 from korisk.errors import KoriskError, invalid
 from korisk.operators.inputs import jit_tracing
 from korisk.operators.kept import live
@@ -71,6 +72,12 @@ class Opaque(LinearOperator):
     @abstractmethod
     def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         """A x, or A^T x; x has no graph, and neither must the result, a tensor of its own."""
+
+    def _require_frozen(self, module: nn.Module, what: str, remedy: str) -> None:
+        """Raise if a module has weights that are trained: their gradients would be lost."""
+        frozen = not any(weights.requires_grad for weights in module.parameters())
+        given = "weights that require gradients, which would be lost"
+        require(frozen, f"{self.name}: {what}", "not be trainable", module, remedy, got=given)
 
     def _map(self, x: Tensor) -> Tensor:
         return self._product(x, False) if _recorded() else _differentiable(x, self, False)

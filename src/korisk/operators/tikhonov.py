@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import Argument, KoriskError, invalid
+from korisk.errors import Argument, KoriskError
 from korisk.operators import linear, norms
 from korisk.operators.inputs import PLAIN
 from korisk.operators.kept import version
@@ -110,13 +110,8 @@ class Tikhonov(Wrapped, Opaque):
         return self.solver == "factor"
 
     def _check_fixed(self) -> None:
-        if any(weights.requires_grad for weights in self.of.parameters()):
-            remedy = "freeze it with operator.requires_grad_(False)"
-            given, subject = (
-                "weights that require gradients, which would be lost",
-                f"{self.name}: the operator",
-            )
-            raise invalid(subject, "not be trainable", self.of, remedy, got=given)
+        remedy = "freeze it with operator.requires_grad_(False)"
+        self._require_frozen(self.of, "the operator", remedy)
 
     def _solved(self, b: Tensor) -> Tensor:
         """(Gram + mu I)^-1 b, on the shorter side."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk._json import JsonDict
 from korisk.errors import KoriskError, shown
 from korisk.operators.inputs import DTYPES, checked_device, checked_dtype
 from korisk.operators.types import Device, Dtype
@@ -56,7 +55,7 @@ class Ellipses:
         rule = "be a finite tensor (count, most) on the CPU in float32 or float64, of the "
         rule += "amplitude's shape and precision"
         remedy = "convert it with torch.as_tensor, and fill up with ellipses of amplitude 0"
-        for name, value in self._tensors().items():
+        for name, value in vars(self).items():
             valid = (
                 isinstance(value, Tensor)
                 and value.dtype in DTYPES
@@ -69,16 +68,13 @@ class Ellipses:
         if bool((torch.minimum(self.a, self.b) <= 0).any()):
             raise KoriskError("the semi-axes a and b must be > 0; use amplitude 0 for no ellipse")
 
-    def _tensors(self) -> JsonDict:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
     def __len__(self) -> int:
         return len(self.amplitude)
 
     def __getitem__(self, part: slice) -> Ellipses:
         if not isinstance(part, slice):
             raise KoriskError(f"phantoms are taken by slices, got [{shown(part)}]; use [i : i + 1]")
-        return Ellipses(*(value[part] for value in self._tensors().values()))
+        return Ellipses(*(value[part] for value in vars(self).values()))
 
     def images(
         self, side: int, *, device: Device = None, dtype: Dtype = None, highest: float = 1.5

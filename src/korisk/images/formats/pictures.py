@@ -9,16 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from korisk.errors import KoriskError
-from korisk.images.formats.page import (
-    DEFLATE,
-    Page,
-    Untyped,
-    full_scale,
-    package,
-    refuse_hollow,
-    refuse_large,
-    stack_of,
-)
+from korisk.images.formats import page as checks
+from korisk.images.formats.page import DEFLATE, Page, Untyped, full_scale, package, refuse_hollow
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _GREY = 0  # PNG's colour type
@@ -36,7 +28,7 @@ def read_png(path: Path) -> Iterator[Page]:
     if len(start) < 26 or not start.startswith(_PNG):
         raise KoriskError("is not a PNG file; rename it, or remove it")
     columns, rows, depth, colour = struct.unpack(">IIBB", start[16:26])
-    refuse_large(rows, columns, 8)
+    checks.refuse_large(rows, columns, 8)
     if rows * columns > 2 * (image.MAX_IMAGE_PIXELS or rows * columns):
         most, remedy = 2 * image.MAX_IMAGE_PIXELS, "cut it into smaller ones, or save it as .npy"
         why = f"more than the {most:,} that a PNG may have here"
@@ -88,14 +80,14 @@ def _tiff_images(page: Untyped, data: Untyped, count: int) -> Iterator[Page]:
     """The images of `data`, a page or a series of pages, under the header of `page`."""
     if page.samplesperpixel != 1 or page.photometric not in (_WHITE_IS_ZERO, _BLACK_IS_ZERO):
         raise KoriskError(f"holds colours ({page.samplesperpixel} a pixel); {_REMEDY}")
-    several, rows, columns = stack_of(tuple(data.shape), "a page")
+    several, rows, columns = checks.stack_of(tuple(data.shape), "a page")
     if page.dtype is None:
         raise KoriskError(f"holds numbers of {page.bitspersample} bits; save 8, 16 or 32")
     dtype = np.dtype(page.dtype)
     size = page.parent.filehandle.size
     claimed = several * rows * columns * page.bitspersample // 8
     refuse_hollow(tuple(data.shape), claimed, _DENSEST.get(page.compression, math.inf) * size)
-    refuse_large(rows, columns, dtype.itemsize, at_once=several)
+    checks.refuse_large(rows, columns, dtype.itemsize, at_once=several)
     full = full_scale(dtype, "a page", bits=page.bitspersample if dtype.kind in "iu" else None)
     if max(page.databytecounts, default=0) > size:
         raise KoriskError("says that its pixels take more bytes than it has; is it whole?")

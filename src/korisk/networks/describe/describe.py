@@ -8,22 +8,13 @@ from torch import Tensor, nn
 from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning, invalid, shown
 from korisk.networks.dense import DenseNet
+from korisk.networks.describe import recording as recordings
 from korisk.networks.describe import rules
 from korisk.networks.describe.graph import Inside, Link, links
 from korisk.networks.describe.layers import layers_of, own_bracket
 from korisk.networks.describe.linear import is_plain
 from korisk.networks.describe.marks import mark_of
-from korisk.networks.describe.recording import (
-    CannotFollow,
-    Frame,
-    Recording,
-    Ref,
-    Step,
-    check_recording,
-    record,
-    uncompiled,
-    untouched,
-)
+from korisk.networks.describe.recording import CannotFollow, Frame, Recording, Ref, Step
 from korisk.networks.describe.rules import one
 from korisk.networks.known_operator import KnownOperatorNet
 from korisk.operators.consistency import DataConsistency
@@ -81,8 +72,8 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
     1.732
     """
     _check(module, example)
-    module = uncompiled(module)
-    with untouched(module, example):
+    module = recordings.uncompiled(module)
+    with recordings.untouched(module, example):
         try:
             recording, notes = _run(module, example[:1])
         except KoriskError:  # it may need more than one sample
@@ -144,7 +135,7 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
         return isinstance(part, _BY_RULE) and is_plain(part)
 
     def recorded(x: Tensor) -> Recording:
-        recorder, output = record(module, x, whole)
+        recorder, output = recordings.record(module, x, whole)
         if not isinstance(output, Tensor) or not output.is_floating_point():
             kind = output.dtype if isinstance(output, Tensor) else type(output).__name__
             remedy = f"{_WRAP}, the output that the error is measured on"
@@ -163,7 +154,7 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
         try:
             found = recorded(example)
             if id(module) not in opaque:
-                check_recording(module, found, example, recorded)
+                recordings.check_recording(module, found, example, recorded)
             return found, notes
         except CannotFollow as lost:
             frame, why = lost.frame, lost.why

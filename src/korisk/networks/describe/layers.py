@@ -12,14 +12,9 @@ from torch import Tensor, nn
 
 from korisk.errors import KoriskError
 from korisk.networks.dense import DenseNet
+from korisk.networks.describe import linear
 from korisk.networks.describe.graph import Link, cuts, is_torch_layer, repeated
-from korisk.networks.describe.linear import (
-    LinearPart,
-    function_norm,
-    is_plain,
-    matrix_norm,
-    plain_operator,
-)
+from korisk.networks.describe.linear import function_norm, is_plain, plain_operator
 from korisk.networks.describe.marks import UNNAMED, Mark, mark_of
 from korisk.networks.describe.recording import Frame, Recording, Step
 from korisk.networks.known_operator import KnownOperatorNet, free_name
@@ -158,10 +153,10 @@ def _own_layers(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weight
         largest = float(module.weights.detach().abs().max())
         bracket = NormBracket(largest, largest, how="largest |weight|")
     elif module.weight is not None:
-        bracket = matrix_norm(module.weight)
+        bracket = linear.matrix_norm(module.weight)
     else:
         left, right = (factor.double() for factor in module._factors())
-        product = LinearPart(lambda x: left @ (right @ x), right.new_zeros(right.shape[1]))
+        product = linear.LinearPart(lambda x: left @ (right @ x), right.new_zeros(right.shape[1]))
         bracket = product.bracket()
     layer: Layer = replace(first, lipschitz=_present(bracket))
     if not weights and any(True for _ in module.parameters()):  # frozen

@@ -11,14 +11,8 @@ from korisk import _checks
 from korisk.errors import KoriskError, invalid
 from korisk.operators.basic import Diagonal
 from korisk.operators.ct.engines import EngineName
-from korisk.operators.ct.filter import RampFilter, Window
-from korisk.operators.ct.geometry import (
-    FanBeam,
-    FloatArray,
-    Geometry,
-    require_fan,
-    require_geometry,
-)
+from korisk.operators.ct.filter import FloatArray, RampFilter, Window
+from korisk.operators.ct.geometry import FanBeam, Geometry, require_fan, require_geometry
 from korisk.operators.ct.projector import PixelBackprojector, Projector
 from korisk.operators.inputs import Place, checked_device, checked_dtype
 from korisk.operators.linear import Composed, LinearOperator
