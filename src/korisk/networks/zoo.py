@@ -28,7 +28,7 @@ from korisk.errors import invalid
 from korisk.networks.known_operator import Draws, Operators, free_name
 from korisk.operators.basic import Diagonal
 from korisk.operators.inputs import Shape, shape_text
-from korisk.operators.linear import Composed, LinearOperator, parts_of
+from korisk.operators.linear import Composed, LinearOperator, parts_of, require_operator
 
 KINDS = {
     "inverse-unet": "known inverse (FBP, Tikhonov or adjoint), then a U-Net",
@@ -98,7 +98,7 @@ def build(
     draws = torch.Generator().manual_seed(number)
     if kind == "primal-dual":
         return PrimalDual(operator, passes, width=width, generator=draws)
-    shape = _checked(operator).domain
+    shape = require_operator(operator).domain
     if kind == "dense-unet":
         size, data = 1 / operator.norm().upper, operator.range
         dense = DenseUNet(data, shape, width=width, levels=levels, scale=size, generator=draws)
@@ -437,7 +437,7 @@ class PrimalDual(nn.Module):
         _checks.count("passes", passes, at_least=1, at_most=100, remedy=remedy)
         _checks.count("width", width, at_least=1, at_most=4096, remedy="try 16")
         self.memory = _checks.count("memory", memory, at_least=1, at_most=1024, remedy=remedy)
-        known = _single(_checked(operator))
+        known = _single(require_operator(operator))
         self.scale = 1 / known.norm().upper
         self.operator = known * self.scale
         self.adjoint = self.operator.T
@@ -595,12 +595,6 @@ def split_known(network: nn.Module) -> tuple[nn.Module, nn.Module]:
 # --- Checks --------------------------------------------------------------------------------------
 
 
-def _checked(operator: object) -> LinearOperator:
-    if not isinstance(operator, LinearOperator):
-        raise invalid("operator", "be a LinearOperator", operator)
-    return operator
-
-
 def _single(operator: LinearOperator) -> LinearOperator:
     """The operator in float32: itself, or a copy, since others may use it as it is."""
     single = operator.dtype == torch.float32
@@ -610,7 +604,7 @@ def _single(operator: LinearOperator) -> LinearOperator:
 def _chain(inverse: LinearOperator | Iterable[LinearOperator]) -> nn.Sequential:
     """Operators by their names."""
     listed = [inverse] if isinstance(inverse, LinearOperator) else list(inverse)
-    parts = [_single(part) for each in listed for part in parts_of(_checked(each))]
+    parts = [_single(part) for each in listed for part in parts_of(require_operator(each))]
     some, rule = bool(parts), "hold at least one operator"
     _checks.require(some, "inverse", rule, parts, "use A.T", got="none")
     Composed(parts)  # raises if they do not follow one another

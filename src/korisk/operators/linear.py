@@ -725,10 +725,11 @@ def scaled_bracket(bracket: NormBracket, factor: float) -> NormBracket:
     return NormBracket(bracket.lower * factor, upper, how=bracket.how)
 
 
-def require_operator(value: object) -> None:
-    """Raise if it is not an operator."""
-    rule = "be a LinearOperator"
-    _checks.require(isinstance(value, LinearOperator), "operator", rule, value)
+def require_operator(value: object) -> LinearOperator:
+    """The value, if it is an operator."""
+    if not isinstance(value, LinearOperator):
+        raise invalid("operator", "be a LinearOperator", value)
+    return value
 
 
 def _checked_operators(value: object) -> list[LinearOperator]:

@@ -8,8 +8,6 @@ from dataclasses import replace as with_fields
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from korisk._checks import one_of, target_error
 from korisk.errors import Argument, KoriskError, UnreachableError
 from korisk.texts import Table, number, short, whole
@@ -101,8 +99,7 @@ class Overview:
         `layers` are those with constants that nobody calibrated, C = 0 and kappa = 1; `direct` are
         learned layers whose error nothing behind them amplifies or lessens, such as a last one.
         """
-        total = self.chosen.total
-        shares = self.chosen.contributions / total if total else np.zeros(len(self.net))
+        shares = self.chosen.whole.shares
         learned = [
             (layer, float(tail), float(share))
             for layer, tail, share in zip(self.net, self.net.tails(), shares, strict=True)
