@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from korisk import theory
 from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS, Unit
@@ -11,31 +12,7 @@ from korisk.planning.compare import Comparison, Crossover, compare
 from korisk.planning.fit import FITS, Calibration, calibrate
 from korisk.planning.forecast import Expectation, Forecast, forecast
 from korisk.planning.plan import Plan, plan
-from korisk.theory import (
-    BOUNDS,
-    BarronBound,
-    Bound,
-    BoundForm,
-    Composition,
-    Footprint,
-    HasNorm,
-    Known,
-    Layer,
-    Learned,
-    Network,
-    NormBracket,
-    RiskLine,
-    Savings,
-    TwoFactors,
-    barron_bound,
-    deep_risk,
-    layer_risk,
-    risk_line,
-    sample_size,
-    savings,
-    structural_factor,
-    two_factors,
-)
+from korisk.theory import *  # noqa: F403 (each of its names, see __all__)
 
 if TYPE_CHECKING:
     from korisk import ablation as ablation
@@ -71,6 +48,18 @@ _LAZY = {
     "prediction.study": ("predict_study",),
 }
 _NAMES = {name: module for module, names in _LAZY.items() for name in names}
+# Names of `_NAMES` are loaded when they are first used; some of them need PyTorch.
+__all__ = ["KoriskError", "OutOfReachError", "UnreachableError", "__version__"]
+__all__ += theory.__all__
+__all__ += ["UNITS", "Curve", "Unit"]
+__all__ += ["Expectation", "Forecast", "NextSize", "Plan", "forecast", "next_size", "plan"]
+__all__ += ["Comparison", "Crossover", "compare"]
+__all__ += ["FITS", "Calibration", "calibrate"]
+__all__ += ["Pilot", "pilot_sklearn", "pilot_torch", "run_pilot"]
+__all__ += ["Prediction", "predict_dense", "predict_structured", "predict_study"]
+__all__ += ["Rehearsal", "rehearse"]
+__all__ += ["Ablation", "ablate"]
+__all__ += ["describe", "known", "learned"]
 
 
 def __getattr__(name: str) -> Any:
@@ -98,66 +87,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Public names and packages, and nothing else."""
     return sorted({*__all__, *_PACKAGES})
-
-
-# Names of `_NAMES` are loaded when they are first used; some of them need PyTorch.
-__all__ = [
-    "BOUNDS",
-    "FITS",
-    "UNITS",
-    "Ablation",
-    "BarronBound",
-    "Bound",
-    "BoundForm",
-    "Calibration",
-    "Comparison",
-    "Composition",
-    "Crossover",
-    "Curve",
-    "Expectation",
-    "Footprint",
-    "Forecast",
-    "HasNorm",
-    "Known",
-    "KoriskError",
-    "Layer",
-    "Learned",
-    "Network",
-    "NextSize",
-    "NormBracket",
-    "OutOfReachError",
-    "Pilot",
-    "Plan",
-    "Prediction",
-    "Rehearsal",
-    "RiskLine",
-    "Savings",
-    "TwoFactors",
-    "Unit",
-    "UnreachableError",
-    "__version__",
-    "ablate",
-    "barron_bound",
-    "calibrate",
-    "compare",
-    "deep_risk",
-    "describe",
-    "forecast",
-    "known",
-    "layer_risk",
-    "learned",
-    "next_size",
-    "pilot_sklearn",
-    "pilot_torch",
-    "plan",
-    "predict_dense",
-    "predict_structured",
-    "predict_study",
-    "rehearse",
-    "risk_line",
-    "run_pilot",
-    "sample_size",
-    "savings",
-    "structural_factor",
-    "two_factors",
-]
