@@ -233,11 +233,11 @@ def _read_images(path: Path) -> None:
 
 
 def _read_patients(path: Path) -> None:
-    from korisk.images.patients import checked_rule, name_patients
+    from korisk.images.patients import checked_rule, patients_of
 
     table = checked_rule(path)
     assert isinstance(table, Mapping)
-    assert len(name_patients(table, list(table), [None] * len(table))) == len(table)
+    assert len(patients_of(table, list(table), [None] * len(table))) == len(table)
 
 
 def _read_list(path: Path) -> None:

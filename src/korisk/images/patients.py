@@ -18,6 +18,7 @@ from korisk import _checks
 from korisk.errors import Argument, KoriskError, Message, invalid, shown
 from korisk.files import read_text
 from korisk.seeds import TEST_SEED, stream_key
+from korisk.texts import counted
 
 Patients = str | PathLike[str] | Callable[[str], object] | Mapping[str, object]
 RULES = ("auto", "folder", "file", "image")
@@ -282,11 +283,6 @@ def digest(values: NDArray[np.generic], *context: object) -> str:
     return whole.hexdigest()
 
 
-def counted(count: int, noun: str) -> str:
-    """The number with its noun."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def _span(numbers: Collection[float], form: str) -> str:
     few, many = format(min(numbers), form), format(max(numbers), form)
     return few if few == many else f"{few} to {many}"
@@ -346,7 +342,7 @@ def read_table(path: str | PathLike[str]) -> dict[str, str]:
     return table
 
 
-def name_patients(
+def patients_of(
     rule: Patients, names: Sequence[str], stated: Sequence[str | None]
 ) -> tuple[str, ...]:
     """The patient of each image, from its name ("folder/file#page") and what its file states.

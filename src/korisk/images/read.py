@@ -21,16 +21,9 @@ from korisk.images.formats.dicom import is_dicom, read_dicom
 from korisk.images.formats.hdf5 import read_hdf5
 from korisk.images.formats.page import NotAnImageError, Page, check_fits, read_npy, read_npz
 from korisk.images.formats.pictures import read_png, read_tiff
-from korisk.images.patients import (
-    ImageSet,
-    Patients,
-    Skipped,
-    checked_rule,
-    counted,
-    in_words,
-    name_patients,
-)
+from korisk.images.patients import ImageSet, Patients, Skipped, checked_rule, in_words, patients_of
 from korisk.images.pixels import MU_WATER, BlankError, Conversion, Crop, Image, PixelUnit, Resample
+from korisk.texts import counted
 
 Source = str | PathLike[str]
 OnError = Literal["stop", "skip"]
@@ -155,7 +148,7 @@ def read_images(
         one_kind = ", or read one kind with ", Argument("pattern", ...)
         raise KoriskError(start, _SIDE, " or ", _UNIT, *one_kind)
     names = [image.name for image in images]
-    labels = name_patients(rule, names, [image.stated for image in images])
+    labels = patients_of(rule, names, [image.stated for image in images])
     noted = [image for image in images if image.note is not None]
     seen: dict[str, tuple[str, str]] = {}
     twins = [

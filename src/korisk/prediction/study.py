@@ -282,8 +282,8 @@ def image_notes(
     problem: Any, spec: Mapping[str, Any], asked: int, found: float = math.inf
 ) -> Iterator[str]:
     """How the images differ from those that were asked for; files tell how many were found."""
-    from korisk.images.patients import counted
     from korisk.problems.sources import FileSource
+    from korisk.texts import counted
 
     source = getattr(problem, "source", None)
     if isinstance(source, FileSource):
