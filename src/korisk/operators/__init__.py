@@ -3,11 +3,10 @@
 Start with `linear.py`: `LinearOperator` and how operators are combined; `inputs.py` and `types.py`
 have what they take, `kept.py` what they make once and keep, `opaque.py` how compilers see those
 that PyTorch cannot look into, `exports.py` how other libraries use them. `basic.py` has the small
-ones,
-`adapters.py` those of functions and other libraries, `sense.py` multi-coil MRI, `convolution.py`
-blurs, `tikhonov.py` the regularised inverse and `consistency.py` the layer made of it, `norms.py`
-the iterations behind `norm()`, `testing.py` the laws that every operator keeps; `ct/` has
-tomography.
+ones, `adapters.py` those of functions and other libraries, `sense.py` multi-coil MRI,
+`convolution.py` blurs, `tikhonov.py` the regularised inverse and `consistency.py` the layer made of
+it, `norms.py` the iterations behind `norm()`, `testing.py` the laws that every operator keeps;
+`ct/` has tomography.
 """
 
 from korisk.errors import needed_by
