@@ -5,8 +5,6 @@ geometry that is somewhat wrong. Where the network uses the known layer at sever
 them share the one that takes its place.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Measured errors below the three bounds over N, and what each layer adds to the bound."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The paper's study: its cells, and its tables recomputed from their results."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args

@@ -1,7 +1,5 @@
 """What the paper adds to the report of a study: its tables beside ours, and the theorem's check."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The paper's tables beside those of a study, and the tables of the theorem's check."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

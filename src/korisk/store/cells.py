@@ -4,8 +4,6 @@ Stored JSON is Python's: floats keep every bit, and NaN, Infinity and -Infinity 
 words, which standard JSON lacks, so that an infinite PSNR comes back unchanged.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -4,8 +4,6 @@ Norms come from the operators, where PyTorch is installed and they take seconds 
 are left unknown.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """From stored rows to curves, crossovers, and tables for other programs (CSV, JSON, Parquet)."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -6,8 +6,6 @@ member by itself, which is faster than all threads at one. Networks that cannot 
 draw random numbers on a CPU, are trained one after another.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import threading

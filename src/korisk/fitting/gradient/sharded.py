@@ -13,8 +13,6 @@ writes is a pickle, which would run what a foreign file says. So a copy is writt
 and read with `weights_only=True`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

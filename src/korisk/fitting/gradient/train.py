@@ -1,7 +1,5 @@
 """Training by gradients: any network, several runs side by side, interrupted and resumed."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import warnings

@@ -1,7 +1,5 @@
 """Choosing lambda: a score on samples that no fit has seen, and the grid that is searched."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Refinement of diagonal weights with the ReLU in the loss, which no closed form has."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`korisk reproduce`: the paper's study, as released and done properly, next to its tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict
 from math import isfinite

@@ -1,7 +1,5 @@
 """The outcome of a check of the theorem in sentences: for the command, the page and the tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import groupby

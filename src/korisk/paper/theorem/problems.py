@@ -4,8 +4,6 @@ The target is a network of the kind that is trained, so that the error of every 
 measured, whatever way values take through it.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from abc import abstractmethod

@@ -4,8 +4,6 @@ A panel is a point: what was measured, the planner's forecast from it, the paper
 and the floor where each model's line ends. Values are errors, in the unit of the curves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

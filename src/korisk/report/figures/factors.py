@@ -1,7 +1,5 @@
 """The two factors of Proposition (prop:ct-proxy) over the target, for every point of a study."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 

@@ -3,8 +3,6 @@
 The weights W are drawn over views and bins, against the analytic ones that training began with.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

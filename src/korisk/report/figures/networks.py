@@ -1,7 +1,5 @@
 """Networks as boxes and arrows, and what each layer adds to the bound."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context

@@ -1,7 +1,5 @@
 """Every figure that the report of a study has, by the name of its file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial

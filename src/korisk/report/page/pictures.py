@@ -1,7 +1,5 @@
 """Reconstructions as PNGs in a page: grey images, coloured errors, within so many bytes."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """What was predicted before training beside what was measured, as a section of a study's page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from korisk.errors import KoriskError

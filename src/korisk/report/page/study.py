@@ -1,7 +1,5 @@
 """The page of a study: from what its store tells to one HTML file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape

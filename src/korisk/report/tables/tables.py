@@ -3,8 +3,6 @@
 A table keeps its numbers whole; `text` writes it as Markdown, LaTeX, CSV or HTML.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 

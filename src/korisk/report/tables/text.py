@@ -3,8 +3,6 @@
 Names come from files and may hold anything: in every format they are shown as text, in one line.
 """
 
-from __future__ import annotations
-
 import csv as writer
 import io
 import math

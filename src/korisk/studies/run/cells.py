@@ -1,7 +1,5 @@
 """What one cell of a study computes: a point and a seed, every model at every training set size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from functools import lru_cache, partial

@@ -1,7 +1,5 @@
 """Where and how the cells of a study are computed: device, processes or a cluster, groups."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

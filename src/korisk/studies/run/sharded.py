@@ -6,8 +6,6 @@ Without torchrun it is one process. It can be stopped at any time: the next run 
 last checkpoint, on any number of processes.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """What kinds of problems share whose outputs are images: what is imaged, and the noise."""
 
-from __future__ import annotations
-
 from typing import ClassVar, TypeVar
 
 from pydantic import Field
