@@ -19,6 +19,7 @@ from benchmarks.quality.coverage_figures import Count
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "explanation" / "quality.md"
+_FEW_SECONDS = 20  # folders that take less share a row
 
 
 def coverage(kept: dict[str, Any]) -> Iterator[str]:
@@ -33,6 +34,24 @@ def coverage(kept: dict[str, Any]) -> Iterator[str]:
             f"{count.branches:,}",
             f"{count.branch_share:.1f}%",
         )
+
+
+def test_time(kept: dict[str, Any]) -> Iterator[str]:
+    """CPU seconds of the parts of `make test`, and of the unit tests by folder."""
+    machine, parts, folders = kept["machine"], kept["parts"], kept["folders"]
+    few = {name: taken for name, taken in folders.items() if taken < _FEW_SECONDS}
+    folders = sorted(folders.items() - few.items(), key=lambda pair: -pair[1])
+    rest = parts["unit"] - sum(kept["folders"].values())
+    yield f"{machine['cores']} cores of {machine['processor']}."
+    yield ""
+    yield from header("part", "CPU seconds")
+    for part, taken in parts.items():
+        yield line(f"`make {part}`", f"{taken:,.0f}")
+    for folder, taken in folders:
+        yield line(f"of these, `{folder}`", f"{taken:,.0f}")
+    yield line(f"of these, {len(few)} other folders and files", f"{sum(few.values()):,.0f}")
+    yield line("of these, to start and to find the tests", f"{rest:,.0f}")
+    yield line("**all**", f"{sum(parts.values()):,.0f}")
 
 
 def mutation(kept: dict[str, Any]) -> Iterator[str]:
@@ -101,6 +120,7 @@ def release(kept: dict[str, Any]) -> Iterator[str]:
 
 
 SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
+    "test time": ("test_time.json", test_time),
     "coverage": ("coverage.json", coverage),
     "mutation": ("mutation.json", mutation),
     "fuzz": ("fuzz.json", fuzz),
