@@ -205,7 +205,7 @@ pilots = st.lists(
 ).filter(lambda rows: len({row[0] for row in rows}) >= 3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4)  # of a third of a second each
 @given(pilots, st.floats(0.2, 3.0))
 def test_any_pilot_keeps_the_laws_of_odds(
     rows: list[tuple[int, float, int]], factor: float
