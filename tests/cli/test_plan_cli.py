@@ -104,6 +104,11 @@ def test_plots_are_written(tmp_path: Path, suffix: str, arguments: tuple[str, ..
         (("plan", H8, "--target", "0.003", "--probability", "nan"), "--probability must be"),
         (("plan", H8, "--target", "0.003", "--at", "1e300"), "--at must be a whole number"),
         (("plan", H8, "--target", "0"), "target must be above 0"),
+        (("plan", H8, "--target", "0.003", "--target", "0"), "target must be above 0"),
+        (
+            ("plan", H8, "--target", "0.003", "--target", "0.002", "--plot", "x.png"),
+            "--plot draws one --target, got 2; leave the others out",
+        ),
         (("compare", H8, "--target", "0.003", "--plot", "x.gif"), "png"),
         (("compare", H8, "--target", "0.003", "--plot", "absent/x.png"), "no such folder"),
         (("plan", "absent.csv", "--target", "0.1"), "no such file"),
@@ -188,6 +193,36 @@ def test_compare_takes_two_files(tmp_path: Path) -> None:
 def test_compare_says_when_one_has_no_answer() -> None:
     out = text("compare", H128, "--target", "0.042", code=3)
     assert "The target 0.042 is not reachable" in out
+
+
+def test_every_target_is_answered() -> None:
+    asked = ("--target", 0.003, "--target", 0.0022)
+    found = content("plan", H8, *asked, "--at", 128)["plans"]
+    assert [(plan["model"], plan["target"]) for plan in found] == [
+        ("KO", 0.003), ("KO", 0.0022), ("FC", 0.003), ("FC", 0.0022)
+    ]  # fmt: skip
+    said = text("plan", H8, *asked, "--at", 128, "--probability", 0.8)
+    for plan in found:
+        library = kr.plan(kr.Curve.read(H8, model=plan["model"]), plan["target"])
+        assert plan["samples"] == library.samples
+        assert plan["at"][0]["probability_of_target"] == library.probability(128)
+        assert " ".join(library.headline().split()) in said
+        assert library.enough(0.8) in said
+    assert all(f"Samples for {target} (fit" in said for target in (0.003, 0.0022))
+    assert said.count("Expected error") == 1
+    for finding in library.findings:
+        assert said.count(finding) == 1
+    assert "0.0001" in refused("plan", H8, "--target", 0.003, "--target", 0.0001, code=3)
+
+
+def test_a_comparison_answers_every_target() -> None:
+    asked = ("compare", H8, "--target", 0.003, "--target", 0.0022)
+    found = content(*asked)["comparisons"]
+    assert found == [content("compare", H8, "--target", target) for target in (0.003, 0.0022)]
+    said = text(*asked)
+    assert all(f"Samples for {target} (fit" in said for target in (0.003, 0.0022))
+    for both in found:
+        assert both["explanation"].partition(". ")[0] in said
 
 
 @pytest.mark.parametrize("command", ["plan", "compare"])

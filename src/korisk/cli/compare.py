@@ -10,9 +10,10 @@ from korisk.cli.options import (
     Json,
     Plot,
     Reading,
-    Target,
+    Targets,
     Unit,
     check_page,
+    one_target,
     read_as,
     renamed,
 )
@@ -31,7 +32,7 @@ def compare(
         "PILOT [OTHER]",
         "One file or store with two models, or two of them; as for korisk plan.",
     ],
-    target: Target = None,
+    target: Targets = None,
     models: Annotated[
         str | None,
         "KO,FC",
@@ -52,21 +53,27 @@ def compare(
     Shows the sample sizes of both with their chances, the ratio, and the two factors of the paper's
     Proposition 1.
     """
-    if target is None:
+    targets = list(dict.fromkeys(target or []))
+    if not targets:
         raise KoriskError("compare needs --target; give the value that both are to reach")
     if len(paths) > 2:
         raise KoriskError(
             f"compare takes one file or two, got {len(paths)}; name the two to compare"
         )
+    one_target(targets, plot)
     check_plot(plot)
     check_page(html, fit)
     reading = Reading(metric, unit, column, point, sheet)
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
-    comparison = planning.compare(*curves, target, fit=fit)
+    comparisons = [planning.compare(*curves, wanted, fit=fit) for wanted in targets]
+    comparison, *others = comparisons
     if json:
-        print_json(comparison.to_dict())
+        contents = [each.to_dict() for each in comparisons]
+        print_json({"comparisons": contents} if others else contents[0])
     else:
         show(*comparison_tables(comparison), *read_as(curves), comparison.explain())
+        for each in others:
+            show(*comparison_tables(each), each.headline())
     if plot is not None:
         from korisk.report.figures.pilot import comparison_figure
 
@@ -77,10 +84,13 @@ def compare(
         # Named as the answer names them, where two files have one name for both.
         named = list(map(renamed, curves, comparison.names))
         title = " and ".join(path.name for path in paths)
-        page = pilot_page(named, title=title, target=target, kind="korisk compare of two models")
+        page = pilot_page(
+            named, title=title, target=targets[0], kind="korisk compare of two models"
+        )
         write_page(html, page)
-    comparison.first.require()
-    comparison.second.require()
+    for each in comparisons:
+        each.first.require()
+        each.second.require()
 
 
 def _two(curves: list[Curve], models: str | None) -> tuple[Curve, Curve]:

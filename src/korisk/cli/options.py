@@ -19,6 +19,7 @@ Html = Annotated[
     "Write a page on which the target can be changed: FILE.html (needs korisk[report]).",
 ]
 Target = Annotated[float | None, "E"]
+Targets = Annotated[list[float] | None, "E"]
 Unit = Annotated[str | None, "UNIT"]
 Column = Annotated[
     list[str] | None,
@@ -84,6 +85,12 @@ def read_as(curves: Sequence[Curve]) -> list[str]:
     """How the table was read, in a sentence; nothing where that is a matter of course."""
     sentences = dict.fromkeys(f"Read: {curve.read_as}." for curve in curves if curve.read_as)
     return [" ".join(sentences)] if sentences else []
+
+
+def one_target(targets: Sequence[float], plot: Path | None) -> None:
+    """Refuse a figure of several targets."""
+    if plot is not None and len(targets) > 1:
+        raise KoriskError(f"--plot draws one --target, got {len(targets)}; leave the others out")
 
 
 def check_page(path: Path | None, fit: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +13,10 @@ from korisk.cli.options import (
     Json,
     Plot,
     Reading,
-    Target,
+    Targets,
     Unit,
     check_page,
+    one_target,
     read_as,
     renamed,
 )
@@ -34,7 +36,7 @@ from korisk.planning.fit import DEFAULT_FIT, check_target
 )
 def plan(
     path: Annotated[Path, "PILOT"],
-    target: Target = None,
+    target: Targets = None,
     at: Annotated[list[float] | None, "N"] = None,
     probability: Annotated[float | None, "P"] = None,
     related: list[Path] | None = None,
@@ -54,10 +56,12 @@ def plan(
     Give the errors of at least three training set sizes, better five, each with several seeds. The
     chance beside a number is the probability that it is enough.
     """
-    if target is None and not at and html is None:
+    targets = list(dict.fromkeys(target or []))
+    if not targets and not at and html is None:
         raise KoriskError("plan needs a question; give --target E, or --at N, or both")
-    if target is None and plot is not None:
+    if not targets and plot is not None:
         raise KoriskError("--plot needs --target; give the value to reach")
+    one_target(targets, plot)
     if html is not None and related:
         raise KoriskError(
             "--related cannot be used with --html: the page plans from the pilot alone; leave one "
@@ -67,29 +71,35 @@ def plan(
     check_plot(plot)
     reading = Reading(metric, unit, column, point, sheet)
     curves = reading.curves(path, model)
-    if target is not None:
-        check_target(curves, target)
+    for wanted in targets:
+        check_target(curves, wanted)
     relatives = _relatives(path, curves, related or [], reading)
     if html is not None:
         from korisk.report.page.page import pilot_page
 
-        write_page(html, pilot_page(curves, title=path.name, target=target))
-        if target is None and not at:
+        write_page(html, pilot_page(curves, title=path.name, target=next(iter(targets), None)))
+        if not targets and not at:
             if json:
                 print_json({"plans": [], "written": [str(html)]})
             return
-    answers = [
-        answer(curve, target, at or (), probability, fit=fit, related=own)
+    asked: list[float | None] = [*targets] or [None]
+    by_model = [
+        [
+            answer(curve, wanted, at or (), probability, fit=fit, related=own)
+            for wanted in asked
+        ]
         for curve, own in zip(curves, relatives, strict=True)
     ]
+    answers = list(chain.from_iterable(by_model))
     if json:
         print_json({"plans": [each.to_dict() for each in answers]})
     else:
         show(*answer_tables(answers), *read_as(curves))
-        for each, own in zip(answers, relatives, strict=True):
-            show(*filter(None, [each.explain(named=len(answers) > 1)]))
+        for (first, *others), own in zip(by_model, relatives, strict=True):
+            show(*filter(None, [first.explain(named=len(curves) > 1)]))
+            show(*(each.explain(named=len(curves) > 1, again=True) for each in others))
             if any(relatives) and not own:
-                show(f"No related curve is named {each.curve.name}.")
+                show(f"No related curve is named {first.curve.name}.")
     if plot is not None:
         from korisk.report.figures.pilot import plans_figure
 

@@ -57,13 +57,15 @@ class Answer:
                     f"{doubt[1:].rstrip('.')}; ask for N up to {last:,}, or measure there"
                 )
 
-    def explain(self, *, named: bool = False) -> str:
+    def explain(self, *, named: bool = False, again: bool = False) -> str:
         """What the tables do not say.
 
         Parameters
         ----------
         named : bool, default False
             Whether to begin with the model's name, where several are told of.
+        again : bool, default False
+            Whether the same pilot was told of already: then only what concerns the target.
 
         Returns
         -------
@@ -77,7 +79,9 @@ class Answer:
             names = ", ".join(curve.model for curve in related)
             return f"Related: {names} (trust {chance(self.forecast.relatives.trust)})."
         name = f"{self.curve.name}: " if named else ""
-        target = plan.explain()
+        target: str = plan.explain()
+        if again:
+            target = plan.headline() if plan.samples is None else plan.brief()
         parts = ["" if self.curve.model else name, target]
         if self.probability is not None:
             sentence = plan.enough(self.probability)
@@ -201,30 +205,35 @@ def answer_tables(answers: Sequence[Answer]) -> Iterator[Table]:
     Parameters
     ----------
     answers : sequence of Answer
-        One for each model, to the same question.
+        One for each model and target, of one question.
 
     Yields
     ------
     Table
-        Samples for the target, if there is one; errors at each N, if any was asked for.
+        Samples for each target, if there is one; errors at each N, if any was asked for.
     """
-    plans = [each.plan for each in answers if each.plan is not None]
-    if plans:
+    plans = [answer.plan for answer in answers if answer.plan is not None]
+    targets = list(dict.fromkeys(plan.target for plan in plans))
+    for target in targets:
         heads = ["model", *sample_heads(LEVELS), "next\nround"]
         rows = [
             [plan.curve.model or "-", *sample_cells(plan, LEVELS), whole(plan.next_round)]
             for plan in plans
+            if plan.target == target
         ]
-        yield Table(f"Samples for {number(plans[0].target)} (fit {plans[0].fit})", heads, rows)
+        yield Table(f"Samples for {number(target)} (fit {plans[0].fit})", heads, rows)
     rows = []
-    for each in answers:
-        for n, expected, met in each.at:
+    every = max(len(targets), 1)  # answers of one model, which differ in the chances alone
+    for first in range(0, len(answers), every):
+        for at in zip(*(answer.at for answer in answers[first : first + every]), strict=True):
+            n, expected, _ = at[0]
             values = [number(getattr(expected, name, None)) for name in ("value", "lower", "upper")]
-            odds = ["-" if met is None else chance(met)] if plans else []
-            rows.append([each.curve.model or "-", whole(n), *values, *odds])
+            odds = ["-" if met is None else chance(met) for _, _, met in at if targets]
+            rows.append([answers[first].curve.model or "-", whole(n), *values, *odds])
     if rows:
         noun = answers[0].curve.unit.noun
-        odds = ["chance of\nthe target"] if plans else []
+        odds = [f"chance of\n{number(target)}" for target in targets]
+        odds = ["chance of\nthe target"] if len(targets) == 1 else odds
         yield Table(f"Expected {noun}", ["model", "N", noun, "90% from", "to", *odds], rows)
 
 
