@@ -8,6 +8,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,9 @@ class Case:
         return float(self.curve.means[-1])
 
 
-def cases(dataset: str, learner: str, n: Array, seeds: Array, truth: Array) -> Iterator[Case]:
+def cases(
+    dataset: str, learner: str, n: Array, seeds: Array, truth: Array, metric: str
+) -> Iterator[Case]:
     """The pilots of one curve: n (K,), seeds (K, 5), truth (K,)."""
     for fraction in (4, 8):
         kept = int((n <= n[-1] / fraction).sum())
@@ -60,16 +63,16 @@ def cases(dataset: str, learner: str, n: Array, seeds: Array, truth: Array) -> I
         yield Case(
             dataset,
             learner,
-            _curve(n[:kept], pilot),
+            _curve(n[:kept], pilot, metric),
             n[hidden],
             truth[hidden],
             tuple(_targets(n, truth, kept, hidden, 0.97 * pilot[-1].mean())),
         )
 
 
-def _curve(n: Array, pilot: Array) -> Curve:
+def _curve(n: Array, pilot: Array, metric: str = "") -> Curve:
     labels = [str(seed) for seed in range(pilot.shape[1])] * len(n)
-    return Curve(np.repeat(n, pilot.shape[1]).astype(int), pilot.ravel(), labels)
+    return Curve(np.repeat(n, pilot.shape[1]).astype(int), pilot.ravel(), labels, metric=metric)
 
 
 def _targets(
@@ -138,7 +141,8 @@ def _lcdb_cases(dataset: int, columns: dict[str, NDArray[Any]], single: bool) ->
                 at = (n == size) & (outer == seed) & ((inner == 0) | (not single))
                 seeds[row, seed] = error[at].mean() if at.any() else np.nan
         if (truth > 0).all():
-            yield from cases(str(dataset), str(learner), sizes.astype(float), seeds, truth)
+            named = str(dataset), str(learner)
+            yield from cases(*named, sizes.astype(float), seeds, truth, "error rate")
 
 
 def _lcdb_columns() -> dict[str, NDArray[Any]]:
@@ -189,6 +193,7 @@ def _parsed(archive: Path) -> dict[str, NDArray[Any]]:
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 TEST = 2_000
+REGRESSION = {"friedman1", "friedman2", "linear40", "linear200", "sine"}
 REPEATS = 10  # the first five are the pilot's seeds, the mean of the others is the truth
 
 
@@ -205,13 +210,15 @@ def scikit_learn() -> list[Case]:
         for name in content.files:
             table = content[name]
             dataset, learner = name.split("|")
-            found += cases(dataset, learner, n, table[:, :SEEDS], table[:, SEEDS:].mean(axis=1))
+            metric = "mse" if dataset in REGRESSION else "error rate"
+            truth = table[:, SEEDS:].mean(axis=1)
+            found += cases(dataset, learner, n, table[:, :SEEDS], truth, metric)
     return found
 
 
 def _trained() -> Iterator[tuple[str, Array]]:
     for dataset, draw in _datasets().items():
-        regression = dataset in {"friedman1", "friedman2", "linear40", "linear200", "sine"}
+        regression = dataset in REGRESSION
         for learner, build in (_regressors() if regression else _classifiers()).items():
             table = np.empty((len(SIZES), REPEATS))
             for seed in range(REPEATS):
@@ -320,7 +327,8 @@ class NeuralCurve:
     @property
     def curve(self) -> Curve:
         """The pilot as korisk takes it, with one seed."""
-        return Curve(self.pilot_n.astype(np.int64), self.pilot_error, model=self.name)
+        sizes = self.pilot_n.astype(np.int64)
+        return Curve(sizes, self.pilot_error, model=self.name, metric="loss")
 
     @property
     def last(self) -> float:
@@ -371,6 +379,97 @@ def _averaged(rows: list[tuple[int, float]]) -> tuple[Array, Array]:
 
 IMAGE_PILOTS = (32, 64, 128, 256, 512)
 IMAGE_PARTS = {"tune": ("ellipses", "blobs", "mnist"), "report": ("fashion", "photos")}
+# Populations of imaging.csv that report, and the problem that does; all others tune.
+REPORTING = ("fashion", "glyphs", "chest_ct", "brain_mri_c", "icons")
+REPORTING_PROBLEM = "inpaint"
+
+
+@dataclass(frozen=True)
+class ImagingCurve:
+    """A curve of the database data/imaging.csv."""
+
+    problem: str
+    network: str
+    population: str
+    noise: str
+    recipe: str
+    n: Array  # (K,)
+    table: Array  # (K, seeds) test errors
+    train: Array  # (K, seeds) training errors
+
+    @property
+    def part(self) -> str:
+        """Whether constants may be chosen on it."""
+        reports = self.population in REPORTING or self.problem == REPORTING_PROBLEM
+        return "report" if reports else "tune"
+
+    @property
+    def setting(self) -> tuple[str, str]:
+        """What networks that can be compared have in common: they saw the same pairs."""
+        return self.problem, self.population
+
+    def case(self, first: int, last: int, seeds: int = 3) -> Case:
+        """A pilot of the sizes from the first to the last; hidden are 2, 4, 8 and 16 times it."""
+        seen = (self.n >= first) & (self.n <= last)
+        kept, truth = int(np.argmax(self.n > last)), self.table.mean(axis=1)
+        hidden = [int(i) for i in np.flatnonzero((self.n > last) & (self.n <= 16 * last))]
+        targets = tuple(_targets(self.n, truth, kept, hidden, 0.97 * truth[kept - 1]))
+        name = f"{self.problem} {self.network}"
+        pilot = _curve(self.n[seen], self.table[seen, :seeds], "mse")
+        return Case(self.population, name, pilot, self.n[hidden], truth[hidden], targets)
+
+
+@cache
+def imaging() -> tuple[ImagingCurve, ...]:
+    """All curves of the database, in the order of the file."""
+    errors: dict[tuple[str, ...], list[tuple[int, int, float, float]]] = {}
+    with (DATA / "imaging.csv").open(encoding="utf-8", newline="") as lines:
+        for *key, n, seed, error, train in list(csv.reader(lines))[1:]:
+            errors.setdefault(tuple(key), []).append(
+                (int(n), int(seed), float(error), float(train))
+            )
+    made = []
+    for key, rows in errors.items():
+        n = np.unique([row[0] for row in rows]).astype(float)
+        tables = np.array([row[2:] for row in sorted(rows)]).reshape(len(n), -1, 2)
+        made.append(ImagingCurve(*key, n, tables[..., 0], tables[..., 1]))
+    return tuple(made)
+
+
+def imaging_cases(part: str) -> list[Case]:
+    """Pilots of the database, N = 4 to 32, 64, 128 or 256, one in turn for each curve."""
+    chosen = [curve for curve in imaging() if curve.part == part]
+    lasts = (32, 64, 128, 256)
+    return [curve.case(4, lasts[index % 4]) for index, curve in enumerate(chosen)]
+
+
+# --- Simulated power laws ------------------------------------------------------------------------
+
+
+def power_laws(part: str, count: int = 300, *, floors: bool = True) -> list[Case]:
+    """Exact curves c + a N^-b with 5% noise a seed: rates .2 to .9, floors 0 to .6 of the last.
+
+    Half of them have no floor (all, with `floors=False`); 5 to 10 sizes from N = 16 on, one to five
+    seeds.
+    """
+    rng = np.random.default_rng([{"tune": 0, "report": 1}[part], int(floors)])
+    made = []
+    for index in range(count):
+        rate, sizes, seeds = rng.uniform(0.2, 0.9), rng.integers(5, 11), rng.integers(1, 6)
+        floor = rng.uniform(0, 0.6) if floors and index % 2 else 0.0
+        n = 16 * 2.0 ** np.arange(sizes + 4)
+        truth = floor + (1 - floor) * (n / n[sizes - 1]) ** -rate
+        noisy = truth[:, None] * np.exp(0.05 * rng.standard_normal((len(n), seeds)))
+        hidden = list(range(sizes, len(n)))
+        targets = tuple(_targets(n, truth, sizes, hidden, 0.97 * truth[sizes - 1]))
+        curve = _curve(n[:sizes], noisy[:sizes], "mse" if index % 4 < 2 else "")
+        made.append(
+            Case(f"rate {rate:.2f}", f"floor {floor:.2f}", curve, n[hidden], truth[hidden], targets)
+        )
+    return made
+
+
+# --- Image networks of version 0.2.0 -------------------------------------------------------------
 
 
 def image_networks(part: str) -> list[Case]:

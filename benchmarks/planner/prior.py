@@ -1,39 +1,43 @@
-"""Learn the planner's prior from the tuning parts of three collections of learning curves.
+"""Learn the planner's priors from the tuning parts of collections of learning curves.
 
-The collections: LCDB (its tuning datasets), the published curves of neural networks (every other
-one; pilots as published, and pilots that end at an eighth of the largest N), and image networks
-trained for this project (simulated images and handwritten digits).
+One prior for each kind of metric: squared errors learn from the imaging networks of
+data/imaging.csv, rates from LCDB, losses from the published curves of neural networks; each also
+sees simulated power laws with and without floors. A pilot whose metric says nothing gets the
+mixture of all kinds, which is trained on everything at once.
 
-What is maximised is the log predictive density of hidden errors. Every pilot is weighed once, under
-a broad reference prior; any other prior then only changes the weights of the points that were kept,
-so that thousands of priors can be tried. Deterministic: the same files give the same prior.
+What is maximised is the log predictive density of hidden errors, a proper score. Every pilot is
+weighed once, under a broad reference prior; any other prior then only changes the weights of the
+points that were kept, so that slopes with respect to all of its numbers come from one backward
+pass. The same files give the same priors, but for the rounding of a GPU.
 
-    python -m benchmarks.planner.prior [--processes 16] [--json prior.json]
+    python -m benchmarks.planner.prior [--processes 16] [--steps 60] [--json priors.json]
 
-Some two minutes on 16 cores. It prints the prior as the lines of `korisk.planning.posterior.Prior`.
+It prints the priors as the lines of `korisk.planning.priors`.
 """
 
 import argparse
 import json
 import multiprocessing
 import sys
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import betaln, ndtr
+from torch import Tensor
 
 from benchmarks.planner import curves as curves
 from korisk.curves.curve import Curve
 from korisk.planning import posterior as module
-from korisk.planning.posterior import PRIOR, Kind, Prior, posterior
+from korisk.planning.posterior import posterior
+from korisk.planning.prior import PLAIN, PRIOR, SHARES, Kind, Prior
 
 Array = NDArray[np.float64]
+Work = tuple[int, Curve, Array, Array]  # domain, pilot, hidden N and errors
 
 # Broad: it must leave possible what any prior that is tried makes likely.
 REFERENCE = replace(
@@ -43,7 +47,7 @@ REFERENCE = replace(
             weight=1.0,
             rate_median=0.6,
             rate_spread=1.1,
-            no_floor=0.1,
+            no_floor=0.3,
             floor_shape=(1.0, 0.7),
             drift_weights=(1.0 / len(PRIOR.drifts),) * len(PRIOR.drifts),
             shift_weights=(1.0,) * len(PRIOR.shifts),
@@ -51,328 +55,303 @@ REFERENCE = replace(
         ),
     ),
 )
-# Rounds of the search: the shares of LCDB, neural networks and image networks, and steps at most.
-# The second round begins where the first ends, and gives more weight to the most diverse curves.
-ROUNDS = (((0.4, 0.25, 0.35), 40), ((0.55, 0.2, 0.25), 34))
-# What is best on average leaves the tails of LCDB too thin. These make nine in ten of its tuning
-# part's hidden errors lie in their band (benchmarks/planner/compare.py --part tune), and replace
-# the search's own.
-TAILS: dict[str, Any] = {
-    "stretches": (1.0, 2.0, 6.0),
-    "stretch_weights": (0.62, 0.26, 0.12),
-    "growth": 1.3,
-}
-# Where the search begins.
-START = replace(
-    PRIOR,
-    kinds=(
-        Kind(
-            weight=0.45,
-            rate_median=0.5,
-            rate_spread=0.7,
-            no_floor=0.06,
-            floor_shape=(1.5, 0.7),
-            drift_weights=(0.003, 0.007, 0.07, 0.3, 0.32, 0.28, 0.02),
-            shift_weights=(0.15, 0.06, 0.13, 0.18, 0.06, 0.12),
-            cap_weights=(0.045, 0.08, 0.08, 0.045, 0.05),
-        ),
-        Kind(
-            weight=0.55,
-            rate_median=0.98,
-            rate_spread=0.25,
-            no_floor=0.02,
-            floor_shape=(1.6, 0.9),
-            drift_weights=(0.003, 0.006, 0.3, 0.3, 0.22, 0.15, 0.02),
-            shift_weights=(0.1, 0.06, 0.13, 0.16, 0.06, 0.12),
-            cap_weights=(0.03, 0.16, 0.1, 0.04, 0.04),
-        ),
-    ),
-    stretches=(1.0, 2.0, 5.0),
-    stretch_weights=(0.65, 0.25, 0.1),
-    growth=1.3,
+DOMAINS = ("squares", "rates", "losses", "power laws")
+# Of every prior's score, the share of simulated power laws. Real curves alone would make a curve
+# without a floor as rare as it is among them, and a pilot could then never show one.
+SIMULATED = 0.25
+START = Kind(
+    weight=0.5,
+    rate_median=0.6,
+    rate_spread=0.6,
+    no_floor=0.3,
+    floor_shape=(1.5, 1.0),
+    drift_weights=(0.02, 0.03, 0.15, 0.3, 0.25, 0.2, 0.05),
+    shift_weights=(0.2, 0.06, 0.13, 0.16, 0.06, 0.12),
+    cap_weights=(0.045, 0.08, 0.08, 0.045, 0.05, 0.03),
 )
-HIDDEN = 6  # of a curve's hidden errors, at most
+STARTS = (START, replace(START, rate_median=1.0, rate_spread=0.3, no_floor=0.1))
+HIDDEN = 4  # of a curve's hidden errors, at most
+POINTS = 250  # of a pilot that are kept
+SHARE = 0.5  # of the pilots, drawn at random; of losses, which are few, all
 DOUBT = 0.002  # share of a law as wide as the world: one surprise does not decide
-_LN = (np.log(0.02), np.log(2.5))  # of the grid of rates
+PULL = 0.005  # toward the start: without it a weight could leave the world for a single curve
+_LN = float(np.log(0.02)), float(np.log(2.5))  # of the grid of rates
 
 
-@dataclass(frozen=True)
-class Weighed:
-    """One pilot under the reference prior: points, and what each says of the hidden errors."""
-
-    domain: int
-    log_weight: Array  # (P,)
-    log_rate: Array  # (P,)
-    floor: Array  # (P,)
-    bent: NDArray[np.intp]  # (P,) which shift or cap
-    drift: NDArray[np.intp]  # (P,)
-    away: Array  # (P, H) hidden log error less that of the curve
-    variance: Array  # (P,) of the level
-    ahead: Array  # (H,) doublings beyond the pilot
-    wide: Array  # (H,) density of the law as wide as the world
-
-
-def tuning_curves() -> list[tuple[int, Curve, Array, Array]]:
-    """Domain, pilot, hidden N and errors."""
-    found = [(0, c.curve, c.hidden_n, c.hidden_error) for c in curves.lcdb("tune", 3)]
+def tuning_curves() -> list[Work]:
+    """Domain, pilot, hidden N and errors, of the parts that constants may be chosen on."""
+    found: list[Work] = []
+    for index, curve in enumerate(c for c in curves.imaging() if c.part == "tune"):
+        for first, last in (
+            (4, (32, 64, 128, 256)[index % 4]),
+            (8, (128, 256, 512, 64)[index % 4]),
+        ):
+            case = curve.case(first, last, seeds=3 - index % 3 // 2 * 2)
+            found.append((0, case.curve, case.hidden_n, case.hidden_error))
+    found += [(1, c.curve, c.hidden_n, c.hidden_error) for c in curves.lcdb("tune", 3)]
     for neural in curves.neural("tune"):
         for each in (neural, neural.cut(8)):
             if len(each.curve.sizes) >= 4:
                 kept = np.unique(np.linspace(0, len(each.hidden_n) - 1, HIDDEN).astype(int))
-                found.append((1, each.curve, each.hidden_n[kept], each.hidden_error[kept]))
-    images = [(2, c.curve, c.hidden_n, c.hidden_error) for c in curves.image_networks("tune")]
-    return found + images
+                found.append((2, each.curve, each.hidden_n[kept], each.hidden_error[kept]))
+    simulated = curves.power_laws("tune", 240)
+    found += [(3, c.curve, c.hidden_n, c.hidden_error) for c in simulated]
+    drawn = np.random.default_rng(0).random(len(found)) < SHARE
+    return [work for work, taken in zip(found, drawn, strict=True) if taken or work[0] == 2]
 
 
-def weighed(work: tuple[int, Curve, Array, Array]) -> Weighed:
-    """Weigh one pilot under the reference prior."""
+def weighed(work: Work) -> dict[str, Any]:
+    """Weigh one pilot under the reference prior: points, and what each says of hidden errors."""
     domain, curve, n, error = work
-    module._KEPT, module._MASS = 1_500, 0.999
+    module._KEPT, module._MASS = POINTS, 0.9999
     made = posterior(curve, REFERENCE)
     mean, variance = made.moments(n)
-    shifts = np.array([*REFERENCE.shifts, *REFERENCE.caps])
     bent = np.where(
         made.cap > 0,
         len(REFERENCE.shifts) + np.searchsorted(REFERENCE.caps, made.cap - 1e-12),
         np.searchsorted(REFERENCE.shifts, made.shift - 1e-12),
     )
-    assert bent.max() < len(shifts)
     drift = np.searchsorted(REFERENCE.drifts, made.drift - 1e-12)
     keep = drift < len(REFERENCE.drifts)  # pilots too rough for the prior's drifts get others
-    drift = np.minimum(drift, len(REFERENCE.drifts) - 1)
     logs = np.log(error)
     wide = np.exp(-0.5 * (logs - np.log(curve.means[-1])) ** 2) / np.sqrt(2 * np.pi)
-    return Weighed(
-        domain,
-        np.where(keep, np.log(made.weight), -50.0),
-        np.log(made.rate),
-        made.floor,
-        bent,
-        drift,
-        logs - mean,
-        variance[:, 0],
-        np.log2(n / made.last),
-        wide,
-    )
+    return {
+        "domain": domain,
+        "log_weight": np.where(keep, np.log(made.weight), -50.0),
+        "log_rate": np.log(made.rate),
+        "floor": made.floor,
+        "bent": bent,
+        "drift": np.minimum(drift, len(REFERENCE.drifts) - 1),
+        "away": logs - mean,
+        "variance": variance[:, 0],
+        "ahead": np.log2(n / made.last),
+        "wide": wide,
+    }
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A prior's free numbers, each on the whole line, by name: (kinds, ...)."""
+
+    values: Mapping[str, Tensor]
+
+    @staticmethod
+    def of(kinds: Iterable[Kind]) -> "Numbers":
+        """Those of some kinds."""
+        rows: dict[str, list[list[float]]] = {}
+        for kind in kinds:
+            own = {
+                "weight": [np.log(kind.weight)],
+                "rate": [np.log(kind.rate_median), np.log(kind.rate_spread)],
+                "none": [np.log(kind.no_floor / (1 - kind.no_floor))],
+                "shape": np.log(kind.floor_shape),
+                "drift": np.log(kind.drift_weights),
+                "bent": np.log([*kind.shift_weights, *kind.cap_weights]),
+            }
+            for name, values in own.items():
+                rows.setdefault(name, []).append(list(values))
+        return Numbers({name: torch.tensor(values).double() for name, values in rows.items()})
+
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of these numbers, in two digits."""
+
+        def short(values: Tensor) -> tuple[float, ...]:
+            return tuple(float(f"{value:.2g}") for value in values.tolist())
+
+        own, shifts = self.values, len(PRIOR.shifts)
+        weights = short(torch.softmax(own["weight"][:, 0], 0))
+        made = []
+        for k, weight in enumerate(weights):
+            rate, spread = short(own["rate"][k].exp())
+            first, second = short(own["shape"][k].exp())
+            bent = short(_shares(own["bent"][k]))
+            none = short(torch.sigmoid(own["none"][k]))[0]
+            drift = short(_shares(own["drift"][k]))
+            law = (weight, rate, spread, none, (first, second), drift, bent[:shifts], bent[shifts:])
+            names = [field.name for field in fields(Kind)]
+            made.append(Kind(**dict(zip(names, law, strict=True))))  # type: ignore[arg-type]
+        return tuple(made)
+
+
+def _shares(logits: Tensor) -> Tensor:
+    """Weights that add up to one, none below a thousandth."""
+    made = torch.softmax(logits, -1).clamp_min(1e-3)
+    return made / made.sum(-1, keepdim=True)
 
 
 class Problem:
-    """All pilots in flat arrays, one row for a point and a hidden error, and a prior's score."""
+    """All pilots in flat arrays, one row for a point and a hidden error, and priors' scores."""
 
-    def __init__(self, found: list[Weighed]) -> None:
-        sizes = [len(each.floor) for each in found]
-        hidden = [len(each.ahead) for each in found]
-        self.domain = np.array([each.domain for each in found])
-        self.case = np.repeat(np.arange(len(found)), sizes)
-        self.start = np.r_[0, np.cumsum(sizes)[:-1]]
-        self.log_weight = np.concatenate([each.log_weight for each in found])
-        self.log_rate = np.concatenate([each.log_rate for each in found])
-        self.floor = np.concatenate([each.floor for each in found])
-        self.bent = np.concatenate([each.bent for each in found])
-        self.drift = np.concatenate([each.drift for each in found])
-        variance = np.concatenate([each.variance for each in found])
+    def __init__(self, found: list[dict[str, Any]]) -> None:
+        sizes = np.array([len(each["floor"]) for each in found])
+        hidden = np.array([len(each["ahead"]) for each in found])
+
+        def flat(name: str) -> Tensor:
+            return torch.as_tensor(np.concatenate([each[name] for each in found]))
+
+        self.domain = torch.tensor([each["domain"] for each in found])
+        self.case = torch.as_tensor(np.repeat(np.arange(len(found)), sizes))
+        self.log_weight, self.log_rate, self.floor = map(flat, ("log_weight", "log_rate", "floor"))
+        self.bent, self.drift = flat("bent"), flat("drift")
         # Pairs stand case by case, hidden error by hidden error, point by point.
-        rows = [
-            first + np.tile(np.arange(points), asked)
-            for first, points, asked in zip(self.start, sizes, hidden, strict=True)
-        ]
-        self.point = np.concatenate(rows)
-        self.away = np.concatenate([each.away.T.ravel() for each in found])
-        self.ahead = np.concatenate([np.repeat(e.ahead, len(e.floor)) for e in found])
-        self.variance = variance[self.point]
-        self.pair_start = np.r_[0, np.cumsum(np.repeat(sizes, hidden))[:-1]]
-        self.wide = np.concatenate([each.wide for each in found])
-        self.hidden_start = np.r_[0, np.cumsum(hidden)[:-1]]
-        self.hidden = np.array(hidden)
-        self.reference = self._log_prior(REFERENCE)
-        self.tau = np.array(REFERENCE.drifts)[self.drift][self.point]
-
-    def _log_prior(self, prior: Prior) -> Array:
-        """(points,) log density of the prior at each point, up to a constant."""
-        found = np.full(len(self.floor), -np.inf)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_floor, log_rest = np.log(self.floor), np.log1p(-self.floor)
-        for kind in prior.kinds:
-            ends = (np.array(_LN) - np.log(kind.rate_median)) / kind.rate_spread
-            rate = -0.5 * ((self.log_rate - np.log(kind.rate_median)) / kind.rate_spread) ** 2
-            rate -= np.log(kind.rate_spread) + np.log(np.diff(ndtr(ends))[0])
-            a, b = kind.floor_shape
-            with np.errstate(invalid="ignore"):
-                some = (a - 1) * log_floor + (b - 1) * log_rest - betaln(a, b)
-            floor = np.where(
-                self.floor > 0, np.log(1 - kind.no_floor) + some, np.log(kind.no_floor)
-            )
-            drift = np.log(np.array(kind.drift_weights))[self.drift]
-            weights = np.array([*kind.shift_weights, *kind.cap_weights])
-            bent = np.log(weights / weights.sum())[self.bent]
-            found = np.logaddexp(found, np.log(kind.weight) + rate + floor + drift + bent)
-        return found
-
-    def scores(self, prior: Prior) -> Array:
-        """(cases,) the mean log predictive density of each pilot's hidden errors."""
-        log_weight = self.log_weight + self._log_prior(prior) - self.reference
-        top = np.maximum.reduceat(log_weight, self.start)
-        weight = np.exp(log_weight - top[self.case])
-        weight /= np.add.reduceat(weight, self.start)[self.case]
-        drift = self.tau**2 * self.ahead**prior.growth
-        density = np.zeros(len(self.point))
-        shares = np.array(prior.stretch_weights) / sum(prior.stretch_weights)
-        for stretch, share in zip(prior.stretches, shares, strict=True):
-            spread = self.variance + stretch**2 * drift
-            density += share * np.exp(-0.5 * self.away**2 / spread) / np.sqrt(spread)
-        density *= weight[self.point] / np.sqrt(2 * np.pi)
-        found = (1 - DOUBT) * np.add.reduceat(density, self.pair_start) + DOUBT * self.wide
-        return np.asarray(np.add.reduceat(np.log(found), self.hidden_start) / self.hidden)
-
-    def score(self, prior: Prior, shares: tuple[float, ...]) -> float:
-        """The mean over the domains, each with its share."""
-        own = self.scores(prior)
-        return float(sum(s * own[self.domain == d].mean() for d, s in enumerate(shares)))
-
-
-def packed(prior: Prior) -> Array:
-    """The prior's free numbers, each on the whole line."""
-
-    def logits(weights: tuple[float, ...]) -> list[float]:
-        return list(np.log(np.array(weights) / weights[0])[1:])
-
-    values = [*logits(tuple(kind.weight for kind in prior.kinds))]
-    for kind in prior.kinds:
-        values += [np.log(kind.rate_median), np.log(kind.rate_spread)]
-        values += [np.log(kind.no_floor / (1 - kind.no_floor)), *np.log(kind.floor_shape)]
-        values += logits(kind.drift_weights)
-        values += logits((*kind.shift_weights, *kind.cap_weights))
-    values += [*logits(prior.stretch_weights), *np.log(np.array(prior.stretches[1:]) - 1.0)]
-    return np.array([*values, np.log(prior.growth)])
-
-
-def unpacked(values: Array) -> Prior:
-    """The prior of free numbers; weights are kept above a thousandth."""
-    rest = list(values)
-
-    def take(count: int) -> Array:
-        taken = np.array(rest[:count])
-        del rest[:count]
-        return taken
-
-    def weights(count: int) -> tuple[float, ...]:
-        logs = np.append(0.0, take(count - 1))
-        made = np.exp(logs - logs.max())
-        made = np.maximum(made / made.sum(), 1e-3)
-        return tuple((made / made.sum()).tolist())
-
-    kinds = []
-    for weight in weights(len(PRIOR.kinds)):
-        rate, spread = np.exp(take(2)).tolist()
-        none = 1 / (1 + float(np.exp(-take(1)[0])))
-        first, second = np.exp(take(2)).tolist()
-        drift = weights(len(PRIOR.drifts))
-        bent = weights(len(PRIOR.shifts) + len(PRIOR.caps))
-        kinds.append(
-            Kind(
-                weight=weight,
-                rate_median=rate,
-                rate_spread=spread,
-                no_floor=none,
-                floor_shape=(first, second),
-                drift_weights=drift,
-                shift_weights=bent[: len(PRIOR.shifts)],
-                cap_weights=bent[len(PRIOR.shifts) :],
-            )
+        starts = np.r_[0, np.cumsum(sizes)[:-1]]
+        spans = zip(starts, sizes, hidden, strict=True)
+        rows = [first + np.tile(np.arange(count), asked) for first, count, asked in spans]
+        self.point = torch.as_tensor(np.concatenate(rows))
+        asked = np.repeat(np.arange(hidden.sum()), np.repeat(sizes, hidden))
+        self.asked, self.of_case = (
+            torch.as_tensor(asked),
+            torch.as_tensor(np.repeat(np.arange(len(found)), hidden)),
         )
-    stretch = weights(len(PRIOR.stretches))
-    stretches = 1.0 + np.exp(take(len(PRIOR.stretches) - 1))
-    return replace(
-        PRIOR,
-        kinds=tuple(kinds),
-        stretch_weights=stretch,
-        stretches=(1.0, *stretches.tolist()),
-        growth=float(np.exp(take(1)[0])),
+        self.away = torch.as_tensor(np.concatenate([e["away"].T.ravel() for e in found]))
+        self.ahead = torch.as_tensor(np.concatenate([e["ahead"] for e in found]))[self.asked]
+        self.variance, self.wide = flat("variance")[self.point], flat("wide")
+        self.tau = torch.tensor(REFERENCE.drifts).double()[self.drift][self.point]
+        self.reference = self.log_prior(Numbers.of(REFERENCE.kinds))[:, 0]
+        self.plain = self.log_prior(Numbers.of([PLAIN]))
+
+    def log_prior(self, numbers: Numbers) -> Tensor:
+        """(points, kinds) log density of each kind at each point, up to a constant."""
+        own = numbers.values
+        centre, spread = own["rate"][:, 0], own["rate"][:, 1].exp()
+        normal = torch.distributions.Normal(0.0, 1.0)
+        inside = normal.cdf((_LN[1] - centre) / spread) - normal.cdf((_LN[0] - centre) / spread)
+        away = (self.log_rate[:, None] - centre) / spread
+        rate = -0.5 * away**2 - torch.log(spread * inside.clamp_min(1e-12))
+        a, b = own["shape"].exp().T
+        there = self.floor > 0
+        floor = self.floor.clamp(1e-12, 1 - 1e-12)[:, None]
+        some = (a - 1) * torch.log(floor) + (b - 1) * torch.log1p(-floor)
+        some = some + torch.lgamma(a + b) - torch.lgamma(a) - torch.lgamma(b)
+        none = own["none"][:, 0]
+        sign = torch.nn.functional.logsigmoid
+        floors = torch.where(there[:, None], sign(-none) + some, sign(none))
+        drift = torch.log(_shares(own["drift"])).T[self.drift]
+        bent = torch.log(_shares(own["bent"])).T[self.bent]
+        weight = torch.log_softmax(own["weight"][:, 0], 0)
+        return weight + rate + floors + drift + bent
+
+    def scores(self, log_prior: Tensor, tails: Mapping[str, Tensor]) -> Tensor:
+        """(cases,) the mean log predictive density of each pilot's hidden errors."""
+        log_weight = self.log_weight + log_prior - self.reference
+        count = len(self.domain)
+        top = torch.full((count,), -torch.inf).double()
+        top = top.scatter_reduce(0, self.case, log_weight.detach(), "amax")
+        weight = torch.exp(log_weight - top[self.case])
+        total = torch.zeros(count).double().index_add(0, self.case, weight)
+        weight = weight / total[self.case]
+        drift = self.tau**2 * self.ahead ** tails["growth"].exp()
+        stretches = torch.cat([torch.zeros(1).double(), tails["stretch"]]).exp()
+        density = torch.zeros(len(self.point)).double()
+        for stretch, share in zip(stretches, torch.softmax(tails["share"], 0), strict=True):
+            spread = self.variance + stretch**2 * drift
+            density = density + share * torch.exp(-0.5 * self.away**2 / spread) / torch.sqrt(spread)
+        density = density * weight[self.point] / np.sqrt(2 * np.pi)
+        seen = torch.zeros(len(self.wide)).double().index_add(0, self.asked, density)
+        logs = torch.log((1 - DOUBT) * seen + DOUBT * self.wide)
+        each = torch.zeros(count).double().index_add(0, self.of_case, logs)
+        return each / torch.bincount(self.of_case, minlength=count)
+
+    def means(self, scores: Tensor) -> Tensor:
+        """(domains,) their mean scores."""
+        return torch.stack([scores[self.domain == d].mean() for d in range(len(DOMAINS))])
+
+    def total(self, numbers: list[Numbers], tails: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """(3, domains) the scores of each domain's own prior, and (domains,) of the mixture."""
+        laws = [self.log_prior(own) for own in numbers]
+        whole = [*laws, torch.cat(laws, 1) - np.log(len(laws))]
+        made = []
+        for share, law in zip(SHARES.values(), whole, strict=True):
+            parts = [law + np.log(1 - share), self.plain + np.log(share)]
+            made.append(self.means(self.scores(torch.logsumexp(torch.cat(parts, 1), 1), tails)))
+        *alone, mixture = made
+        return torch.stack(alone), mixture
+
+
+def learned(problem: Problem, steps: int) -> dict[str, Prior]:
+    """The priors with the largest score, by a quasi-Newton search."""
+    starts = [Numbers.of(STARTS) for _ in range(3)]
+    tails = {
+        "stretch": torch.log(torch.tensor([2.0, 6.0]).double()),
+        "share": torch.log(torch.tensor([0.62, 0.26, 0.12]).double()),
+        "growth": torch.log(torch.tensor(1.2).double()),
+    }
+    parts = [(own.values, name) for own in starts for name in own.values]
+    parts += [(tails, name) for name in tails]
+    begin = torch.cat([where[name].flatten() for where, name in parts])
+
+    def unpacked(values: Tensor) -> tuple[list[Numbers], dict[str, Tensor]]:
+        rest = list(torch.split(values, [where[name].numel() for where, name in parts]))
+        filled = []
+        for own in starts:
+            taken = {name: rest.pop(0).view_as(own.values[name]) for name in own.values}
+            filled.append(Numbers(taken))
+        return filled, {name: rest.pop(0).view_as(tails[name]) for name in tails}
+
+    def loss(values: Array) -> tuple[float, Array]:
+        free = torch.as_tensor(values).requires_grad_()
+        own, mixture = problem.total(*unpacked(free))
+        real = own.diagonal()[:3].sum() + mixture[:3].sum()
+        score = (1 - SIMULATED) * real + SIMULATED * (own[:, 3].sum() + 3 * mixture[3])
+        value = -score + PULL * (free - begin).square().sum()
+        value.backward()
+        return float(value.detach()), free.grad.cpu().numpy()
+
+    ends = [(float(s) - 4.0, float(s) + 4.0) for s in begin]
+    for place in (-6, -5):  # stretches, which are no less than one
+        ends[place] = 0.0, 3.0
+    found = minimize(
+        loss,
+        begin.cpu().numpy(),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=ends,
+        options={"maxiter": steps},
     )
-
-
-_problem: Problem  # what the processes of the search share
-
-
-def _loss(work: tuple[Array, Array, tuple[float, ...]]) -> float:
-    """The score with its sign turned, and a weak pull toward where the round began.
-
-    Without the pull a weight could leave the world for a single curve.
-    """
-    values, start, shares = work
-    pull = 0.002 * float(((values - start) ** 2).sum())
-    return -_problem.score(unpacked(values), shares) + pull
-
-
-def learned(problem: Problem, processes: int) -> Prior:
-    """The prior with the largest score, by quasi-Newton searches with numerical slopes."""
-    global _problem
-    _problem = problem
-    made, nudge = START, 1e-3
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        for shares, steps in ROUNDS:
-            start, began = packed(made), time.time()
-
-            def loss_and_slope(
-                values: Array,
-                start: Array = start,
-                shares: tuple[float, ...] = shares,
-            ) -> tuple[float, Array]:
-                moved = [values, *(values + nudge * unit for unit in np.eye(len(values)))]
-                found = np.array(pool.map(_loss, [(each, start, shares) for each in moved], 1))
-                return float(found[0]), (found[1:] - found[0]) / nudge
-
-            found = minimize(
-                loss_and_slope,
-                start,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[(s - 4.0, s + 4.0) for s in start],
-                options={"maxiter": steps},
-            )
-            seconds = time.time() - began
-            print(f"loss {found.fun:.4f}, {found.nit} steps, {seconds:.0f} s", file=sys.stderr)
-            made = rounded(unpacked(found.x))
-    return made
-
-
-def rounded(prior: Prior) -> Prior:
-    """Two digits of everything."""
-
-    def short(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(short(each) for each in value)
-        return float(f"{value:.2g}")
-
-    def law(part: Prior | Kind, names: tuple[str, ...]) -> dict[str, Any]:
-        return {name: short(getattr(part, name)) for name in names}
-
-    own = tuple(field.name for field in fields(Kind))
-    kinds = tuple(replace(kind, **law(kind, own)) for kind in prior.kinds)
-    names = ("stretches", "stretch_weights", "growth")
-    return replace(prior, kinds=kinds, **law(prior, names))
+    print(f"loss {found.fun:.4f} after {found.nit} steps", file=sys.stderr)
+    with torch.no_grad():
+        own, last = unpacked(torch.as_tensor(found.x))
+        for label, which in (("start", begin), ("learned", torch.as_tensor(found.x))):
+            alone, mixture = problem.total(*unpacked(which))
+            rows = [*zip(DOMAINS, alone, strict=False), ("mixture", mixture)]
+            for name, scores in rows:
+                print(label, name, [f"{score:.4f}" for score in scores.tolist()])
+    stretches = torch.cat([torch.zeros(1).double(), last["stretch"]]).exp()
+    tail = {
+        "stretches": tuple(float(f"{s:.2g}") for s in stretches.tolist()),
+        "stretch_weights": tuple(
+            float(f"{s:.2g}") for s in torch.softmax(last["share"], 0).tolist()
+        ),
+        "growth": float(f"{float(last['growth'].exp()):.2g}"),
+    }
+    return {
+        name: replace(PRIOR, kinds=each.kinds(), **tail)
+        for name, each in zip(DOMAINS, own, strict=False)
+    }
 
 
 def main(arguments: Iterable[str] | None = None) -> None:
-    """Learn the prior and print it."""
+    """Learn the priors and print them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
-    parser.add_argument("--json", help="write the prior there, too")
+    parser.add_argument("--steps", type=int, default=60, help="of the search, at most")
+    parser.add_argument("--json", help="write the priors there, too")
     options = parser.parse_args(None if arguments is None else list(arguments))
+    torch.set_default_device("cuda" if torch.cuda.is_available() else "cpu")
     work = tuning_curves()
-    with multiprocessing.Pool(options.processes) as pool:
+    with multiprocessing.get_context("fork").Pool(options.processes) as pool:
         problem = Problem(pool.map(weighed, work, chunksize=8))
-    counts = [int((problem.domain == domain).sum()) for domain in range(3)]
-    print(f"pilots of LCDB, neural, image networks: {counts}", file=sys.stderr)
-    made = replace(learned(problem, options.processes), **TAILS)
-    for label, prior in (("start", START), ("in use", PRIOR), ("learned", made)):
-        own = problem.scores(prior)
-        parts = [f"{own[problem.domain == domain].mean():.4f}" for domain in range(3)]
-        print(f"{label}: log predictive density {', '.join(parts)}")
-    for name, value in asdict(made).items():
-        print(f"    {name} = {value}")
+    counts = torch.bincount(problem.domain).tolist()
+    print(f"pilots: {dict(zip(DOMAINS, counts, strict=True))}", file=sys.stderr)
+    made = learned(problem, options.steps)
+    for name, prior in made.items():
+        print(name)
+        for kind in prior.kinds:
+            print("   ", kind)
+        print("   ", prior.stretches, prior.stretch_weights, prior.growth)
     if options.json:
-        Path(options.json).write_text(json.dumps(asdict(made), indent=1) + "\n", "utf-8")
+        content = {name: asdict(prior) for name, prior in made.items()}
+        Path(options.json).write_text(json.dumps(content, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 For every network of benchmarks/data/image_networks.csv the curves on ellipses and blobs are the
 relatives, and the pilot is the curve on real images up to N = 32 or 64. Asked are the errors at 8
 to 64 times the pilot's last N, and the N that reaches each of them. Digits choose the constants of
-`korisk.planning.related.Kinship` (--part tune), clothing and photographs report (--part report). A
-misleading relative is the simulated curve of another network, of another task.
+`korisk.planning.related.Kinship` (--part tune), clothing and photographs report (--part report).
+Misleading relatives: the simulated curves of a network for another task ("task"), of another
+network for the same task ("network"), and a curve that nobody measured, N^-1/2 or one that levels
+off ("invented").
 
     python -m benchmarks.planner.related [--part report|tune]
 """
@@ -29,8 +31,13 @@ MULTIPLES = (8, 16, 32, 64)
 SIMULATED = ("ellipses", "blobs")
 REAL = {"tune": ("mnist",), "report": ("fashion", "photos")}
 # The task of each is another: what it learns says nothing of the pilot.
-MISLEADING = {"denoise": "ct-dense-unet", "deblur": "ct-dense-unet", "mri": "ct-dense-unet"}
-MISLEADING |= {"ct-dense": "denoise-cnn", "ct": "denoise-cnn"}
+TASKS = {"denoise": "ct-dense-unet", "deblur": "ct-dense-unet", "mri": "ct-dense-unet"}
+TASKS |= {"ct-dense": "denoise-cnn", "ct": "denoise-cnn"}
+# Another network for the same task, where there is one that learns differently.
+NETWORKS = {"ct-dense-unet": "ct-fbp-unet", "ct-": "ct-dense-unet", "denoise-cnn": "denoise-unet"}
+NETWORKS |= {"denoise-unet": "denoise-cnn", "deblur-unrolled": "deblur-unet"}
+NETWORKS |= {"deblur-": "deblur-unrolled", "mri-unet": "ct-dense-unet"}
+WAYS = ("related", "task", "network", "invented")
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,7 @@ class Asked:
 
     name: str
     pilot: Curve
-    related: tuple[Curve, ...]
-    misleading: tuple[Curve, ...]
+    related: dict[str, tuple[Curve, ...]]  # by the ways in which they are, or are not
     n: Array
     error: Array
 
@@ -53,14 +59,22 @@ def asked(part: str) -> list[Asked]:
         related = tuple(whole[network, s] for s in SIMULATED if (network, s) in whole)
         if population not in REAL[part] or not related:
             continue
-        wrong = next(w for start, w in MISLEADING.items() if network.startswith(start))
-        misleading = tuple(whole[wrong, s] for s in SIMULATED)
+        ways = {"related": related, "invented": (invented(len(found) % 4 < 2),)}
+        for way, others in (("task", TASKS), ("network", NETWORKS)):
+            wrong = next(other for start, other in others.items() if network.startswith(start))
+            ways[way] = tuple(whole[wrong, s] for s in SIMULATED)
         for last in PILOTS:
             n = np.array([last * m for m in MULTIPLES if last * m in curve.sizes], float)
             error = np.array([curve.means[curve.sizes == size][0] for size in n])
             pilot = curve.up_to(last)
-            found.append(Asked(f"{network} {population}", pilot, related, misleading, n, error))
+            found.append(Asked(f"{network} {population}", pilot, ways, n, error))
     return found
+
+
+def invented(falls: bool) -> Curve:
+    """A curve that nobody measured."""
+    n = 2 ** np.arange(2, 13)
+    return Curve(n, n**-0.5 if falls else 0.3 + n**-0.8, model="invented")
 
 
 def samples(made: Forecast, error: float) -> float:
@@ -72,11 +86,8 @@ def rows(cases: list[Asked]) -> list[dict[str, float]]:
     """One row for each pilot and multiple."""
     found = []
     for case in cases:
-        made = {
-            "alone": forecast(case.pilot),
-            "related": forecast(case.pilot, related=case.related),
-            "misled": forecast(case.pilot, related=case.misleading),
-        }
+        made = {"alone": forecast(case.pilot)}
+        made |= {way: forecast(case.pilot, related=case.related[way]) for way in WAYS}
         for n, error in zip(case.n, case.error, strict=True):
             row = {"last": float(case.pilot.sizes[-1]), "multiple": n / case.pilot.sizes[-1]}
             for name, each in made.items():
@@ -87,10 +98,9 @@ def rows(cases: list[Asked]) -> list[dict[str, float]]:
                 if error < 0.97 * case.pilot.means[-1]:
                     ratio = samples(each, error) / n
                     row[f"{name} within"] = float(0.5 <= ratio <= 2)
-            for name in ("related", "misled"):
-                found_relatives = made[name].relatives
-                assert found_relatives is not None
-                row[f"{name} trust"] = found_relatives.trust
+            for way in WAYS:
+                relatives = made[way].relatives
+                row[f"{way} trust"] = 0.0 if relatives is None else relatives.trust
             found.append(row)
     return found
 
@@ -123,13 +133,13 @@ def show(found: list[dict[str, float]]) -> None:
         trust = np.median(column("related trust", kept))
         label = f"{last or 'all':>8} {multiple or 'all':>5} {len(kept):6d}"
         print(f"{label}  {parts[0]:^30s}{parts[1]:^30s} {trust:.2f}")
-    moved = np.abs(column("misled middle", found) - column("alone middle", found))
-    print(
-        f"misleading relatives: trust {np.median(column('misled trust', found)):.3f} "
-        f"(90% quantile {np.quantile(column('misled trust', found), 0.9):.3f}); they change the "
-        f"expected error by {np.expm1(np.median(moved)):.1%} (90% quantile "
-        f"{np.expm1(np.quantile(moved, 0.9)):.1%}, largest {np.expm1(moved.max()):.1%})"
-    )
+    print("way        trust   |log error| median, 90% quantile, of those without relatives")
+    alone = np.quantile(column("alone error", found), [0.5, 0.9])
+    for way in WAYS:
+        error = np.quantile(column(f"{way} error", found), [0.5, 0.9])
+        trust = np.median(column(f"{way} trust", found))
+        more = " ".join(f"{part:.2f}" for part in error / alone)
+        print(f"{way:10s} {trust:.3f}   {error[0]:.3f} {error[1]:.3f}   x {more}")
 
 
 def main(arguments: Iterable[str] | None = None) -> None:

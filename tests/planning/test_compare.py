@@ -95,7 +95,8 @@ def test_odds_are_even_for_a_curve_against_itself() -> None:
 
 
 def test_where_one_has_no_answer_the_other_still_has(released: kr.Comparison) -> None:
-    assert (released.ratio, released.ratio_range) == (None, None)
+    assert released.ratio is None
+    assert released.ratio_range is None or released.ratio_range[1] < 1
     assert released.second.samples is not None
     words = released.explain()
     assert "KO: The target 0.042 is not reachable" in words

@@ -230,8 +230,8 @@ def test_out_of_reach_has_its_floor_its_odds_and_a_remedy() -> None:
 
 
 def test_a_hard_target_is_questioned_in_a_sentence() -> None:
-    told = kr.plan(kr.Curve([16, 32, 64], [20.0, 15.0, 10.0]), 0.12).headline()
-    assert ". The pilot runs from 10 to 20: was the target given as a fraction of one?" in told
+    told = kr.plan(kr.Curve([16, 32, 64], [20.0, 16.0, 14.5]), 0.12).headline()
+    assert ". The pilot runs from 14.5 to 20: was the target given as a fraction of one?" in told
     assert told.endswith("then ask for 12.")
 
 
@@ -342,7 +342,7 @@ def test_one_that_does_not_reach_the_target_is_told_apart(plan: kr.Plan) -> None
     never = replace(plan, samples=None, reach=0.2)
     some = replace(plan, samples=1600)
     told = kr.Comparison(some, never).headline()
-    assert told == f"first: {some.headline()} second: {never.headline()}"
+    assert told.startswith(f"first: {some.headline()} second: {never.headline()}")
     assert "is 20%" in told
 
 

@@ -218,7 +218,7 @@ def test_many_sizes_are_thinned_without_changing_the_answer() -> None:
 
 def test_larger_is_better_is_told_in_the_users_unit() -> None:
     errors = np.array([0.4, 0.3, 0.22, 0.17])
-    plain = kr.plan(kr.Curve([16, 32, 64, 128], errors), 0.12)
+    plain = kr.plan(kr.Curve([16, 32, 64, 128], errors, metric="error rate"), 0.12)
     accuracy = kr.Curve.from_records(
         [{"n": n, "error": 1 - e} for n, e in zip([16, 32, 64, 128], errors, strict=True)],
         unit="accuracy",

@@ -13,16 +13,8 @@ from scipy.stats import beta, norm
 import korisk as kr
 from korisk.curves.noise import relative_variance
 from korisk.planning.compare import first_above
-from korisk.planning.posterior import (
-    MOST_SIZES,
-    PRIOR,
-    Kind,
-    Posterior,
-    Prior,
-    heavy,
-    posterior,
-    thinned,
-)
+from korisk.planning.posterior import MOST_SIZES, Posterior, heavy, posterior, thinned
+from korisk.planning.prior import LEARNED, PRIOR, PRIORS, Kind, Prior
 from pilots import FC_128, N_128, power_pilot, scaled
 
 RESULTS = Path(__file__).parents[2] / "benchmarks/results"
@@ -199,28 +191,29 @@ def made() -> Posterior:
     return posterior(power_pilot())
 
 
-def test_the_prior_is_a_law() -> None:
-    assert sum(kind.weight for kind in PRIOR.kinds) == pytest.approx(1, abs=0.01)
-    assert sum(PRIOR.stretch_weights) == pytest.approx(1, abs=0.01)
-    assert len(PRIOR.stretches) == len(PRIOR.stretch_weights)
-    for kind in PRIOR.kinds:
+@pytest.mark.parametrize("prior", [PRIOR, *PRIORS.values()])
+def test_the_prior_is_a_law(prior: Prior) -> None:
+    assert sum(kind.weight for kind in prior.kinds) == pytest.approx(1, abs=0.01)
+    assert sum(prior.stretch_weights) == pytest.approx(1, abs=0.01)
+    assert len(prior.stretches) == len(prior.stretch_weights)
+    for kind in prior.kinds:
         for values, weights in (
-            (PRIOR.shifts + PRIOR.caps, kind.shift_weights + kind.cap_weights),
-            (PRIOR.drifts, kind.drift_weights),
+            (prior.shifts + prior.caps, kind.shift_weights + kind.cap_weights),
+            (prior.drifts, kind.drift_weights),
         ):
             assert len(values) == len(weights)
             assert sum(weights) == pytest.approx(1, abs=0.02)
             assert min(weights) > 0
         assert 0 < kind.no_floor < 1
-    scales = (PRIOR.shifts[1:], PRIOR.caps, PRIOR.drifts, PRIOR.stretches, PRIOR.noises)
+    scales = (prior.shifts[1:], prior.caps, prior.drifts, prior.stretches, prior.noises)
     for scale in scales:  # from small to large
         assert all(0 < small < large for small, large in pairwise(scale))
-    assert PRIOR.shifts[0] == 0
-    assert PRIOR.caps[-1] < 1
-    assert PRIOR.drifts[-1] < 0.5
-    assert PRIOR.noises[0] >= PRIOR.least_noise
-    assert PRIOR.noises[-1] < 0.5
-    assert PRIOR.stretches[0] == 1
+    assert prior.shifts[0] == 0
+    assert prior.caps[-1] < 1
+    assert prior.drifts[-1] < 0.5
+    assert prior.noises[0] >= prior.least_noise
+    assert prior.noises[-1] < 0.5
+    assert prior.stretches[0] == 1
 
 
 def test_weights_are_a_law(made: Posterior) -> None:
@@ -294,7 +287,13 @@ def test_the_prior_is_the_one_that_the_kept_figures_are_of() -> None:
     learned = json.loads((RESULTS / "planner_prior.json").read_text(encoding="utf-8"))
     made = posterior(power_pilot(seeds=2))
     assert made.prior is PRIOR
-    assert json.loads(json.dumps(asdict(PRIOR))) == learned
+    kinds = {name: [asdict(kind) for kind in own] for name, own in LEARNED.items()}
+    assert json.loads(json.dumps(kinds)) == {name: own["kinds"] for name, own in learned.items()}
+    tails = ("stretches", "stretch_weights", "growth")
+    for own in learned.values():
+        assert [own[name] for name in tails] == json.loads(
+            json.dumps([getattr(PRIOR, name) for name in tails])
+        )
 
 
 def test_a_posterior_is_a_value_that_shows_no_workings() -> None:

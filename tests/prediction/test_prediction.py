@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 import korisk as kr
 from korisk.errors import KoriskError
 from korisk.planning.chances import LEAST_REACH
-from korisk.planning.posterior import MOST_SIZES, PRIOR, posterior
+from korisk.planning.posterior import MOST_SIZES, posterior
+from korisk.planning.prior import PRIORS
 from korisk.prediction.misfit import BELIEF, LogErrors
 from korisk.prediction.pair import PredictedPair, track
 from korisk.prediction.prediction import FARTHEST_N, Prediction, log_errors, size_words, trust_words
@@ -445,7 +446,7 @@ def test_trust_is_three_to_one_times_how_much_better_the_theory_explains_the_pil
     seeds = power_pilot(floor=0.03, noise=0.02)
     theory = Power(0.02, 0.5, 0.45)
     one = made(theory).with_pilot(seeds)
-    rival = posterior(seeds, replace(PRIOR, least_noise=0.01, noises=(0.05,)))
+    rival = posterior(seeds, replace(PRIORS["squares"], least_noise=0.01, noises=(0.05,)))
     log_odds = one.misfit(0.01).evidence - rival.evidence
     log_odds += 0.5 * (len(seeds.sizes) - 1) * math.log(2 * math.pi) + math.log(4) + math.log(3)
     assert 0.01 < one.trust < 0.9999

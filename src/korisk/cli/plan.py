@@ -84,10 +84,7 @@ def plan(
             return
     asked: list[float | None] = [*targets] or [None]
     by_model = [
-        [
-            answer(curve, wanted, at or (), probability, fit=fit, related=own)
-            for wanted in asked
-        ]
+        [answer(curve, wanted, at or (), probability, fit=fit, related=own) for wanted in asked]
         for curve, own in zip(curves, relatives, strict=True)
     ]
     answers = list(chain.from_iterable(by_model))

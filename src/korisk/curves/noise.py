@@ -11,6 +11,7 @@ PRIOR_SEEDS = 4.0  # how many seeds the pooled spread counts for at each N
 NEARBY = 1.5  # doublings of N over which a spread counts half for another N's
 RESAMPLES = 2_000
 ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of the largest mean; errors below are rounding
+MOST_LASTING = 0.95  # of the seeds' variance
 _WIDEST = 3.0  # variance of log errors, where seeds differ by orders of magnitude
 
 
@@ -55,6 +56,54 @@ def relative_variance(curve: Curve) -> Array | None:
         left = polygamma(1, curve.counts - gone + 0.5) - polygamma(1, curve.counts + 1.0)
         variance = np.where(mixed, np.maximum(variance, left + pooled / curve.counts), variance)
     return np.asarray(variance)
+
+
+def lasting_share(curve: Curve) -> float:
+    """The share of the seeds' variance that lasts over N: a seed that is worse is so everywhere.
+
+    By an analysis of variance of log errors over sizes and seeds. Zero where seeds have no names,
+    or were not all measured at every N.
+    """
+    table = curve.table
+    sizes, seeds = table.shape
+    if sizes < 3 or seeds < 2 or "" in curve.seed or np.isnan(table).any():
+        return 0.0
+    logs = np.log(table)
+    away = logs - logs.mean(axis=1, keepdims=True)
+    between = sizes * float((away.mean(axis=0) ** 2).sum())
+    of_seeds = between / (seeds - 1)
+    left = (float((away**2).sum()) - between) / ((seeds - 1) * (sizes - 1))
+    lasting = max(of_seeds - left, 0.0) / sizes
+    if lasting == 0.0:
+        return 0.0
+    return min(lasting / (lasting + left), MOST_LASTING)
+
+
+def paired_correlation(first: Curve, second: Curve) -> float:
+    """How far the seeds of two curves scatter together, where they share names; else zero.
+
+    From log errors less the mean of their N, drawn toward zero where they are few.
+    """
+    places = {(n, seed): row for row, (n, seed) in enumerate(_rows(first))}
+    shared = [(places[key], row) for row, key in enumerate(_rows(second)) if key in places]
+    if "" in first.seed or len(shared) < 4:
+        return 0.0
+    rows = np.array(shared).T
+    away = []
+    for curve, chosen in zip((first, second), rows, strict=True):
+        logs, n = np.log(curve.error[chosen]), curve.n[chosen]
+        for size in np.unique(n):
+            logs[n == size] -= logs[n == size].mean()
+        away.append(logs)
+    norms = np.sqrt((away[0] ** 2).sum() * (away[1] ** 2).sum())
+    if norms == 0.0:
+        return 0.0
+    freedom = rows.shape[1] - len(np.unique(first.n[rows[0]]))
+    return float(away[0] @ away[1] / norms) * freedom / (freedom + PRIOR_SEEDS)
+
+
+def _rows(curve: Curve) -> list[tuple[int, str]]:
+    return list(zip(curve.n.tolist(), curve.seed, strict=True))
 
 
 def _log_spread(curve: Curve) -> float:

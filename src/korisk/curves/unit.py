@@ -39,6 +39,36 @@ _ROOTS = {"nrmse", "rmsd", "rmse"}
 _SMALLER_IS_BETTER = {"error", "err", "loss", "risk", "distance", "deviation", "mae", "mape", "mse"}
 _SMALLER_IS_BETTER |= {"nmse", "l1", "l2", "lpips", "cer", "wer", "drop", "gap", "decrease"}
 
+# What a metric is made of, by its words; the first family that has one of them.
+_FAMILIES = {
+    "squares": {
+        "mse",
+        "nmse",
+        "rmse",
+        "nrmse",
+        "rmsd",
+        "psnr",
+        "snr",
+        "cnr",
+        "l2",
+        "squared",
+        "r2",
+    },
+    "rates": {"accuracy", "acc", "rate", "misclassification", "top1", "top5", "cer", "wer"}
+    | {"dice", "dsc", "iou", "miou", "jaccard", "f1", "auc", "auroc", "aucroc", "auprc"},
+    "losses": {
+        "loss",
+        "nll",
+        "entropy",
+        "crossentropy",
+        "ce",
+        "bce",
+        "perplexity",
+        "ppl",
+        "likelihood",
+    },
+}
+
 _NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negated": "score"}
 
 
@@ -244,3 +274,17 @@ def suggested_unit(metric_name: str) -> str | None:
     if _SMALLER_IS_BETTER.intersection(found) or re.match(r"\s*1\s*[-−–]", metric_name):  # noqa: RUF001
         return None  # "dice loss", "1 - ssim"
     return next((_LARGER_IS_BETTER[word] for word in found if word in _LARGER_IS_BETTER), None)
+
+
+def metric_family(metric_name: str, unit: Unit) -> str:
+    """What the values are made of: "squares", "rates", "losses", or "" where nothing tells.
+
+    Learning curves of squared errors, of shares of wrong answers and of losses bend differently.
+    """
+    found = {*words(metric_name), *words(unit.name)}
+    for family, names in _FAMILIES.items():
+        if not names.isdisjoint(found):
+            return family
+    return (
+        "squares" if unit.law in ("psnr", "squared") else "rates" if unit.law == "percent" else ""
+    )

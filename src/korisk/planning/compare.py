@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from korisk._checks import one_of
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
+from korisk.curves.noise import paired_correlation
 from korisk.errors import KoriskError, Message, invalid
 from korisk.planning.explain import SURE, chance, paragraph, span, times, value
 from korisk.planning.fit import DEFAULT_FIT, check_curve, check_target, fitted_line, sample_counts
@@ -28,6 +29,9 @@ _CLEAR = 0.75  # odds from which on one curve is clearly the better
 _STEPS = 40  # of the errors over which two distributions are compared
 _FEW = 40  # measured sizes that are all among those at which odds are computed
 _SHARES = np.arange(0.005, 1.0, 0.01)  # quantiles that stand for a distribution
+# How far two forecasts of one problem miss the truth together, as a correlation of normal scores:
+# `python -m benchmarks.planner.odds --part tune --sets ratios` measures it.
+TOGETHER = 0.2
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,7 @@ class Comparison(Drawn):
         at least with 95% probability, over all futures, and infinity. The other way round: 0, and
         what it is at most.
         """
-        made = self.first, self.second
+        made = self._plans
         if any(plan.fit != DEFAULT_FIT for plan in made):
             return None
         met = [plan for plan in made if plan.at_once]
@@ -244,8 +248,7 @@ class Comparison(Drawn):
                 return None
             at_most = [met[0].chances.first(share) for share in _SHARES]
             needed = [min(other.chances.first(share), other.forecast.horizon) for share in _SHARES]
-            times = np.subtract.outer(np.log(needed), np.log(at_most))
-            least = float(np.exp(np.quantile(times, 0.05, method="lower")))
+            least = float(np.exp(_quantiles(needed, at_most, self.together, (0.05,))[0]))
             if not least:
                 return None
             return (least, math.inf) if met[0] is made[0] else (0.0, 1 / least)
@@ -254,8 +257,23 @@ class Comparison(Drawn):
             counted = plan.chances.at(plan.before_long)
             spreads.append([plan.chances.first(share * counted) for share in _SHARES])
         first, second = spreads
-        low, high = np.quantile(np.subtract.outer(np.log(second), np.log(first)), [0.05, 0.95])
-        return float(np.exp(low)), float(np.exp(high))
+        low, high = np.exp(_quantiles(second, first, self.together, (0.05, 0.95)))
+        return float(low), float(high)
+
+    @cached_property
+    def together(self) -> float:
+        """How far the futures of both go together, as a correlation.
+
+        Beyond the pilots what a forecast misses, those of other networks for the same problem tend
+        to miss, too; inside, seeds that both were measured with tell it.
+        """
+        paired = paired_correlation(self.first.curve, self.second.curve)
+        beyond = [plan.samples is None or plan.samples > plan.last for plan in self._plans]
+        return TOGETHER if all(beyond) else paired * (1 - any(beyond))
+
+    @property
+    def _plans(self) -> tuple[Plan, Plan]:
+        return self.first, self.second
 
     def factors(self, fit: str = "line") -> TwoFactors:
         """Both factors of Proposition (prop:ct-proxy) from lines fitted to both pilots.
@@ -325,7 +343,7 @@ class Comparison(Drawn):
     def odds(self, n: ArrayLike) -> Array:
         """(M,) the probability that the second curve lies below the first at each N.
 
-        The pilots are taken for independent; seeds that share their data make it more certain.
+        Seeds of the same name are taken for pairs, and futures go together; see `together`.
 
         Parameters
         ----------
@@ -540,9 +558,33 @@ def _about(plan: Plan, noun: str = "") -> str:
     return f"{number} (chance {chance(plan.chance)}{most})"
 
 
+def _coupling(first: Array, second: Array, correlation: Array | float) -> Array:
+    """How much more likely two normal scores are together than by themselves."""
+    rest = 1 - np.square(correlation)
+    both = np.square(correlation) * (first**2 + second**2) - 2 * correlation * first * second
+    return np.asarray(np.exp(-0.5 * both / rest) / np.sqrt(rest))
+
+
+def _quantiles(
+    over: Sequence[float], under: Sequence[float], correlation: float, levels: Sequence[float]
+) -> Array:
+    """Quantiles of log(over / under), both given by their quantiles at `_SHARES`."""
+    from scipy.special import ndtri
+
+    scores = ndtri(_SHARES)
+    weight = _coupling(scores[:, None], scores[None, :], correlation).ravel()
+    logs = np.subtract.outer(np.log(over), np.log(under)).ravel()
+    order = np.argsort(logs, kind="stable")
+    reached = np.cumsum(weight[order]) / weight.sum()
+    places = np.minimum(np.searchsorted(reached, levels), len(logs) - 1)
+    return np.asarray(logs[order][places])
+
+
 @lru_cache(maxsize=32)  # half a second each; all targets and fits of two pilots share one
 def odds_between(first: Forecast, second: Forecast, at: tuple[float, ...]) -> Array:
     """(M,) the probability that the second error is the lower one at each N."""
+    from scipy.special import ndtri
+
     n = np.array(at)
     pair = [made.law(n) for made in (first, second)]
     ends = np.array([[law.quantile(p) for law in pair] for p in (1e-3, 1 - 1e-3)])
@@ -554,8 +596,19 @@ def odds_between(first: Forecast, second: Forecast, at: tuple[float, ...]) -> Ar
         levels = np.linspace(values[0], values[-1], len(values))
         logs[:, column] = np.interp(levels, values, logs[:, column].copy())
     below, other = (np.array([law.under(each) for each in logs]) for law in pair)
-    middle = 0.5 * (other[1:] + other[:-1])
-    return np.asarray((np.diff(below, axis=0) * middle).sum(axis=0) + (1 - below[-1]))
+    paired = paired_correlation(first.curve, second.curve)
+    inside = n <= min(first.last, second.last)
+    correlation = np.where(inside, paired, np.where(n > max(first.last, second.last), TOGETHER, 0))
+    masses, scores = [], []
+    for reached in (below, other):
+        reached = np.concatenate([np.zeros((1, len(n))), reached, np.ones((1, len(n)))])
+        masses.append(np.diff(reached, axis=0))
+        scores.append(ndtri(np.clip(0.5 * (reached[1:] + reached[:-1]), 1e-6, 1 - 1e-6)))
+    weight = _coupling(scores[0][:, None], scores[1][None, :], correlation)
+    weight *= masses[0][:, None] * masses[1][None, :]  # (steps, steps, M)
+    places = np.arange(len(weight))
+    lower = np.sign(places[:, None] - places[None, :])[..., None]  # 1 where the second is lower
+    return np.asarray((weight * 0.5 * (1 + lower)).sum(axis=(0, 1)) / weight.sum(axis=(0, 1)))
 
 
 def first_above(n: Array, rising: Array, level: float) -> float:

@@ -67,6 +67,20 @@ def normals(weight: Array, mean: Array, deviation: Array) -> Law:
     return Law(under, (mean - far).min(axis=0), (mean + far).max(axis=0))
 
 
+def turned(p: Array, offset: float, slope: float) -> Array:
+    """Phi(offset + slope Phi^-1(p)): probabilities recalibrated, growing with p."""
+    from scipy.special import ndtr, ndtri
+
+    return np.asarray(ndtr(offset + slope * ndtri(np.clip(p, _RARE, 1 - _RARE))))
+
+
+def recalibrated(law: Law, offset: float, slope: float) -> Law:
+    """The same law with its probabilities `turned`; what was monotone in the error stays so."""
+    if (offset, slope) == (0.0, 1.0):
+        return law
+    return Law(lambda error: turned(law.under(error), offset, slope), law.low, law.high)
+
+
 def mixed(shares: Sequence[float], laws: Sequence[Law]) -> Law:
     """A mixture of several laws at the same sizes; the shares add up to one."""
     if len(laws) == 1:

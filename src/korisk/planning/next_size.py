@@ -25,6 +25,7 @@ from korisk.errors import Argument, Message, shown
 from korisk.planning.chances import NEAR, TAIL
 from korisk.planning.fit import target_error
 from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.law import turned
 from korisk.planning.plan import ROUND, plan_from
 from korisk.planning.posterior import Posterior
 
@@ -273,7 +274,7 @@ class Outlook:
     def _ahead(self) -> tuple[Array, Array]:
         """(J P, M) means and variances of the log error along the grid."""
         spread = np.einsum("wmm->wm", self._covariance(self._grid, self._grid))
-        return self._mean(self._grid), spread[self._group]
+        return self._mean(self._grid), spread[self._group] + self._posterior.lasting
 
     @property
     def width_now(self) -> float:
@@ -320,7 +321,7 @@ class Outlook:
         """
         from scipy.special import ndtr
 
-        chance = weight @ ndtr(short)
+        chance = turned(weight @ ndtr(short), *self._posterior.prior.recalibration)
         return _when(self._grid, chance, 1 - TAIL) - _when(self._grid, chance, TAIL)
 
 

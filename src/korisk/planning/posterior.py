@@ -14,9 +14,8 @@ doubling beyond the pilot, where in some futures its steps are larger: curves su
 
 The level is integrated out; b, phi, s, c and tau are weighed on a grid. For every rate the floor
 that fits best and its precision follow from Gauss-Newton steps, so that its grid lies where the
-weight is; the grid of rates closes in by itself. No random numbers, no starting values. The prior
-knows several kinds of curves; benchmarks/planner/prior.py learned it on curves that no reported
-figure uses.
+weight is; the grid of rates closes in by itself. No random numbers, no starting values. What is
+held likely before a pilot is seen, and how probabilities are recalibrated: korisk.planning.prior.
 
 SciPy is imported where it is used: it takes longer to load than NumPy and all of the command.
 """
@@ -28,8 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import collapsed_sizes, relative_variance
-from korisk.planning.law import Law, normals
+from korisk.curves.noise import collapsed_sizes, lasting_share, relative_variance
+from korisk.planning.law import Law, normals, recalibrated
+from korisk.planning.prior import Prior, prior_of
 
 Array = NDArray[np.float64]
 
@@ -37,66 +37,15 @@ HORIZON = 1e4  # the posterior speaks of N up to so many times the pilot's last
 MOST_SIZES = 32  # of a pilot; more are averaged with their neighbours
 ROUGHEST = 0.35  # tau for a doubling: a curve that needs more cannot be extrapolated
 _CELLS = 12  # of the grid, along the rate and along the floor
-_MARGINS = (60.0, 30.0, 15.0, 12.0, 12.0, 12.0)  # log weights by which a walk may be behind
+# Log weights by which a walk may be behind. On the first, coarse grids of rates a narrow one may
+# look hopeless, so that none is left out by them.
+_MARGINS = (np.inf, np.inf, 60.0, 15.0, 12.0, 12.0, 12.0)
 _NEWTON = 6  # steps toward the best floor
 _MASS = 0.999  # of the weight is kept, in the heaviest grid points,
 _KEPT = 1_500  # and no more than so many
 _STRANGE = 0.01  # chance of a misfit as large as the pilot's, below which the drift is raised
 _TINY = 1e-100
 _RATES = (float(np.log(0.02)), float(np.log(2.5)))  # log b, the ends of the grid
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kind:
-    """One kind of learning curve in the prior. Rates are log-normal, floors beta."""
-
-    weight: float
-    rate_median: float
-    rate_spread: float  # of log b
-    no_floor: float  # probability that phi is zero
-    floor_shape: tuple[float, float]  # of the beta law of phi otherwise
-    drift_weights: tuple[float, ...]  # of `Prior.drifts`
-    shift_weights: tuple[float, ...]  # of `Prior.shifts`,
-    cap_weights: tuple[float, ...]  # and of `Prior.caps`
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prior:
-    """What is held likely before a pilot is seen."""
-
-    kinds: tuple[Kind, ...] = (
-        Kind(
-            weight=0.56,
-            rate_median=0.71,
-            rate_spread=0.39,
-            no_floor=0.068,
-            floor_shape=(2.0, 1.7),
-            drift_weights=(0.0027, 0.0046, 0.12, 0.52, 0.23, 0.096, 0.021),
-            shift_weights=(0.067, 0.016, 0.12, 0.51, 0.024, 0.097),
-            cap_weights=(0.013, 0.05, 0.029, 0.054, 0.02),
-        ),
-        Kind(
-            weight=0.44,
-            rate_median=1.2,
-            rate_spread=0.11,
-            no_floor=0.015,
-            floor_shape=(1.5, 0.74),
-            drift_weights=(0.0031, 0.0085, 0.59, 0.1, 0.14, 0.13, 0.033),
-            shift_weights=(0.078, 0.1, 0.1, 0.044, 0.025, 0.051),
-            cap_weights=(0.02, 0.38, 0.15, 0.016, 0.028),
-        ),
-    )
-    drifts: tuple[float, ...] = (1e-3, 0.003, 0.01, 0.03, 0.06, 0.12, 0.24)  # tau, for a doubling
-    shifts: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # s, with c = 0
-    caps: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7)  # c, with s = 0
-    stretches: tuple[float, ...] = (1.0, 2.0, 6.0)  # of tau beyond the pilot
-    stretch_weights: tuple[float, ...] = (0.62, 0.26, 0.12)
-    growth: float = 1.3  # exponent of the doublings over which the drift's variance adds up
-    least_noise: float = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded
-    noises: tuple[float, ...] = (1e-4, 1e-3, 0.003, 0.01, 0.03, 0.08)  # where seeds tell none
-
-
-PRIOR = Prior()
 
 
 @dataclass(frozen=True)
@@ -159,6 +108,7 @@ class Posterior:
     walks: tuple[Walk, ...] = field(repr=False)
     pilot: _Pilot = field(repr=False)
     prior: Prior = field(repr=False)
+    lasting: float = 0.0  # variance of the level by effects of seeds that last over N
     evidence: float = 0.0  # log of how likely the pilot is, but for its level and for constants
     misfit: float = 1.0  # chance of means as far from the curves as the pilot's
 
@@ -210,10 +160,14 @@ class Posterior:
         """The law of the log error at each N."""
         mean, variance = self.moments(n)
         drift = self.drift[:, None] ** 2 * self.ahead(n)
-        spread = [np.sqrt(variance + stretch**2 * drift) for stretch in self.prior.stretches]
+        spread = [
+            np.sqrt(variance + self.lasting + stretch**2 * drift)
+            for stretch in self.prior.stretches
+        ]
         shares = np.array(self.prior.stretch_weights) / sum(self.prior.stretch_weights)
         weight = np.concatenate([share * self.weight for share in shares])
-        return normals(weight, np.concatenate([mean] * len(spread)), np.concatenate(spread))
+        raw = normals(weight, np.concatenate([mean] * len(spread)), np.concatenate(spread))
+        return recalibrated(raw, *self.prior.recalibration)
 
     def centre(self, n: Array) -> Array:
         """(M,) the mean of the log error at each N."""
@@ -242,12 +196,13 @@ class Posterior:
 
 
 @lru_cache(maxsize=32)  # some 100 kB each; reports ask for the same pilots again and again
-def posterior(curve: Curve, prior: Prior = PRIOR) -> Posterior:
-    """Weigh every curve of the grid by the pilot.
+def posterior(curve: Curve, prior: Prior | None = None) -> Posterior:
+    """Weigh every curve of the grid by the pilot; the prior is that of its kind of metric.
 
     Sizes at which every seed has collapsed to rounding are left out. Where the means lie farther
     from every curve than noise and drift explain, larger drifts are allowed until they do not.
     """
+    prior = prior_of(curve) if prior is None else prior
     kept = ~collapsed_sizes(curve)
     if kept.sum() < 2:
         kept[:] = True
@@ -258,7 +213,9 @@ def posterior(curve: Curve, prior: Prior = PRIOR) -> Posterior:
     relative = np.maximum(known, prior.least_noise**2)
     if len(n) > MOST_SIZES:
         doublings, logs, relative = thinned(doublings, logs, relative)
-    noises: tuple[Array, ...] = (relative,)
+    # What lasts over N moves all means together: it says nothing of the shape, and stays.
+    share = lasting_share(curve)
+    noises: tuple[Array, ...] = (np.maximum((1 - share) * relative, prior.least_noise**2),)
     if variance is None:
         noises = tuple(relative * noise**2 for noise in prior.noises)
     pilot = _Pilot(float(n[-1]), 2.0**-doublings, logs, doublings, noises)
@@ -272,7 +229,7 @@ def posterior(curve: Curve, prior: Prior = PRIOR) -> Posterior:
         drifts = (*prior.drifts, 2 * prior.drifts[-1], 4 * prior.drifts[-1])
         prior = replace(prior, drifts=drifts, kinds=kinds)
         made = _weighed(pilot, prior)
-    return made
+    return replace(made, lasting=share * float(relative.mean()))
 
 
 def thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Array, Array]:

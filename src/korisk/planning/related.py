@@ -8,7 +8,8 @@ sum_j s_j is the stretch, normal around one; the s_j differ from their mean by a
 The misfit is a random walk over doublings, zero at the pilot's last N. A floor of its own may be
 added to the shape. Everything but the walk's steps and the floor is Gaussian, and the level is
 free, as in the pilot's own posterior, so that the evidence of both can be compared. Every relative
-is tried alone and all are tried together: those that do not explain the pilot lose their weight.
+is tried alone and all are tried together: those that do not explain the pilot better than its own
+curves do are not used.
 """
 
 from dataclasses import dataclass
@@ -35,11 +36,11 @@ class Kinship:
     Chosen on the tuning part of benchmarks/planner/related.py.
     """
 
-    believed: float = 0.35  # probability that the pilot has the relatives' shape
-    stretch: float = 0.3  # deviation of the stretch from one
-    contrast: float = 0.15  # deviation of each relative's part from their mean
-    walks: tuple[float, ...] = (0.005, 0.02, 0.05)  # the misfit's step for a doubling of N
-    walk_weights: tuple[float, ...] = (0.4, 0.4, 0.2)
+    believed: float = 0.5  # probability that the pilot has the relatives' shape
+    stretch: float = 0.2  # deviation of the stretch from one
+    contrast: float = 0.1  # deviation of each relative's part from their mean
+    walks: tuple[float, ...] = (0.005, 0.015)  # the misfit's step for a doubling of N
+    walk_weights: tuple[float, ...] = (0.5, 0.5)
     floors: tuple[float, ...] = (0.0, 0.15, 0.4)  # of the error at the pilot's last N
     floor_weights: tuple[float, ...] = (0.7, 0.2, 0.1)
     least_noise: float = 0.005  # of a mean: what relatives cannot be expected to tell
@@ -140,8 +141,13 @@ class Relatives:
 
     @cached_property
     def trust(self) -> float:
-        """The weight of the relatives against the pilot's own posterior."""
-        return trust(self.evidence - self.own.evidence, self.kinship.believed)
+        """The weight of the relatives against the pilot's own posterior.
+
+        None where the pilot's shape does not speak for them: what a short pilot cannot tell from an
+        invented curve is not used.
+        """
+        odds = self.evidence - self.own.evidence
+        return trust(odds, self.kinship.believed) if odds > 0 else 0.0
 
     def _moments(self, n: Array) -> tuple[Array, Array, Array]:
         """Weights (C,), means (C, M) and deviations (C, M) of the log error at each N."""

@@ -16,7 +16,8 @@ from korisk.errors import KoriskError, invalid
 from korisk.planning.chances import LEAST_REACH, TAIL, table
 from korisk.planning.explain import chance, count, span, times, value
 from korisk.planning.law import Law, mixed, normals
-from korisk.planning.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
+from korisk.planning.posterior import MOST_SIZES, Posterior, posterior, thinned
+from korisk.planning.prior import PRIORS
 from korisk.planning.related import trust
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
 
@@ -34,7 +35,7 @@ _FALL = 1 / 3  # in a theory's fall beyond its end, beside a pilot that does not
 _LEAST_NOISE = 1e-3  # of a pilot's mean, relative, in what it says of other N,
 _TELLING = 1e-2  # and in whether it speaks for the theory
 _ONE_SEED = 0.05  # relative deviation of a mean of one seed
-_RIVAL = replace(PRIOR, least_noise=_TELLING, noises=(_ONE_SEED,))
+_RIVAL = replace(PRIORS["squares"], least_noise=_TELLING, noises=(_ONE_SEED,))
 _RARE = 0.005  # chance of an error so far off, from which on a pilot of few sizes speaks against it
 _DOUBTED = 0.5  # trust below which the words say so
 _FAR = 3.0  # times the computed curve: further than the theory is ever off everywhere

@@ -1,0 +1,158 @@
+"""What is held likely of a learning curve before a pilot is seen: one prior for a kind of metric.
+
+Squared errors (mse, rmse, psnr) learned from networks of imaging, rates (accuracy, error rates,
+Dice) from LCDB, losses from published curves of large networks, and each from simulated power laws
+with and without floors; benchmarks/planner/prior.py did it, on curves that no reported figure uses.
+A pilot whose metric says nothing gets the mixture of all three.
+"""
+
+from dataclasses import dataclass, replace
+
+from korisk.curves.curve import Curve
+from korisk.curves.unit import metric_family
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of learning curve in the prior. Rates are log-normal, floors beta."""
+
+    weight: float
+    rate_median: float
+    rate_spread: float  # of log b
+    no_floor: float  # probability that phi is zero
+    floor_shape: tuple[float, float]  # of the beta law of phi otherwise
+    drift_weights: tuple[float, ...]  # of `Prior.drifts`
+    shift_weights: tuple[float, ...]  # of `Prior.shifts`,
+    cap_weights: tuple[float, ...]  # and of `Prior.caps`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prior:
+    """What is held likely before a pilot is seen."""
+
+    kinds: tuple[Kind, ...]
+    drifts: tuple[float, ...] = (1e-3, 0.003, 0.01, 0.03, 0.06, 0.12, 0.24)  # tau, for a doubling
+    shifts: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # s, with c = 0
+    caps: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # c, with s = 0
+    stretches: tuple[float, ...] = (1, 1, 3.9)  # of tau beyond the pilot
+    stretch_weights: tuple[float, ...] = (0.59, 0.25, 0.16)
+    growth: float = 1.1  # exponent of the doublings over which the drift's variance adds up
+    # Offset and slope of normal scores, by which probabilities beyond the pilot are turned into
+    # those that came true on tuning curves.
+    recalibration: tuple[float, float] = (0.0, 1.0)
+    least_noise: float = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded
+    noises: tuple[float, ...] = (1e-4, 1e-3, 0.003, 0.01, 0.03, 0.08)  # where seeds tell none
+
+
+# Plain power laws, most of them without a floor, have a fixed share of every prior and are not
+# learned. Collections of curves end where their owners stopped, mostly on a floor; by them alone a
+# curve without one would be so rare that no pilot could show it.
+SHARES = {"squares": 0.15, "rates": 0.25, "losses": 0.25, "mixture": 0.33}
+PLAIN = Kind(
+    weight=1.0,
+    rate_median=0.5,
+    rate_spread=0.5,
+    no_floor=0.7,
+    floor_shape=(1.0, 1.0),
+    drift_weights=(0.03, 0.07, 0.3, 0.4, 0.15, 0.03, 0.02),
+    shift_weights=(0.8, 0.02, 0.02, 0.02, 0.02, 0.02),
+    cap_weights=(0.02, 0.02, 0.02, 0.02, 0.01, 0.01),
+)
+
+
+def _with_plain(name: str, *kinds: Kind, recalibration: tuple[float, float] = (0.0, 1.0)) -> Prior:
+    """A prior of learned kinds and of plain power laws."""
+    total = sum(kind.weight for kind in kinds) / (1 - SHARES[name])
+    scaled = [replace(kind, weight=kind.weight / total) for kind in kinds]
+    plain = replace(PLAIN, weight=SHARES[name])
+    return Prior(kinds=(*scaled, plain), recalibration=recalibration)
+
+
+LEARNED = {
+    "squares": (
+        Kind(
+            weight=0.2,
+            rate_median=0.92,
+            rate_spread=0.39,
+            no_floor=0.13,
+            floor_shape=(2.2, 1.9),
+            drift_weights=(0.017, 0.026, 0.15, 0.43, 0.21, 0.12, 0.04),
+            shift_weights=(0.21, 0.053, 0.092, 0.17, 0.051, 0.091),
+            cap_weights=(0.055, 0.071, 0.081, 0.054, 0.047, 0.026),
+        ),
+        Kind(
+            weight=0.8,
+            rate_median=1.3,
+            rate_spread=0.18,
+            no_floor=0.037,
+            floor_shape=(3.4, 0.52),
+            drift_weights=(0.58, 0.034, 0.094, 0.086, 0.12, 0.057, 0.026),
+            shift_weights=(0.11, 0.042, 0.11, 0.094, 0.048, 0.044),
+            cap_weights=(0.045, 0.19, 0.22, 0.034, 0.045, 0.019),
+        ),
+    ),
+    "rates": (
+        Kind(
+            weight=0.32,
+            rate_median=0.56,
+            rate_spread=0.87,
+            no_floor=0.16,
+            floor_shape=(2, 2.2),
+            drift_weights=(0.017, 0.035, 0.087, 0.45, 0.24, 0.13, 0.041),
+            shift_weights=(0.36, 0.05, 0.096, 0.087, 0.039, 0.087),
+            cap_weights=(0.042, 0.073, 0.059, 0.041, 0.034, 0.033),
+        ),
+        Kind(
+            weight=0.68,
+            rate_median=1.5,
+            rate_spread=0.24,
+            no_floor=0.038,
+            floor_shape=(1.7, 0.82),
+            drift_weights=(0.039, 0.037, 0.086, 0.39, 0.3, 0.1, 0.043),
+            shift_weights=(0.14, 0.055, 0.1, 0.11, 0.039, 0.11),
+            cap_weights=(0.043, 0.12, 0.071, 0.098, 0.079, 0.034),
+        ),
+    ),
+    "losses": (
+        Kind(
+            weight=0.31,
+            rate_median=0.42,
+            rate_spread=0.11,
+            no_floor=0.17,
+            floor_shape=(5.3, 2),
+            drift_weights=(0.021, 0.023, 0.39, 0.13, 0.2, 0.19, 0.044),
+            shift_weights=(0.11, 0.036, 0.2, 0.22, 0.06, 0.059),
+            cap_weights=(0.033, 0.11, 0.073, 0.033, 0.039, 0.022),
+        ),
+        Kind(
+            weight=0.69,
+            rate_median=0.69,
+            rate_spread=0.067,
+            no_floor=0.053,
+            floor_shape=(3.6, 1.2),
+            drift_weights=(0.011, 0.015, 0.24, 0.43, 0.13, 0.13, 0.034),
+            shift_weights=(0.1, 0.038, 0.1, 0.38, 0.063, 0.063),
+            cap_weights=(0.025, 0.099, 0.034, 0.04, 0.033, 0.023),
+        ),
+    ),
+}
+RECALIBRATION = {
+    "squares": (-0.05, 1.05),
+    "rates": (0.1, 0.95),
+    "losses": (-0.1, 1.05),
+    "mixture": (0, 1),
+}
+PRIORS = {
+    name: _with_plain(name, *kinds, recalibration=RECALIBRATION[name])
+    for name, kinds in LEARNED.items()
+}
+PRIOR = _with_plain(
+    "mixture",
+    *(kind for kinds in LEARNED.values() for kind in kinds),
+    recalibration=RECALIBRATION["mixture"],
+)
+
+
+def prior_of(curve: Curve) -> Prior:
+    """The prior for a curve's kind of metric."""
+    return PRIORS.get(metric_family(curve.metric, curve.unit), PRIOR)
