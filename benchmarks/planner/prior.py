@@ -317,11 +317,13 @@ def learned(problem: Problem, steps: int) -> dict[str, Prior]:
             for name, scores in rows:
                 print(label, name, [f"{score:.4f}" for score in scores.tolist()])
     stretches = torch.cat([torch.zeros(1).double(), last["stretch"]]).exp()
+    shares: dict[float, float] = {}  # stretches that are alike are one
+    for stretch, share in zip(stretches.tolist(), torch.softmax(last["share"], 0), strict=True):
+        rounded = float(f"{stretch:.2g}")
+        shares[rounded] = shares.get(rounded, 0.0) + float(share)
     tail = {
-        "stretches": tuple(float(f"{s:.2g}") for s in stretches.tolist()),
-        "stretch_weights": tuple(
-            float(f"{s:.2g}") for s in torch.softmax(last["share"], 0).tolist()
-        ),
+        "stretches": tuple(shares),
+        "stretch_weights": tuple(float(f"{share:.2g}") for share in shares.values()),
         "growth": float(f"{float(last['growth'].exp()):.2g}"),
     }
     return {

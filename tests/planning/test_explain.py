@@ -362,7 +362,7 @@ def test_a_ratio_is_told_with_its_range() -> None:
     assert compared.ratio_range is not None
     low, high = (words.times(end) for end in compared.ratio_range)
     assert low != high
-    assert f"(90%: {low} to {high}, if both reach it)." in compared.headline()
+    assert f"(90%: {low} to {high})." in compared.headline()
 
 
 @pytest.mark.parametrize(

@@ -286,7 +286,7 @@ def test_the_comparison_costs_and_the_error_at_a_number_are_the_commands(
         odds = [chance(found[key]["chance"]) for key in ("second", "first")]
         assert ratio == (
             f"Ratio of N, {NASTY} over KO: {times(found['ratio'])} (chance {odds[0]} for {NASTY}, "
-            f"{odds[1]} for KO; 90%: {times(low)} to {times(high)} if both reach it)"
+            f"{odds[1]} for KO; 90%: {times(low)} to {times(high)})"
         )
         for method, words in (("line", "fitted lines"), ("paper", "the paper's lines")):
             factors = found["two_factors"][method]

@@ -28,6 +28,7 @@ FARTHEST = 64  # times the larger pilot: where a crossover is still looked for
 _CLEAR = 0.75  # odds from which on one curve is clearly the better
 _STEPS = 40  # of the errors over which two distributions are compared
 _FEW = 40  # measured sizes that are all among those at which odds are computed
+_NEVER = 1e12  # times the horizon: stands for futures that do not meet the target
 _SHARES = np.arange(0.005, 1.0, 0.01)  # quantiles that stand for a distribution
 # How far two forecasts of one problem miss the truth together, as a correlation of normal scores:
 # `python -m benchmarks.planner.odds --part tune --sets ratios` measures it.
@@ -230,10 +231,10 @@ class Comparison(Drawn):
     def ratio_range(self) -> tuple[float, float] | None:
         """The ends between which the ratio lies; None where neither is known, as by other fits.
 
-        Of two numbers of samples, the 90% range among the futures in which both meet the target.
-        Where the first meets it at its smallest N, or the second has no number: what the ratio is
-        at least with 95% probability, over all futures, and infinity. The other way round: 0, and
-        what it is at most.
+        Of two numbers of samples, the 90% range over all futures; 0 or infinity where in too many
+        of them one of the two never meets the target. Where the first meets it at its smallest N,
+        or the second has no number: what the ratio is at least with 95% probability, and infinity.
+        The other way round: 0, and what it is at most.
         """
         made = self._plans
         if any(plan.fit != DEFAULT_FIT for plan in made):
@@ -252,13 +253,13 @@ class Comparison(Drawn):
             if not least:
                 return None
             return (least, math.inf) if met[0] is made[0] else (0.0, 1 / least)
-        spreads = []
-        for plan in made:
-            counted = plan.chances.at(plan.before_long)
-            spreads.append([plan.chances.first(share * counted) for share in _SHARES])
-        first, second = spreads
+        first, second = ([plan.chances.first(share) for share in _SHARES] for plan in made)
+        ends = [plan.forecast.horizon for plan in made]
+        second = [min(n, _NEVER * ends[1]) for n in second]  # later than anything said
+        first = [min(n, _NEVER * ends[0]) for n in first]
         low, high = np.exp(_quantiles(second, first, self.together, (0.05, 0.95)))
-        return float(low), float(high)
+        never = math.sqrt(_NEVER)
+        return (0.0 if low < 1 / never else float(low)), (math.inf if high > never else float(high))
 
     @cached_property
     def together(self) -> float:
@@ -425,7 +426,7 @@ class Comparison(Drawn):
             return bound or "not known"
         more = " or less" if self.second.at_once else " or more" if self.first.at_once else ""
         if low and math.isfinite(high):
-            bound = f"90%: {times(low)} to {times(high)}, if both reach it"
+            bound = f"90%: {times(low)} to {times(high)}"
         return f"{times(self.ratio)}{more}" + (f" ({bound})" if bound else "")
 
     def explain(self) -> Message:

@@ -45,6 +45,7 @@ _MASS = 0.999  # of the weight is kept, in the heaviest grid points,
 _KEPT = 1_500  # and no more than so many
 _STRANGE = 0.01  # chance of a misfit as large as the pilot's, below which the drift is raised
 _TINY = 1e-100
+_NODES = 4_000  # of a law of floors
 _RATES = (float(np.log(0.02)), float(np.log(2.5)))  # log b, the ends of the grid
 
 
@@ -376,11 +377,16 @@ def _log_prior(prior: Prior, drifts: list[int], rate_edges: Array, floor_edges: 
     from scipy.special import ndtr
 
     mass = np.zeros((*floor_edges.shape[:3], floor_edges.shape[3]))
+    place = np.arcsin(np.sqrt(floor_edges)) * (2 * _NODES / np.pi)
+    below = np.minimum(place.astype(np.intp), _NODES - 1)
+    part = place - below
     for kind in prior.kinds:
         rate = np.diff(ndtr((rate_edges - np.log(kind.rate_median)) / kind.rate_spread), axis=1)
         mass_of = np.empty_like(mass)
         mass_of[..., 0] = kind.no_floor
-        mass_of[..., 1:] = np.diff(np.interp(floor_edges, *_beta_law(*kind.floor_shape)), axis=-1)
+        law = _beta_law(*kind.floor_shape)
+        reached = law[below] + part * np.diff(law)[below]
+        mass_of[..., 1:] = np.diff(reached, axis=-1)
         mass_of[..., 1:] *= 1 - kind.no_floor
         shift = np.array([*kind.shift_weights, *kind.cap_weights])
         drift = kind.weight * np.array(kind.drift_weights)[drifts]  # (W,)
@@ -389,13 +395,12 @@ def _log_prior(prior: Prior, drifts: list[int], rate_edges: Array, floor_edges: 
     return np.asarray(np.log(np.maximum(mass, _TINY)))
 
 
-@lru_cache(maxsize=8)
-def _beta_law(a: float, b: float) -> tuple[Array, Array]:
-    """Shares from 0 to 1, close together at both ends, and the beta law's probability of each.
+@lru_cache(maxsize=16)
+def _beta_law(a: float, b: float) -> Array:
+    """The beta law's probability of shares from 0 to 1, which lie close together at both ends.
 
-    In straight lines between 4,001 of them, within 1e-6 of the law, and ten times as fast.
+    In straight lines between them it is within 1e-6 of the law, and ten times as fast.
     """
     from scipy.special import betainc
 
-    x = np.sin(0.5 * np.pi * np.linspace(0, 1, 4_001)) ** 2
-    return x, betainc(a, b, x)
+    return np.asarray(betainc(a, b, np.sin(0.5 * np.pi * np.linspace(0, 1, _NODES + 1)) ** 2))

@@ -34,8 +34,8 @@ class Prior:
     drifts: tuple[float, ...] = (1e-3, 0.003, 0.01, 0.03, 0.06, 0.12, 0.24)  # tau, for a doubling
     shifts: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # s, with c = 0
     caps: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # c, with s = 0
-    stretches: tuple[float, ...] = (1, 1, 3.9)  # of tau beyond the pilot
-    stretch_weights: tuple[float, ...] = (0.59, 0.25, 0.16)
+    stretches: tuple[float, ...] = (1.0, 3.9)  # of tau beyond the pilot
+    stretch_weights: tuple[float, ...] = (0.84, 0.16)
     growth: float = 1.1  # exponent of the doublings over which the drift's variance adds up
     # Offset and slope of normal scores, by which probabilities beyond the pilot are turned into
     # those that came true on tuning curves.

@@ -342,7 +342,7 @@
     if (known && state.target === group().target) {
       const inverse = known.map((end) => end && 1 / end).reverse();
       const [low, high] = first === state.model ? known : inverse;
-      if (low && high) range = `90%: ${times(low)} to ${times(high)} if both reach it`;
+      if (low && high) range = `90%: ${times(low)} to ${times(high)}`;
       else range = `${low ? `at least ${times(low)}` : `at most ${times(high)}`} with 95% probability`;
     }
     if (plan.samples === null || other.samples === null) {
