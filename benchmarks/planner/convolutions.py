@@ -17,7 +17,7 @@ PIXELS = 128  # of a tile
 SPLITS = 4  # of the pixels, over which the gradient of the weights is added up
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _shifted(x, pixel, row, column, tap, height, width, inside):  # type: ignore[no-untyped-def]
     """Where a tap's neighbours of pixels lie, and which of them are in the image."""
     down, right = tap // 3 - 1, tap % 3 - 1
@@ -26,7 +26,7 @@ def _shifted(x, pixel, row, column, tap, height, width, inside):  # type: ignore
     return x + pixel + down * width + right, there
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _convolve(  # type: ignore[no-untyped-def]
     x, weight, out, inputs, outputs, total, height, width,
     BI: tl.constexpr, BO: tl.constexpr, BP: tl.constexpr,
@@ -56,7 +56,7 @@ def _convolve(  # type: ignore[no-untyped-def]
     tl.store(at, sums, mask=(o < outputs)[:, None] & (pixel < total)[None, :])
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _weigh(  # type: ignore[no-untyped-def]
     x, gradient, out, inputs, outputs, total, height, width, members,
     BI: tl.constexpr, BO: tl.constexpr, BP: tl.constexpr, PARTS: tl.constexpr,

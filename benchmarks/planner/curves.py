@@ -429,10 +429,11 @@ def imaging() -> tuple[ImagingCurve, ...]:
                 (int(n), int(seed), float(error), float(train))
             )
     made = []
-    for key, rows in errors.items():
-        n = np.unique([row[0] for row in rows]).astype(float)
-        tables = np.array([row[2:] for row in sorted(rows)]).reshape(len(n), -1, 2)
-        made.append(ImagingCurve(*key, n, tables[..., 0], tables[..., 1]))
+    for (problem, network, population, noise, recipe), rows in errors.items():
+        sizes: Array = np.unique([row[0] for row in rows]).astype(np.float64)
+        tables = np.array([row[2:] for row in sorted(rows)]).reshape(len(sizes), -1, 2)
+        named = problem, network, population, noise, recipe
+        made.append(ImagingCurve(*named, sizes, tables[..., 0], tables[..., 1]))
     return tuple(made)
 
 
@@ -455,9 +456,9 @@ def power_laws(part: str, count: int = 300, *, floors: bool = True) -> list[Case
     rng = np.random.default_rng([{"tune": 0, "report": 1}[part], int(floors)])
     made = []
     for index in range(count):
-        rate, sizes, seeds = rng.uniform(0.2, 0.9), rng.integers(5, 11), rng.integers(1, 6)
+        rate, sizes, seeds = rng.uniform(0.2, 0.9), int(rng.integers(5, 11)), rng.integers(1, 6)
         floor = rng.uniform(0, 0.6) if floors and index % 2 else 0.0
-        n = 16 * 2.0 ** np.arange(sizes + 4)
+        n: Array = np.asarray(16 * 2.0 ** np.arange(sizes + 4), np.float64)
         truth = floor + (1 - floor) * (n / n[sizes - 1]) ** -rate
         noisy = truth[:, None] * np.exp(0.05 * rng.standard_normal((len(n), seeds)))
         hidden = list(range(sizes, len(n)))

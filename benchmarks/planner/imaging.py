@@ -295,7 +295,8 @@ class Curve(Training):
             self.step.device
         )
         out = self.net(self.data.inputs[rows].transpose(1, 2))[:, 0].float()
-        return (out - self.data.targets[rows]).square().double().mean((1, 2, 3))
+        errors: Tensor = (out - self.data.targets[rows]).square().double()
+        return errors.mean((1, 2, 3))
 
     def result(self, cells: Sequence[tuple[int, int]], checks: int) -> tuple[Array, Array]:
         """Every member's test and training error at its best check on validation images."""

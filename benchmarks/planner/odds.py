@@ -104,7 +104,7 @@ def asked(case: Case) -> dict[str, Any]:
         low, high = law.quantile(0.05), law.quantile(0.95)
         away = law.quantile(0.5) - truth
         order = np.minimum.accumulate(case.hidden_error)
-        said = []
+        said: list[tuple[float, bool]] = []
         for part in TARGETS:
             goal = part * case.last_error
             odds = np.maximum.accumulate(made.probability(case.hidden_n, goal))
@@ -135,7 +135,7 @@ def rival_scores(work: tuple[str, Case]) -> list[float]:
             fitted = rivals.RIVALS[name](case.curve.sizes.astype(float), case.curve.means)
             predicted = fitted(case.hidden_n)
         away = np.abs(np.log(predicted / case.hidden_error))
-    return np.where(np.isfinite(away), away, 5.0).tolist()
+    return [float(each) for each in np.where(np.isfinite(away), away, 5.0)]
 
 
 def show(name: str, answers: list[dict[str, Any]]) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def missed(work: tuple[curves.ImagingCurve, curves.ImagingCurve, int]) -> list[l
             return []
         under = made.law(case.hidden_n).under(np.log(case.hidden_error))
         scores.append(ndtri(np.clip(under, 1e-3, 1 - 1e-3)))
-    return np.array(scores).T.tolist()
+    return [[float(first), float(second)] for first, second in zip(*scores, strict=True)]
 
 
 def ratio(work: tuple[curves.ImagingCurve, curves.ImagingCurve, int]) -> list[list[float]]:

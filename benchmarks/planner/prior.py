@@ -140,16 +140,16 @@ class Numbers:
         """Those of some kinds."""
         rows: dict[str, list[list[float]]] = {}
         for kind in kinds:
-            own = {
-                "weight": [np.log(kind.weight)],
-                "rate": [np.log(kind.rate_median), np.log(kind.rate_spread)],
-                "none": [np.log(kind.no_floor / (1 - kind.no_floor))],
-                "shape": np.log(kind.floor_shape),
-                "drift": np.log(kind.drift_weights),
-                "bent": np.log([*kind.shift_weights, *kind.cap_weights]),
+            own: dict[str, tuple[float, ...]] = {
+                "weight": (kind.weight,),
+                "rate": (kind.rate_median, kind.rate_spread),
+                "none": (kind.no_floor / (1 - kind.no_floor),),
+                "shape": kind.floor_shape,
+                "drift": kind.drift_weights,
+                "bent": (*kind.shift_weights, *kind.cap_weights),
             }
             for name, values in own.items():
-                rows.setdefault(name, []).append(list(values))
+                rows.setdefault(name, []).append(np.log(values).tolist())
         return Numbers({name: torch.tensor(values).double() for name, values in rows.items()})
 
     def kinds(self) -> tuple[Kind, ...]:
@@ -214,8 +214,8 @@ class Problem:
         """(points, kinds) log density of each kind at each point, up to a constant."""
         own = numbers.values
         centre, spread = own["rate"][:, 0], own["rate"][:, 1].exp()
-        normal = torch.distributions.Normal(0.0, 1.0)
-        inside = normal.cdf((_LN[1] - centre) / spread) - normal.cdf((_LN[0] - centre) / spread)
+        ends = [torch.special.ndtr((end - centre) / spread) for end in _LN]
+        inside = ends[1] - ends[0]
         away = (self.log_rate[:, None] - centre) / spread
         rate = -0.5 * away**2 - torch.log(spread * inside.clamp_min(1e-12))
         a, b = own["shape"].exp().T
@@ -294,8 +294,8 @@ def learned(problem: Problem, steps: int) -> dict[str, Prior]:
         real = own.diagonal()[:3].sum() + mixture[:3].sum()
         score = (1 - SIMULATED) * real + SIMULATED * (own[:, 3].sum() + 3 * mixture[3])
         value = -score + PULL * (free - begin).square().sum()
-        value.backward()
-        return float(value.detach()), free.grad.cpu().numpy()
+        (slope,) = torch.autograd.grad(value, free)
+        return float(value.detach()), slope.cpu().numpy()
 
     ends = [(float(s) - 4.0, float(s) + 4.0) for s in begin]
     for place in (-6, -5):  # stretches, which are no less than one
@@ -321,14 +321,14 @@ def learned(problem: Problem, steps: int) -> dict[str, Prior]:
     for stretch, share in zip(stretches.tolist(), torch.softmax(last["share"], 0), strict=True):
         rounded = float(f"{stretch:.2g}")
         shares[rounded] = shares.get(rounded, 0.0) + float(share)
-    tail = {
-        "stretches": tuple(shares),
-        "stretch_weights": tuple(float(f"{share:.2g}") for share in shares.values()),
-        "growth": float(f"{float(last['growth'].exp()):.2g}"),
-    }
+    common = replace(
+        PRIOR,
+        stretches=tuple(shares),
+        stretch_weights=tuple(float(f"{share:.2g}") for share in shares.values()),
+        growth=float(f"{float(last['growth'].exp()):.2g}"),
+    )
     return {
-        name: replace(PRIOR, kinds=each.kinds(), **tail)
-        for name, each in zip(DOMAINS, own, strict=False)
+        name: replace(common, kinds=each.kinds()) for name, each in zip(DOMAINS, own, strict=False)
     }
 
 

@@ -54,7 +54,7 @@ class Asked:
 def asked(part: str) -> list[Asked]:
     """Every pilot of a part."""
     whole = curves.image_curves()
-    found = []
+    found: list[Asked] = []
     for (network, population), curve in sorted(whole.items()):
         related = tuple(whole[network, s] for s in SIMULATED if (network, s) in whole)
         if population not in REAL[part] or not related:

@@ -287,13 +287,14 @@ def test_what_related_curves_change_is_told() -> None:
     assert "simulated" not in alone.explain()
 
 
-def test_related_curves_may_make_a_target_reachable() -> None:
-    made = kr.plan(PILOT, 0.0017, related=[ALIKE])
-    assert made.samples is not None
-    assert made.alone.samples is None
-    said = made.explain()
-    odds = words.chance(made.alone.reach)
-    assert f"without them the target would be called not reachable (chance {odds})" in said
+def test_related_curves_may_take_a_hope_away() -> None:
+    """By itself the pilot is a power law; its relative levels off."""
+    made = kr.plan(PILOT, 0.0012, related=[ALIKE])
+    assert made.samples is None
+    assert made.alone.samples is not None
+    odds = words.chance(made.alone.chance)
+    without = f"without them the answer would be about {made.alone.samples:,} (chance {odds})"
+    assert without in made.explain()
 
 
 def test_curves_that_step_or_disagree_are_said_to() -> None:
@@ -316,7 +317,7 @@ def test_related_curves_change_nothing_inside_the_pilot_and_remove_no_doubt() ->
 
 
 def test_both_numbers_have_their_chances() -> None:
-    both = kr.compare(released_h8("KO"), released_h8("FC"), 0.0015)
+    both = kr.compare(released_h8("KO"), released_h8("FC"), 0.00205)
     said = both.headline()
     for made in (both.first, both.second):
         assert made.chance is not None

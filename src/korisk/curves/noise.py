@@ -76,7 +76,7 @@ def lasting_share(curve: Curve) -> float:
     lasting = max(of_seeds - left, 0.0) / sizes
     if lasting == 0.0:
         return 0.0
-    return min(lasting / (lasting + left), MOST_LASTING)
+    return float(min(lasting / (lasting + left), MOST_LASTING))
 
 
 def paired_correlation(first: Curve, second: Curve) -> float:
@@ -99,7 +99,7 @@ def paired_correlation(first: Curve, second: Curve) -> float:
     if norms == 0.0:
         return 0.0
     freedom = rows.shape[1] - len(np.unique(first.n[rows[0]]))
-    return float(away[0] @ away[1] / norms) * freedom / (freedom + PRIOR_SEEDS)
+    return float(away[0] @ away[1] / norms * freedom / (freedom + PRIOR_SEEDS))
 
 
 def _rows(curve: Curve) -> list[tuple[int, str]]:

@@ -259,6 +259,8 @@ class Comparison(Drawn):
         first = [min(n, _NEVER * ends[0]) for n in first]
         low, high = np.exp(_quantiles(second, first, self.together, (0.05, 0.95)))
         never = math.sqrt(_NEVER)
+        if low < 1 / never and high > never:
+            return None
         return (0.0 if low < 1 / never else float(low)), (math.inf if high > never else float(high))
 
     @cached_property

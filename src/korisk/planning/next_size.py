@@ -34,7 +34,7 @@ Cost = Callable[[int], float]
 
 _OUTCOMES = 13  # of a measurement, closer together where they are less likely
 _POINTS = 500  # of the posterior, the heaviest
-_PER_DOUBLING = 4  # steps of N at which the target is looked for
+_PER_DOUBLING = 12  # steps of N at which the target is looked for
 _STEPS = 44  # halvings in which an outcome is found
 _SURE = 1e-9  # a chance nearer to 0 or 1 counts as this one
 _LEAST_NOISE = 1e-5  # of a mean, relative

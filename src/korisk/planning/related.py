@@ -37,6 +37,7 @@ class Kinship:
     """
 
     believed: float = 0.5  # probability that the pilot has the relatives' shape
+    least_odds: float = 0.0  # log odds of the pilot's shape, below which relatives are not used
     stretch: float = 0.2  # deviation of the stretch from one
     contrast: float = 0.1  # deviation of each relative's part from their mean
     walks: tuple[float, ...] = (0.005, 0.015)  # the misfit's step for a doubling of N
@@ -147,7 +148,7 @@ class Relatives:
         invented curve is not used.
         """
         odds = self.evidence - self.own.evidence
-        return trust(odds, self.kinship.believed) if odds > 0 else 0.0
+        return trust(odds, self.kinship.believed) if odds > self.kinship.least_odds else 0.0
 
     def _moments(self, n: Array) -> tuple[Array, Array, Array]:
         """Weights (C,), means (C, M) and deviations (C, M) of the log error at each N."""

@@ -63,6 +63,7 @@ BELIEF = Belief(
 # Of a pilot: the same network with the same recipe on copies of the same images is close kin.
 KINSHIP = Kinship(
     believed=0.8,
+    least_odds=-math.inf,
     stretch=0.1,
     walks=(0.01, 0.03, 0.08),
     walk_weights=(0.3, 0.4, 0.3),
