@@ -17,7 +17,7 @@ PIXELS = 128  # of a tile
 SPLITS = 4  # of the pixels, over which the gradient of the weights is added up
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _shifted(x, pixel, row, column, tap, height, width, inside):  # type: ignore[no-untyped-def]
     """Where a tap's neighbours of pixels lie, and which of them are in the image."""
     down, right = tap // 3 - 1, tap % 3 - 1

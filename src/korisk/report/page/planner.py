@@ -152,7 +152,8 @@ def planner_data(made: Forecast, first: float | None = None) -> Data:
         "sizes": curve.sizes.tolist(),
         "last": made.last,
         "horizon": made.horizon,
-        "floor": _digits(plans[0].floor, 6),
+        # Without a floor, decibels have no end.
+        "floor": _digits(plans[0].floor, 6) if math.isfinite(plans[0].floor) else None,
         "doubt": made.doubt,
         "doubts": doubts,
         "findings": list(findings(curve)),

@@ -279,7 +279,7 @@
         partly ? `${count(plan.ifReached["0.9"])} are enough with 90% probability` : "",
       ],
       ["Chance to reach it at all", chance(plan.reach)],
-      ["Levels off at about", samples === null ? value(table(state.model).floor) : ""],
+      ["Levels off at about", samples === null && table(state.model).floor ? value(table(state.model).floor) : ""],
       ["Collect next, in all", plan.next === null ? "nothing" : count(plan.next)],
       ...costs(samples, safe),
     ]);
