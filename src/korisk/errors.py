@@ -163,7 +163,7 @@ class UnreachableError(KoriskError):
 
 
 class OutOfReachError(KoriskError):
-    """The question was sound, and a pilot speaks against the target; more data might not.
+    """The pilot gives no number of samples for the target; more data might.
 
     Raised by `Plan.require`.
 
@@ -172,7 +172,7 @@ class OutOfReachError(KoriskError):
     ...                  model="KO")
     >>> kr.plan(pilot, target=0.01).require()
     Traceback (most recent call last):
-    korisk.errors.OutOfReachError: The target 0.01 is not reachable according to this pilot: ...
+    korisk.errors.OutOfReachError: It is not known whether KO reaches 0.01: most sizes ...
     """
 
     exit_code: ClassVar[int] = 3

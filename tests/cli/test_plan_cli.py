@@ -67,7 +67,8 @@ def test_every_fit_plans(fit: str) -> None:
 def test_out_of_reach_is_exit_code_3_in_words_and_json() -> None:
     (found,) = content("plan", H128, "--model", "KO", "--target", "0.03", code=3)["plans"]
     assert found["samples"] is None
-    assert "not reachable according to this pilot" in found["explanation"]
+    assert found["verdict"] == "not_known"  # by means alone, without their seeds
+    assert "not known whether KO reaches 0.03" in found["explanation"]
     line = refused("plan", H128, "--model", "KO", "--target", "0.03", code=3)
     assert "measure at N = 4,096 before giving up" in line
 
@@ -192,7 +193,7 @@ def test_compare_takes_two_files(tmp_path: Path) -> None:
 
 def test_compare_says_when_one_has_no_answer() -> None:
     out = text("compare", H128, "--target", "0.042", code=3)
-    assert "The target 0.042 is not reachable" in out
+    assert "It is not known whether KO reaches 0.042" in out
 
 
 def test_every_target_is_answered() -> None:

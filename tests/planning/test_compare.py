@@ -99,7 +99,7 @@ def test_where_one_has_no_answer_the_other_still_has(released: kr.Comparison) ->
     assert released.ratio_range is None or released.ratio_range[1] < 1
     assert released.second.samples is not None
     words = released.explain()
-    assert "KO: The target 0.042 is not reachable" in words
+    assert "KO: It is not known whether KO reaches 0.042" in words
     assert "FC needs about" in words
     content = json.loads(json.dumps(released.to_dict()))
     assert content["ratio"] is None

@@ -221,7 +221,8 @@ def test_a_method_that_denies_what_was_measured_is_contradicted() -> None:
 
 
 def test_out_of_reach_has_its_floor_its_odds_and_a_remedy() -> None:
-    made = kr.plan(kr.Curve(N_128, KO_128, model="KO"), 0.03)
+    errors = [error * factor for error in KO_128 for factor in (0.99, 1.0, 1.01)]
+    made = kr.plan(kr.Curve(np.repeat(N_128, 3), errors, [1, 2, 3] * len(N_128), model="KO"), 0.03)
     said = made.explain()
     assert "not reachable according to this pilot" in said
     assert f"the error of KO levels off at about {made.floor:.4g}" in said
@@ -466,11 +467,11 @@ def test_among_seeds_that_scatter_an_outlier_is_farther_out() -> None:
 
 
 def test_no_learning_is_judged_by_the_ends() -> None:
-    said = "shows no learning"
+    said = "No learning from N = 4 to 32"
     assert any(said in each for each in words.findings(kr.Curve([4, 8, 32], [0.3, 0.2, 0.31])))
     assert "unit=" in kr.plan(kr.Curve([4, 8, 16, 32], [0.5, 0.6, 0.7, 0.8]), 0.4).explain()
     assert any(said in each for each in words.findings(kr.Curve([4, 8, 32], [0.3, 0.2, 0.3])))
-    assert not any(said in each for each in words.findings(kr.Curve([4, 8, 32], [0.3, 0.35, 0.29])))
+    assert not any(said in each for each in words.findings(kr.Curve([4, 8, 32], [0.3, 0.35, 0.28])))
 
 
 @pytest.mark.parametrize(("sizes", "said"), [([4, 5, 10], "a factor of 2.5 in"), ([4, 5, 16], "")])

@@ -56,7 +56,7 @@ def values() -> dict[str, Any]:
     return {
         "curve": CURVE,
         "plan": kr.plan(CURVE, target=0.02),
-        "not reachable": kr.plan(LEVEL, target=0.001),
+        "not known": kr.plan(LEVEL, target=0.001),
         "refused": kr.plan(STEPPED, target=0.001),
         "comparison": kr.compare(CURVE, LEVEL, target=0.06),
         "prediction": kr.Prediction(THEORY, model="FC", examples=64),
@@ -97,7 +97,7 @@ def test_each_shows_numbers_and_a_small_figure_of_its_own(values: dict[str, Any]
     assert f"<dd>{values['plan'].samples:,}</dd>" in shown
     assert NAME in words(shown)
     assert "<dd>no answer</dd>" in pages["refused"]
-    assert "<dd>not reachable</dd>" in pages["not reachable"]
+    assert "<dd>not known</dd>" in pages["not known"]
     assert "no network was trained" not in words(pages["rehearsal"])
     for theme in ("prefers-color-scheme:dark", '[data-jp-theme-light="false"] .k-figure'):
         assert theme in shown

@@ -55,6 +55,7 @@ CURVES = {
     "clean": kr.Curve(DOUBLING, [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO"),
     "noisy": drawn([8, 32, 128, 512], floor=0.0, noise=0.15),
     "floor": drawn(DOUBLING, floor=0.4),
+    "flat": drawn(DOUBLING, rate=0.0),
     "step": kr.Curve([2**k for k in range(2, 11)], STEP, model="net"),
     "psnr": drawn(DOUBLING, unit="psnr", scale=0.01),
     "accuracy": drawn(DOUBLING, unit="accuracy", scale=0.4, model=""),

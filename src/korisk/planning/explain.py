@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,11 @@ from korisk.planning.posterior import ROUGHEST, Posterior
 FAR = 64  # times the pilot, beyond which a number is a rough one
 SURE = 0.95  # reach from which on the condition "if the target is reachable" is left out
 EVEN = 0.5  # reach below which a target is probably not reached
-_ERRORS_OF_A_RISE = 2.0  # standard errors by which a rise must exceed noise
+_BEYOND_NOISE = 2.0  # standard errors by which a rise, a fall or a bend must exceed noise
 _RISE_WITHOUT_SEEDS = 0.02
-_RISING = math.log(1.25)  # from the first mean to the last: no such curve is extrapolated
+_GUESSED_NOISE = 0.02  # of a mean, relative, where every N has one seed
+_LEAST_NOISE = 0.01  # of a mean, where a bend is judged: no smooth curve fits better than that
+_LEAST_CHANGE = 0.02  # of the log error from end to end, below which nothing was learned
 _MOST_OUTSIDE = 0.5  # of the seeds outside their 90% range; a tenth would be right
 _OUTLYING = 4.0  # robust deviations from the median of its N
 _OUTLYING_AT_LEAST = math.log(1.5)
@@ -38,6 +41,8 @@ ANSWERS = {
     "at_least": "With 95% probability it takes at least {lower} samples.",
     "unreachable": "{start} does not reach {target} according to this pilot: the chance to meet it "
     "by N = {horizon} is {reach}.",
+    "not_known": "It is not known whether {model} reaches {target}: {why}. By the curves "
+    "that fit the pilot, the chance to meet it by N = {horizon} is {reach}.",
     "smallest": "{start} meets {target} already at the pilot's smallest N = {samples} (chance "
     "{chance}).",
     "safe": "{safe} samples are enough with 90% probability.",
@@ -95,7 +100,7 @@ def rises(curve: Curve) -> list[int]:
     if variance is None:
         least = np.full(len(steps), _RISE_WITHOUT_SEEDS)
     else:
-        least = _ERRORS_OF_A_RISE * np.sqrt(variance[1:] + variance[:-1])
+        least = _BEYOND_NOISE * np.sqrt(variance[1:] + variance[:-1])
     found: list[int] = (1 + np.flatnonzero(steps > np.maximum(least, 1e-9))).tolist()
     return found
 
@@ -134,13 +139,14 @@ def findings(curve: Curve) -> tuple[str, ...]:
     for kind, found in (("rises", rising), ("outliers", outlying)):
         more = [f"There are {len(found) - _LISTED} more {kind}."] if len(found) > _LISTED else []
         said += found[:_LISTED] + more
-    if curve.means[-1] >= curve.means[0]:
+    if no_learning(curve):
         said.append(
             Message(
-                "The pilot shows no learning: its last mean is no better than its first. If larger "
-                "values are better in this metric, say so with ",
+                f"No learning from N = {sizes[0]:,} to {sizes[-1]:,} may mean that training is too "
+                "short, that test data leak into it, or that larger values are better in this "
+                "metric (then say so with ",
                 Argument("unit", ...),
-                ".",
+                f"); or that all that can be learned is learned at N = {sizes[0]:,}.",
             )
         )
     if relative_variance(curve) is None:
@@ -155,19 +161,72 @@ def findings(curve: Curve) -> tuple[str, ...]:
     return tuple(said)
 
 
+@lru_cache(maxsize=32)  # asked for every target
+def no_learning(curve: Curve) -> bool:
+    """Whether the error falls no more than noise explains, neither from end to end nor by trend.
+
+    The trend is a straight line of the log error over log N, weighted by the noise: a first size
+    that scatters hides no fall of the others. A pilot that fell before it became flat has learned.
+    """
+    rise, least = _change(curve)
+    slope, deviation = _coefficient(curve, 1, 0.0)
+    span = math.log(curve.sizes[-1] / curve.sizes[0])
+    trend = max(_BEYOND_NOISE * deviation * span, _LEAST_CHANGE)
+    return -rise <= least and -slope * span <= trend
+
+
+@lru_cache(maxsize=32)
+def no_floor(curve: Curve) -> str:
+    """Why a pilot does not show that its error levels off; empty where it does.
+
+    It does where most sizes have two seeds, and the log error over log N bends upward, by a
+    parabola, by more than two standard errors.
+    """
+    if no_learning(curve):
+        ends = " to ".join(f"{_mean(curve, k)} at N = {curve.sizes[k]:,}" for k in (0, -1))
+        return f"the pilot shows no learning beyond its noise, from {ends}"
+    if np.mean(curve.counts > 1) <= 0.5:
+        return "most sizes have a single seed, which cannot tell a floor from noise"
+    bend, deviation = _coefficient(curve, 2, _LEAST_NOISE) if len(curve.sizes) > 2 else (0.0, 0.0)
+    if bend > _BEYOND_NOISE * deviation:
+        return ""
+    return "the pilot falls as fast at its end as at its start, up to noise, and shows no floor"
+
+
+def _change(curve: Curve) -> tuple[float, float]:
+    """How far the log error rises from the first mean to the last, and what noise explains."""
+    noise = _noise(curve)
+    least = max(_BEYOND_NOISE * math.sqrt(noise[0] + noise[-1]), _LEAST_CHANGE)
+    return math.log(curve.means[-1] / curve.means[0]), least
+
+
+def _coefficient(curve: Curve, degree: int, least: float) -> tuple[float, float]:
+    """The leading coefficient of a polynomial of log error over log N, and its standard error."""
+    deviations = np.sqrt(np.maximum(_noise(curve), max(least, 1e-6) ** 2))
+    at = np.log(curve.sizes / curve.sizes[-1])
+    fitted, covariance = np.polyfit(
+        at, np.log(curve.means), degree, w=1 / deviations, cov="unscaled"
+    )
+    return float(fitted[0]), math.sqrt(covariance[0, 0])
+
+
+def _noise(curve: Curve) -> NDArray[np.float64]:
+    """(K,) the relative variance of each mean, guessed where every N has one seed."""
+    noise = relative_variance(curve)
+    return np.full(len(curve.sizes), _GUESSED_NOISE**2) if noise is None else noise
+
+
 def doubt(curve: Curve, made: Posterior) -> str:
     """Why a pilot cannot be extrapolated, as a sentence; empty where it can."""
     sizes, last, noise = curve.sizes, f"N = {curve.sizes[-1]:,}", relative_variance(curve)
-    least, lost = _RISE_WITHOUT_SEEDS, collapsed_sizes(curve)
-    if noise is not None:
-        least = _ERRORS_OF_A_RISE * math.sqrt(noise[0] + noise[-1])
+    lost, (rise, least) = collapsed_sizes(curve), _change(curve)
     gone = int((collapsed(curve) & (curve.n == sizes[-1])).sum())
     if gone:
         why = f"at {last}, {gone} of {curve.counts[-1]} seeds fell to rounding, where no learning "
         why += "curve continues"
     elif lost.any():
         why = f"at N = {sizes[lost][0]:,} every seed fell to rounding, and at {last} none did"
-    elif math.log(curve.means[-1] / curve.means[0]) > max(least, _RISING):
+    elif rise > least:
         why = f"with more data it gets worse, from {_mean(curve, 0)} at N = {sizes[0]:,} to "
         why += f"{_mean(curve, -1)} at {last}"
     elif noise is not None and _seeds_outside(curve, made, noise) > _MOST_OUTSIDE:

@@ -525,13 +525,13 @@ def check_target(curves: Sequence[Curve], target: object) -> None:
     """
     for curve in curves:
         check_curve(curve)
-        noun = curve.unit.noun
-        value = real("target", target, remedy=f"give the {noun} that you want to reach")
+        wanted = f"give the {curve.unit.noun} that you want to reach"
+        several = np.ndim(target) if isinstance(target, list | tuple | np.ndarray) else 0
+        value = real("target", target, remedy="ask for one target at a time" if several else wanted)
         error = float(curve.unit.to_error(value))
-        hint = other_unit(curve, value)
+        hint, rule = other_unit(curve, value), f"be {curve.unit.rule}"
         if not SMALLEST_ERROR <= error <= LARGEST_ERROR:
-            remedy = hint or f"give the {noun} that you want to reach"
-            raise invalid("target", f"be {curve.unit.rule}", value, remedy, got=f"{value:.6g}")
+            raise invalid("target", rule, value, hint or wanted, got=f"{value:.6g}")
         if hint and all(error > each.means.max() for each in curves):
             raise KoriskError(f"target {value:.6g} is worse than all that was measured; {hint}")
 

@@ -26,6 +26,8 @@ from korisk.planning.explain import (
     chance,
     count,
     findings,
+    no_floor,
+    no_learning,
     paragraph,
     span,
     times,
@@ -55,8 +57,8 @@ class Plan(Drawn):
     goal : float
         The same in the unit of errors.
     samples : int or None
-        The best single number if the target is reachable; None where the pilot speaks against it
-        or cannot be extrapolated. `chance` is the probability that it is enough.
+        The best single number if the target is reachable; None where the pilot speaks against it,
+        shows no learning, or cannot be extrapolated. `chance` is the probability that it is enough.
     lower, upper : float
         Beyond the pilot, the ends of the 90% interval of N over all futures: at N = `lower` the
         target is met with at most 5%, at N = `upper` with at least 95%; `upper` is infinite where
@@ -128,6 +130,28 @@ class Plan(Drawn):
         if self._below_rounding:
             return "The target lies below rounding, where errors have no meaning."
         return "" if self.inside else self.forecast.doubt
+
+    @property
+    def verdict(self) -> str:
+        """Whether the target can be reached, in a word.
+
+        "reachable"; "unlikely" where `reach` is below one half; without `samples`,
+        "not_reachable" where the pilot itself shows a floor: most of its sizes have two seeds, and
+        its means bend by more than two standard errors; else "not_known".
+        """
+        if self.inside and not self._below_rounding:
+            return "reachable"
+        if self.samples is None:
+            return "not_known" if self.doubt or no_floor(self.curve) else "not_reachable"
+        return "unlikely" if self.reach < EVEN else "reachable"
+
+    @property
+    def missed(self) -> str:
+        """What stands in a table where there are no `samples`."""
+        if self.doubt:
+            return "no answer"
+        known = self.fit != DEFAULT_FIT or self.verdict == "not_reachable"
+        return "not reachable" if known else "not known"
 
     @property
     def chance(self) -> float | None:
@@ -345,6 +369,7 @@ class Plan(Drawn):
             "upper": count(self.upper),
             "safe": count(self.safe(0.9) or 0),
             "reach": reach,
+            "why": no_floor(self.curve),
             "most": "just below 90%" if reach == "90%" else f"at most {reach}",
             "anywhere": self.anywhere,
             "far": f"{far} the pilot's largest N of {self.last:,}",
@@ -375,7 +400,7 @@ class Plan(Drawn):
                 f"the pilot, at about N = {samples:,} (chance {told['chance']})."
             )
         kind = "beyond" if self.reach >= SURE else "if_reachable"
-        kind = "unlikely" if self.reach < EVEN else kind
+        kind = "unlikely" if self.verdict == "unlikely" else kind
         _, before, after = passed or (0.0, 0, 0)
         between = {"before": count(before), "after": count(after)}
         said = ANSWERS["inside" if passed else kind].format(**told, **between)
@@ -391,7 +416,8 @@ class Plan(Drawn):
         """
         told, safe = self._told, self.safe(0.9)
         if self.doubt or self.samples is None:
-            return self.doubt or ANSWERS["unreachable"].format(**told)
+            kind = "not_known" if self.missed == "not known" else "unreachable"
+            return self.doubt or ANSWERS[kind].format(**told)
         said = [self.headline(), *self._interval()]
         if self.at_once:
             said = [ANSWERS["smallest"].format(**told)]
@@ -492,6 +518,8 @@ class Plan(Drawn):
         above = float(self.curve.unit.to_error(self.floor)) >= self.goal
         if self.doubt:
             said = f"No sample size for the target {target} can be given. {self.doubt}"
+        elif self.missed == "not known":
+            said = ANSWERS["not_known"].format(**self._told)
         elif self.fit == DEFAULT_FIT and self.capped and not above:
             said = f"The target {target} is probably not met {self.anywhere} "
             said += f"(chance {chance(self.reach)})."
@@ -524,7 +552,7 @@ class Plan(Drawn):
         if alone.samples == self.samples and chance(alone.chance) == chance(self.chance):
             return [f"{how} and do not change the answer."]
         if alone.samples is None:
-            without = f"the target would be called not reachable (chance {chance(alone.reach)})"
+            without = f"there would be no number (chance to reach it {chance(alone.reach)})"
         else:
             without = f"the answer would be about {alone.samples:,} (chance {chance(alone.chance)})"
         return [f"{how}: without them {without}."]
@@ -545,6 +573,7 @@ class Plan(Drawn):
             "unit": self.curve.unit.name,
             "fit": self.fit,
             "target": self.target,
+            "verdict": self.verdict,
             "samples": self.samples,
             "chance": self.chance,
             "lower": self.lower,
@@ -616,6 +645,8 @@ def plan_from(made: Forecast, target: float) -> Plan:
     elif goal < ROUNDING * made.curve.means.max():
         samples, lower, upper, reach = None, math.inf, math.inf, math.nan
         odds = Chances(odds.n, np.zeros_like(odds.p))
+    elif samples is not None and samples > made.last and no_learning(made.curve):
+        samples = None  # of what is learned later, only the chances are known
     return Plan(made, float(target), goal, samples, lower, upper, reach, odds)
 
 

@@ -105,7 +105,7 @@ def _curve(curve: Curve) -> Told:
 
 def _samples(plan: Plan) -> str:
     if plan.samples is None:
-        return "no answer" if plan.doubt else "not reachable"
+        return plan.missed
     return f"{'at most ' if plan.at_once else ''}{count(plan.samples)}"
 
 

@@ -27,6 +27,7 @@ WIDTH, HEIGHT = 6.3, 3.5  # inches, the height without the legend
 NOTE = "band: 90%; beyond the pilot it is an extrapolation"
 CROWDED = "beyond the pilot it is an extrapolation; bands are drawn for up to three models"
 UNREACHABLE = "not reachable according to this pilot"
+NOT_KNOWN = "not known whether it is reachable"
 NO_ANSWER = "no answer, see below"
 _BANDS = 3  # models up to which each has its band and its bracket
 _STEPS = 100  # N at which a curve is drawn
@@ -207,7 +208,8 @@ def answer(plan: Plan) -> str:
     if plan.doubt:
         return NO_ANSWER
     if plan.samples is None or plan.chance is None:
-        return f"{UNREACHABLE}, chance {chance(plan.reach)}"
+        missed = NOT_KNOWN if plan.missed == "not known" else UNREACHABLE
+        return f"{missed}, chance {chance(plan.reach)}"
     condition = "" if _on_curve(plan) or plan.reach >= SURE else "if reached: "
     if plan.at_once:
         return f"N ≤ {plan.samples:,}, chance {chance(plan.chance)}"
@@ -259,7 +261,7 @@ def _canvas(
     made = [plan.forecast for plan in plans]
     tracks = [panels.track(each, panels.drawn_sizes(each, end, steps=_STEPS)) for each in made]
     floor = None
-    if len(plans) == 1 and first.samples is None and not first.doubt:
+    if len(plans) == 1 and first.samples is None and first.missed == "not reachable":
         lowest = float(curve.unit.to_error(first.floor))
         if first.goal < lowest < float(curve.means.max()):  # it stands in the way of the target
             floor = first.floor

@@ -154,7 +154,7 @@ def overview(groups: Sequence[Group]) -> str:
 
 def _number(plan: Plan) -> str:
     if plan.samples is None:
-        return "no answer" if plan.doubt else "not reachable"
+        return plan.missed
     said = f"{'≤ ' if plan.at_once else ''}{words.count(plan.samples)}"
     if plan.samples <= plan.last or plan.reach >= words.SURE:
         return said

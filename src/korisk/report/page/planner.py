@@ -18,7 +18,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.chances import LEAST_REACH, table_sizes
 from korisk.planning.compare import LEAST_SIZES
-from korisk.planning.explain import EVEN, FAR, SURE, findings
+from korisk.planning.explain import EVEN, FAR, SURE, findings, no_floor
 from korisk.planning.fit import fitted_line
 from korisk.planning.forecast import Forecast
 from korisk.planning.plan import LEVELS
@@ -155,6 +155,7 @@ def planner_data(made: Forecast, first: float | None = None) -> Data:
         # Without a floor, decibels have no end.
         "floor": _digits(plans[0].floor, 6) if math.isfinite(plans[0].floor) else None,
         "doubt": made.doubt,
+        "no_floor": no_floor(curve),
         "doubts": doubts,
         "findings": list(findings(curve)),
         "targets": [plan.target for plan in plans],

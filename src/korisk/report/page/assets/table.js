@@ -177,6 +177,9 @@ var koriskTable = (() => {
     /** Whether the target is probably not reached, although there is a number of samples. */
     unlikely = (plan) => this.conditional(plan) && plan.reach < this.even;
 
+    /** What is said of a target without a number: only a pilot that shows a floor rules it out. */
+    missed = () => (this.no_floor ? "not known" : "not reachable");
+
     /** The measured sizes on either side of an N inside the pilot. */
     sides(n) {
       const after = this.sizes.findIndex((size) => size >= n);
@@ -190,7 +193,7 @@ var koriskTable = (() => {
       const ratio = samples / this.last;
       const inside = samples !== null && samples <= this.last;
       const parts = [
-        samples === null ? "unreachable"
+        samples === null ? (this.no_floor ? "not_known" : "unreachable")
         : samples <= this.sizes[0] ? "smallest"
         : inside ? "inside"
         : this.unlikely(plan) ? "unlikely"
@@ -213,6 +216,7 @@ var koriskTable = (() => {
         target: value(plan.target),
         horizon: count(this.horizon),
         reach: chance(plan.reach),
+        why: this.no_floor,
         most: most(plan.reach, 0.9),
         anywhere: this.anywhere,
         far: `${far} the pilot's largest N of ${count(this.last)}`,

@@ -244,7 +244,7 @@
     const least = atOnce(plan) ? "at most " : "";
     box.textContent =
       doubt ? "No answer"
-      : samples === null ? "not reachable"
+      : samples === null ? table(state.model).missed()
       : table(state.model).unlikely(plan) ? "probably not reached"
       : `${least}${count(samples)} sample${samples === 1 ? "" : "s"}`;
     box.classList.toggle("long", samples !== null && table(state.model).unlikely(plan));
@@ -264,6 +264,7 @@
     );
     if (!told.length && state.target === group().target && group().why) told.push(`The first target: ${group().why}.`);
     get("about").textContent = told.join(" ");
+    const { floor, no_floor } = table(state.model);
     const none = table(state.model).doubt ? "no N inside the pilot" : "no amount of data";
     const enough = Object.entries(plan.safe).map(([p, n]) => [
       `Enough with ${Math.round(100 * p)}% probability`,
@@ -279,7 +280,7 @@
         partly ? `${count(plan.ifReached["0.9"])} are enough with 90% probability` : "",
       ],
       ["Chance to reach it at all", chance(plan.reach)],
-      ["Levels off at about", samples === null && table(state.model).floor ? value(table(state.model).floor) : ""],
+      ["Levels off at about", samples === null && floor && !no_floor ? value(floor) : ""],
       ["Collect next, in all", plan.next === null ? "nothing" : count(plan.next)],
       ...costs(samples, safe),
     ]);
@@ -311,17 +312,17 @@
     get("ratio").textContent = `Ratio of N, ${second.name} over ${first.name}: ${said}`;
     get("versus-title").textContent = `${first.name} against ${second.name}`;
     facts(get("versus-facts"), [
-      [`Samples of ${first.name}`, reached(plans.own)],
-      [`Samples of ${second.name}`, plan ? reached(plan) : refusal],
+      [`Samples of ${first.name}`, reached(plans.own, state.model)],
+      [`Samples of ${second.name}`, plan ? reached(plan, state.other) : refusal],
       ["Two factors, fitted lines", plan && factors("line", first, second)],
       ["Two factors, the paper's lines", plan && factors("paper", first, second)],
       ["Crossover", pair().crossover || "not computed here: ask korisk compare"],
     ]);
   }
 
-  function reached(plan) {
+  function reached(plan, at) {
     if (plan.doubt) return `no answer. ${plan.doubt}`;
-    if (plan.samples === null) return `not reachable (chance ${chance(plan.reach)})`;
+    if (plan.samples === null) return `${table(at).missed()} (chance ${chance(plan.reach)})`;
     const words = atOnce(plan) ? "at most " : "";
     const [name, ends] = interval(plan);
     const also = atOnce(plan) ? "" : `; ${inside(plan) ? "between" : name[0].toLowerCase() + name.slice(1)} ${ends}`;
@@ -621,7 +622,7 @@
       }
       const ends =
         plan.doubt ? "no answer"
-        : plan.samples === null ? `not reachable (${chance(plan.reach)})`
+        : plan.samples === null ? `${table(at).missed()} (${chance(plan.reach)})`
         : atOnce(plan) ? `≤ ${count(plan.samples)} (${chance(plan.chance)})`
         : (conditional(plan) ? `if reached (${chance(plan.reach)}): ` : "") +
           (plan.upper === null
