@@ -14,8 +14,14 @@ from pathlib import Path
 NEEDED = (  # what the package reads at run time, and what type checkers look for
     "korisk/paper/claims.json",
     "korisk/paper/claims.yaml",
+    "korisk/paper/published.yaml",
+    "korisk/paper/tables.yaml",
     "korisk/py.typed",
+    "korisk/report/figures/fine.mplstyle",
+    "korisk/report/figures/plain.mplstyle",
+    "korisk/report/figures/theme.yaml",
     "korisk/report/live.html",
+    "korisk/report/notebook.css",
     "korisk/report/page/assets/method.html",
     "korisk/report/page/assets/page.css",
     "korisk/report/page/assets/page.html",
@@ -24,6 +30,9 @@ NEEDED = (  # what the package reads at run time, and what type checkers look fo
     "korisk/report/page/assets/promises.html",
     "korisk/report/page/assets/table.js",
     "korisk/report/page/assets/view.js",
+    "korisk/report/tables/longtable.tex",
+    "korisk/report/tables/table.tex",
+    "korisk/report/tables/tables.yaml",
     "korisk/store/schema.sql",
 )
 SOURCES = (  # what it takes to test, document and cite it

@@ -55,7 +55,7 @@ def scored() -> Curve:
 
 @pytest.fixture(scope="module")
 def planned() -> Plan:
-    return plan(seeded(), 0.02)
+    return plan(seeded(), 0.016)
 
 
 @pytest.fixture(scope="module")

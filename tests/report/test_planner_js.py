@@ -178,9 +178,9 @@ def test_between_the_stops_answers_are_interpolated(page: "Page", name: str) -> 
         assert (each["samples"] is None) == (plan.samples is None)
         if plan.samples is None:
             continue
-        assert abs(each["samples"] - plan.samples) <= max(1, 0.03 * plan.samples)
+        assert abs(each["samples"] - plan.samples) <= max(1, 0.05 * plan.samples)
         if each in beyond:
-            assert each["chance"] == pytest.approx(plan.probability(each["samples"]), abs=0.02)
+            assert each["chance"] == pytest.approx(plan.probability(each["samples"]), abs=0.04)
 
 
 @pytest.mark.parametrize("name", some(CURVES))

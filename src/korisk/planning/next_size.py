@@ -72,8 +72,8 @@ class NextSize:
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> print(kr.next_size(pilot, target=0.005, candidates=[512]))
-    Measure N = 512 next, with 1 seed: the 90% interval of the answer spans a factor of 1.54 now
-    and is expected to span 1.24 then.
+    Measure N = 512 next, with 1 seed: the 90% interval of the answer spans a factor of 1.04 now
+    and is expected to span 1.03 then.
     """
 
     n: int

@@ -78,7 +78,7 @@ class Plan(Drawn):
     >>> made.lower <= made.samples <= made.safe(0.9) <= made.upper
     True
     >>> print(made.explain())
-    To reach 0.005, KO needs about 6... samples (chance ...%), 2.6 times the pilot's largest N ...
+    To reach 0.005, KO needs about 6... samples (chance ...%), 2.5 times the pilot's largest N ...
     """
 
     forecast: Forecast = field(repr=False)
@@ -628,7 +628,7 @@ def plan(
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> made = kr.plan(pilot, target=0.005)
     >>> round(made.samples, -1), made.next_round == made.samples
-    (660, True)
+    (640, True)
     """
     check_target([curve], target)
     return plan_from(forecast(curve, fit=fit, related=related), target)

@@ -152,7 +152,7 @@ def planner_data(made: Forecast, first: float | None = None) -> Data:
         "sizes": curve.sizes.tolist(),
         "last": made.last,
         "horizon": made.horizon,
-        # Without a floor, decibels have no end.
+        # Without a floor, decibels grow beyond every number.
         "floor": _digits(plans[0].floor, 6) if math.isfinite(plans[0].floor) else None,
         "doubt": made.doubt,
         "no_floor": no_floor(curve),
