@@ -85,7 +85,7 @@ def test_every_measurement_and_every_mean_is_drawn_in_the_users_unit(curve: Curv
 
 def test_target_and_answer_are_marked_and_named(planned: Plan, figure: Figure) -> None:
     assert {value for _, value in points(line(figure, "target"))} == {planned.target}
-    assert "target\n0.02" in written(figure)
+    assert "target\n0.016" in written(figure)
     assert planned.samples is not None
     assert points(line(figure, "answer")) == [(planned.samples, planned.target)]
     left, right = figure.axes[0].get_xlim()
