@@ -231,6 +231,7 @@ def test_a_newer_page_keeps_what_its_reader_chose(tmp_path: Path) -> None:
                 watch(Event(kind="done", task=task_with(n=8), done=version, **counts))
                 source = f"page?{version}{chosen}"
                 until(lambda: source in (page.evaluate(f"{shown}?.src") or ""))  # noqa: B023
+                until(lambda: page.evaluate(f"{shown}?.contentDocument?.readyState") == "complete")
                 assert page.evaluate(f"{shown}.contentWindow.scrollY") == 300 * (version - 1)
                 page.evaluate(
                     f"""() => {{ const inner = {shown}.contentWindow;
