@@ -12,11 +12,12 @@ simulated power laws with and without floors; each has a tuning and a reporting 
 - Ratios of known against dense networks (imaging): how often the 90% interval holds the true ratio.
 
     python -m benchmarks.planner.odds [--part report|tune] [--sets imaging,lcdb] [--every 1]
-        [--first 0] [--no-metric] [--rivals] [--json FILE]
+        [--first 0] [--no-metric] [--rivals] [--json FILE] [--table]
 
 "recalibration" is the offset and the slope of normal scores under which the odds of a set would
-have come true best; what korisk has is that of the tuning parts. With --no-metric pilots do not
-name their metric, so that korisk takes the mixture of its priors.
+have come true best. With --no-metric pilots do not name their metric, so that korisk takes the
+mixture of its priors. results/planner_odds.json holds what --json wrote for two versions, and
+--table prints it as results/planner_odds.txt.
 
 Run with another version's `src` on PYTHONPATH, it asks that version the same.
 """
@@ -46,11 +47,12 @@ from korisk.planning.plan import plan_from
 
 Array = NDArray[np.float64]
 
+RESULTS = Path(__file__).parents[1] / "results"
 SETS = ("imaging", "lcdb", "neural", "power", "no floor")
 LEVELS = (np.arange(20) + 0.5) / 20
 TARGETS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the pilot's last error
 FACTORS = (2, 4, 8, 16)
-RIVALS = ("M4", "BNSL", "power", "curve_fit")
+RIVALS = ("M4", "BNSL", "power", "tutorial curve_fit c + a N^-b")
 LEAST = 100  # statements of a tenth of the odds that is judged
 
 
@@ -270,6 +272,39 @@ def _crossed(n: Array, truth: Array, target: float) -> float:
     return float(np.exp(sizes[0] + part * (sizes[1] - sizes[0])))
 
 
+def short(value: float) -> str:
+    """A figure without its leading zero."""
+    return "-" if math.isnan(value) else f"{value:.3f}".replace("0.", ".", 1)
+
+
+def table() -> str:
+    """The kept figures of two versions, as a page shows them."""
+    kept = json.loads((RESULTS / "planner_odds.json").read_text("utf-8"))
+    old, new = kept["0.2.0"], kept["now"]
+    command = "python -m benchmarks.planner.odds --part report --every 2 --first 1"
+    heads = ("CRPS", "Brier", "P at true N, 4x", "safe(.9) exists", "safe(.9) suffices")
+    lines = [f"Version 0.2.0 → now. `{command}` (power laws: every 4).", ""]
+    columns = ("pilots", *heads, "coverage at 2/4/8/16x", "mean log error at 8x")
+    lines += [f"| {' | '.join(columns)} |", f"| {' | '.join('---' for _ in columns)} |"]
+    for name in SETS:
+        pair = old[name], new[name]
+        cells = [f"{name} ({pair[1]['pilots']})"]
+        cells += [" → ".join(short(each[head]) for each in pair) for head in heads]
+        cells.append(" → ".join("/".join(map(short, each["coverage"].values())) for each in pair))
+        cells.append(" → ".join(short(each["signed"]["8"]) for each in pair))
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", "Odds of imaging, lcdb and neural together, said → came true (statements):", ""]
+    for version, figures in kept.items():
+        odds = [f"{short(p)} → {short(true)} ({count})" for p, true, count in figures["pooled"]]
+        lines.append(f"- {version}: {', '.join(odds)}")
+    lines.append("")
+    for head in ("interval holds", "median of said over true"):
+        values = " → ".join(short(each["ratios"][head]) for each in (old, new))
+        lines.append(f"- Ratios of dense over known networks, {head}: {values}")
+    signed = " → ".join(short(each["imaging"]["dense signed at 8x"]) for each in (old, new))
+    return "\n".join([*lines, f"- Dense networks at 8x, mean log error: {signed}"])
+
+
 def main(arguments: Iterable[str] | None = None) -> None:
     """Ask, and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -280,7 +315,11 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--no-metric", action="store_true", help="do not name the metric")
     parser.add_argument("--rivals", action="store_true", help="ask other estimators, too")
     parser.add_argument("--json", type=Path, help="write the figures there, too")
+    parser.add_argument("--table", action="store_true", help="print the kept figures, ask nothing")
     options = parser.parse_args(None if arguments is None else list(arguments))
+    if options.table:
+        print(table())
+        return
     found: dict[str, Any] = {}
     with multiprocessing.Pool() as pool:
         for name in options.sets.split(","):

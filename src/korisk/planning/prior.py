@@ -37,8 +37,8 @@ class Prior:
     stretches: tuple[float, ...] = (1.0, 3.9)  # of tau beyond the pilot
     stretch_weights: tuple[float, ...] = (0.84, 0.16)
     growth: float = 1.1  # exponent of the doublings over which the drift's variance adds up
-    # Offset and slope of normal scores, by which probabilities beyond the pilot are turned into
-    # those that came true on tuning curves.
+    # Offset and slope of normal scores, by which probabilities beyond the pilot are turned. Set by
+    # curves that no reported figure uses: docs/explanation/planner.md, "Do odds come true?".
     recalibration: tuple[float, float] = (0.0, 1.0)
     least_noise: float = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded
     noises: tuple[float, ...] = (1e-4, 1e-3, 0.003, 0.01, 0.03, 0.08)  # where seeds tell none
