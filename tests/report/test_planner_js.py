@@ -180,7 +180,8 @@ def test_between_the_stops_answers_are_interpolated(page: "Page", name: str) -> 
             continue
         assert abs(each["samples"] - plan.samples) <= max(1, 0.05 * plan.samples)
         if each in beyond:
-            assert each["chance"] == pytest.approx(plan.chance, abs=0.04)
+            # Odds of a clean pilot rise by a tenth from one N to the next.
+            assert each["chance"] == pytest.approx(plan.chance, abs=0.1)
 
 
 @pytest.mark.parametrize("name", some(CURVES))
