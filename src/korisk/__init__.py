@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from korisk.networks.describe.describe import describe
     from korisk.networks.describe.marks import known, learned
     from korisk.pilots import Pilot, pilot_sklearn, pilot_torch, run_pilot
+    from korisk.planning.limits import Evidence, Limit, Longer, limit
     from korisk.planning.next_size import NextSize, next_size
     from korisk.prediction import Prediction, predict_dense, predict_structured, predict_study
     from korisk.prediction.rehearse import Rehearsal, rehearse
@@ -41,6 +42,7 @@ _LAZY = {
     "pilots.adapters": ("pilot_sklearn", "pilot_torch"),
     "pilots.result": ("Pilot",),
     "pilots.run": ("run_pilot",),
+    "planning.limits": ("Evidence", "Limit", "Longer", "limit"),
     "planning.next_size": ("NextSize", "next_size"),
     "prediction.api": ("predict_dense", "predict_structured"),
     "prediction.prediction": ("Prediction",),
@@ -53,6 +55,7 @@ __all__ = ["KoriskError", "OutOfReachError", "UnreachableError", "__version__"]
 __all__ += theory.__all__
 __all__ += ["UNITS", "Curve", "Unit"]
 __all__ += ["Expectation", "Forecast", "NextSize", "Plan", "forecast", "next_size", "plan"]
+__all__ += ["Evidence", "Limit", "Longer", "limit"]
 __all__ += ["Comparison", "Crossover", "compare"]
 __all__ += ["FITS", "Calibration", "calibrate"]
 __all__ += ["Pilot", "pilot_sklearn", "pilot_torch", "run_pilot"]

@@ -1,0 +1,426 @@
+"""What limits the error of a pilot: the data, the training, the network, or noise.
+
+At the largest N the test error is split into shares of four causes, each by one piece of evidence:
+
+- *data*: the gap between test and training error;
+- *training*: what longer training at one size takes away, extrapolated to the end of training;
+- *noise*: the floor that noise in the references leaves, where it is known;
+- *network*: the rest.
+
+The largest share is the limit. Without evidence the learning curve alone cannot tell a network that
+was trained too briefly from one that has learned all it can: then the limit is not known, and
+`Limit.next_run` names the run that would tell.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from korisk import _checks
+from korisk._checks import LARGEST_N, require
+from korisk.curves.curve import Curve
+from korisk.curves.noise import relative_variance
+from korisk.curves.unit import SMALLEST_ERROR, Unit
+from korisk.planning.explain import no_learning, value
+
+LONGER = 3.0  # times the usual training, for a run that tells whether training limits the error
+
+_LARGE = 0.5  # share of the error above which no other cause is as large
+_CLEAR = 1 / 3  # training's share from which on it is named without a training error
+_NEAR_NOISE = 0.8  # noise's share of the error from which on nothing else matters
+_LEAST_GAIN = 0.1  # by longer training, of the error
+_LEAST_FALL = 0.1  # of the error over the last decade of N, below which it is flat
+_BEYOND_NOISE = 2.0  # standard errors
+_FALL_BEYOND_NOISE = 3.0  # of a fall with N: a flat decade must hardly ever pass for one
+_GUESSED_NOISE = 0.05  # of one seed, relative, where no size has two
+_LEAST_NOISE = 0.01  # of a mean, relative: no line fits better than that
+_STAYS = 0.8  # of the training error, which data cannot lower, with a margin for its noise
+_DECAY = 0.5  # training's part shrinks with the steps to this power, at least
+
+
+@dataclass(frozen=True, kw_only=True)
+class Longer:
+    """One size that was trained longer than usual. Values are in the curve's unit.
+
+    Parameters
+    ----------
+    n : int
+        Training samples.
+    factor : float
+        How many times the usual training (steps or epochs), above 1.
+    errors : sequence of float
+        Test errors after the longer training, one for each seed.
+    before : sequence of float
+        Test errors at that n after the usual training.
+
+    Raises
+    ------
+    KoriskError
+        If a value is outside its range.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> kr.Longer(n=1024, factor=3, errors=[0.02], before=[0.05]).factor
+    3.0
+    """
+
+    n: int
+    factor: float
+    errors: Sequence[float]
+    before: Sequence[float]
+
+    def __post_init__(self) -> None:
+        remedy = "count the training samples"
+        n = _checks.count("n", self.n, at_least=2, at_most=LARGEST_N, remedy=remedy)
+        factor = _checks.real("factor", self.factor, above=1, remedy="3 trains three times as long")
+        object.__setattr__(self, "n", n)
+        object.__setattr__(self, "factor", factor)
+        for field in ("errors", "before"):
+            given, remedy = getattr(self, field), "give one test error for each seed"
+            listed = isinstance(given, Sequence) and not isinstance(given, str) and len(given) > 0
+            require(listed, field, "be a list of at least one number", given, remedy)
+            numbers = tuple(_checks.real(field, number, remedy=remedy) for number in given)
+            object.__setattr__(self, field, numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What is known of a pilot beside its test errors. Values are in the curve's unit.
+
+    Parameters
+    ----------
+    training : Curve, optional
+        Errors on the training samples, of the same networks and in the same metric.
+    longer : Longer, optional
+        One size that was trained longer.
+    baseline : float, optional
+        Error of the known operator alone, or of the untrained network.
+    noise : float, optional
+        Error that noise in the references leaves to a perfect network.
+
+    Raises
+    ------
+    KoriskError
+        If a value has another type.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> kr.Evidence(noise=0.001).noise
+    0.001
+    """
+
+    training: Curve | None = None
+    longer: Longer | None = None
+    baseline: float | None = None
+    noise: float | None = None
+
+    def __post_init__(self) -> None:
+        for field, kind in (("training", Curve), ("longer", Longer)):
+            given, rule = getattr(self, field), f"be a {kind.__name__}"
+            remedy = f"pass {kind.__name__}(...), or leave it out"
+            require(given is None or isinstance(given, kind), field, rule, given, remedy)
+        for field in ("baseline", "noise"):
+            if getattr(self, field) is not None:
+                remedy = "give a number in the unit of the curve, or leave it out"
+                number = _checks.real(field, getattr(self, field), remedy=remedy)
+                object.__setattr__(self, field, number)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What limits the error at the largest N of a pilot.
+
+    Parameters
+    ----------
+    kind : str
+        "data", "training", "network", "noise" or "unknown".
+    sentence : str
+        The limit and its evidence.
+    next_run : str
+        The run that would tell, empty unless `kind` is "unknown".
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> flat = kr.Curve([16, 64, 256, 1024], [0.05, 0.05, 0.05, 0.05])
+    >>> kr.limit(flat).next_run
+    'train N = 1,024 once with 3 times the steps'
+    """
+
+    kind: str
+    sentence: str
+    next_run: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.sentence} To find out, {self.next_run}." if self.next_run else self.sentence
+
+    def to_dict(self) -> dict[str, str]:
+        """The fields by name, for JSON.
+
+        Returns
+        -------
+        dict of str
+            With the keys kind, sentence and next_run.
+        """
+        return {"kind": self.kind, "sentence": self.sentence, "next_run": self.next_run}
+
+
+def limit(
+    curve: Curve, evidence: Evidence | None = None, target_error: float | None = None
+) -> Limit:
+    """What limits the error of a pilot at its largest N.
+
+    Parameters
+    ----------
+    curve : Curve
+        The pilot.
+    evidence : Evidence, optional
+        What is known beside its test errors. Default: nothing.
+    target_error : float, optional
+        The error to reach (not in the curve's unit). What stays above it with any amount of data
+        is named rather than the data.
+
+    Returns
+    -------
+    Limit
+        The limit, its evidence, and the run that would tell where it is not known.
+
+    Raises
+    ------
+    KoriskError
+        If the evidence does not go with the curve: another unit, or no size in common.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 64, 256, 1024], [0.052, 0.05, 0.05, 0.05], model="U-Net")
+    >>> longer = kr.Longer(n=1024, factor=3, errors=[0.02], before=[0.05])
+    >>> print(kr.limit(pilot, kr.Evidence(longer=longer)))
+    Training limits the error: at N = 1,024, 3 times the training takes it from 0.05 to 0.02.
+    """
+    case = _Case.of(curve, evidence or Evidence(), target_error)
+    kind, next_run = case.named()
+    starts = {
+        "data": "The amount of data limits the error",
+        "training": "Training limits the error",
+        "network": "The network limits the error",
+        "noise": "Noise limits the error",
+        "unknown": "What limits the error is not known",
+    }
+    return Limit(kind, f"{starts[kind]}: {case.reason(kind)}.{case.beside_baseline()}", next_run)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A pilot and its evidence, in shares of the test error at the largest N."""
+
+    curve: Curve
+    evidence: Evidence
+    falls: bool  # with N, over the last decade
+    gap: float | None  # by which the training error lies below the test error
+    training: float | None  # what training could still remove; None: not known
+    noise: float | None
+    target: float | None
+
+    @classmethod
+    def of(cls, curve: Curve, evidence: Evidence, target_error: float | None) -> "_Case":
+        error = float(curve.means[-1])
+        gap = training = noise = None
+        if evidence.noise is not None:
+            noise = min(_error("noise", evidence.noise, curve.unit) / error, 1.0)
+        if evidence.training is not None:
+            n, on_training = _training_error(curve, evidence.training)
+            gap = max(1 - on_training / float(curve.means[curve.sizes == n][0]), 0.0)
+            if noise is not None:  # a network that learned the noise itself is below its floor
+                gap = min(gap, 1 - noise)
+        if evidence.longer is not None:
+            training = _training_share(curve, evidence.longer)
+            if training is not None and gap is not None:
+                training = min(training, 1 - gap)  # it is part of the training error
+        target = None if target_error is None else target_error / error
+        return cls(curve, evidence, _falls(curve), gap, training, noise, target)
+
+    def named(self) -> tuple[str, str]:
+        """The limit, and the run that would tell where it is not known."""
+        n, longer = f"N = {self.curve.sizes[-1]:,}", self.evidence.longer
+        noise, target = self.noise or 0.0, math.inf if self.target is None else self.target
+        if noise >= _NEAR_NOISE or target < noise:
+            return "noise", ""
+        by_data = self.gap if self.gap is not None and self.falls else 0.0
+        if self.gap is not None and _STAYS * (1 - self.gap) > target:
+            by_data = 0.0  # the training error rises with N, and is above the target already
+        if by_data > _LARGE:
+            return "data", ""
+        if self.training is None:
+            if noise > _LARGE:
+                return "noise", ""
+            if longer is not None:
+                return "unknown", (
+                    f"repeat N = {longer.n:,} with {longer.factor:g} times the steps and "
+                    "with more seeds"
+                )
+            if self.gap is None and self.falls:
+                return "data", ""
+            return "unknown", f"train {n} once with {LONGER:g} times the steps"
+        if self.gap is None:
+            least = _CLEAR if self.falls else 0.0
+            if self.training > max(least, noise):
+                return "training", ""
+            if noise > _LARGE:
+                return "noise", ""
+            if self.training > 0:
+                return "unknown", f"measure the training error at {n}"
+            return "data" if self.falls else "network", ""
+        shares = {"data": by_data, "training": self.training, "noise": noise}
+        shares["network"] = 1 - self.gap - self.training - noise
+        largest = max(shares, key=lambda kind: shares[kind])
+        if self.gap > shares[largest] and not self.falls and not self.training:
+            return (
+                "unknown",
+                f"test {n} once on new samples that are drawn like the training samples",
+            )
+        return largest, ""
+
+    def reason(self, kind: str) -> str:
+        """The evidence for a limit, in words."""
+        curve, unit, evidence = self.curve, self.curve.unit, self.evidence
+        facts = {}
+        if evidence.training is not None:
+            n, on_training = _training_error(curve, evidence.training)
+            name, test = curve.metric or unit.noun, float(curve.means[curve.sizes == n][0])
+            facts["gap"] = f"at N = {n:,} the {name} is {_shown(unit, on_training)} on training "
+            facts["gap"] += f"samples and {_shown(unit, test)} on test samples"
+        if (longer := evidence.longer) is not None:
+            before, after = (
+                _shown(unit, float(_errors(unit, field, getattr(longer, field)).mean()))
+                for field in ("before", "errors")
+            )
+            verb = "takes" if self.training else "changes"
+            facts["longer"] = f"at N = {longer.n:,}, {longer.factor:g} times the training {verb} it"
+            facts["longer"] += f" from {before} to {after}"
+            if self.training is None:
+                facts["longer"] += ", with too much noise to tell"
+            elif self.training == 0:
+                facts["longer"] += ", which is no gain beyond noise"
+        first, last = _decade(curve)[[0, -1]]
+        ends = [
+            f"{_shown(unit, float(curve.means[k]))} at N = {curve.sizes[k]:,}"
+            for k in (first, last)
+        ]
+        verb = "still falls with N" if self.falls else "does not fall with N beyond noise"
+        facts["trend"] = f"the error {verb}, from {' to '.join(ends)}"
+        if evidence.noise is not None:
+            facts["noise"] = f"noise alone leaves {value(evidence.noise)}, and the error at N = "
+            facts["noise"] += f"{curve.sizes[-1]:,} is {_shown(unit, float(curve.means[-1]))}"
+        used = {
+            "data": ["gap"] if self.gap else ["trend", "longer"],
+            "training": ["longer"],
+            "network": ["gap", "longer"] if "gap" in facts else ["trend", "longer"],
+            "noise": ["noise"],
+            "unknown": ["trend", "gap", "longer", "noise"],
+        }[kind]
+        if kind == "network" and evidence.noise is None:
+            facts[used[-1]] += " (unless it is noise in the references, whose floor is not given)"
+        return "; ".join(facts[fact] for fact in used if fact in facts)
+
+    def beside_baseline(self) -> str:
+        """A sentence where training has added nothing to the baseline; else empty."""
+        if self.evidence.baseline is None:
+            return ""
+        curve, unit = self.curve, self.curve.unit
+        baseline = _error("baseline", self.evidence.baseline, unit)
+        noise = math.sqrt(_seed_variance(curve, -1) / curve.counts[-1])
+        if curve.means[-1] < baseline * math.exp(-_BEYOND_NOISE * noise):
+            return ""
+        return (
+            f" At N = {curve.sizes[-1]:,} it is {_shown(unit, float(curve.means[-1]))}, no better "
+            f"than {value(self.evidence.baseline)} without training: training has added nothing."
+        )
+
+
+# --- Shares --------------------------------------------------------------------------------------
+
+
+def _training_error(curve: Curve, training: Curve) -> tuple[int, float]:
+    """The largest N at which both were measured, and the mean error on training samples there."""
+    same = training.unit.law == curve.unit.law
+    names = f"{training.unit.name} and {curve.unit.name}"
+    remedy = "measure both in one metric"
+    require(same, "training", "have the unit of the curve", training, remedy, got=names)
+    shared = np.intersect1d(curve.sizes, training.sizes)
+    remedy = "give the training errors of the same networks"
+    require(len(shared) > 0, "training", "have a size of the curve", training, remedy)
+    n = int(shared[-1])
+    return n, float(training.means[training.sizes == n][0])
+
+
+def _training_share(curve: Curve, longer: Longer) -> float | None:
+    """What training could still remove; 0 without a gain beyond noise, None if noise hides it.
+
+    Longer training by a factor f takes at least a share of 1 - f^-_DECAY from training's part.
+    """
+    before = _errors(curve.unit, "before", longer.before)
+    after = _errors(curve.unit, "errors", longer.errors)
+    at = min(int(np.searchsorted(curve.sizes, longer.n)), len(curve.sizes) - 1)
+    variance = _seed_variance(curve, at)
+    samples = [np.log(errors) for errors in (before, after) if len(errors) > 1]
+    if samples:  # as far as these seeds scatter, if that is more
+        variance = max(variance, float(np.mean([logs.var(ddof=1) for logs in samples])))
+    deviation = _BEYOND_NOISE * math.sqrt(variance * (1 / len(before) + 1 / len(after)))
+    gain = math.log(float(before.mean() / after.mean()))
+    whole = 1 - math.pow(longer.factor, -_DECAY)
+    if gain > max(deviation, -math.log1p(-_LEAST_GAIN)):
+        return min(-math.expm1(-gain) / whole, 1.0)
+    return None if -math.expm1(-gain - deviation) / whole > _LARGE else 0.0
+
+
+def _falls(curve: Curve) -> bool:
+    """Whether the error falls over the last decade of N, by a line of its logarithm over log N."""
+    at = _decade(curve)
+    if len(at) < 2 or no_learning(curve):
+        return False
+    deviations = np.sqrt([_seed_variance(curve, k) / curve.counts[k] for k in at])
+    logs = np.log(curve.sizes[at] / curve.sizes[-1])
+    weights = 1 / np.maximum(deviations, _LEAST_NOISE)
+    fitted, covariance = np.polyfit(logs, np.log(curve.means[at]), 1, w=weights, cov="unscaled")
+    fall, deviation = fitted[0] * logs[0], math.sqrt(covariance[0, 0]) * -logs[0]
+    return bool(fall > max(_FALL_BEYOND_NOISE * deviation, -math.log1p(-_LEAST_FALL)))
+
+
+def _decade(curve: Curve) -> NDArray[np.intp]:
+    """Indices of the sizes of the last decade, and at least of the last three."""
+    inside = np.flatnonzero(10 * curve.sizes >= curve.sizes[-1])
+    return np.arange(max(min(int(inside[0]), len(curve.sizes) - 3), 0), len(curve.sizes))
+
+
+def _seed_variance(curve: Curve, at: int) -> float:
+    """The relative variance of one seed at the size of an index."""
+    variance = relative_variance(curve)
+    return _GUESSED_NOISE**2 if variance is None else float(variance[at] * curve.counts[at])
+
+
+# --- Units ---------------------------------------------------------------------------------------
+
+
+def _error(field: str, given: float, unit: Unit) -> float:
+    """The error of a value in the user's unit; 0 is one that noise or a baseline may have."""
+    error = float(unit.to_error(given))
+    require(
+        0 <= error < math.inf, field, f"be a value in the unit of the curve ({unit.name})", given
+    )
+    return error
+
+
+def _errors(unit: Unit, field: str, given: Sequence[float]) -> NDArray[np.float64]:
+    """The errors of values in the user's unit."""
+    return np.maximum([_error(field, number, unit) for number in given], SMALLEST_ERROR)
+
+
+def _shown(unit: Unit, error: float) -> str:
+    """An error in the user's unit, short."""
+    return value(float(unit.from_error(error)))
