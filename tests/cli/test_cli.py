@@ -59,7 +59,7 @@ def test_a_graph_shows_what_layers_take_and_can_be_drawn_and_replaced(tmp_path: 
         ]
     )
     net.write(path)
-    out, err = outputs("bound", path, "--plot", tmp_path / "net.png", "--replace", "net")
+    out, err = outputs("bound", path, "--diagram", tmp_path / "net.png", "--replace", "net")
     (row,) = (line for line in out.splitlines() if line.split()[:1] == ["add"])
     assert row.split()[1:4] == ["K,", "net", "known"]
     assert "With net known" in out

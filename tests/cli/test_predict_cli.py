@@ -106,7 +106,7 @@ def test_a_target_out_of_reach_of_every_model_is_code_3(dense: Path) -> None:
 def test_own_images_noise_and_files(dense: Path, tmp_path: Path) -> None:
     folder = saved(tmp_path / "mine", 9)
     out, plot = tmp_path / "out", tmp_path / "curve.png"
-    images = ("--images", folder, "--patients", "file", "--noise", 0.1)
+    images = ("--images", folder, "--patients", "file", "--noise", 0.1, "--target", 0.5)
     printed, err = predict(dense, *images, "--out", out, "--plot", plot, "--json")
     assert json.loads((out / NAME).read_text()) == json.loads(printed)
     (point,) = json.loads(printed)["points"]
@@ -182,6 +182,7 @@ def test_pilots_of_several_metrics_and_of_other_columns_are_read(
         (("--seed", -1), "seed must be a whole number"),
         (("--plot", "x.gif"), "suffix of a figure"), (("--images", "nowhere"), "does not exist"),
         (("--pilot", "nowhere.csv"), "no such file"), (("--column", "n=size"), "give --pilot FILE"),
+        (("--target", 0.1, "--target", 0.2, "--plot", "x.png"), "draws one --target, got 2"),
         (("--device", "tpu"), "--device must be"), (("--unit", "rmse"), "--pilot-unit rmse"),
         (("--patients", "file"), "images: {patients: file}"), (("--blank", "skip"), "--images"),
         (("--images", ".", "--unit", "mm"), "--unit must be one of HU"),

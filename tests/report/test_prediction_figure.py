@@ -1,17 +1,19 @@
 """Predicted curves on paper and in the page of a study, read off artists and HTML."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import made_studies
 import numpy as np
 import pytest
-from artists import check_page, data, line, written
+from artists import check_page, data, line, lines, written
 from commands import outputs, refused
 from matplotlib.figure import Figure
 
 from korisk.curves.curve import Curve
 from korisk.prediction.outcomes import Outcome, measured_curves, outcomes, sentences
+from korisk.prediction.prediction import PredictedSize
 from korisk.prediction.study import (
     NAME,
     PointRecord,
@@ -98,11 +100,26 @@ def test_measurements_the_crossing_and_the_examples_are_marked(figure: Figure) -
     check_page(prediction_figure(point_record(content()), narrow=True))
 
 
+def test_a_target_and_the_n_of_each_model_are_drawn(record: PointRecord) -> None:
+    known = PredictedSize(0.004, 5000, 90.0, math.inf, 0.9, 0.5)
+    dense = PredictedSize(0.004, None, math.inf, math.inf, 0.1, None)
+    drawn = prediction_figure(record, needed=[known, dense])
+    (axes,) = drawn.axes
+    assert values(drawn, "target") == [0.004] * 2
+    assert data(line(drawn, "answer-KO")) == ([5000], [0.004])
+    assert axes.get_xlim()[1] > 5000
+    assert data(line(drawn, "range-KO"))[0] == [90, axes.get_xlim()[1]]
+    assert not lines(drawn, "answer-FC")
+    for words in ("KO: N = 5,000, chance 50%", "FC: target out of reach, chance 10%"):
+        assert words in written(drawn)
+    check_page(drawn)
+
+
 def test_nothing_is_marked_that_is_not_there(tmp_path: Path) -> None:
     bare = content() | {"crossover": None, "models": [model("KO $x", 1.0, 0.5, 0.0)]}
     drawn = prediction_figure(point_record(bare))
     gids = {artist.get_gid() for artist in drawn.findobj()}
-    assert not gids & {"crossover", "pilot-KO $x", "rehearsal-KO $x", "floor-KO $x"}
+    assert not gids & {"target", "crossover", "pilot-KO $x", "rehearsal-KO $x", "floor-KO $x"}
     save(drawn, tmp_path / "a.svg")
     assert "KO $x expected" in written(drawn)
 

@@ -31,6 +31,7 @@ def bound(
     effective: bool = False,
     write: Annotated[Path | None, "FILE.yaml", "Save the network that --module describes."] = None,
     plot: Plot = None,
+    diagram: Annotated[Path | None, "FILE", "Draw the layers: FILE.png, .svg or .pdf."] = None,
     json: Json = False,
 ) -> None:
     """Bound the expected squared error of a network, layer by layer.
@@ -38,9 +39,10 @@ def bound(
     Known layers add nothing; a learned layer adds an approximation part that stays and an
     estimation part that falls as log N / N. Amplification A_l says how far a layer's squared error
     can grow on its way to the output. Where a layer states its effective dimension, the bound is
-    shown with it too.
+    shown with it too. --plot draws the bound over N, with its floor and the target.
     """
     check_plot(plot)
+    check_plot(diagram)
     if (network is None) == (module is None):
         raise KoriskError(
             "give a file NETWORK.yaml or a PyTorch module with --module, one of them; "
@@ -65,10 +67,14 @@ def bound(
             "FILE.yaml keeps",
         ) from None
     if plot is not None:
+        from korisk.report.figures.bound import overview_figure
+
+        save_plot(overview_figure(found), plot)
+    if diagram is not None:
         from korisk.report.figures.networks import architecture_figure
         from korisk.studies.networks import TitledNetwork
 
-        save_plot(architecture_figure([TitledNetwork(net.name or "network", net)]), plot)
+        save_plot(architecture_figure([TitledNetwork(net.name or "network", net)]), diagram)
     if json:
         print_json(found.to_dict())
     else:

@@ -16,7 +16,7 @@ from korisk import _checks
 from korisk._json import JsonMapping
 from korisk.cli import own_code
 from korisk.cli.command import command
-from korisk.cli.options import Column, Device, Json, Plot, Training, columns
+from korisk.cli.options import Column, Device, Json, Plot, Training, columns, one_target
 from korisk.cli.output import check_plot, print_json, save_plot, show, tell, warnings_as_lines
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, did_you_mean, shown
@@ -113,6 +113,7 @@ def predict(
     study = predicted.study_to_predict(path)
     specs = {task.point: task.spec for task in study.tasks}
     check_plot(plot)
+    one_target(targets, plot)
     if plot is not None and point is None and len(specs) > 1:
         raise KoriskError(
             f"--plot is for one point, and the study has {len(specs)}; name it with --point"
@@ -184,7 +185,8 @@ def predict(
     if plot is not None:
         from korisk.report.figures.prediction import prediction_figure
 
-        save_plot(prediction_figure(predicted.point_record(plain[0])), plot)
+        of_target = points[0].samples(targets[0]) if targets else ()
+        save_plot(prediction_figure(predicted.point_record(plain[0]), needed=of_target), plot)
     if out is not None:
         tell(f"wrote {predicted.write_prediction(out, content)}")
     require_targets(points, targets)

@@ -52,19 +52,19 @@ def last_shown(made: Prediction) -> int:
 
 
 def error_rows(
-    made: Prediction, at: Sequence[float] = (), *, doublings: bool = True
+    made: Prediction, at: Sequence[float] = (), *, doublings: bool = True, to: float = 0.0
 ) -> list[dict[str, float]]:
     """N, the computed error, the expected one and its 90% band.
 
-    At the N of `at`, or at doublings from 4 to 16 times the examples; without `doublings`, at two N
-    for each doubling.
+    At the N of `at`, or at doublings from 4 to 16 times the examples, or as far as `to`; without
+    `doublings`, at two N for each doubling.
     """
     if at:
         n = np.array(at, float)
         found = PredictedTrack(n, made.computed(n), made.errors(n), *made.band(n))
     else:
         found = track(made)
-        kept = found.n <= last_shown(made)
+        kept = found.n <= max(last_shown(made), to)
         if doublings:
             kept &= found.n == np.round(found.n)
         found = PredictedTrack(*(column[kept] for column in found))

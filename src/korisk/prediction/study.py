@@ -465,8 +465,11 @@ class PointPrediction(Drawn):
         if pair is not None and pair.crossover is not None:
             crossover = vars(pair.crossover) | {"upper": _finite(pair.crossover.upper)}
             del crossover["measured"]
+        sizes = [[made.samples(target) for target in targets] for made in self.predictions]
+        # Curves are drawn as far as the largest N that a target needs, and somewhat beyond.
+        last = 2.0 * max((size.samples or 0 for row in sizes for size in row), default=0)
         models = []
-        for made in self.predictions:
+        for made, needed in zip(self.predictions, sizes, strict=True):
             rehearsed = zip(made.rehearsal.n, np.exp(made.rehearsal.log_error), strict=True)
             effective = {
                 "n": self.examples,
@@ -482,8 +485,8 @@ class PointPrediction(Drawn):
                     "parameters": made.parameters,
                     "effective": effective,
                     "errors": error_rows(made, at),
-                    "samples": [made.samples(target).to_dict() for target in targets],
-                    "track": error_rows(made, doublings=False),
+                    "samples": [size.to_dict() for size in needed],
+                    "track": error_rows(made, doublings=False, to=last),
                     "rehearsal": [{"n": float(n), "measured": float(e)} for n, e in rehearsed],
                     "checks": [vars(check) | {"ratio": check.ratio} for check in made.checks],
                     "trust": made.trust if made.tested else None,

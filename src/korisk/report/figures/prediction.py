@@ -7,9 +7,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.transforms import ScaledTranslation
 
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossover
+from korisk.planning.explain import chance, count
+from korisk.prediction.prediction import PredictedSize
 from korisk.prediction.study import ModelRecord, PointRecord
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Array, Entry
@@ -29,10 +32,12 @@ def prediction_figure(
     narrow: bool = False,
     ax: Axes | None = None,
     simulated: bool = False,
+    needed: Sequence[PredictedSize] = (),
 ) -> Figure:
     """Predicted curves of a point, with measured ones in mean squared errors where there are.
 
-    It is 6.3 inches wide, or 3.4 if `narrow`. Of a rehearsal, the curve was `simulated`.
+    It is 6.3 inches wide, or 3.4 if `narrow`. Of a rehearsal, the curve was `simulated`. `needed`
+    are the N that each model needs for one target, which is drawn with them.
     """
     looks = style.looks_of([*(made.model for made in point.models), *(c.model for c in measured)])
     found = None
@@ -41,7 +46,9 @@ def prediction_figure(
         end = math.inf if at.upper is None else at.upper
         found = Crossover(round(at.n), at.lower, end, style.plain(at.better_after), False)
     n = [float(size) for curve in measured for size in curve.sizes]
+    n += [float(size.samples) for size in needed if size.samples is not None]
     errors = [float(mean) for curve in measured for mean in curve.means]
+    errors += [size.target for size in needed]
     entries: list[Entry] = []
     for made in point.models:
         n += [row.n for row in made.track]
@@ -55,6 +62,9 @@ def prediction_figure(
             entries.append((panels.line(**_cross(look)), f"{name} rehearsed on the examples"))
         if made.checks:
             entries.append((panels.line(**_diamond(look)), f"{name} in the pilot"))
+    for made, size in zip(point.models, needed, strict=False):
+        words = f"{style.plain(made.model)}: {_answer_words(size)}"
+        entries.append((panels.line(**_answer(looks[made.model])), words))
     for curve in measured:
         mark = panels.line(**looks[curve.model].mark())
         entries.append((mark, f"{style.plain(curve.model)} measured"))
@@ -109,7 +119,21 @@ def prediction_figure(
             if low < made.floor < high:
                 text = f"{style.plain(made.model)} levels\noff at {style.digits(made.floor)}"
                 floors.append((made.floor, text, looks[made.model].text_colour))
+        for target in {size.target for size in needed}:
+            axes.axhline(target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
+            floors.append((target, f"target\n{style.digits(target, 4)}", DARK))
         panels.beside(axes, floors)
+        for place, (made, size) in enumerate(zip(point.models, needed, strict=False)):
+            if size.samples is not None:
+                # The ranges of two models lie side by side, about the target's line.
+                shift = 5.0 * (place - 0.5 * (len(needed) - 1)) / 72
+                moved = ScaledTranslation(0, shift, axes.figure.dpi_scale_trans)
+                options = _answer(looks[made.model]) | {"transform": axes.transData + moved}
+                bar = {key: options[key] for key in ("color", "transform")} | {"zorder": 3}
+                ends = size.lower, size.upper, size.target
+                panels.bracket(axes, *ends, gid=f"range-{made.model}", **bar)
+                where = [size.samples], [size.target]
+                axes.plot(*where, gid=f"answer-{made.model}", zorder=3.2, **options)
         axes.axvline(point.examples, color=DARK, linewidth=0.6, zorder=1.9, gid="examples")
         words = f"{point.examples:,} {'simulated pairs' if simulated else 'example images'}"
         panels.above(axes, words, point.examples, ha="center", fontstyle="italic")
@@ -125,6 +149,18 @@ def prediction_figure(
 def _columns(made: ModelRecord) -> tuple[Array, ...]:
     rows = [(row.n, row.computed, row.expected, row.lower, row.upper) for row in made.track]
     return tuple(np.array(rows).T)
+
+
+def _answer_words(size: PredictedSize) -> str:
+    """The number of samples with its chance and its range."""
+    if size.samples is None or size.chance is None:
+        return f"target out of reach, chance {chance(size.reach)}"
+    ends = f"90%: {count(size.lower)} to {count(size.upper)}"
+    return f"N = {size.samples:,}, chance {chance(size.chance)} ({ends})"
+
+
+def _answer(look: Look) -> Options:
+    return look.mark("D", 6.0) | {"markerfacecolor": look.colour}
 
 
 def _cross(look: Look) -> Options:
