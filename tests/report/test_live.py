@@ -20,7 +20,8 @@ import korisk as kr
 from korisk.cli import app
 from korisk.pilots import Tracking
 from korisk.pilots.fit import FitWork, Reading
-from korisk.report.live import LivePort, live_page
+from korisk.report.live import live_page
+from korisk.report.local import LocalPort
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.studies.run.events import Event
@@ -148,7 +149,7 @@ def test_what_serves_the_page_is_not_held_against_a_fit(
     own: list[subprocess.Popen[bytes]] = []
     seen: list[float] = []
     with (
-        LivePort(True) as port,
+        LocalPort(True) as port,
         live_page(port, tmp_path / "study.db", Pace()) as watch,
         ExitStack() as browsers,
     ):
@@ -223,7 +224,7 @@ def test_a_newer_page_keeps_what_its_reader_chose(tmp_path: Path) -> None:
     counts: Any = {"failed": 0, "total": 2, "skipped": 0}
     with chromium() as browser:
         page = browser.new_page()
-        with LivePort(port) as at, live_page(at, tmp_path / "study.db", Pace()) as watch:
+        with LocalPort(port) as at, live_page(at, tmp_path / "study.db", Pace()) as watch:
             page.goto(f"http://127.0.0.1:{port}/#from=a-link")
             until(lambda: "starting" in page.inner_text("#nothing"))
             shown = "document.querySelector('iframe:not(.next)')"

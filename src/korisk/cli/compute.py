@@ -79,7 +79,8 @@ def run_tasks(
 
     if page or live:  # which says so where something is missing
         from korisk.report.contents import read_contents
-        from korisk.report.live import LivePort, live_page
+        from korisk.report.live import live_page
+        from korisk.report.local import LocalPort
         from korisk.report.page.study import study_page
     asked = compute if compute.elsewhere else replace(compute, device=device)
     path = store_to_write(out)
@@ -96,7 +97,7 @@ def run_tasks(
     try:
         open_store = warnings_as_lines()(Store.create_or_open)
         with (
-            LivePort(True if port is None else port) if live else nullcontext() as served,
+            LocalPort(True if port is None else port) if live else nullcontext() as served,
             open_store(path, study, tasks=tasks, wait=wait) as store,
         ):
             try:

@@ -183,7 +183,7 @@ def _port(live: bool | int) -> AbstractContextManager[object]:
     if live is False:
         return nullcontext()
     remedy = "choose another, or True for a free one"
-    port: AbstractContextManager[object] = from_report("live", "LivePort")(
+    port: AbstractContextManager[object] = from_report("local", "LocalPort")(
         live, field="live", remedy=remedy
     )
     return port

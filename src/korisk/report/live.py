@@ -1,6 +1,6 @@
 """The page of a study while it runs, at an address of this machine alone.
 
-`LivePort` opens the address before a run writes anything, and `live_page` is a `with` block around
+`LocalPort` opens the address before a run writes anything, and `live_page` is a `with` block around
 the run. Another process draws the page, with a low priority
 and from the store alone, so that drawing neither slows nor breaks the run. What the browser shows
 is `live.html`: a line on where the run stands, and the page in a frame, replaced when a newer one
@@ -17,81 +17,28 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
 
-from korisk._checks import count
 from korisk._json import JsonDict
-from korisk.errors import KoriskError, invalid
+from korisk.errors import KoriskError
 from korisk.files import write_text
 from korisk.report.contents import SUPPLEMENTS, read_contents, refuse_an_empty_one
+from korisk.report.local import LocalPort, child_command, child_environment
 from korisk.report.page.study import study_page
 from korisk.studies.run.events import Event, OwnThread, Watch
 from korisk.studies.run.progress import Pace
 
-_ADDRESS = "127.0.0.1"
-_NAMES = (_ADDRESS, "localhost")  # in a request; others would be sites that claim to be this one
 _NICE = 10  # of the process that draws while the run goes on
 _PAUSE = 2.0  # seconds between two drawings, at least; and as long as one takes
 _WATCHED = 5.0  # seconds since the last request, up to which somebody watches
 _FAREWELL = 5.0  # seconds for a browser to fetch the last page
 _DRAW = "from korisk.report.live import draw; draw(*sys.argv[1:])"
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "SAMEORIGIN",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-}
-
-
-class LivePort(ThreadingHTTPServer):
-    """A port of this machine alone, for `live_page`; a `with` block closes it.
-
-    Parameters
-    ----------
-    port : int or True
-        The port, 1 to 65535; True takes a free one.
-    field : str, default "port"
-        What messages call it.
-    remedy : str, optional
-        What messages advise.
-
-    Raises
-    ------
-    KoriskError
-        If the port cannot be used.
-    """
-
-    live: "_Live"
-
-    def __init__(
-        self,
-        port: int | Literal[True],
-        *,
-        field: str = "port",
-        remedy: str = "choose another, or leave it out for a free one",
-    ) -> None:
-        if port is not True:
-            port = count(field, port, at_least=1, at_most=65535, remedy=remedy)
-        try:
-            super().__init__((_ADDRESS, 0 if port is True else port), _Handler)
-        except OSError as error:
-            got = f"{port} ({(error.strerror or str(error)).lower()})"
-            rule = f"be a port of {_ADDRESS} that can be used"
-            raise invalid(field, rule, port, remedy, got=got) from None
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread that is known as korisk's."""
-        asked = request, client_address
-        OwnThread(target=self.process_request_thread, args=asked, daemon=True).start()
 
 
 @contextmanager
 def live_page(
-    port: LivePort,
+    port: LocalPort,
     store: Path,
     pace: Pace,
     *,
@@ -102,7 +49,7 @@ def live_page(
 
     Parameters
     ----------
-    port : LivePort
+    port : LocalPort
         Where it is served.
     store : Path
         The file that the run writes.
@@ -119,13 +66,12 @@ def live_page(
         To be called with every event of the run.
     """
     with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
-        live = port.live = _Live(store, pace, Path(folder) / "page.html", page, target)
+        live = port.site = _Live(store, pace, Path(folder) / "page.html", page, target)
         threads = [OwnThread(target=port.serve_forever, args=(0.1,), daemon=True)]
         threads.append(OwnThread(target=live.draw_again, daemon=True))
         for thread in threads:
             thread.start()
-        where = f"http://{_ADDRESS}:{port.server_port}/"
-        print(f"korisk: live at {where} until the run ends", file=sys.stderr, flush=True)
+        print(f"korisk: live at {port.address} until the run ends", file=sys.stderr, flush=True)
         try:
             yield live.watch
             live.stop(threads[1])
@@ -193,11 +139,11 @@ class _Live:
 
     def _draw(self, *, at_leisure: bool = True) -> None:
         """Draw the store as it is; what goes wrong is said on the page."""
-        modules = {"sys"} | {supplement.__module__ for supplement in SUPPLEMENTS} - {"__main__"}
-        draw = f"import {', '.join(sorted(modules))}; {_DRAW}"  # importing registers supplements
-        command = [sys.executable, "-P", "-c", draw, str(self._store), str(self._drawn)]
-        command += [json.dumps(self._target), json.dumps(at_leisure)]
-        path = os.pathsep.join(filter(None, sys.path))
+        # Importing their modules registers the supplements.
+        modules = {supplement.__module__ for supplement in SUPPLEMENTS} - {"__main__"}
+        options = json.dumps(self._target), json.dumps(at_leisure)
+        paths = str(self._store), str(self._drawn)
+        command = child_command(_DRAW, *paths, *options, modules=modules)
         try:
             with subprocess.Popen(
                 command,
@@ -206,7 +152,7 @@ class _Live:
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+                env=child_environment(),
             ) as child:
                 self._child = child
                 _, said = child.communicate()
@@ -239,42 +185,6 @@ class _Live:
         """The last page has reached a browser, or that there is none."""
         if self._over and path == ("/page" if self.html else "/state"):
             self._fetched.set()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """GET and HEAD of three addresses; nothing of the disk is served."""
-
-    server: LivePort
-    timeout = 10.0
-
-    def do_GET(self) -> None:
-        found = None
-        code, path = 403, self.path.partition("?")[0]
-        if self.headers.get("Host", "").partition(":")[0] in _NAMES:
-            found = self.server.live.answer(path)
-            code = 200 if found else 404
-        kind, content = found or ("text/plain", b"")
-        self.send_response(code)
-        for name, value in _HEADERS.items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-            self.server.live.sent(path)
-
-    do_HEAD = do_GET
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-    def handle(self) -> None:
-        """A browser that has gone is no error."""
-        try:
-            super().handle()
-        except OSError:
-            self.close_connection = True
 
 
 def draw(store: str, page: str, target: str, at_leisure: str) -> None:
