@@ -93,11 +93,11 @@ def test_target_and_answer_are_marked_and_named(planned: Plan, figure: Figure) -
     assert planned.chance is not None
     assert f"N = {planned.samples:,}, chance {chance(planned.chance)}" in written(figure)
     assert f"(90%: {planned.lower:,.0f} to " in written(figure)
-    fitted, extrapolated = line(figure, "fitted"), line(figure, "extrapolated")
-    assert points(fitted)[-1] == points(extrapolated)[0]
-    assert points(fitted)[-1][0] == planned.last
-    assert fitted.get_linestyle() != extrapolated.get_linestyle()
-    assert pilot.NOTE in written(figure)
+    measured, forecast = line(figure, "means"), line(figure, "forecast")
+    assert points(measured)[-1] == pytest.approx(points(forecast)[0])
+    assert points(forecast)[0][0] == planned.last
+    assert (measured.get_linestyle(), forecast.get_linestyle()) == ("-", "--")
+    assert "forecast, 90% band" in written(figure)
 
 
 def test_the_number_enough_with_90_percent_is_marked(planned: Plan, figure: Figure) -> None:
@@ -123,7 +123,8 @@ def test_a_mark_lies_on_the_curve_or_is_hollow(rate: float, noise: float, target
         return
     figure = plan_figure(made)
     mark = line(figure, "answer")
-    curve = points(line(figure, "fitted")) + points(line(figure, "extrapolated"))
+    curve = points(line(figure, "means"))
+    curve += [point for drawn in lines(figure, "forecast") for point in points(drawn)]
     n, error = np.log(np.array(curve)).T
     off = abs(np.interp(np.log(made.samples), n, error) - np.log(made.target))
     if mark.get_markerfacecolor() == mark.get_color():
@@ -154,20 +155,20 @@ def test_a_curve_that_cannot_be_extrapolated_ends_where_it_was_measured(target: 
     made = plan(stepped(), target)
     assert made.forecast.doubt
     figure = plan_figure(made)
-    assert not lines(figure, "extrapolated")
-    assert max(n for n, _ in points(line(figure, "fitted"))) == made.last
+    assert not lines(figure, "forecast")
+    assert max(n for n, _ in points(line(figure, "means"))) == made.last
     assert figure.axes[0].get_xlim()[1] < 1.5 * made.last
     assert set(made.forecast.doubt.split()) <= set(written(figure).split())
-    assert pilot.NOTE not in written(figure)
+    assert "90% band" not in written(figure)
     if made.doubt:
         assert pilot.NO_ANSWER in written(figure)
         assert not lines(figure, "answer")
     else:
         assert points(line(figure, "answer")) == [(made.samples, target)]
     both = comparison_figure(Comparison(made, plan(seeded(), target)))
-    assert max(n for n, _ in points(line(both, "fitted-1"))) == made.last
-    assert not lines(both, "extrapolated-1")
-    assert lines(both, "extrapolated-2")
+    assert max(n for n, _ in points(line(both, "means-1"))) == made.last
+    assert not lines(both, "forecast-1")
+    assert lines(both, "forecast-2")
     assert set(made.forecast.doubt.split()) <= set(written(both).split())
 
 
@@ -343,7 +344,7 @@ def test_several_models_share_one_figure() -> None:
         figure = plans_figure(plans[:count])
         drawn, words = min(count, 8), written(figure)
         for index, made in enumerate(plans[:drawn], start=1):
-            assert lines(figure, f"extrapolated-{index}")
+            assert lines(figure, f"forecast-{index}")
             (mark,) = lines(figure, f"answer-{index}")
             assert points(mark) == [(made.samples, 0.02)]
             assert answer(made) in words

@@ -71,9 +71,9 @@ def values(figure: Figure, gid: str) -> list[float]:
 def test_curves_and_bands_are_drawn_where_they_are(figure: Figure, record: PointRecord) -> None:
     (axes,) = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    bands = [band.get_paths()[0].vertices for band in axes.collections if band.get_alpha() == 0.18]
+    bands = [band.get_paths()[0].vertices for band in axes.collections if band.get_hatch()]
     for made, corners in zip(record.models, bands, strict=True):
-        n, expected = data(line(figure, f"expected-{made.model}"))
+        n, expected = data(line(figure, f"forecast-{made.model}"))
         assert (n, expected) == (N, [row.expected for row in made.track])
         assert values(figure, f"computed-{made.model}") == [row.computed for row in made.track]
         assert line(figure, f"computed-{made.model}").get_linestyle() != "-"

@@ -22,10 +22,11 @@ from matplotlib.patches import FancyBboxPatch
 from korisk import theory
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.planning.compare import compare
 from korisk.planning.factors import factors
 from korisk.planning.fit import calibrate
 from korisk.planning.forecast import forecast
-from korisk.planning.plan import plan_from
+from korisk.planning.plan import plan, plan_from
 from korisk.problems import CtScanner
 from korisk.report.contents import Contents, Pictures, Point
 from korisk.report.figures import networks as drawing
@@ -33,6 +34,7 @@ from korisk.report.figures.efficiency import efficiency_figure, panel, panels_of
 from korisk.report.figures.factors import factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
 from korisk.report.figures.panels import shared
+from korisk.report.figures.pilot import comparison_figure, curve_figure, plan_figure
 from korisk.report.figures.study import file_stems, networks_of, save_figures, study_figures
 from korisk.report.figures.style import (
     COLUMN,
@@ -252,7 +254,8 @@ def test_a_curve_that_cannot_be_extrapolated_ends_at_its_last_size_and_says_why(
     doubt = forecast(stepped).doubt
     assert doubt
     figure = drawn(efficiency_figure([panel("a", [stepped], {})]))
-    assert max(data(line(figure, "forecast-1"))[0]) == stepped.sizes[-1]
+    assert not lines(figure, "forecast-1")
+    assert max(data(line(figure, "means-1"))[0]) == stepped.sizes[-1]
     assert set(doubt.split()) <= set(written(figure).split())
 
 
@@ -493,6 +496,7 @@ def test_in_a_page_every_colour_follows_the_theme(name: str, figures: dict[str, 
     other = themed_svg(drawn(FIGURES["layers"]()), words="")
     assert name == "layers" or not set(re.findall(r'id="([^"]*)', other)) & set(ids)
     used = set(re.findall(r"(?:fill|stroke): ?([^;\"]*)", text)) - {"none"}
+    used = {each for each in used if not each.startswith("url(#")}  # hatches, made of lines
     fixed = {each for each in used if not re.fullmatch(r"var\(--k-[\w-]+, #[0-9a-f]{6}\)", each)}
     assert len(fixed) <= (2 if name in ("reconstruction", "weights") else 0)  # ends of a colour bar
     light, dark = (dict(re.findall(r"(--k-[\w-]+):(#\w+)", part)) for part in themes())
@@ -605,3 +609,32 @@ def test_figures_are_made_without_pytorch_and_norms_are_left_unknown() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["False", "None"]
+
+
+@pytest.mark.parametrize("name", ["efficiency", "plan", "comparison", "curve"])
+def test_learning_curves_have_one_style(name: str, figures: dict[str, Figure]) -> None:
+    """Measured: joined points; forecasts: dashed and hatched; the paper's lines: dotted."""
+    known, dense = point().curves
+    others = {
+        "plan": lambda: plan_figure(plan(known, 1e-3)),
+        "comparison": lambda: comparison_figure(compare(known, dense, 1e-3)),
+        "curve": lambda: curve_figure(known),
+    }
+    figure = figures[name] if name in figures else others[name]()
+    styles = {"means": ("-", True), "forecast": ("--", False), "line": (":", False)}
+    seen = set()
+    for axes in figure.axes:
+        assert axes.get_xlabel()
+        assert axes.get_ylabel()
+        kinds = [str(each.get_gid()).partition("-")[0] for each in axes.lines]
+        for kind, each in zip(kinds, axes.lines, strict=True):
+            look = each.get_linestyle(), each.get_marker() not in (None, "None", "")
+            assert look == styles.get(kind, look)
+        hatched = [each for each in axes.collections if each.get_hatch()]
+        bars = [each for each in axes.collections if str(each.get_gid()).startswith("bars")]
+        assert (len(hatched), len(bars)) == (kinds.count("forecast"), kinds.count("means"))
+        seen |= set(kinds) & set(styles)
+    expected = {"efficiency": set(styles), "curve": {"means"}}
+    assert seen == expected.get(name, {"means", "forecast"})
+    assert "± standard error" in written(figure)
+    assert "KO: known operator" in written(figure)

@@ -1,7 +1,7 @@
 """Measured errors below the three bounds over N, and what each layer adds to the bound."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,8 +17,8 @@ from korisk.theory import BOUNDS, Layer
 
 _GAP = "#ececec"  # between the error and the tightest bound
 _LAYERS = (LOOKS[2], LOOKS[4], LOOKS[5], LOOKS[7])  # colours that no bound has
-_SEEDS = LOOKS[3].mark(size=1.6) | {"markerfacecolor": LOOKS[3].colour, "markeredgewidth": 0}
-_ERROR = _SEEDS | {"markersize": 3.4, "linestyle": "-", "linewidth": 1.6}
+_ERROR = Look(LOOKS[3].colour, "o", "")
+_SIZE = 3.4  # points, of its marks
 _VIOLATED: Options = {"color": "#b00000", "marker": "x", "markersize": 6.5, "linestyle": "none"}
 _VIOLATED |= {"markeredgewidth": 1.6}
 
@@ -59,7 +59,9 @@ def theorem_figure(points: Iterable[PointTheorem], *, narrow: bool = False) -> F
         return None
     kinds = {layer.name: layer.kind for each in drawn for layer in each.layers}
     looks = dict.fromkeys(kinds, REST) | dict(zip(kinds, _LAYERS, strict=False))
-    entries: list[Entry] = [(panels.line(**_ERROR), "measured error, mean of seeds")]
+    entries: list[Entry] = [
+        (panels.line(**panels.measured_style(_ERROR, _SIZE)), "measured, mean ± standard error")
+    ]
     for form, (words, look) in FORMS.items():
         if any(group.bound(form) is not None for each in drawn for group in each.groups):
             entries.append((panels.line(**BOUND | look), f"bound: {words}"))
@@ -75,6 +77,7 @@ def theorem_figure(points: Iterable[PointTheorem], *, narrow: bool = False) -> F
     if REST in looks.values():
         entries.append((panels.line(**_layer_line(REST, "learned")), "other layers"))
     notes = ["Errors are sums over the entries of an output, as in the theorem."]
+    notes += style.glossary(name for each in drawn for name in (each.model, each.point))
     if len(found) > MOST_PANELS:
         notes.append(f"{MOST_PANELS} of {len(found)} panels are drawn; the rest are left out.")
     with style.settings(fine=True):
@@ -125,8 +128,12 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
         axes.plot(n, values, gid=f"bound-{form}", zorder=2.5, **look)
     if len(checks) > len(each.groups):
         sizes = [check.n for check in checks]
-        axes.plot(sizes, single, gid="seeds", alpha=0.5, zorder=2.6, **_SEEDS)
-    axes.plot(n, error, gid="error", zorder=2.8, **_ERROR)
+        axes.plot(sizes, single, gid="seeds", zorder=2.6, **panels.seeds_style(_ERROR, _SIZE))
+        by_size = [_drawable(check.error for check in group.checks) for group in each.groups]
+        ends = [np.std(e, ddof=1) / np.sqrt(len(e)) if len(e) > 1 else 0.0 for e in by_size]
+        lower = np.maximum(error - ends, 1e-3 * error)
+        panels.draw_bars(axes, n, lower, error + ends, _ERROR)
+    axes.plot(n, error, gid="error", zorder=2.8, **panels.measured_style(_ERROR, _SIZE))
     if each.violated:
         axes.plot(*zip(*each.violated, strict=True), gid="violated", zorder=3.2, **_VIOLATED)
     if reason:
@@ -139,5 +146,6 @@ def _drawable(values: Iterable[float | None]) -> Array:
 
 
 def _layer_line(look: Look, kind: str) -> Options:
-    mark = look.mark(size=3.6) | {"markeredgewidth": 0.8, "linewidth": 1.1}
-    return mark | {"linestyle": "-" if kind == "learned" else (0, (4, 1.5))}
+    """A part of the bound is dotted as the bound is; a learned layer's marks are full."""
+    mark = replace(look, filled=kind == "learned").mark(size=3.6)
+    return mark | panels.paper_style(look.colour) | {"markeredgewidth": 0.8}

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from korisk.errors import KoriskError
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Array, Entry
-from korisk.report.figures.style import DARK, LARGE, LOOKS, SMALL, Look, Options
+from korisk.report.figures.style import DARK, LARGE, LOOKS, SMALL, Options
 from korisk.texts import number, whole
 from korisk.theory.bound import barron_bound
 from korisk.theory.budget import sample_size
@@ -57,7 +57,7 @@ def overview_figure(overview: Overview) -> Figure:
     entries: list[Entry] = []
     for (name, each), look in zip(drawn, LOOKS, strict=False):
         words = f"{name}: {number(each.chosen.total)} at N = {_whole(each.chosen.n)}"
-        entries.append((panels.line(**_dotted(look)), words))
+        entries.append((panels.line(**panels.paper_style(look.colour)), words))
     target, needed = overview.target, overview.needed
     said = f"floor {number(overview.chosen.floor)}"
     if target is not None:
@@ -87,7 +87,8 @@ def overview_figure(overview: Overview) -> Figure:
         panels.head(axes, overview.net.name or "network", said, size=LARGE)
         beside: list[tuple[float, str, str]] = []
         for (name, each), total, look in zip(drawn, bounds, LOOKS, strict=False):
-            axes.plot(sizes, total, gid=f"bound-{name}", zorder=2.3, **_dotted(look))
+            dotted = panels.paper_style(look.colour)
+            axes.plot(sizes, total, gid=f"bound-{name}", zorder=2.3, **dotted)
             if overview.chosen.n != overview.needed:  # an N of its own was asked for
                 at = [each.chosen.n], [each.chosen.total]
                 axes.plot(*at, gid=f"at-{name}", zorder=2.8, **look.mark("o", 4.5))
@@ -151,10 +152,6 @@ def _totals(overview: Overview, sizes: Array) -> Array:
             continue
         totals[place] = found.total
     return totals
-
-
-def _dotted(look: Look) -> Options:
-    return {"color": look.colour, "linestyle": (0, (1, 1.2)), "linewidth": 2.0}
 
 
 def _whole(n: float) -> str:

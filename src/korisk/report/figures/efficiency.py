@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
@@ -26,7 +25,8 @@ FAR = 4.0  # times the last N: so far forecasts and lines are drawn
 
 _STEPS = 22  # N at which a forecast is drawn
 _FEW_SEEDS = 12  # up to which each measurement is drawn
-_DASHES = (0, (4, 2))  # of the calibrated line
+_SIZE = 3.6  # points, of the marks
+_ANY = Look(GREY, "o", LOOKS[0].hatch)  # in the legend, for all models
 _DEEPEST = 1e-6  # of the largest mean: the frame ends there, since seeds may fall to rounding
 
 
@@ -35,7 +35,7 @@ class Trace:
     """One model at one point. What its pilot is too short for is None."""
 
     curve: Curve
-    track: Track | None  # the forecast, to `FAR` times the last N
+    track: Track | None  # the forecast, from the last N to `FAR` times that
     doubt: str = ""  # why the forecast ends at the last N
     line: Calibration | None  # the paper's, floor + sigma log N / N
     untrained: float | None  # the error before training
@@ -118,7 +118,7 @@ def panel(
             with suppress(KoriskError):  # a pilot of fewer than three sizes
                 made = forecast(curve)
                 n = panels.drawn_sizes(made, FAR * made.last, steps=_STEPS)
-                found, doubt = panels.track(made, n), made.doubt
+                found, doubt = panels.track(made, n).beyond(made.last), made.doubt
         before = untrained.get(curve.model)
         traces.append(Trace(curve=curve, track=found, doubt=doubt, line=line, untrained=before))
     metric = curves[0].metric if curves else ""
@@ -138,33 +138,32 @@ def efficiency_figure(found: Sequence[Panel], *, narrow: bool = False) -> Figure
     traces = [trace for each in drawn for trace in each.traces]
     shown = {trace.curve.model for trace in traces}
     entries: list[Entry] = [
-        (panels.line(**look.mark(size=3.6) | {"linestyle": "-"}), style.fitted(name, 2.2))
+        (panels.line(**panels.measured_style(look, _SIZE)), style.fitted(name, 2.2))
         for name, look in looks.items()
         if name in shown and look is not REST
     ]
     grey = {"color": GREY, "markerfacecolor": GREY, "linestyle": "none"}
     if any(trace.curve.counts.max() > 1 for trace in traces):
         bar = panels.line(marker="|", markersize=7, **grey)
-        dot = panels.line(marker="o", markersize=3.6, **grey)
+        dot = panels.line(marker="o", markersize=_SIZE, **grey)
         entries.append(((bar, dot), "mean of seeds ± standard error"))
     if any(1 < trace.curve.counts.max() <= _FEW_SEEDS for trace in traces):
-        dot = panels.line(marker="o", markersize=1.8, alpha=0.35, **grey)
+        dot = panels.line(marker="o", markersize=1.8, alpha=0.4, **grey)
         entries.append((dot, "single seeds (at the edge if beyond the frame)"))
     if any(trace.track for trace in traces):
-        band = Patch(facecolor=GREY, alpha=0.25, linewidth=0)
-        entries.append(((band, panels.line(color=GREY, linewidth=1.2)), "forecast, 90% band"))
+        entries.append((panels.forecast_handle(_ANY), "forecast, 90% band"))
     if any(trace.line for trace in traces):
-        dashed = panels.line(color=GREY, linewidth=0.9, linestyle=_DASHES)
-        entries.append((dashed, f"calibrated: floor + {style.SIGMA} log N / N"))
+        dotted = panels.line(**panels.paper_style(GREY))
+        entries.append((dotted, f"the paper's line: floor + {style.SIGMA} log N / N"))
         thin = panels.line(color=GREY, linewidth=0.5)
-        entries.append((thin, "floor (its value: right edge)"))
+        entries.append((thin, "its floor (value: right edge)"))
     if any(trace.untrained is not None for trace in traces):
         entries.append((panels.line(marker="<", markersize=5, **grey), "before training"))
     rest = sum(look is REST for look in looks.values())
     if rest:
-        plainly = REST.mark() | {"linestyle": "-", "linewidth": 0.6}
+        plainly = panels.measured_style(REST)
         entries.append((panels.line(**plainly), f"{rest} further models, without forecasts"))
-    notes = []
+    notes = style.glossary([*looks, *(each.name for each in drawn)])
     for each in drawn:
         doubts = [(trace.curve.model, trace.doubt) for trace in each.traces if trace.doubt]
         notes += [f"{each.name}, {model}: {doubt}" for model, doubt in doubts]
@@ -194,26 +193,20 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
     for trace in reversed(each.traces):  # the first model lies on top
         curve, look = trace.curve, looks[trace.curve.model]
         tag, colour = f"-{order[curve.model]}", look.colour
-        made = trace.track
-        if made is not None:
-            band: Options = {"facecolor": colour, "alpha": 0.18, "linewidth": 0}
-            axes.fill_between(made.n, made.better, made.worse, **band)
-            line: Options = {"color": colour, "linewidth": 1.2}
-            axes.plot(made.n, made.middle, gid=f"forecast{tag}", zorder=2.2, **line)
+        if trace.track is not None:
+            panels.draw_forecast(axes, trace.track, look, tag, width=1.2)
         if trace.line is not None:
             n = trace.line_n
-            line = {"color": colour, "linestyle": _DASHES, "linewidth": 0.9}
             error = values(curve, trace.line.predict(n))
-            axes.plot(n, error, gid=f"line{tag}", zorder=2.3, **line)
+            axes.plot(n, error, gid=f"line{tag}", zorder=2.3, **panels.paper_style(colour))
             floor = _floor(trace)
             axes.axhline(floor, gid=f"floor{tag}", color=colour, linewidth=0.5, zorder=1.9)
             floors.append((floor, style.digits(floor, 2), look.text_colour))
         if 1 < curve.counts.max() <= _FEW_SEEDS:
             error = np.clip(values(curve, curve.error), *axes.get_ylim())
-            dots = look.mark(size=1.8) | {"markerfacecolor": colour, "markeredgewidth": 0}
-            axes.plot(curve.n, error, gid=f"seeds{tag}", alpha=0.35, clip_on=False, **dots)
-        plainly = {"linestyle": "-", "linewidth": 0.6} if look is REST else {}
-        panels.draw_means(axes, curve, look, tag, markersize=3.6, markeredgewidth=0.8, **plainly)
+            dots = panels.seeds_style(look, _SIZE)
+            axes.plot(curve.n, error, gid=f"seeds{tag}", clip_on=False, **dots)
+        panels.draw_measured(axes, curve, look, tag, size=_SIZE)
         if trace.untrained is not None:
             start = values(curve, np.array([trace.untrained]))
             edge: Options = {"transform": axes.get_yaxis_transform(), "clip_on": False, "zorder": 3}

@@ -69,7 +69,7 @@ def factors_figure(found: Sequence[Factors], *, narrow: bool = False) -> Figure 
         words += " (hollow: a chance below 50%)" * (not all(likely))
         entries.append((panels.line(**_planned(likely=any(likely), least=least)), words))
     entries.append((Patch(facecolor=_SHADE), "not defined: t at or below the higher floor"))
-    notes = []
+    notes = style.glossary([known, dense, *(each.name for each in drawn)])
     if len(found) > len(drawn):
         notes.append(f"{len(drawn)} of {len(found)} points are drawn; the rest are left out.")
     with style.settings(fine=True):

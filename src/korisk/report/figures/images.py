@@ -18,6 +18,7 @@ from korisk.report.figures.style import Options
 
 MOST_SIZES = 10  # columns of N, untrained among them
 MOST_MODELS = 4
+_DASHES = ("--", "-.", ":") * 3  # of the profiles of several N
 MOST_PROFILES = 5  # sizes whose profiles of weights are drawn
 _MOST_PAIRS = 4  # of rows: an image and its error
 
@@ -153,8 +154,8 @@ def weights_figure(pictures: Pictures, *, title: str = "", narrow: bool = False)
     low, high = grey_scale(np.stack([same.get(0, learned), learned]))
     sizes = [n for n in (0, *_spread(sorted(set(same) - {0}), MOST_PROFILES - 1)) if n in same]
     looks: dict[int, Options] = {
-        n: {"color": look.colour, "linewidth": 1.0, "linestyle": look.dashes}
-        for n, look in zip(sizes, style.LOOKS, strict=False)
+        n: {"color": look.colour, "linewidth": 1.0, "linestyle": dashes}
+        for n, look, dashes in zip(sizes, style.LOOKS, _DASHES, strict=False)
     }
     if 0 in looks:
         looks[0] = {"color": style.DARK, "linewidth": 1.6}

@@ -21,9 +21,9 @@ from korisk.theory.layer import INPUT
 BOUND: Options = {"markersize": 3.4, "markeredgewidth": 0.8, "linewidth": 1.0}
 BOUND |= {"markerfacecolor": "white"}
 FORMS: Mapping[theory.BoundForm, tuple[str, Options]] = {  # words, colours and marks
-    "paper": ("paper", {"color": LOOKS[1].colour, "marker": "s", "linestyle": "-."}),
-    "minkowski": ("Minkowski", {"color": LOOKS[0].colour, "marker": "^", "linestyle": ":"}),
-    "composed": ("composed", {"color": DARK, "marker": "o", "linestyle": "--"}),
+    "paper": ("paper", panels.paper_style(LOOKS[1].colour) | {"marker": "s"}),
+    "minkowski": ("Minkowski", panels.paper_style(LOOKS[0].colour) | {"marker": "^"}),
+    "composed": ("composed", panels.paper_style(DARK) | {"marker": "o"}),
 }
 
 

@@ -14,6 +14,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
@@ -37,7 +38,7 @@ _LEGEND: Options = {"frameon": False, "handler_map": {tuple: HandlerTuple(ndivid
 _LEGEND |= {"fontsize": FINE}
 _SPACES: Options = {"handlelength": 2.4, "handletextpad": 0.6, "columnspacing": 1.4}
 _SPACES |= {"labelspacing": 0.35, "borderaxespad": 0, "borderpad": 0}
-_CROSSING: Options = {"color": DARK, "linestyle": ":", "linewidth": 1.3}
+_CROSSING: Options = {"color": DARK, "linestyle": "-", "linewidth": 1.3}
 _CROSS: Options = {"marker": "X", "markersize": 7, "markeredgecolor": "white"}
 
 
@@ -325,6 +326,11 @@ class Track:
     better: Array  # (M,) the end of the band with the smaller error
     worse: Array  # (M,)
 
+    def beyond(self, last: float) -> "Track":
+        """The part from the pilot's last N on, which is extrapolated."""
+        part = self.n >= last
+        return Track(self.n[part], self.middle[part], self.better[part], self.worse[part])
+
 
 def track(made: Forecast, n: Array) -> Track:
     """A forecast at the sizes `n` (M,)."""
@@ -338,16 +344,85 @@ def drawn_sizes(made: Forecast, end: float, *, steps: int) -> Array:
     return np.unique([*grid, *(sizes if len(sizes) <= _CORNERS else [made.last])])
 
 
-def draw_means(axes: Axes, curve: Curve, look: Look, tag: str = "", **mark: Any) -> None:
-    """Means over seeds, with bars of one standard error where there are several seeds."""
-    many = curve.counts > 1
-    mean = curve.means[many]
-    error = curve.deviations[many] / np.sqrt(curve.counts[many])
-    low, high = values(curve, np.maximum(mean - error, 1e-3 * mean)), values(curve, mean + error)
-    bars = axes.vlines(curve.sizes[many], low, high, color=look.colour, linewidth=1, zorder=2.6)
+# --- Learning curves: one style in every figure, and in the page's view.js -----------------------
+
+
+def error_bars(curve: Curve) -> tuple[Array, Array]:
+    """(K,) the ends of one standard error of each mean over seeds, in the user's unit.
+
+    Both ends are the mean where there is a single seed.
+    """
+    error = curve.deviations / np.sqrt(curve.counts)
+    # An error is above 0, whatever the seeds scatter: the bar ends where an axis still shows it.
+    lower = np.maximum(curve.means - error, 1e-3 * curve.means)
+    return values(curve, lower), values(curve, curve.means + error)
+
+
+def measured_style(look: Look, size: float = 5.0) -> Options:
+    """Options of what was measured: points, joined by straight segments."""
+    width = 0.6 if look is style.REST else 0.24 * size
+    line: Options = {"linestyle": "-", "linewidth": width, "markeredgewidth": 0.2 * size}
+    return look.mark(size=size) | line
+
+
+def draw_measured(
+    axes: Axes, curve: Curve, look: Look, tag: str = "", *, size: float = 5.0
+) -> None:
+    """Means over seeds joined by straight segments, with bars of one standard error."""
+    several = curve.counts > 1
+    low, high = (ends[several] for ends in error_bars(curve))
+    draw_bars(axes, curve.sizes[several], low, high, look, tag)
+    means, options = values(curve, curve.means), measured_style(look, size)
+    axes.plot(curve.sizes, means, gid=f"means{tag}", zorder=2.7, **options)
+
+
+def draw_bars(
+    axes: Axes, n: NDArray[Any], low: Array, high: Array, look: Look, tag: str = ""
+) -> None:
+    """Error bars of measured means (M,) between two ends."""
+    bars = axes.vlines(n, low, high, color=look.colour, linewidth=1, zorder=2.6)
     bars.set_gid(f"bars{tag}")
-    means = values(curve, curve.means)
-    axes.plot(curve.sizes, means, gid=f"means{tag}", zorder=2.7, **look.mark() | mark)
+
+
+def seeds_style(look: Look, size: float = 5.0) -> Options:
+    """Options of single seeds: small pale points."""
+    small = look.mark(size=0.52 * size) | {"markerfacecolor": look.colour, "markeredgewidth": 0}
+    return small | {"alpha": 0.4}
+
+
+def forecast_style(look: Look, width: float = 1.5) -> tuple[list[Options], Options]:
+    """Options of a forecast: the layers of its hatched band, and its dashed line."""
+    layers: list[Options] = [{"facecolor": look.colour, "alpha": 0.1, "linewidth": 0}]
+    # A layer of its own, pale rather than transparent: SVG and PDF lose other hatches.
+    hatch = {"edgecolor": style.pale(look.colour), "hatch": look.hatch}
+    layers.append({"facecolor": "none", "linewidth": 0, **hatch})
+    return layers, {"color": look.colour, "linestyle": "--", "linewidth": width}
+
+
+def draw_forecast(
+    axes: Axes, track: Track, look: Look, tag: str = "", *, width: float = 1.5, band: bool = True
+) -> None:
+    """A dashed line, and its hatched 90% band."""
+    if len(track.n) < 2:
+        return
+    layers, line = forecast_style(look, width)
+    for layer in layers if band else ():
+        axes.fill_between(track.n, track.better, track.worse, **layer)
+    axes.plot(track.n, track.middle, gid=f"forecast{tag}", zorder=2.2, **line)
+
+
+def forecast_handle(look: Look) -> tuple[Patch | Line2D, ...]:
+    """The band and the line of a forecast, for a legend."""
+    layers, options = forecast_style(look)
+    return *(Patch(**layer) for layer in layers), line(**options)
+
+
+def paper_style(colour: str) -> Options:
+    """Options of a line of the paper's formula: dotted."""
+    return {"color": colour, "linestyle": ":", "linewidth": 1.3}
+
+
+# --- Marks of answers ----------------------------------------------------------------------------
 
 
 def bracket(axes: Axes, lower: float, upper: float, height: float, **options: Any) -> None:

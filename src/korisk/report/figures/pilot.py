@@ -10,8 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.transforms import ScaledTranslation
 
 from korisk.curves.curve import Curve
@@ -24,28 +22,28 @@ from korisk.report.figures.panels import Entry, values
 from korisk.report.figures.style import DARK, LARGE, LOOKS, SMALL, Look, Options
 
 WIDTH, HEIGHT = 6.3, 3.5  # inches, the height without the legend
-NOTE = "band: 90%; beyond the pilot it is an extrapolation"
-CROWDED = "beyond the pilot it is an extrapolation; bands are drawn for up to three models"
+NOTE = "points: means of seeds ± standard error; dashed: forecast with its 90% band"
+CROWDED = "points: means of seeds ± standard error; dashed: forecasts (bands: up to three models)"
 UNREACHABLE = "not reachable according to this pilot"
 NOT_KNOWN = "not known whether it is reachable"
 NO_ANSWER = "no answer, see below"
 _BANDS = 3  # models up to which each has its band and its bracket
 _STEPS = 100  # N at which a curve is drawn
 _NEAR = 1.05  # factor in N and in the error within which a curve passes through a mark
-_ANSWER = Look("#D55E00", "D", "-", "")
+_ANSWER = Look("#D55E00", "D", "")
 
 
 def curve_figure(curve: Curve, *, ax: Axes | None = None) -> Figure:
     """Draw what was measured: the errors of all seeds, and their means."""
     look, log = LOOKS[0], curve.unit.logarithmic
-    entries: list[Entry] = [(panels.line(**look.mark()), _measured(curve))]
-    dots = look.mark(size=2.6) | {"markerfacecolor": look.colour, "markeredgewidth": 0}
+    entries: list[Entry] = [(panels.line(**panels.measured_style(look)), _measured(curve))]
+    dots = panels.seeds_style(look)
     if curve.counts.max() > 1:
-        entries.append((panels.line(**dots, alpha=0.4), "single seeds"))
+        entries.append((panels.line(**dots), "single seeds"))
     with style.settings():
-        margins = (0.75, 0.2, 0.45, 0.4)
+        margins, notes = (0.75, 0.2, 0.45, 0.4), style.glossary([curve.model])
         figure, (axes,) = panels.sheet(
-            1, entries, margins=margins, height=0.8 * HEIGHT, width=WIDTH, size=SMALL, ax=ax
+            1, entries, notes, margins=margins, height=0.8 * HEIGHT, width=WIDTH, size=SMALL, ax=ax
         )
         error, sizes = values(curve, curve.error), curve.sizes
         across = float(sizes[0]) / 1.15, float(sizes[-1]) * 1.15
@@ -53,8 +51,8 @@ def curve_figure(curve: Curve, *, ax: Axes | None = None) -> Figure:
         height = panels.limits([error], log=log)
         panels.frame(axes, across, height, labels=labels, log=log, sizes=sizes)
         panels.head(axes, curve.model or curve.metric or "learning curve", size=LARGE)
-        axes.plot(curve.n, error, gid="points", alpha=0.4, **dots)
-        panels.draw_means(axes, curve, look)
+        axes.plot(curve.n, error, gid="points", **dots)
+        panels.draw_measured(axes, curve, look)
         return figure
 
 
@@ -88,11 +86,10 @@ def plan_figure(plan: Plan, *, narrow: bool = False, ax: Axes | None = None) -> 
         how += f" and {len(plan.related)} related (trust {chance(plan.trust)})"
     look, curve = LOOKS[0], plan.curve
     entries: list[Entry] = [
-        (panels.line(**look.mark()), _measured(curve)),
-        (_handles(look, extrapolated=False), "between the measured means"),
+        (panels.line(**panels.measured_style(look)), _measured(curve)),
     ]
     if not plan.forecast.doubt:
-        entries.append((_handles(look, extrapolated=True), "extrapolated"))
+        entries.append((panels.forecast_handle(look), "forecast, 90% band"))
     safe = plan.safe(0.9) if plan.samples is not None else None
     mark = LOOKS[1].mark("v" if curve.unit.larger_is_better else "^", 5.5)
     if safe is not None and safe != plan.samples:
@@ -102,7 +99,8 @@ def plan_figure(plan: Plan, *, narrow: bool = False, ax: Axes | None = None) -> 
     if plan.samples is not None:
         said = f"{'◆' if _on_curve(plan) else '◇'} {said}"  # as the mark at the target
     with style.settings():
-        figure, axes = _canvas((plan,), entries, [how, *(doubts or [NOTE])], narrow=narrow, ax=ax)
+        notes = [how, *style.glossary([curve.model]), *doubts]
+        figure, axes = _canvas((plan,), entries, notes, narrow=narrow, ax=ax)
         strong: Options = {"color": _ANSWER.colour, "fontweight": "bold"}
         panels.head(axes, title, said, size=LARGE, lift=11, most=1 + narrow, **strong)
         if plan.samples is not None:
@@ -176,10 +174,10 @@ def _several(
 ) -> Figure:
     """Pilots in one axes, with an entry of the legend for each, and notes on what is odd."""
     entries: list[Entry] = [
-        (panels.line(**look.mark() | {"linestyle": "-"}), f"{name[:36]}: {answer(plan)}")
+        (panels.line(**panels.measured_style(look)), f"{name[:36]}: {answer(plan)}")
         for plan, look, name in zip(plans, LOOKS, names, strict=False)
     ]
-    notes = [NOTE if len(plans) <= _BANDS else CROWDED, *more]
+    notes = [NOTE if len(plans) <= _BANDS else CROWDED, *style.glossary(names), *more]
     if crossover is not None:
         entries.append(panels.crossover_entry())
         notes.append(crossover.explain())
@@ -268,10 +266,10 @@ def _canvas(
     needed = [np.array([target] if floor is None else [target, floor])]
     wished = []
     for plan, track in zip(plans, tracks, strict=True):
-        inside = track.n <= plan.last
-        needed += [values(plan.curve, plan.curve.error), track.middle]
-        needed += [track.better[inside], track.worse[inside]]
-        wished += [track.better, track.worse]
+        beyond = track.beyond(plan.last)
+        needed += [values(plan.curve, plan.curve.error), beyond.middle]
+        needed += [*panels.error_bars(plan.curve)]
+        wished += [beyond.better, beyond.worse]
     start = min(float(plan.curve.sizes[0]) for plan in plans)
     margin = max(1.05, (end / start) ** 0.025)
     panels.frame(
@@ -284,18 +282,10 @@ def _canvas(
     )
     for index, (plan, track) in enumerate(zip(plans, tracks, strict=True)):
         look, tag = LOOKS[index], f"-{index + 1}" if len(plans) > 1 else ""
-        dots = look.mark(size=2.6) | {"markerfacecolor": look.colour, "markeredgewidth": 0}
         error = values(plan.curve, plan.curve.error)
-        axes.plot(plan.curve.n, error, gid=f"points{tag}", alpha=0.4, **dots)
-        panels.draw_means(axes, plan.curve, look, tag)
-        for extrapolated, gid in ((False, "fitted"), (True, "extrapolated")):
-            part = track.n >= plan.last if extrapolated else track.n <= plan.last
-            if np.count_nonzero(part) < 2:
-                continue
-            layers, line = _part(look, extrapolated=extrapolated)
-            for layer in layers if len(plans) <= _BANDS else ():
-                axes.fill_between(track.n[part], track.better[part], track.worse[part], **layer)
-            axes.plot(track.n[part], track.middle[part], gid=f"{gid}{tag}", zorder=2.2, **line)
+        axes.plot(plan.curve.n, error, gid=f"points{tag}", **panels.seeds_style(look))
+        panels.draw_measured(axes, plan.curve, look, tag)
+        panels.draw_forecast(axes, track.beyond(plan.last), look, tag, band=len(plans) <= _BANDS)
     # A hairline where measuring ended, and above the frame what lies on its either side.
     lasts = [plan.last for plan in plans]
     for last, look in zip(lasts, LOOKS, strict=False):
@@ -307,7 +297,7 @@ def _canvas(
     axes.axhline(target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
     margin_words = [(target, f"target\n{style.digits(target, 4)}", DARK)]
     if floor is not None:
-        axes.axhline(floor, color=DARK, linewidth=1.1, linestyle=":", gid="floor")
+        axes.axhline(floor, color=DARK, linewidth=0.6, gid="floor")
         margin_words.append((floor, f"levels\noff at\n{style.digits(floor, 3)}", DARK))
     panels.beside(axes, margin_words, SMALL)
     doubts = dict.fromkeys(said for plan in plans for said in (plan.forecast.doubt, plan.doubt))
@@ -328,23 +318,6 @@ def _farthest(plan: Plan) -> float:
     if plan.upper <= 20.0 * max(plan.samples, last):
         ends.append(1.3 * plan.upper)
     return max(ends)
-
-
-def _part(look: Look, *, extrapolated: bool) -> tuple[list[Options], Options]:
-    """Options of the band's layers and of the line."""
-    alpha = 0.1 if extrapolated else 0.28
-    layers: list[Options] = [{"facecolor": look.colour, "alpha": alpha, "linewidth": 0}]
-    if extrapolated:
-        # A layer of its own, pale rather than transparent: SVG and PDF lose other hatches.
-        hatch = {"edgecolor": style.pale(look.colour), "hatch": look.hatch}
-        layers.append({"facecolor": "none", "linewidth": 0, **hatch})
-    dashes = look.dashes if extrapolated else "-"
-    return layers, {"color": look.colour, "linestyle": dashes, "linewidth": 1.5}
-
-
-def _handles(look: Look, *, extrapolated: bool) -> tuple[Patch | Line2D, ...]:
-    layers, line = _part(look, extrapolated=extrapolated)
-    return *(Patch(**layer) for layer in layers), panels.line(**line)
 
 
 # --- Answers -------------------------------------------------------------------------------------

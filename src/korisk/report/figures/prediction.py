@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from matplotlib.transforms import ScaledTranslation
 
 from korisk.curves.curve import Curve
@@ -19,8 +18,8 @@ from korisk.report.figures.panels import Array, Entry
 from korisk.report.figures.style import DARK, LARGE, Look, Options
 
 WIDTH, HEIGHT = 6.3, 3.85  # inches, the height without the legend
-NOTE = "band: 90%; dashed: computed from operator, images and noise alone; no network was trained"
-SIMULATED = "band: 90%, for real images; dashed: trained and tested on simulated pairs"
+NOTE = "band: 90%; thin: computed from operator, images and noise alone; no network was trained"
+SIMULATED = "band: 90%, for real images; thin: trained and tested on simulated pairs"
 _MARGIN = 1.12  # factor beyond the first and the last N
 _MOST_DECADES = 8  # of errors; what lies lower is cut off
 
@@ -55,9 +54,7 @@ def prediction_figure(
         errors += [row.measured for row in (*made.rehearsal, *made.checks)]
         errors += [value for row in made.track for value in (row.lower, row.upper, row.computed)]
         look, name = looks[made.model], style.plain(made.model)
-        band = Patch(facecolor=look.colour, alpha=0.18, linewidth=0)
-        line = panels.line(color=look.colour, linewidth=1.5)
-        entries.append(((band, line), f"{name} expected"))
+        entries.append((panels.forecast_handle(look), f"{name} expected"))
         if made.rehearsal:
             entries.append((panels.line(**_cross(look)), f"{name} rehearsed on the examples"))
         if made.checks:
@@ -66,9 +63,9 @@ def prediction_figure(
         words = f"{style.plain(made.model)}: {_answer_words(size)}"
         entries.append((panels.line(**_answer(looks[made.model])), words))
     for curve in measured:
-        mark = panels.line(**looks[curve.model].mark())
+        mark = panels.line(**panels.measured_style(looks[curve.model]))
         entries.append((mark, f"{style.plain(curve.model)} measured"))
-    notes = [SIMULATED if simulated else NOTE]
+    notes = [SIMULATED if simulated else NOTE, *style.glossary(looks)]
     if found is not None:
         entries.append(panels.crossover_entry())
         notes.append(found.explain())
@@ -94,15 +91,13 @@ def prediction_figure(
         for made in point.models:
             name, colour = made.model, looks[made.model].colour
             sizes, computed, expected, lower, upper = _columns(made)
-            axes.fill_between(sizes, lower, upper, facecolor=colour, alpha=0.18, linewidth=0)
-            solid: Options = {"color": colour, "linewidth": 1.5, "zorder": 2.3}
-            axes.plot(sizes, expected, gid=f"expected-{name}", **solid)
-            thin: Options = {"color": colour, "linewidth": 1.0}
-            dashed = thin | {"linestyle": (0, (4, 2)), "zorder": 2.2}
-            axes.plot(sizes, computed, gid=f"computed-{name}", **dashed)
+            track = panels.Track(sizes, expected, lower, upper)
+            panels.draw_forecast(axes, track, looks[made.model], f"-{name}")
+            thin: Options = {"color": colour, "linewidth": 0.7, "linestyle": "--", "zorder": 2.1}
+            axes.plot(sizes, computed, gid=f"computed-{name}", **thin)
             if made.floor > 0:
-                dotted = thin | {"linestyle": ":", "zorder": 1.9}
-                axes.axhline(made.floor, gid=f"floor-{name}", **dotted)
+                hairline: Options = {"color": colour, "linewidth": 0.5, "zorder": 1.9}
+                axes.axhline(made.floor, gid=f"floor-{name}", **hairline)
             marks = {
                 "rehearsal": ([(row.n, row.measured) for row in made.rehearsal], _cross),
                 "pilot": ([(check.n, check.measured) for check in made.checks], _diamond),
@@ -112,7 +107,7 @@ def prediction_figure(
                     options = form(looks[name]) | {"gid": f"{kind}-{name}", "zorder": 2.7}
                     axes.plot(*zip(*places, strict=True), **options)
         for curve in measured:
-            panels.draw_means(axes, curve, looks[curve.model], f"-{curve.model}")
+            panels.draw_measured(axes, curve, looks[curve.model], f"-{curve.model}")
         low, high = axes.get_ylim()
         floors = []
         for made in point.models:

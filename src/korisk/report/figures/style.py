@@ -57,8 +57,7 @@ class Look:
 
     colour: str
     marker: str
-    dashes: str  # of the extrapolation
-    hatch: str
+    hatch: str  # of a forecast's band
     filled: bool = True  # the marker
 
     @property
@@ -78,16 +77,16 @@ class Look:
 
 
 LOOKS = (
-    Look("#0072B2", "o", "--", "////"),
-    Look("#D55E00", "s", "-.", "\\\\\\\\", filled=False),
-    Look("#009E73", "^", ":", "||||"),
-    Look("#CC79A7", "D", "--", "----", filled=False),
-    Look("#E69F00", "v", "-.", "xxxx"),
-    Look("#56B4E9", "P", ":", "++++", filled=False),
-    Look("#000000", "X", "--", "...."),
-    Look(_YELLOW, "p", "-.", "oooo"),
+    Look("#0072B2", "o", "////"),
+    Look("#D55E00", "s", "\\\\\\\\", filled=False),
+    Look("#009E73", "^", "||||"),
+    Look("#CC79A7", "D", "----", filled=False),
+    Look("#E69F00", "v", "xxxx"),
+    Look("#56B4E9", "P", "++++", filled=False),
+    Look("#000000", "X", "...."),
+    Look(_YELLOW, "p", "oooo"),
 )
-REST = Look("#999999", ".", "-", "")  # of models beyond those
+REST = Look("#999999", ".", "")  # of models beyond those
 
 
 def looks_of(models: Iterable[str]) -> dict[str, Look]:
@@ -209,6 +208,23 @@ def themed_svg(figure: Figure, *, words: str) -> str:
 
 
 # --- Names and numbers as plain text -------------------------------------------------------------
+
+_MEANINGS = {
+    "KO": "known operator",
+    "FC": "fully connected",
+    "released": "trained as the paper's code does",
+    "rigorous": "trained as the paper's text says",
+}
+
+
+def glossary(names: Iterable[str]) -> list[str]:
+    """What the short names of models and protocols mean, as one note; none where no name is short.
+
+    Points are named by their protocol first, as in `rigorous-8`.
+    """
+    first = dict.fromkeys(re.split(r"[\s-]", name, maxsplit=1)[0] for name in names)
+    told = [f"{name}: {_MEANINGS[name]}" for name in first if name in _MEANINGS]
+    return ["; ".join(told)] if told else []
 
 
 def plain(name: str) -> str:
