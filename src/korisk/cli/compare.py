@@ -42,7 +42,7 @@ def compare(
     unit: Unit = None,
     column: Column = None,
     point: str | None = None,
-    sheet: str | None = None,
+    worksheet: str | None = None,
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
     plot: Plot = None,
     html: Html = None,
@@ -63,7 +63,7 @@ def compare(
     one_target(targets, plot)
     check_plot(plot)
     check_page(html, fit)
-    reading = Reading(metric, unit, column, point, sheet)
+    reading = Reading(metric, unit, column, point, worksheet)
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
     comparisons = [planning.compare(*curves, wanted, fit=fit) for wanted in targets]
     comparison, *others = comparisons

@@ -65,7 +65,7 @@ class Reading:
     unit: str | None
     column: list[str] | None
     point: str | None
-    sheet: str | None
+    worksheet: str | None
 
     def curves(self, path: Path, model: str | None = None) -> tuple[Curve, ...]:
         """The curves in one file or store, one for each model, or that of the named one."""

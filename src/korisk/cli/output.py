@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NARROWEST = 110
-_ADDED = {"columns", "unit", "metric", "model", "point", "sheet"}  # which a user can add as advised
+# Arguments which a user can add as advised.
+_ADDED = {"columns", "unit", "metric", "model", "point", "worksheet"}
 
 # The command that runs, which `app.run` sets: messages are told with its options.
 running: ContextVar[Command | None] = ContextVar("running", default=None)

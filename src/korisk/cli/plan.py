@@ -45,7 +45,7 @@ def plan(
     unit: Unit = None,
     column: Column = None,
     point: str | None = None,
-    sheet: str | None = None,
+    worksheet: str | None = None,
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
     plot: Plot = None,
     html: Html = None,
@@ -69,7 +69,7 @@ def plan(
         )
     check_page(html, fit)
     check_plot(plot)
-    reading = Reading(metric, unit, column, point, sheet)
+    reading = Reading(metric, unit, column, point, worksheet)
     curves = reading.curves(path, model)
     for wanted in targets:
         check_target(curves, wanted)
@@ -121,7 +121,7 @@ def _relatives(
                 "nothing new about itself"
             )
         metric = reading.metric or curves[0].metric or None
-        listed = replace(reading, metric=metric, point=None, sheet=None).curves(file)
+        listed = replace(reading, metric=metric, point=None, worksheet=None).curves(file)
         matched = any(related.model in models for related in listed if related.model)
         for curve, own in zip(curves, relatives, strict=True):
             for related in listed:

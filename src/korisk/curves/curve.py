@@ -169,7 +169,7 @@ class Curve(Drawn):
         unit: Unit | str | None = None,
         columns: Columns = None,
         point: str | None = None,
-        sheet: str | None = None,
+        worksheet: str | None = None,
     ) -> Self:
         """The curve in a CSV or JSON file: long (n, error, seed) or wide (n, one column a seed).
 
@@ -191,7 +191,7 @@ class Curve(Drawn):
             Our names and the file's, as {"n": "train_size"}.
         point : str, optional
             Which point, if a study has several.
-        sheet : str, optional
+        worksheet : str, optional
             Which sheet, if a spreadsheet has several.
 
         Returns
@@ -215,10 +215,10 @@ class Curve(Drawn):
         Curve(psnr, N = 64 ... 128 (2 sizes), 1 seed)
         """
         if is_store(path):
-            curves = cls._stored(path, point, metric, unit, columns or sheet)
+            curves = cls._stored(path, point, metric, unit, columns or worksheet)
             names = [curve.model for curve in curves]
             return curves[names.index(_choose("model", model, names, Source(str(path))))]
-        return cls._one(_file(path, columns, sheet, point), model, metric, unit)
+        return cls._one(_file(path, columns, worksheet, point), model, metric, unit)
 
     @classmethod
     def read_all(
@@ -229,7 +229,7 @@ class Curve(Drawn):
         unit: Unit | str | None = None,
         columns: Columns = None,
         point: str | None = None,
-        sheet: str | None = None,
+        worksheet: str | None = None,
     ) -> tuple[Self, ...]:
         """One curve for each model in a file, in the order in which they first appear.
 
@@ -243,7 +243,7 @@ class Curve(Drawn):
             As in `read`.
         columns : dict, optional
             As in `read`.
-        point, sheet : str, optional
+        point, worksheet : str, optional
             As in `read`.
 
         Returns
@@ -260,8 +260,8 @@ class Curve(Drawn):
         ['KO', 'FC']
         """
         if is_store(path):
-            return cls._stored(path, point, metric, unit, columns or sheet)
-        return cls._each(_file(path, columns, sheet, point), metric, unit)
+            return cls._stored(path, point, metric, unit, columns or worksheet)
+        return cls._each(_file(path, columns, worksheet, point), metric, unit)
 
     @classmethod
     def _stored(
@@ -274,7 +274,8 @@ class Curve(Drawn):
     ) -> tuple[Self, ...]:
         """The curves of a point of a study, or of a pilot."""
         if of_tables is not None or (unit is not None and metric is None):
-            columns, sheet, given = (Argument(name, ...) for name in ("columns", "sheet", "unit"))
+            names = ("columns", "worksheet", "unit")
+            columns, sheet, given = (Argument(name, ...) for name in names)
             leave = Message("; leave ", columns, ", ", sheet, " and ", given, " out, or give a ")
             problem = f"{path}: is a store, which knows its columns and the unit of its metric"
             raise KoriskError(problem, leave, Argument("metric", ...), " with its ", given)
@@ -709,12 +710,12 @@ def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
 
 
 def _file(
-    path: str | PathLike[str], columns: Columns, sheet: str | None, point: str | None
+    path: str | PathLike[str], columns: Columns, worksheet: str | None, point: str | None
 ) -> Measurements:
     if point is not None:
         rest = " does not apply; leave it out"
         raise KoriskError(f"{path}: is no store, so ", Argument("point", ...), rest)
-    return measurements(read_grid(path, sheet), columns)
+    return measurements(read_grid(path, worksheet), columns)
 
 
 def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source) -> str:

@@ -66,7 +66,7 @@ class Grid:
     delimiter: str = ""  # of text
 
 
-def read_grid(path: str | PathLike[str], sheet: str | None = None) -> Grid:
+def read_grid(path: str | PathLike[str], worksheet: str | None = None) -> Grid:
     """The table in a file; its content, and not its name, tells what kind of file it is."""
     from korisk.files import read_bytes  # imports pydantic and yaml
 
@@ -75,16 +75,16 @@ def read_grid(path: str | PathLike[str], sheet: str | None = None) -> Grid:
     if content.startswith(b"PK\x03\x04"):
         members = _unpacked(content, Source(name))
         if any(member in _SPREADSHEETS for member in members):
-            return _of_spreadsheet(content, name, sheet)
+            return _of_spreadsheet(content, name, worksheet)
         if not members or not all(member.endswith(".npy") for member in members):
             raise KoriskError(f"{path}: is a ZIP archive and no table; unpack it first")
         arrays = {key: _npy(io.BytesIO(each), Source(name)) for key, each in members.items()}
         return _of_arrays({key.removesuffix(".npy"): arrays[key] for key in arrays}, name)
     if content.startswith(b"\xd0\xcf\x11\xe0"):
-        return _of_spreadsheet(content, name, sheet)
-    if sheet is not None:
+        return _of_spreadsheet(content, name, worksheet)
+    if worksheet is not None:
         rest = " does not apply; leave it out"
-        raise KoriskError(f"{path}: is no spreadsheet, so ", Argument("sheet", ...), rest)
+        raise KoriskError(f"{path}: is no spreadsheet, so ", Argument("worksheet", ...), rest)
     if content.startswith(b"\x93NUMPY"):
         return _of_arrays({"": _npy(io.BytesIO(content), Source(name))}, name)
     if content.startswith(b"PAR1"):
@@ -445,27 +445,27 @@ def _of_arrays(arrays: Mapping[str, Table], name: str) -> Grid:
 # --- Other programs' files -----------------------------------------------------------------------
 
 
-def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
+def _of_spreadsheet(content: bytes, name: str, worksheet: str | None) -> Grid:
     from korisk.files import from_cell  # imports pydantic and yaml
 
     tables: dict[str, list[list[Any]]] = _foreign(content, name, "workbook", "python_calamine")
     names = list(tables)
-    if sheet is not None:
-        if sheet not in tables:
+    if worksheet is not None:
+        if worksheet not in tables:
             listed = ", ".join(map(shown, names[:10]))
-            raise KoriskError(f"{name}: no sheet {shown(sheet)}; there are {listed}")
-        tables = {sheet: tables[sheet]}
+            raise KoriskError(f"{name}: no sheet {shown(worksheet)}; there are {listed}")
+        tables = {worksheet: tables[worksheet]}
     tables = {each: rows for each, rows in tables.items() if any(c != "" for r in rows for c in r)}
     if not tables:
         raise KoriskError(f"{name}: is empty; write a header such as n,error,seed first")
     if len(tables) > 1:
         listed = ", ".join(map(shown, list(tables)[:10]))
         problem = f"has {len(tables)} sheets with content ({listed}); name one, such as "
-        raise KoriskError(f"{name}: {problem}", Argument("sheet", next(iter(tables))))
+        raise KoriskError(f"{name}: {problem}", Argument("worksheet", next(iter(tables))))
     [(title, rows)] = tables.items()
     source = Source(name, "row")
     filled = [(at, row) for at, row in enumerate(rows, start=1) if any(cell != "" for cell in row)]
-    notes = [f"sheet {shown(title)}"] if sheet is None and len(names) > 1 else []
+    notes = [f"sheet {shown(title)}"] if worksheet is None and len(names) > 1 else []
     while len(filled) > 1 and sum(cell != "" for cell in filled[0][1]) == 1:
         notes.append(f"row {filled[0][0]} is a title")
         del filled[0]
