@@ -91,7 +91,7 @@ def test_the_page_grows_with_its_pilot_and_is_for_this_machine_alone(
     def fit(n: int, seed: int) -> float:
         if n == SIZES[0]:
             assert get(port, "/page")[0] == 404  # nothing yet, and that is said
-            assert b"Nothing to show yet" in get(port, "/")[1]
+            assert b"Waiting for the first" in get(port, "/")[1]
             assert get(port, "/state", host="localhost")[0] == 200
             assert get(port, "/state", host="example.org") == (403, b"")
             for path in ("/pilot.db", "/../pilot.db", "/etc/passwd"):
@@ -226,7 +226,7 @@ def test_a_newer_page_keeps_what_its_reader_chose(tmp_path: Path) -> None:
         page = browser.new_page()
         with LocalPort(port) as at, live_page(at, tmp_path / "study.db", Pace()) as watch:
             page.goto(f"http://127.0.0.1:{port}/#from=a-link")
-            until(lambda: "starting" in page.inner_text("#nothing"))
+            until(lambda: "the run to start" in page.inner_text("#nothing"))
             shown = "document.querySelector('iframe:not(.next)')"
             for version, chosen in ((1, "#from=a-link"), (2, "#chosen=there")):
                 watch(Event(kind="done", task=task_with(n=8), done=version, **counts))

@@ -166,7 +166,7 @@ def test_the_study_page_says_what_was_run_and_a_row_opens_its_point(
     with opened(browser, study / "report.html", viewport=SCREEN) as page:
         assert page.inner_text("h1") == page.title() == f"made up {NASTY}"
         missing, failed = page.locator("header .notes li").all_inner_texts()
-        assert missing.startswith(f"{NASTY}: 1 of 3 cells are not there yet (seed 3)")
+        assert missing.startswith(f"{NASTY}: 1 of 3 cells are missing (seed 3)")
         assert failed == f"{NASTY}: 1 cell failed, the first: a pixel <b>fell</b> out"
         assert page.locator("img[src=x]").count() == 0
         rows = page.locator("#every tbody tr")

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import dummy_work
+import numpy as np
 import pytest
 from dummy_work import PAUSE, STUDY, cell, tasks
 from waiting import counts, group_lives, until
@@ -409,6 +410,28 @@ def test_the_time_left_is_that_of_cells_of_the_same_point() -> None:
             assert ("at least" in str(pace)) == (done < 3)
         else:
             assert (now.left, now.untimed) == (10.0 * (7 - done), 0)
+
+
+def test_the_time_left_does_not_jump_and_comes_true() -> None:
+    """Cells of one point that take 2 to 20 s: asked every second, the end moves by little."""
+    rng, clock = np.random.default_rng(4), [0.0]
+    todo = tasks(1, 60)
+    pace = Pace(todo, clock=lambda: clock[0])
+    told: list[tuple[float, float]] = []
+    for done, task in enumerate(todo):
+        note(pace, "started", task, done, 60)
+        for _ in range(rng.integers(2, 20)):
+            clock[0] += 1.0
+            left = pace.standing().left
+            if left is not None:
+                told.append((clock[0], left))
+        note(pace, "done", task, done + 1, 60)
+    ends = np.array([now + left for now, left in told])
+    lefts = np.array([left for _, left in told])
+    assert np.all(np.abs(np.diff(ends)) <= 2.0 + 0.02 * lefts[:-1])
+    half = len(ends) // 2
+    assert np.abs(ends[half:] / clock[0] - 1).max() < 0.15
+    assert pace.standing().left == 0.0
 
 
 def test_cells_side_by_side_and_their_own_reports_shorten_the_time_left() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import ROUNDING
+from korisk.curves.noise import ROUNDING, relative_variance
 from korisk.curves.unit import Unit
 from korisk.errors import KoriskError
 from korisk.planning.chances import table_sizes
@@ -44,8 +44,10 @@ _AT_FIRST = (0.8, 0.95, 0.995)  # probabilities at the first N whose targets are
 _ALL_PAIRS = 4  # models up to which every two are compared; beyond, the first with
 _MOST_PAIRS = 12  # so many others, since each takes half a second
 # Times the lowest error of the first model: where the first target may lie, the best place first,
-_NEARLY = (1.05, 1.02, 1.1, 1.2, 1.5, 2.0)  # with other models beside it
-_STRETCH = (0.8, 0.9, 0.95, 1.05, 1.2)  # and alone
+_NEARLY = (1.05, 1.02, 1.1, 1.2, 1.5, 2.0, 3.0)  # with other models beside it
+_STRETCH = (0.8, 0.9, 0.95, 0.7, 0.6, 1.05, 1.2, 1.5, 2.0)  # and alone
+_CLEAR = 2.0  # standard errors from every mean: at a target nearer to one, noise alone decides
+_GUESSED_NOISE = 0.02  # of a mean, relative, where no N has two seeds
 
 
 class Pair(TypedDict):
@@ -106,19 +108,23 @@ class Group:
         """The first target, in the user's unit, and why it is asked.
 
         The user's own; else one near the lowest error of the first model at which the first two
-        models have most to say. It has three digits of an error.
+        models have most to say, clear of the noise of every mean that was measured, or as clear as
+        can be. It has three digits of an error.
         """
         if self.asked is not None:
             return self.asked, ""
         first = self.forecasts[0].curve
         lowest = float(first.means[first.means > ROUNDING * first.means.max()].min())
-        best, chosen = -1, (math.nan, "")
+        best, chosen = (-1.0, -1), (math.nan, "")
         for factor in _NEARLY if len(self.forecasts) > 1 else _STRETCH:
             step = 10.0 ** (math.floor(math.log10(factor * lowest)) - 2)
             error = math.ceil(round(factor * lowest / step, 6)) * step
             digits = 4 if first.unit.law == "psnr" else 8
             target = _digits(float(first.unit.from_error(error)), digits)
-            score = sum(telling(plan_from(made, target)) for made in self.forecasts[:2])
+            goal = float(first.unit.to_error(target))
+            away = min(_standard_errors(made.curve, goal) for made in self.forecasts)
+            told = sum(telling(plan_from(made, target)) for made in self.forecasts[:2])
+            score = min(away, _CLEAR), told
             if score > best:
                 more = f"{abs(100 * (factor - 1)):.0f}% {'more' if factor > 1 else 'less'}"
                 best, chosen = score, (target, f"{more} error than the lowest of {first.name}")
@@ -182,6 +188,13 @@ class Group:
             ends = tuple(None if end in (0, math.inf) else end for end in both.ratio_range or ())
             pairs.append(Pair(first=first, second=second, ratio_range=ends or None, crossover=said))
         return pairs
+
+
+def _standard_errors(curve: Curve, error: float) -> float:
+    """How many standard errors an error lies from the nearest mean, in logs."""
+    noise = relative_variance(curve)
+    deviations = _GUESSED_NOISE if noise is None else np.sqrt(np.maximum(noise, 1e-12))
+    return float(np.min(np.abs(np.log(curve.means / error)) / deviations))
 
 
 def telling(plan: Plan) -> int:

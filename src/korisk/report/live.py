@@ -190,18 +190,19 @@ class _Live:
 def draw(store: str, page: str, target: str, at_leisure: str) -> None:
     """Write the page of a store, in a process of its own; the last two are JSON.
 
-    At leisure it leaves nine tenths of a busy processor to the run. A target that the study cannot
-    have, or not yet, is not asked.
+    At leisure, which is while the run goes on, it leaves nine tenths of a busy processor to the
+    run. A target that the study cannot have, or not yet, is not asked.
     """
-    if json.loads(at_leisure) and hasattr(os, "nice"):
+    running: bool = json.loads(at_leisure)
+    if running and hasattr(os, "nice"):
         os.nice(_NICE)
     try:
         contents = read_contents(store)
         refuse_an_empty_one(contents)
         try:
-            html = study_page(contents, target=json.loads(target))
+            html = study_page(contents, target=json.loads(target), running=running)
         except KoriskError:
-            html = study_page(contents)
+            html = study_page(contents, running=running)
     except KoriskError as error:
         sys.exit(str(error))
     write_text(page, html)

@@ -58,6 +58,7 @@ class Page:
     groups: Sequence[Group]
     data: JsonDict  # for the scripts: groups and pictures
     notes: Sequence[str] = ()  # what is missing, at the top
+    running: bool = False  # whether more is being measured
     still: str = ""  # the answer as a figure, where no script runs
     sections: Sequence[Section] = ()
 
@@ -72,8 +73,10 @@ class Page:
         shown = [*self.sections, Section("promises", title, asset("promises.html"))]
         if main is None:
             answer = (
-                "No curve has three sizes yet, so nothing can be extrapolated: measure each model "
-                "at three training set sizes or more."
+                "Waiting for three training set sizes: with fewer, nothing can be extrapolated."
+                if self.running
+                else "No curve has three sizes yet, so nothing can be extrapolated: measure each "
+                "model at three training set sizes or more."
             )
         else:
             answer = (f"{main.name}: " if len(self.groups) > 1 else "") + main.sentence

@@ -27,7 +27,13 @@ _WORDS = {  # for those who do not see a figure, by how its name begins
 }
 
 
-def study_page(contents: Contents, *, target: float | None = None, watch: Watch = unwatched) -> str:
+def study_page(
+    contents: Contents,
+    *,
+    target: float | None = None,
+    running: bool = False,
+    watch: Watch = unwatched,
+) -> str:
     """Write the page of a study as one text; no network is fitted again.
 
     Parameters
@@ -37,6 +43,8 @@ def study_page(contents: Contents, *, target: float | None = None, watch: Watch 
     target : float, optional
         The first target, in the unit of the study's metric. By default nearly the lowest error of
         the first model.
+    running : bool, default False
+        Whether a run is on, so that missing cells are waited for.
     watch : callable, optional
         Is called with what is being made, in a few words.
 
@@ -92,7 +100,8 @@ def study_page(contents: Contents, *, target: float | None = None, watch: Watch 
         kind="korisk report of a study",
         groups=groups,
         data={"groups": curves, "pictures": []},
-        notes=[*first, *_missing(contents), *refused, *crowded, *unseen],
+        notes=[*first, *_missing(contents, running), *refused, *crowded, *unseen],
+        running=running,
         sections=[section for section in sections if section.html],
     )
     named = [(p.name, p.pictures) for p in contents.points if p.pictures and p.pictures.images]
@@ -109,7 +118,7 @@ def study_page(contents: Contents, *, target: float | None = None, watch: Watch 
     return page.html()
 
 
-def _missing(contents: Contents) -> Iterator[str]:
+def _missing(contents: Contents, running: bool) -> Iterator[str]:
     """What is missing, in sentences."""
     for point in contents.points:
         name, missing, failed = point.name, point.missing, len(point.failures)
@@ -117,8 +126,11 @@ def _missing(contents: Contents) -> Iterator[str]:
             total = len(point.cells) + failed + len(missing)
             seeds = f"seed{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing[:8]))}"
             seeds += f" and {len(missing) - 8} more" if len(missing) > 8 else ""
-            lack = f"{len(missing)} of {total} cells are not there yet ({seeds})"
-            yield f"{name}: {lack}; run the study again to have them."
+            cells = f"{len(missing)} of {total} cells"
+            if running:
+                yield f"{name}: waiting for {cells} ({seeds})."
+            else:
+                yield f"{name}: {cells} are missing ({seeds}); run the study again to add them."
         if failed:
             why = point.failures[0].reason
             yield f"{name}: {failed} cell{'s' if failed > 1 else ''} failed, the first: {why}"

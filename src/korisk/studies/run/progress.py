@@ -1,5 +1,6 @@
 """Where a run stands and when it will end, and a display of that on stderr if it is a terminal."""
 
+import math
 import sys
 import threading
 import time
@@ -14,6 +15,8 @@ from korisk.studies.run.events import Event, Watch
 
 _MAX_SHOWN = 8  # running cells
 _BAR = 24  # characters
+_SETTLE = 15.0  # seconds in which a new estimate of the end takes effect, at least,
+_SETTLE_PART = 0.25  # or this part of the time left: a long run has time to be sure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,7 @@ class Standing:
     total: int  # of this run, as far as is known
     running: tuple[str, ...]  # keys of cells
     share: float  # of the run, from 0 to 1
-    left: float | None  # seconds, without the cells of a time that is not known; None if all are
+    left: float | None  # seconds, smoothed, without cells of unknown time; None if all are such
     untimed: int  # those cells: none of their point has ended, nor told how far it is
     next: float | None  # seconds until the next cell ends, if known
 
@@ -43,8 +46,10 @@ class Pace:
     """Counts the events of a run, or of several after one another, and estimates the time left.
 
     A cell takes as long as others of its point, in this run or else in earlier ones (`seconds`, by
-    point); a running cell of a new point as long as its own report of progress says. One thread may
-    note events while others ask.
+    point); a running cell of a new point as long as its own report of progress says. The end that
+    is told moves toward a new estimate little by little, so that the time left does not jump with
+    every cell; it starts anew where cells were added or came to have a time. One thread may note
+    events while others ask.
     """
 
     def __init__(
@@ -68,6 +73,9 @@ class Pace:
         self._skipped = skipped
         self._unit = unit
         self._clock = clock
+        self._end: float | None = None  # of the run, as it was told last,
+        self._end_told = 0.0  # when that was,
+        self._end_of = (0, 0)  # and of how many cells: all, and those without a time
         self._lock = threading.Lock()
 
     def note(self, event: Event) -> None:
@@ -110,16 +118,27 @@ class Pace:
             over = sum(self._counts.values())
             total = over + len(self._running) + len(self._queued) + self._more
             part = over + sum(cell.fraction for cell in self._running.values())
+            untimed = total - over - len(rests) - len(queued)
             return Standing(
                 **self._counts,
                 skipped=self._skipped,
                 total=total,
                 running=tuple(self._running),
                 share=part / total if total else 0.0,
-                left=0.0 if over == total > 0 else left,
-                untimed=total - over - len(rests) - len(queued),
+                left=0.0 if over == total > 0 else self._smooth(now, left, (total, untimed)),
+                untimed=untimed,
                 next=min(rests, default=None),
             )
+
+    def _smooth(self, now: float, left: float | None, cells: tuple[int, int]) -> float | None:
+        """The time left that is told, of a new estimate."""
+        if left is None or self._end is None or cells != self._end_of:
+            self._end = None if left is None else now + left
+        else:
+            settle = max(_SETTLE, _SETTLE_PART * left)
+            self._end += (1 - math.exp((self._end_told - now) / settle)) * (now + left - self._end)
+        self._end_told, self._end_of = now, cells
+        return None if self._end is None else max(self._end - now, 0.0)
 
     def _seconds(self, point: str) -> float | None:
         """What a cell of a point takes, if known: as others did, or as running ones tell."""
