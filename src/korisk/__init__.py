@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from korisk.ablation.ablation import Ablation, ablate
     from korisk.networks.describe.describe import describe
     from korisk.networks.describe.marks import known, learned
-    from korisk.pilots import Pilot, pilot_sklearn, pilot_torch, run_pilot
+    from korisk.pilots import Pilot, Probe, pilot_sklearn, pilot_torch, run_pilot
     from korisk.planning.limits import Evidence, Limit, Longer, limit
     from korisk.planning.next_size import NextSize, next_size
     from korisk.prediction import Prediction, predict_dense, predict_structured, predict_study
@@ -40,6 +40,7 @@ _LAZY = {
     "networks.describe.describe": ("describe",),
     "networks.describe.marks": ("known", "learned"),
     "pilots.adapters": ("pilot_sklearn", "pilot_torch"),
+    "pilots.options": ("Probe",),
     "pilots.result": ("Pilot",),
     "pilots.run": ("run_pilot",),
     "planning.limits": ("Evidence", "Limit", "Longer", "limit"),
@@ -58,7 +59,7 @@ __all__ += ["Expectation", "Forecast", "NextSize", "Plan", "forecast", "next_siz
 __all__ += ["Evidence", "Limit", "Longer", "limit"]
 __all__ += ["Comparison", "Crossover", "compare"]
 __all__ += ["FITS", "Calibration", "calibrate"]
-__all__ += ["Pilot", "pilot_sklearn", "pilot_torch", "run_pilot"]
+__all__ += ["Pilot", "Probe", "pilot_sklearn", "pilot_torch", "run_pilot"]
 __all__ += ["Prediction", "predict_dense", "predict_structured", "predict_study"]
 __all__ += ["Rehearsal", "rehearse"]
 __all__ += ["Ablation", "ablate"]

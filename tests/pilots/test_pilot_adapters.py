@@ -111,7 +111,8 @@ def test_subsets_are_nested_and_the_test_set_is_one_for_all() -> None:
     Spy.seen.clear()
     Spy.scored.clear()
     kr.pilot_sklearn(Spy(), x, y, sizes=[4, 12, 40], seeds=[3, 8])
-    tests = {tuple(each) for each in Spy.scored}
+    tests, trained = {tuple(rows) for rows in Spy.scored[::2]}, Spy.scored[1::2]
+    assert all((rows == own).all() for rows, (_, own, _) in zip(trained, Spy.seen, strict=True))
     assert (len(tests), len(next(iter(tests)))) == (1, 25)
     by_seed: dict[int, list[set[float]]] = {}
     for state, rows, labels in Spy.seen:

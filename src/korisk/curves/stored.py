@@ -26,6 +26,10 @@ PART_OF = "part_of"  # in a spec: what the point is a part of, as one N is of a 
 # In the detail of a pilot's row: the metric to plan with, its unit, and whether the fit returned a
 # number without a name, which then has the name of the metric that it is read as.
 METRIC, UNIT, BARE = "metric", "unit", "bare"
+TRAINING = (
+    "training"  # there too: training errors, steps and epochs, which are nothing to plan with
+)
+LONGER = "longer"  # in a spec: how many times the usual training a probe of a pilot had
 
 _BEST = {"error": 0.0, "complement": 1.0, "percent": 100.0, "squared": 0.0, "negated": 0.0}
 
@@ -96,9 +100,14 @@ def grouping(rows: Iterable[FlatRow]) -> Callable[[Task], str]:
     return group
 
 
+def is_probe(task: Task) -> bool:
+    """Whether a task is a fit of a pilot that was trained longer, and belongs in no curve."""
+    return PART_OF in task.spec and LONGER in task.spec
+
+
 def by_point(rows: Iterable[FlatRow]) -> dict[str, list[FlatRow]]:
-    """Rows by the name of their point, in the order in which they appear."""
-    every = list(rows)
+    """Rows by the name of their point, in the order in which they appear; without probes."""
+    every = [row for row in rows if not is_probe(row.task)]
     group = grouping(every)
     groups: dict[str, list[FlatRow]] = {}
     for row in every:

@@ -6,7 +6,7 @@ estimators and PyTorch datasets, which are imported when they are used.
 """
 
 from korisk.pilots.adapters import pilot_sklearn, pilot_torch
-from korisk.pilots.options import Compute, Limits, PilotModel, Tracking
+from korisk.pilots.options import Compute, Limits, PilotModel, Probe, Tracking
 from korisk.pilots.result import Pilot
 from korisk.pilots.run import run_pilot
 
@@ -15,6 +15,7 @@ __all__ = [
     "Limits",
     "Pilot",
     "PilotModel",
+    "Probe",
     "Tracking",
     "pilot_sklearn",
     "pilot_torch",

@@ -4,8 +4,10 @@ For each seed the samples have one order, and a training set of n is its first n
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,14 +24,14 @@ from korisk.errors import (
     invalid,
     shown,
 )
-from korisk.pilots.options import Limits, PilotModel, checked_sizes, own_name, short_name
+from korisk.pilots.options import Limits, PilotModel, Probe, checked_sizes, own_name, short_name
 from korisk.pilots.result import Pilot
 from korisk.pilots.run import run_pilot
 
 Indices = NDArray[np.intp]
 Labels = NDArray[np.generic]
 Scoring = str | Sequence[str] | None
-TrainFunction = Callable[[Any, Any, int], object]  # of a training set, a test set and a seed
+TrainFunction = Callable[..., object]  # of a training set, a test set and a seed
 
 _SPLIT_SEED = 20_261  # of the one test set that all seeds share
 _DEFAULT_TEST = 0.25
@@ -50,8 +52,11 @@ class SklearnFit:
     stratified: bool
     groups: Labels | None
 
-    def __call__(self, n: int, seed: int) -> dict[str, float]:
-        """Train a clone and score it; errors are positive, scores as scikit-learn gives them."""
+    def __call__(self, n: int, seed: int, longer: float = 1.0) -> dict[str, float]:
+        """Train a clone and score it; errors are positive, scores as scikit-learn gives them.
+
+        To train longer, it may take so many times the iterations (`max_iter`).
+        """
         from sklearn.base import clone
         from sklearn.metrics import get_scorer
 
@@ -65,11 +70,20 @@ class SklearnFit:
         names = [name.rpartition("__") for name in model.get_params(deep=True)]
         states = ["".join(name) for name in names if name[2] == "random_state"]
         model.set_params(**dict.fromkeys(states, seed % _MOST_SEED))
-        model.fit(*(_rows(part, order[:n]) for part in self.train))
-        return {
-            metric: float(get_scorer(name)(model, *self.test)) * (-1 if _is_negated(name) else 1)
+        if longer != 1.0:
+            model.set_params(**{k: round(v * longer) for k, v in _iterations(model).items()})
+        trained = [_rows(part, order[:n]) for part in self.train]
+        model.fit(*trained)
+        numbers = {
+            metric: float(get_scorer(name)(model, *self.test)) * _sign(name)
             for metric, name in self.scoring.items()
         }
+        for metric, name in self.scoring.items():
+            with suppress(ValueError):  # of a score that needs more classes than n samples have
+                score = float(get_scorer(name)(model, *trained)) * _sign(name)
+                numbers |= {f"train_{metric}": score} if math.isfinite(score) else {}
+        steps = getattr(model, "n_iter_", None)
+        return numbers if steps is None else numbers | {"steps": float(np.max(steps))}
 
 
 def pilot_sklearn(
@@ -142,6 +156,10 @@ def pilot_sklearn(
     if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
         remedy = "pass an instance, such as LogisticRegression()"
         raise invalid("estimator", "be a scikit-learn estimator", estimator, remedy)
+    if Probe.of(options.get("probe")).longer is not None:
+        remedy = Message("take one that trains in steps, or leave out ", Argument("probe", ...))
+        rule, got = "have max_iter to be trained longer", type(estimator).__name__
+        require(bool(_iterations(estimator)), "estimator", rule, estimator, remedy, got=got)
     x, target, labels = _samples(X, y)
     classes = bool(is_classifier(estimator))
     strata = labels if classes and labels.ndim == 1 else None
@@ -222,6 +240,20 @@ def _is_negated(name: str) -> bool:
     return name.startswith("neg_") or name == "max_error"
 
 
+def _sign(name: str) -> int:
+    return -1 if _is_negated(name) else 1
+
+
+def _iterations(estimator: Any) -> dict[str, int]:
+    """Parameters that end the training of an estimator or of its parts, by name."""
+    parameters = estimator.get_params(deep=True).items()
+    return {
+        name: value
+        for name, value in parameters
+        if name.rpartition("__")[2] == "max_iter" and isinstance(value, int) and value > 0
+    }
+
+
 # --- PyTorch -------------------------------------------------------------------------------------
 
 
@@ -235,12 +267,12 @@ class TorchFit:
     test: object
     groups: Labels | None  # of `train`
 
-    def __call__(self, n: int, seed: int) -> object:
-        """What the user's function returns for the subset."""
+    def __call__(self, n: int, seed: int, **longer: float) -> object:
+        """What the user's function returns for the subset; a probe's factor goes to it too."""
         from torch.utils.data import Subset
 
         order = subset_order(self.train, self.groups, seed)
-        return self.fit(Subset(self.dataset, order[:n].tolist()), self.test, seed)
+        return self.fit(Subset(self.dataset, order[:n].tolist()), self.test, seed, **longer)
 
 
 def pilot_torch(
@@ -260,6 +292,7 @@ def pilot_torch(
     fit : callable
         `fit(train, test, seed)` gets a nested `Subset` of the dataset (for each seed the first n
         of an order of its own) and returns an error or a dict of metrics. It seeds PyTorch itself.
+        For a `probe` it takes the keyword `longer` too.
     dataset : dataset
         Any object with a length and an index.
     test : float or object
@@ -304,6 +337,7 @@ def pilot_torch(
             "pilot_torch needs PyTorch, which is not installed; pip install 'korisk[torch]'"
         ) from None
     require(callable(fit), "fit", "be a function of (train, test, seed)", fit)
+    Probe.of(options.get("probe")).check(fit, "train, test, seed")
     indexed = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     remedy = "a stream has no subsets: put its samples in a list or a TensorDataset"
     require(indexed, "dataset", "have a length and give samples by index", dataset, remedy)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from korisk import _checks
-from korisk.curves.stored import BARE, METRIC, UNIT, error_of
+from korisk.curves.stored import BARE, LONGER, METRIC, TRAINING, UNIT, error_of
 from korisk.curves.unit import UNITS, Unit, suggested_unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import Argument, KoriskError, Message, invalid, shown
@@ -28,7 +28,7 @@ from korisk.store.cells import Result, Row, Task
 from korisk.studies.run.events import OwnThread
 from korisk.studies.run.worker import Report
 
-Fit = Callable[[int, int], object]
+Fit = Callable[..., object]  # of n and seed, and of longer if it is probed
 
 PRINTED = "printed:"  # begins the part of a failure's text that the fit has printed
 LENGTH = 4_000  # bytes kept of one fit's output: half from its start, half from its end
@@ -95,6 +95,7 @@ class FitWork:
     def __call__(self, task: Task, report: Report) -> Result:
         """The metrics of one fit."""
         n, seed = int(task.spec["n"]), task.seed
+        longer = {LONGER: task.spec[LONGER]} if LONGER in task.spec else {}
         before = _running()
         printed = Printed()
         try:
@@ -102,12 +103,12 @@ class FitWork:
                 owner = os.getpid()
                 begun = time.perf_counter()
                 try:
-                    value = self.fit(n, seed)
+                    value = self.fit(n, seed, **longer)
                 finally:
                     if os.getpid() != owner:  # a child that the fit forked must not go on
                         os._exit(0)
                 seconds = time.perf_counter() - begun
-            metrics = metrics_of(value, self.reading.only_name)
+            metrics, training = divided(metrics_of(value, self.reading.only_name))
             # A metric that is missing may be chosen anew later; one that is no error may not.
             if self.reading.chosen(metrics) in metrics and (why := self.reading.refusal(metrics)):
                 raise KoriskError(why)
@@ -121,6 +122,7 @@ class FitWork:
             "printed": printed.text,
             "left_running": _left_running(before),
             BARE: "" if isinstance(value, Mapping) else True,
+            TRAINING: training or "",
             **self.reading.stored(metrics),
         }
         kept = {name: value for name, value in detail.items() if value != ""}
@@ -163,16 +165,32 @@ def pickled(fit: Fit) -> bytes:
 def metrics_of(value: object, only_name: str) -> dict[str, float]:
     """A fit's metrics as plain numbers; `KoriskError` says why they are none."""
     if not isinstance(value, Mapping):
-        return {only_name: _number("fit", value)}
+        return {only_name: number_of("fit", value)}
     if not 0 < len(value) <= _MOST_METRICS:
         raise KoriskError(f"fit returned a dict of {len(value)} metrics; give 1 to {_MOST_METRICS}")
     return {
-        _checks.name("name of a metric", name, remedy="rename it"): _number(name, entry)
+        _checks.name("name of a metric", name, remedy="rename it"): number_of(name, entry)
         for name, entry in value.items()
     }
 
 
-def _number(name: str, value: object) -> float:
+def is_reserved(name: str) -> bool:
+    """Whether a name is one of training errors, steps or epochs, and of no metric to plan with."""
+    return name in {"train", "steps", "epochs"} or name.startswith("train_")
+
+
+def divided(numbers: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    """A fit's test metrics, and its training errors, steps and epochs."""
+    metrics = {name: value for name, value in numbers.items() if not is_reserved(name)}
+    training = {name: value for name, value in numbers.items() if is_reserved(name)}
+    if not metrics:
+        names = ", ".join(map(repr, training))
+        raise KoriskError(f"fit must give an error on a test set, got {names} alone; add it")
+    return metrics, training
+
+
+def number_of(name: str, value: object) -> float:
+    """A number of the user as a float; `KoriskError` says what is wrong with it."""
     plain: Any = value
     shape = getattr(value, "shape", None)
     if shape == () and hasattr(value, "item"):  # a scalar of NumPy or PyTorch

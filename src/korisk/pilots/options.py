@@ -1,10 +1,11 @@
 """What a pilot is given beside its fit: how fits run, when it ends, who follows it, whose it is."""
 
+import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,9 @@ import numpy as np
 
 from korisk import _checks
 from korisk._checks import LARGEST_N, require
-from korisk.curves.stored import PART_OF
-from korisk.errors import Argument, KoriskError, invalid
-from korisk.pilots.fit import Fit
+from korisk.curves.stored import LONGER, PART_OF
+from korisk.errors import Argument, KoriskError, Message, invalid
+from korisk.pilots.fit import Fit, number_of
 from korisk.planning.next_size import Cost
 from korisk.store.cells import Task
 from korisk.store.store import Store, difference
@@ -265,6 +266,110 @@ class PilotModel:
         return cls(name=None if model is None else _checks.name("model", model, remedy=_SHORT_NAME))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """How a pilot finds out what limits its error, beside its curve.
+
+    Parameters
+    ----------
+    longer : float, optional
+        Factor by which the largest size is trained longer, with up to three of its seeds:
+        `fit(n, seed, longer=3.0)`. Default: 3; None trains nothing longer.
+    baseline : float or callable, optional
+        Error of the known operator alone, or of the untrained network, in the metric's unit; a
+        function without arguments that returns it is called before the fits.
+    noise : float, optional
+        Error that noise in the references leaves to a perfect network, in the metric's unit.
+
+    Raises
+    ------
+    KoriskError
+        If a value is outside its range.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> def fit(n, seed, longer=1.0):  # trained too briefly
+    ...     return {"mse": 0.05 / longer, "train_mse": 0.049 / longer, "steps": 100 * longer}
+    >>> probe = kr.Probe(longer=3, baseline=0.2)
+    >>> kr.run_pilot(fit, [16, 64, 256], seeds=2, probe=probe, quiet=True).limit.kind
+    'training'
+    """
+
+    longer: float | None = 3.0
+    baseline: float | Callable[[], float] | None = None
+    noise: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.longer is not None:
+            remedy = "3 trains three times as long, None not at all"
+            longer = _checks.real("longer", self.longer, above=1, remedy=remedy)
+            object.__setattr__(self, "longer", longer)
+        for name, value in (("baseline", self.baseline), ("noise", self.noise)):
+            if value is not None and not (name == "baseline" and callable(value)):
+                object.__setattr__(self, name, _checks.real(name, value, remedy=_LEAVE_OUT))
+
+    @classmethod
+    def of(cls, probe: "float | Probe | None") -> "Probe":
+        """A probe by its factor alone, or one already.
+
+        Parameters
+        ----------
+        probe : float, Probe or None
+            None: nothing is probed.
+
+        Returns
+        -------
+        Probe
+        """
+        if isinstance(probe, Probe):
+            return probe
+        if probe is None:
+            return cls(longer=None)
+        remedy = "3.0 trains the largest size three times as long; or pass a Probe"
+        return cls(longer=_checks.real("probe", probe, above=1, remedy=remedy))
+
+    def check(self, fit: Callable[..., object], signature: str = "n, seed") -> None:
+        """Refuse a fit that cannot be told to train longer.
+
+        Parameters
+        ----------
+        fit : callable
+            The fit.
+        signature : str
+            Its other arguments, for the message.
+        """
+        if self.longer is None:
+            return
+        try:
+            parameters = list(inspect.signature(fit).parameters.values())
+        except (TypeError, ValueError):  # of some functions that are written in C
+            parameters = []
+        by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        takes = any(
+            parameter.kind is parameter.VAR_KEYWORD
+            or (parameter.name == LONGER and parameter.kind in by_name)
+            for parameter in parameters
+        )
+        remedy = Message(
+            f"write def fit({signature}, longer=1.0) and train longer times as many steps, or "
+            "leave out ",
+            Argument("probe", ...),
+        )
+        require(takes, "fit", "take the keyword longer to be probed", fit, remedy)
+
+    def measured(self) -> "Probe":
+        """With a baseline that is a number, by its function if it has one.
+
+        Returns
+        -------
+        Probe
+        """
+        if not callable(self.baseline):
+            return self
+        return replace(self, baseline=number_of("baseline", self.baseline()))
+
+
 @dataclass(frozen=True)
 class Identity:
     """A fit and its model, as a store compares them."""
@@ -282,15 +387,20 @@ class Identity:
         name = short_name(fit_name) if model.name is None else model.name
         return cls(model.study, name, fit_name, dict(model.settings) | bound)
 
-    def task(self, n: int, seed: int) -> Task:
-        """The cell of one fit."""
-        spec = {PART_OF: self.model, "n": n, "fit": self.fit, "settings": dict(self.settings)}
-        return Task(point=f"{self.model}, n = {n}", seed=seed, spec=spec)
+    def task(self, n: int, seed: int, longer: float | None = None) -> Task:
+        """The cell of one fit, or of one that is trained longer."""
+        spec: dict[str, object] = {PART_OF: self.model, "n": n, "fit": self.fit}
+        spec["settings"] = dict(self.settings)
+        point = f"{self.model}, n = {n}"
+        if longer is not None:
+            spec[LONGER] = longer
+            point += f", {longer:g} times the training"
+        return Task(point=point, seed=seed, spec=spec)
 
     def check(self, store: Store) -> None:
         """Refuse a store with results of this model under other settings."""
         for spec in [cell.task.spec for cell in store.results()]:
-            expected = self.task(spec.get("n", 0), 0)
+            expected = self.task(spec.get("n", 0), 0, spec.get(LONGER))
             if (
                 spec.get(PART_OF) == self.model
                 and expected.spec_hash != Task(point="", seed=0, spec=spec).spec_hash

@@ -1,6 +1,7 @@
 """The result of a pilot: curves, plans, failed fits, and where to measure next."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +13,15 @@ import numpy as np
 
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
-from korisk.curves.stored import Chosen, error_of, renamed
+from korisk.curves.stored import TRAINING, Chosen, error_of, renamed
 from korisk.errors import Argument, KoriskError
 from korisk.files import write_text
 from korisk.pilots.fit import PRINTED, Reading, out_of_range
+from korisk.pilots.options import Probe
 from korisk.planning.compare import LEAST_SIZES
+from korisk.planning.fit import target_error
 from korisk.planning.forecast import forecast
+from korisk.planning.limits import Evidence, Limit, Longer, limit
 from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
 from korisk.planning.plan import ROUND, Plan, plan
 from korisk.store.cells import Task
@@ -25,6 +29,7 @@ from korisk.store.store import Store
 from korisk.studies.results import csv_text, curve_from, signed_table
 
 _SHOWN_FAILURES = 5
+_LEAST_TRAINING = 1e-6  # of the test error, for a perfect fit of the training samples
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class PilotFit:
         What it printed.
     left_running : str
         Threads and child processes that it left running, in words.
+    training : mapping of str to float
+        Training errors, steps and epochs, where the fit gave them.
     """
 
     n: int
@@ -71,6 +78,7 @@ class PilotFit:
     seconds: float
     printed: str = field(default="", repr=False)
     left_running: str = ""
+    training: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +109,10 @@ class Pilot(Drawn):
         `cost(n)` of one fit.
     reading : Reading
         The chosen metric and the units.
+    longer_fits : tuple of PilotFit
+        Fits of the largest size that were trained longer; they are in no curve.
+    probe : Probe
+        How much longer, the baseline, and the noise's floor.
 
     Examples
     --------
@@ -124,6 +136,8 @@ class Pilot(Drawn):
     largest: int | None = None
     cost: Cost | None = field(default=None, repr=False)
     reading: Reading = field(default_factory=Reading, repr=False)
+    longer_fits: tuple[PilotFit, ...] = ()
+    probe: Probe = field(default_factory=lambda: Probe(longer=None), repr=False)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -165,6 +179,54 @@ class Pilot(Drawn):
         """The metrics without a curve, and why."""
         found = {name: self._unfit(name) for name in self.metrics if name not in self.curves}
         return {name: why or "every fit was perfect" for name, why in found.items()}
+
+    @cached_property
+    def training(self) -> Curve | None:
+        """Errors on training samples in the chosen metric, from 1e-6 of the test error; or None."""
+        metric = self.metric
+        unit, key = self.reading.unit_of(metric, chosen=True), self._training_key(metric)
+        values = [
+            # A perfect fit of the training samples is evidence too, and a curve cannot hold 0.
+            (fit.n, max(error, _LEAST_TRAINING * error_of(unit, fit.metrics[metric])), fit.seed)
+            for fit in self.fits
+            if key in fit.training and (error := error_of(unit, fit.training[key])) >= 0
+        ]
+        return curve_from(values, self.model, Chosen(metric, unit))[0]
+
+    def _training_key(self, metric: str) -> str:
+        """The name under which fits gave the training error of a metric."""
+        stem = re.sub(r"^(test|val|valid|validation)_", "", metric)
+        names = [f"train_{metric}", f"train_{stem}", "train"]
+        return next((name for name in names if name in self.fits[0].training), names[0])
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What the pilot knows beside its curve: training errors, longer training, and the like."""
+        metric, longer = self.metric, None
+        after = {fit.seed: fit for fit in self.longer_fits if metric in fit.metrics}
+        if after:
+            n = self.longer_fits[0].n
+            longer = Longer(
+                n=n,
+                factor=self.probe.longer or 1.0,
+                errors=[fit.metrics[metric] for fit in after.values()],
+                before=[
+                    fit.metrics[metric] for fit in self.fits if fit.n == n and fit.seed in after
+                ],
+            )
+        baseline = self.probe.baseline
+        return Evidence(
+            training=self.training,
+            longer=longer,
+            baseline=None if callable(baseline) else baseline,
+            noise=self.probe.noise,
+        )
+
+    @property
+    def limit(self) -> Limit:
+        """What limits the error at the largest N, or which run would tell."""
+        target = None if self.target is None else target_error(self.curve, self.target)
+        return limit(self.curve, self.evidence, target)
 
     @property
     def perfect(self) -> tuple[str, ...]:
@@ -299,6 +361,8 @@ class Pilot(Drawn):
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write all metrics as measured, with the columns n, error, seed, model and metric.
 
+        Training errors, steps and epochs are metrics there; fits that were trained longer are not.
+
         A column `unit` follows where a metric's name does not tell it. `Curve.read` and `korisk
         plan` take the file with the metric's name; they refuse perfect values, and rows that do not
         fit their `digest`, the last column.
@@ -325,11 +389,19 @@ class Pilot(Drawn):
         units = {
             name: self.reading.unit_of(name, chosen=name == chosen).name for name in self.metrics
         }
-        rows = tuple(
+        # Where all metrics have one training error, it is that of the chosen metric.
+        units |= {self._training_key(name): units[name] for name in (*self.metrics, chosen)}
+        rows = [
             (fit.n, fit.metrics[name], fit.seed, self.model, name, units[name])
             for name in self.metrics
             for fit in self.fits
-        )
+        ]
+        rows += [
+            (fit.n, fit.training[name], fit.seed, self.model, name, units.get(name, "error"))
+            for name in dict.fromkeys(name for fit in self.fits for name in fit.training)
+            for fit in self.fits
+            if name in fit.training
+        ]
         write_text(path, csv_text(signed_table(rows)))
 
     def __str__(self) -> str:
@@ -355,6 +427,11 @@ class Pilot(Drawn):
         if self.target is not None and sizes:
             try:
                 words.append(self.plan().explain())
+            except KoriskError as error:
+                words.append(f"{error}.")
+        if len(self.sizes) >= LEAST_SIZES:
+            try:
+                words.append(str(self.limit))
             except KoriskError as error:
                 words.append(f"{error}.")
         return "\n".join(words)
@@ -401,7 +478,8 @@ def read_pilot(
         else:
             took = float(row.detail.get("seconds", cell.usage.seconds))
             left = str(row.detail.get("left_running", ""))
-            fits.append(PilotFit(row.n, seed, metrics, took, printed, left))
+            training = dict(row.detail.get(TRAINING, {}))
+            fits.append(PilotFit(row.n, seed, metrics, took, printed, left, training))
     fits.sort(key=lambda fit: (fit.n, fit.seed))
     failures.sort(key=lambda failure: (failure.n, failure.seed))
     return tuple(fits), tuple(failures), math.fsum(spent)

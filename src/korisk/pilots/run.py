@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -19,12 +19,21 @@ from typing import Any
 from korisk import _checks
 from korisk._checks import LARGEST_N
 from korisk._show import from_report
+from korisk.curves.stored import LONGER, TRAINING
 from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import Argument, KoriskError, KoriskWarning, MissingExtraError
 from korisk.files import make_folder
-from korisk.pilots.fit import Fit, FitWork, Reading, pickled
-from korisk.pilots.options import Compute, Identity, Limits, PilotModel, Tracking, checked_sizes
+from korisk.pilots.fit import Fit, FitWork, Reading, is_reserved, pickled
+from korisk.pilots.options import (
+    Compute,
+    Identity,
+    Limits,
+    PilotModel,
+    Probe,
+    Tracking,
+    checked_sizes,
+)
 from korisk.pilots.result import Pilot, read_pilot
 from korisk.planning.chances import TAIL
 from korisk.planning.compare import LEAST_SIZES
@@ -36,6 +45,7 @@ from korisk.studies.run.engine import run_study
 from korisk.studies.run.events import Event, Watch
 from korisk.studies.run.progress import Pace, progress
 
+_PROBED_SEEDS = 3  # at most, of the largest size
 _ATTEMPTS = 2  # at a fit whose worker died: memory may have been short for a moment
 _LONGEST_WORDS = 500  # MLflow limits the values of tags
 
@@ -51,6 +61,7 @@ def run_pilot(
     unit: Unit | str | Mapping[str, Unit | str] | None = None,
     target: float | None = None,
     limits: Limits | None = None,
+    probe: float | Probe | None = None,
     compute: Compute | None = None,
     tracking: Tracking | None = None,
     quiet: bool = False,
@@ -64,7 +75,8 @@ def run_pilot(
     ----------
     fit : callable
         `fit(n, seed)` trains with n samples and returns its error on a test set, or a dict of
-        metrics.
+        metrics; in it "train" or "train_METRIC" is an error on the training samples, and "steps" or
+        "epochs" how long it trained.
     sizes : iterable of int
         Numbers of training samples, ascending, from 2 on.
     seeds : int or iterable of int, default 5
@@ -82,6 +94,9 @@ def run_pilot(
         The value to reach, in the metric's unit.
     limits : Limits, optional
         When the pilot ends, and whether it adds sizes. Default: after the given sizes.
+    probe : float or Probe, optional
+        Factor by which the largest size is trained longer in the end, to tell what limits the
+        error: `fit(n, seed, longer=3.0)`. A `Probe` also takes a baseline and the noise's floor.
     compute : Compute, optional
         Where and how fits run: workers, a cluster, a timeout. Default: in this process.
     tracking : Tracking, optional
@@ -117,16 +132,23 @@ def run_pilot(
         _checks.path("store", store, remedy="pass 'pilot.db'")
     if metric is not None:
         _checks.name("metric", metric, remedy="name one that fit returns")
+        rule = "be a metric of test samples"
+        _checks.require(not is_reserved(metric), "metric", rule, metric, "name another")
+    probes = Probe.of(probe)
+    probes.check(fit)
     identity = Identity.of(fit, PilotModel.of(model))
     for given in unit.values() if isinstance(unit, Mapping) else [unit]:
         if given is not None:
             known_unit(given)  # raises for an unknown one
     if runs.processes or runs.cluster is not None:
         pickled(fit)  # raises before anything starts
+    probes = probes.measured()
     client = _mlflow(tracked.mlflow)
     alone = runs.cluster is None and runs.processes > 0
     work = FitWork(fit, identity.model, Reading(metric, unit), alone=alone)
     tasks = [identity.task(n, seed) for n in asked for seed in often]
+    if probes.longer is not None and not ends.growing:
+        tasks += [identity.task(asked[-1], seed, probes.longer) for seed in often[:_PROBED_SEEDS]]
     with _port(tracked.live) as port, _opened(store, identity, tasks) as opened:
         missing = opened.missing(tasks)
         pace = Pace(
@@ -141,8 +163,8 @@ def run_pilot(
             watch = shown_progress
             if client is not None:
                 watch = _MlflowRuns(client, tracked.mlflow, identity, opened, shown_progress)
-            rounds = _Rounds(opened, work, identity, often, target, ends, runs, watch)
-            stopped = rounds.run(asked)
+            rounds = _Rounds(opened, work, identity, often, target, ends, probes, runs, watch)
+            stopped = rounds.run(asked) + rounds.probe_largest()
             return rounds.pilot(stopped, path=None if store is None else opened.path)
 
 
@@ -212,10 +234,12 @@ class _Rounds:
     seeds: list[int]
     target: float | None
     limits: Limits
+    probe: Probe
     compute: Compute
     watch: Watch | None
     tasks: list[Task] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    probes: list[Task] = field(default_factory=list)
 
     def run(self, sizes: list[int]) -> str:
         """Measure the given sizes, then more if asked to; why that ended, in words."""
@@ -259,8 +283,28 @@ class _Rounds:
         new = [self.identity.task(n, seed) for n in sizes for seed in self.seeds]
         self.tasks += new
         self.sizes += sizes
+        self._fit(new)
+
+    def probe_largest(self) -> str:
+        """Train the largest size longer, if asked to; why not, where a limit forbids it."""
+        longer, pilot = self.probe.longer, self.pilot()
+        if longer is None or not pilot.sizes:
+            return ""
+        n, most, budget = pilot.sizes[-1], self.limits.most_fits, self.limits.budget
+        seeds = [fit.seed for fit in pilot.fits if fit.n == n][:_PROBED_SEEDS]
+        tasks = [self.identity.task(n, seed, longer) for seed in seeds]
+        if self.store.missing(tasks):  # others cost nothing
+            if most is not None and len(self.tasks) + len(tasks) > most:
+                return f", and training longer would be more than {most:,} fits"
+            if budget is not None and pilot.seconds >= budget:
+                return f", and the budget of {budget:g} s leaves no time to train longer"
+        self.probes = tasks
+        self._fit(tasks)
+        return ""
+
+    def _fit(self, tasks: list[Task]) -> None:
         run_study(
-            new,
+            tasks,
             self.work,
             self.store,
             workers=self.compute.processes,
@@ -275,11 +319,16 @@ class _Rounds:
     def pilot(self, stopped: str = "", path: Path | None = None) -> Pilot:
         """What is measured so far."""
         fits, failures, seconds = read_pilot(self.store, self.tasks, self.work.reading)
+        longer, failed, more = read_pilot(self.store, self.probes, self.work.reading)
+        words = f"with {self.probe.longer or 1:g} times the training: "
+        failures += tuple(replace(each, reason=words + each.reason) for each in failed)
         return Pilot(
             model=self.identity.model,
             fits=fits,
             failures=failures,
-            seconds=seconds,
+            longer_fits=longer,
+            probe=self.probe,
+            seconds=seconds + more,
             stopped=stopped,
             store=path,
             target=self.target,
@@ -356,10 +405,12 @@ class _MlflowRuns:
             try:
                 settings = {f"settings.{name}": value for name, value in about.settings.items()}
                 plain = {"model": about.model, "n": task.spec["n"], "seed": task.seed}
+                plain |= {LONGER: task.spec[LONGER]} if LONGER in task.spec else {}
                 mlflow.log_params(plain | settings)
                 if event.kind == "done":
                     [cell] = [c for c in self.store.results() if c.task.key == task.key]
-                    mlflow.log_metrics(dict(cell.rows[0].metrics))
+                    row = cell.rows[0]
+                    mlflow.log_metrics({**row.metrics, **row.detail.get(TRAINING, {})})
                     mlflow.log_metric("seconds", cell.usage.seconds)
                 else:
                     mlflow.set_tag("korisk.failed", event.words[:_LONGEST_WORDS])

@@ -38,6 +38,7 @@ _FALL_BEYOND_NOISE = 3.0  # of a fall with N: a flat decade must hardly ever pas
 _GUESSED_NOISE = 0.05  # of one seed, relative, where no size has two
 _LEAST_NOISE = 0.01  # of a mean, relative: no line fits better than that
 _STAYS = 0.8  # of the training error, which data cannot lower, with a margin for its noise
+_LEAST_OF_PAIRS = 0.25  # of the variance of a gain, that pairs of a few seeds may show
 _DECAY = 0.5  # training's part shrinks with the steps to this power, at least
 
 
@@ -54,7 +55,8 @@ class Longer:
     errors : sequence of float
         Test errors after the longer training, one for each seed.
     before : sequence of float
-        Test errors at that n after the usual training.
+        Test errors at that n after the usual training. As many as `errors` are taken as pairs of
+        the same seeds.
 
     Raises
     ------
@@ -368,11 +370,13 @@ def _training_share(curve: Curve, longer: Longer) -> float | None:
     after = _errors(curve.unit, "errors", longer.errors)
     at = min(int(np.searchsorted(curve.sizes, longer.n)), len(curve.sizes) - 1)
     variance = _seed_variance(curve, at)
-    samples = [np.log(errors) for errors in (before, after) if len(errors) > 1]
-    if samples:  # as far as these seeds scatter, if that is more
-        variance = max(variance, float(np.mean([logs.var(ddof=1) for logs in samples])))
-    deviation = _BEYOND_NOISE * math.sqrt(variance * (1 / len(before) + 1 / len(after)))
     gain = math.log(float(before.mean() / after.mean()))
+    if 1 < len(before) == len(after):  # pairs: a seed that is worse is so with both trainings
+        gains = np.log(before / after)
+        square = max(float(gains.var(ddof=1)), _LEAST_OF_PAIRS * 2 * variance) / len(gains)
+    else:
+        square = variance * (1 / len(before) + 1 / len(after))
+    deviation = _BEYOND_NOISE * math.sqrt(square)
     whole = 1 - math.pow(longer.factor, -_DECAY)
     if gain > max(deviation, -math.log1p(-_LEAST_GAIN)):
         return min(-math.expm1(-gain) / whole, 1.0)

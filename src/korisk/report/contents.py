@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from korisk._group import grouped
 from korisk._json import JsonMapping
 from korisk.curves.curve import Curve
-from korisk.curves.stored import LEAST_N, PART_OF, chosen, grouping
+from korisk.curves.stored import LEAST_N, PART_OF, chosen, grouping, is_probe
 from korisk.errors import KoriskError
 from korisk.planning.compare import Crossing, crossing
 from korisk.report.tables.table import ReportTable
@@ -209,7 +209,8 @@ def read_contents(path: str | PathLike[str]) -> Contents:
         If there is no store, or it cannot be read.
     """
     with Store.read(store_path(path)) as store:
-        cells, failures = list(store.results()), store.failures()
+        cells = [cell for cell in store.results() if not is_probe(cell.task)]
+        failures = [failure for failure in store.failures() if not is_probe(failure.task)]
         asked = asked_for(store.study)
         tried = [*(cell.task for cell in cells), *(failure.task for failure in failures)]
         keys = {task.key for task in tried}

@@ -193,7 +193,7 @@ def parquet_bytes(table: Table) -> bytes:
 
 def _rows(store: Store, point: str | None) -> list[FlatRow]:
     """The rows of a point, or of all; numbers without a name have the one that came last."""
-    found = list(store.rows())
+    found = [flat for flat in store.rows() if not stored.is_probe(flat.task)]
     if not found:
         raise KoriskError(f"{store.path}: no cell is finished yet; run the study first")
     points, group = stored.by_point(found), stored.grouping(found)
