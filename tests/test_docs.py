@@ -96,12 +96,12 @@ def test_the_answers_in_the_readme_are_those_of_the_planner() -> None:
     answer, found, _ = readme.partition("To reach 0.003")[2].partition(" ...")
     assert found
     assert dense.explain().startswith(f"To reach 0.003{answer}")
-    assert f"{dense.safe(0.9)} samples are enough with 90% probability" in answer
-    assert f"KO meets the target at N = {known.samples}, FC at N = {dense.samples}" in readme
+    assert f"{dense.samples(0.9)} samples are enough with 90% probability" in answer
+    assert f"KO meets the target at N = {known.middle}, FC at N = {dense.middle}" in readme
     home = " ".join((ROOT / "docs" / "index.md").read_text().split())
     assert (
-        f"about {dense.samples} samples for an error of 0.003 (chance {dense.chance:.0%}; 90% "
-        f"interval {dense.lower} to {dense.upper}), and {dense.safe(0.9)} samples are enough with "
+        f"about {dense.middle} samples for an error of 0.003 (chance {dense.chance:.0%}; 90% "
+        f"interval {dense.lower} to {dense.upper}), and {dense.samples(0.9)} samples are enough with "
         "90% probability" in home
     )
 

@@ -90,17 +90,17 @@ def _ask_default(case: Case) -> Asked:
     return Asked(
         made.middle(case.hidden_n),
         _within(low, case.hidden_error, high),
-        tuple(math.inf if p.samples is None else p.samples for p, _ in plans),
+        tuple(math.inf if p.middle is None else p.middle for p, _ in plans),
         tuple(p.lower <= n <= p.upper for p, n in plans),
         tuple(math.isinf(p.upper) for p, _ in plans),
         tuple(
             (level, _met(case, n, p.goal))
             for p in asked
             for level in LEVELS
-            if (n := p.safe(level)) is not None and n <= end
+            if (n := p.samples(level)) is not None and n <= end
         ),
         tuple((p.chances.at(end), _met(case, end, p.goal)) for p in asked),
-        tuple((plan(case.curve, t).samples or math.inf) <= end for t in _missed(case)),
+        tuple((plan(case.curve, t).middle or math.inf) <= end for t in _missed(case)),
     )
 
 

@@ -66,7 +66,7 @@ def ask(name: str, case: Case) -> Asked:
         low, high = made.band(case.hidden_n)
         inside = (low <= case.hidden_error) & (case.hidden_error <= high)
         plans = [plan_from(made, target) for target, _ in case.targets]
-        samples = tuple(math.inf if p.samples is None else float(p.samples) for p in plans)
+        samples = tuple(math.inf if p.middle is None else float(p.middle) for p in plans)
         return Asked(made.middle(case.hidden_n), tuple(inside.tolist()), samples)
     if name in FITS:
         predict = _fit(name, case)

@@ -109,12 +109,12 @@ def asked(case: Case) -> dict[str, Any]:
         said: list[tuple[float, bool]] = []
         for part in TARGETS:
             goal = part * case.last_error
-            odds = np.maximum.accumulate(made.probability(case.hidden_n, goal))
+            odds = np.maximum.accumulate(made.met(case.hidden_n, goal))
             said += zip(odds.tolist(), (order <= goal).tolist(), strict=True)
         met = []
         for target, n in case.targets:
             answer = plan_from(made, target)
-            safe = answer.safe(0.9)
+            safe = answer.samples(0.9)
             within = safe is not None and safe <= case.hidden_n[-1]
             enough = (safe or math.inf) >= n
             met.append((n / case.last, answer.chances.at(n), safe is not None, within, enough))

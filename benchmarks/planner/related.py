@@ -79,7 +79,7 @@ def invented(falls: bool) -> Curve:
 
 def samples(made: Forecast, error: float) -> float:
     """The N that an estimator gives for an error."""
-    return plan_from(made, float(error)).samples or math.inf
+    return plan_from(made, float(error)).middle or math.inf
 
 
 def rows(cases: list[Asked]) -> list[dict[str, float]]:

@@ -16,9 +16,9 @@ for model, colour, mark, at in (("KO", BLUE, "o", 0.0012), ("FC", RED, "s", 0.02
         axes.plot(n[part], plan.forecast.middle(n[part]), line, color=colour)
     axes.plot(plan.curve.sizes, plan.curve.means, mark, color=colour, markersize=4.5)
     axes.plot([plan.lower, plan.upper], [plan.target] * 2, color=colour, linewidth=3, alpha=0.6)
-    axes.plot(plan.samples, plan.target, "D", color=colour, markersize=8)
-    words = f"{model}: {plan.samples} samples\n(90%: {plan.lower:.0f} to {plan.upper:.0f})"
-    axes.text(plan.samples, at, words, color=colour, ha="center", va="center", fontsize=TYPE)
+    axes.plot(plan.middle, plan.target, "D", color=colour, markersize=8)
+    words = f"{model}: {plan.middle} samples\n(90%: {plan.lower:.0f} to {plan.upper:.0f})"
+    axes.text(plan.middle, at, words, color=colour, ha="center", va="center", fontsize=TYPE)
 axes.axhline(plan.target, color=GREY, linewidth=1)
 axes.text(4, 0.00285, "target", color=GREY, va="top", fontsize=TYPE)
 axes.set(ylim=(8e-4, 0.045))

@@ -50,8 +50,8 @@ for axes, last in zip(panels, (32, 91), strict=True):
     axes.plot(whole.n[kept], whole.error[kept], ".", color=GREY, markersize=5)
     axes.plot(plan.curve.sizes, plan.curve.means, "o", color=BLUE, markersize=5)
     axes.axhline(plan.target, color=GREY, linewidth=1)
-    axes.plot(plan.samples, plan.target, "D", color=BLUE, markersize=7)
-    words = f"planned up to N = {last}: {plan.samples}, chance {plan.chance:.0%}"
+    axes.plot(plan.middle, plan.target, "D", color=BLUE, markersize=7)
+    words = f"planned up to N = {last}: {plan.middle}, chance {plan.chance:.0%}"
     axes.set_title(words, fontsize=TYPE, loc="left")
     axes.set(ylim=(0.0015, 0.02))
     axes.set_yticks([0.002, 0.005, 0.01, 0.02], ["0.002", "0.005", "0.01", "0.02"])

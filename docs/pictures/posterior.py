@@ -22,10 +22,10 @@ top.set_yticks([0.001, 0.003, 0.01, 0.03], ["0.001", "0.003", "0.01", "0.03"])
 top.minorticks_off()
 top.legend(fontsize=TYPE, frameon=False)
 bottom.plot(n, [plan.probability(int(size)) for size in n], color=RED)
-bottom.plot(plan.samples, plan.chance, "D", color=RED)
+bottom.plot(plan.middle, plan.chance, "D", color=RED)
 bottom.annotate(
-    f"N = {plan.samples}, chance {plan.chance:.0%}",
-    *((plan.samples, plan.chance), (8, -12)),
+    f"N = {plan.middle}, chance {plan.chance:.0%}",
+    *((plan.middle, plan.chance), (8, -12)),
     textcoords="offset points",
     fontsize=TYPE,
 )

@@ -38,7 +38,7 @@ for axes, made in zip(panels, (plan.alone, plan), strict=True):
     axes.plot(made.curve.sizes, made.curve.means, "o", color=BLUE, ms=5, label="pilot")
     axes.axhline(plan.target, color=GREY, linewidth=1)
     name = "with the simulated curve" if made is plan else "the pilot alone"
-    words = f"{name}: N = {made.samples}, chance {made.chance:.0%}"
+    words = f"{name}: N = {made.middle}, chance {made.chance:.0%}"
     axes.set_title(words, fontsize=TYPE, loc="left")
     axes.set(ylim=(8e-5, 2.5e-3))
     axes.set_yticks([1e-4, 3e-4, 1e-3], ["0.0001", "0.0003", "0.001"])

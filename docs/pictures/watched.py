@@ -23,7 +23,7 @@ for count in range(3, len(SIZES) + 1):
     plan = kr.plan(kr.Curve(*zip(*cells, strict=True)), TARGET)
     ends = plan.lower, min(plan.upper, TOP)
     axes.plot([count] * 2, ends, color=BLUE, linewidth=6, alpha=0.35, solid_capstyle="butt")
-    axes.plot(count, plan.samples, "o", color=BLUE, ms=7)
+    axes.plot(count, plan.middle, "o", color=BLUE, ms=7)
     if plan.upper > TOP:
         axes.plot(count, TOP, "^", color=BLUE, ms=8, clip_on=False)
 axes.axhline(TRUTH, color=GREY, linewidth=1)

@@ -10,8 +10,12 @@ from korisk.curves.unit import UNITS, Unit
 from korisk.errors import KoriskError, MissingExtraError, OutOfReachError, UnreachableError
 from korisk.planning.compare import Comparison, Crossover, compare
 from korisk.planning.fit import FITS, Calibration, calibrate
-from korisk.planning.forecast import Expectation, Forecast, forecast
+from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.limits import Evidence, Limit, Longer, limit
+from korisk.planning.next_size import NextSize, next_size
 from korisk.planning.plan import Plan, plan
+from korisk.planning.protocol import Expectation
+from korisk.planning.recommend import Recommendation
 from korisk.theory import *  # noqa: F403 (each of its names, see __all__)
 
 if TYPE_CHECKING:
@@ -28,8 +32,6 @@ if TYPE_CHECKING:
     from korisk.networks.describe.describe import describe
     from korisk.networks.describe.marks import known, learned
     from korisk.pilots import Pilot, Probe, pilot_sklearn, pilot_torch, run_pilot
-    from korisk.planning.limits import Evidence, Limit, Longer, limit
-    from korisk.planning.next_size import NextSize, next_size
     from korisk.prediction import Prediction, predict_dense, predict_structured, predict_study
     from korisk.prediction.rehearse import Rehearsal, rehearse
 
@@ -43,8 +45,6 @@ _LAZY = {
     "pilots.options": ("Probe",),
     "pilots.result": ("Pilot",),
     "pilots.run": ("run_pilot",),
-    "planning.limits": ("Evidence", "Limit", "Longer", "limit"),
-    "planning.next_size": ("NextSize", "next_size"),
     "prediction.api": ("predict_dense", "predict_structured"),
     "prediction.prediction": ("Prediction",),
     "prediction.rehearse": ("Rehearsal", "rehearse"),
@@ -56,7 +56,7 @@ __all__ = ["KoriskError", "OutOfReachError", "UnreachableError", "__version__"]
 __all__ += theory.__all__
 __all__ += ["UNITS", "Curve", "Unit"]
 __all__ += ["Expectation", "Forecast", "NextSize", "Plan", "forecast", "next_size", "plan"]
-__all__ += ["Evidence", "Limit", "Longer", "limit"]
+__all__ += ["Evidence", "Limit", "Longer", "Recommendation", "limit"]
 __all__ += ["Comparison", "Crossover", "compare"]
 __all__ += ["FITS", "Calibration", "calibrate"]
 __all__ += ["Pilot", "Probe", "pilot_sklearn", "pilot_torch", "run_pilot"]

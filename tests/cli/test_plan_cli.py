@@ -20,10 +20,10 @@ def test_plan_as_json_is_the_plan_of_the_library() -> None:
     (found,) = content(*command)["plans"]
     plan = kr.plan(kr.Curve.read(H8, model="FC"), 0.003)
     expected = plan.at(128)
-    assert (found["samples"], found["lower"]) == (plan.samples, plan.lower)
-    assert (found["upper"] or math.inf, found["safe"]["0.9"]) == (plan.upper, plan.safe(0.9))
+    assert (found["samples"], found["lower"]) == (plan.middle, plan.lower)
+    assert (found["upper"] or math.inf, found["safe"]["0.9"]) == (plan.upper, plan.samples(0.9))
     enough = found["enough"]
-    assert (enough["probability"], enough["samples"]) == (0.85, plan.safe(0.85))
+    assert (enough["probability"], enough["samples"]) == (0.85, plan.samples(0.85))
     ends = {"value": expected.value, "lower": expected.lower, "upper": expected.upper}
     assert found["at"] == [{"n": 128, "probability_of_target": plan.probability(128), **ends}]
 
@@ -205,7 +205,7 @@ def test_every_target_is_answered() -> None:
     said = text("plan", H8, *asked, "--at", 128, "--probability", 0.8)
     for plan in found:
         library = kr.plan(kr.Curve.read(H8, model=plan["model"]), plan["target"])
-        assert plan["samples"] == library.samples
+        assert plan["samples"] == library.middle
         assert plan["at"][0]["probability_of_target"] == library.probability(128)
         assert " ".join(library.headline().split()) in said
         assert library.enough(0.8) in said

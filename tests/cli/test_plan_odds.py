@@ -40,12 +40,12 @@ def plan_of(*command: object, code: int = 0) -> Any:
 @pytest.mark.parametrize("target", [0.003, 0.0022, 0.001])
 def test_the_chance_stands_beside_n_and_safe_numbers_count_all_futures(target: float) -> None:
     plan = kr.plan(kr.Curve.read(H8, model="FC"), target)
-    assert plan.samples is not None
+    assert plan.middle is not None
     assert plan.chance is not None
     (row,) = rows("plan", H8, "--model", "FC", "--target", target)
-    assert row[:3] == ["FC", f"{plan.samples:,}", chance(plan.chance)]
+    assert row[:3] == ["FC", f"{plan.middle:,}", chance(plan.chance)]
     assert row[3:5] == [f"{plan.lower:,}", count(plan.upper)]
-    safe = [plan.safe(level) for level in (0.8, 0.9, 0.95)]
+    safe = [plan.samples(level) for level in (0.8, 0.9, 0.95)]
     assert row[5:8] == ["none" if n is None else f"{n:,}" for n in safe]
     assert row[8] == chance(plan.reach)
     assert all(n is None or plan.probability(n) >= 0.8 for n in safe)
@@ -56,17 +56,17 @@ def test_compare_has_the_chance_of_both() -> None:
     for model, row in zip(("KO", "FC"), found, strict=True):
         plan = kr.plan(kr.Curve.read(H8, model=model), 0.00205)
         assert plan.chance is not None
-        assert row[:3] == [model, f"{plan.samples:,}", chance(plan.chance)]
-        assert ("none" in row) == (plan.safe(0.9) is None)
+        assert row[:3] == [model, f"{plan.middle:,}", chance(plan.chance)]
+        assert ("none" in row) == (plan.samples(0.9) is None)
 
 
 def test_a_probability_that_no_number_has_comes_with_its_condition() -> None:
     plan = kr.plan(kr.Curve.read(H8, model="FC"), 0.0022)
     command = ("plan", H8, "--model", "FC", "--target", 0.0022, "--probability")
-    assert plan.safe(0.8) is not None
+    assert plan.samples(0.8) is not None
     said = text(*command, 0.8)
-    assert f"{plan.safe(0.8):,} samples are enough with 80% probability." in said
-    assert plan.safe(0.97) is None
+    assert f"{plan.samples(0.8):,} samples are enough with 80% probability." in said
+    assert plan.samples(0.97) is None
     said = text(*command, 0.97)
     by = plan.before_long
     assert "No amount of data gives 97%" in said
@@ -167,7 +167,7 @@ def test_related_curves_make_the_answer_surer(pilot: Path, simulated: Path) -> N
     assert f'("simulated.csv") explain the pilot (trust {chance(found["trust"])})' in said
     assert f"about {alone['samples']} (chance {chance(alone['chance'])})" in said
     named = kr.Curve.read(simulated, model="simulated.csv")
-    assert found["samples"] == kr.plan(kr.Curve.read(pilot), 0.006, related=[named]).samples
+    assert found["samples"] == kr.plan(kr.Curve.read(pilot), 0.006, related=[named]).middle
 
 
 def test_related_files_may_be_several(pilot: Path, simulated: Path, misleading: Path) -> None:

@@ -227,7 +227,7 @@ def test_a_larger_end_takes_up_all_that_was_measured(tmp_path: Path) -> None:
 def test_a_small_chance_is_no_reason_to_end() -> None:
     start = kr.run_pilot(power, SIZES, 3)
     harder = (0.03 * 0.9**step for step in range(60))
-    target = next(each for each in harder if start.plan(each).samples is None)
+    target = next(each for each in harder if start.plan(each).middle is None)
     assert start.plan(target).reach > 0.05
     pilot = kr.run_pilot(power, SIZES, 3, target=target, limits=Limits(largest=150))
     assert len(pilot.curve.sizes) > len(SIZES)

@@ -97,7 +97,7 @@ def test_odds_are_even_for_a_curve_against_itself() -> None:
 def test_where_one_has_no_answer_the_other_still_has(released: kr.Comparison) -> None:
     assert released.ratio is None
     assert released.ratio_range is None or released.ratio_range[1] < 1
-    assert released.second.samples is not None
+    assert released.second.middle is not None
     words = released.explain()
     assert "KO: It is not known whether KO reaches 0.042" in words
     assert "FC needs about" in words
@@ -133,8 +133,8 @@ def test_what_one_met_at_once_is_answered_for_the_other(level: float, rate: floa
     steep = kr.Curve(n, 0.08 / n**rate * noise, [1, 2, 3] * 4, "steep")
     made, back = kr.compare(flat, steep, 0.002), kr.compare(steep, flat, 0.002)
     assert made.first.at_once
-    assert made.first.samples == 4
-    assert made.second.samples == kr.plan(steep, 0.002).samples
+    assert made.first.middle == 4
+    assert made.second.middle == kr.plan(steep, 0.002).middle
     assert made.ratio is not None
     assert made.ratio_range is not None
     low, high = made.ratio_range
@@ -154,7 +154,7 @@ def test_the_ratio_has_one_end_where_one_model_has_no_number() -> None:
     good = kr.Curve(n, 0.03 * n**-0.1 * noise, [1, 2, 3] * 4, "good")
     stuck = kr.Curve(n, (0.1 + 1.0 / n) * noise, [1, 2, 3] * 4, "stuck")
     made = kr.compare(good, stuck, 0.06)
-    assert (made.second.samples, made.ratio) == (None, None)
+    assert (made.second.middle, made.ratio) == (None, None)
     assert made.ratio_range is not None
     assert made.ratio_range[0] >= 256 / 4  # missed at every measured N
     words = made.explain()

@@ -20,7 +20,7 @@ STEP = kr.Curve(STEP_N, [1.0] * 4 + [0.01] * 5, model="step")
 def plan() -> kr.Plan:
     """A pilot from 16 to 512 and a target beyond it."""
     made = kr.plan(power_pilot(floor=0.0, noise=0.02), 0.012)
-    assert made.samples is not None
+    assert made.middle is not None
     assert made.last == 512
     return replace(made, reach=0.99, lower=1000.0, upper=2000.0)
 
@@ -29,7 +29,7 @@ def plan() -> kr.Plan:
 def doubtful() -> kr.Plan:
     """A target that 90% is out of reach of, and that is probably reachable."""
     made = kr.plan(released_h8("KO"), 0.0022)
-    assert made.safe(0.9) is None
+    assert made.samples(0.9) is None
     assert 0.5 < made.reach < 0.9
     return made
 
@@ -76,13 +76,13 @@ def test_beyond_the_pilot_the_number_has_its_chance_and_distance(
 
 def test_inside_the_pilot_the_measured_means_answer() -> None:
     made = kr.plan(released_h8("KO"), 0.003)  # means 0.00315 at 16 and 0.00252 at 32
-    assert made.samples is not None
+    assert made.middle is not None
     assert made.chance is not None
     said = made.explain()
     assert "measured means of KO" in said
     assert "between N = 16 and 32" in said
-    assert f"at about {made.samples} (chance {words.chance(made.chance)})" in said
-    assert f"{made.safe(0.9)} samples are enough with 90% probability" in said
+    assert f"at about {made.middle} (chance {words.chance(made.chance)})" in said
+    assert f"{made.samples(0.9)} samples are enough with 90% probability" in said
     assert "ollect" not in said
     told = kr.plan(kr.Curve(N_128, FC_128), 0.09).headline()  # a curve without a name
     assert told.startswith("The measured means meet the target 0.09 between N = 64 and 256")
@@ -131,14 +131,14 @@ def test_conditions_come_as_the_reach_falls(
 def test_the_interval_is_told_beyond_the_pilot(plan: kr.Plan) -> None:
     said = replace(plan, samples=1200).explain()
     assert "With 90% probability it takes 1,000 to 2,000 samples." in said
-    assert f"{plan.safe(0.9):,} samples are enough with 90% probability." in said
+    assert f"{plan.samples(0.9):,} samples are enough with 90% probability." in said
     open_end = replace(plan, samples=1200, upper=math.inf).explain()
     assert "With 95% probability it takes at least 1,000 samples." in open_end
 
 
 @pytest.mark.parametrize("p", [0.5, 0.8, 0.9, 0.925])
 def test_enough_is_enough_with_that_probability(plan: kr.Plan, p: float) -> None:
-    n = plan.safe(p)
+    n = plan.samples(p)
     assert n is not None
     assert plan.probability(n) >= p > plan.probability(n - 1)
     said = plan.enough(p)
@@ -151,7 +151,7 @@ def test_a_safe_number_beyond_the_interval_says_why() -> None:
         spread = np.random.default_rng(seed).lognormal(0, 0.6, 16)
         n = np.repeat([8, 16, 32, 64], 4)
         made = kr.plan(kr.Curve(n, 2 * spread / n, seed=[*range(4)] * 4), 0.1)
-        safe = made.safe(0.9)
+        safe = made.samples(0.9)
         beyond.append(made.inside and safe is not None and safe > made.upper)
         assert beyond[-1] == (f"That is beyond {made.upper:,}" in made.enough())
     assert set(beyond) == {False, True}
@@ -185,16 +185,16 @@ def test_every_percentage_is_one_of_the_plans(model: str, target: float) -> None
 
 def test_other_methods_say_whose_odds_they_have(doubtful: kr.Plan) -> None:
     other = kr.plan(doubtful.curve, doubtful.target, fit="power")
-    assert other.samples is not None
+    assert other.middle is not None
     said = other.explain()
-    assert f"about {other.samples} samples" in said
+    assert f"about {other.middle} samples" in said
     assert "The chances are those of the default fit." in said
     assert "If the target is reachable by" not in said
     assert f"90% band of its fitted curve it takes {words.span(other.lower, other.upper)}" in said
     within = kr.plan(doubtful.curve, 0.006, fit="power")
     assert (
         f"By fit 'power', KO meets the target 0.006 inside the pilot, at about N = "
-        f"{within.samples}" in within.explain()
+        f"{within.middle}" in within.explain()
     )
 
 
@@ -214,7 +214,7 @@ def test_a_method_that_levels_off_says_where() -> None:
 def test_a_method_that_denies_what_was_measured_is_contradicted() -> None:
     curve = released_h8("KO")
     made = kr.plan(curve, float(curve.means.min()), fit="paper")
-    assert made.samples is None
+    assert made.middle is None
     said = made.explain()
     assert all(fact in said for fact in ("measured means meet it inside the pilot", "default fit"))
     assert "measure at" not in said
@@ -244,10 +244,10 @@ def test_a_step_has_no_number_beyond_and_one_inside() -> None:
     assert "chance" not in said
     assert "are enough" not in said
     inside = kr.plan(STEP, 0.5)
-    assert inside.samples is not None
-    assert 32 < inside.samples <= 64
+    assert inside.middle is not None
+    assert 32 < inside.middle <= 64
     said = inside.explain()
-    assert f"between N = 32 and 64, at about {inside.samples}" in said
+    assert f"between N = 32 and 64, at about {inside.middle}" in said
     assert "cannot be extrapolated" not in said
 
 
@@ -263,8 +263,8 @@ def test_below_rounding_an_easier_target_is_the_remedy() -> None:
 def test_inside_a_pilot_that_cannot_be_extrapolated_nothing_is_said_of_beyond() -> None:
     curve = kr.Curve([4, 4, 8, 8, 16, 16], [1.0, 0.9, 0.5, 0.4, 0.3, 1e-19], [1, 2] * 3)
     made = kr.plan(curve, 0.2)
-    assert made.samples is not None
-    assert made.safe(0.9) is None
+    assert made.middle is not None
+    assert made.samples(0.9) is None
     said = made.enough()
     assert f"No N inside the pilot gives 90%; at most {words.chance(made.reach)}." in said
     assert made.forecast.doubt in said
@@ -284,17 +284,17 @@ def test_what_related_curves_change_is_told() -> None:
     assert alone.chance is not None
     said = made.explain()
     assert f'("simulated") explain the pilot (trust {words.chance(made.trust)})' in said
-    assert f"about {alone.samples} (chance {words.chance(alone.chance)})" in said
+    assert f"about {alone.middle} (chance {words.chance(alone.chance)})" in said
     assert "simulated" not in alone.explain()
 
 
 def test_related_curves_may_take_a_hope_away() -> None:
     """By itself the pilot is a power law; its relative levels off."""
     made = kr.plan(PILOT, 0.0012, related=[ALIKE])
-    assert made.samples is None
-    assert made.alone.samples is not None
+    assert made.middle is None
+    assert made.alone.middle is not None
     odds = words.chance(made.alone.chance)
-    without = f"without them the answer would be about {made.alone.samples:,} (chance {odds})"
+    without = f"without them the answer would be about {made.alone.middle:,} (chance {odds})"
     assert without in made.explain()
 
 
@@ -306,7 +306,7 @@ def test_curves_that_step_or_disagree_are_said_to() -> None:
     flat = kr.Curve(N, 1.0 - 0.02 * np.log(N), model="flat")
     made = kr.plan(sure, 0.5 * float(sure.means[-1]), related=[flat])
     assert '("flat") disagree with the pilot (trust below 1%)' in made.explain()
-    assert made.samples == made.alone.samples
+    assert made.middle == made.alone.middle
 
 
 def test_related_curves_change_nothing_inside_the_pilot_and_remove_no_doubt() -> None:
@@ -323,7 +323,7 @@ def test_both_numbers_have_their_chances() -> None:
     for made in (both.first, both.second):
         assert made.chance is not None
         assert (
-            f"{made.samples:,}{' samples' if made is both.first else ''} "
+            f"{made.middle:,}{' samples' if made is both.first else ''} "
             f"(chance {words.chance(made.chance)}, at most {words.chance(made.reach)}"
         ) in said
 
@@ -353,7 +353,7 @@ def test_a_doubt_of_one_side_is_told() -> None:
     both = kr.compare(curve, STEP, 0.005)
     said = both.headline()
     assert both.second.doubt in said
-    assert f"KO needs about {both.first.samples:,} samples" in said
+    assert f"KO needs about {both.first.middle:,} samples" in said
 
 
 def test_a_ratio_is_told_with_its_range() -> None:

@@ -35,9 +35,9 @@ def dense() -> kr.Curve:
 def test_a_collapsing_curve_is_answered_by_its_means(dense: kr.Curve, target: float) -> None:
     plan = kr.plan(dense, target)
     before, after = neighbours(dense, target)
-    assert plan.samples is not None
-    assert before <= plan.lower <= plan.samples <= plan.upper <= after
-    assert before < plan.samples
+    assert plan.middle is not None
+    assert before <= plan.lower <= plan.middle <= plan.upper <= after
+    assert before < plan.middle
 
 
 def test_the_band_of_a_collapsing_curve_holds_its_means(dense: kr.Curve) -> None:
@@ -57,7 +57,7 @@ def test_beyond_a_collapse_nothing_is_claimed(dense: kr.Curve) -> None:
     known = kr.plan(kr.Curve.read(COLLAPSE, model="KO"), 0.0015)
     assert known.doubt == ""
     part = kr.plan(dense.up_to(512), 0.0003)  # one seed of four has collapsed at 512
-    assert (part.samples, part.safe(0.9)) == (None, None)
+    assert (part.middle, part.samples(0.9)) == (None, None)
     assert math.isnan(part.reach)
     assert "1 of 4 seeds fell to rounding" in part.explain()
     with pytest.raises(kr.OutOfReachError, match="cannot be extrapolated"):
@@ -65,7 +65,7 @@ def test_beyond_a_collapse_nothing_is_claimed(dense: kr.Curve) -> None:
     with pytest.raises(kr.KoriskError, match="cannot be extrapolated"):
         part.at(1024)
     below = kr.plan(dense, 1e-20)
-    assert (below.samples, below.safe(0.9)) == (None, None)
+    assert (below.middle, below.samples(0.9)) == (None, None)
     assert "rounding" in below.doubt
 
 
@@ -73,28 +73,28 @@ def test_a_step_is_somewhere_between_its_neighbours() -> None:
     means = np.where(SIZES > 32, 0.01, 1.0)
     plan = kr.plan(kr.Curve(SIZES, means), 0.5)
     assert (plan.lower, plan.upper) == (32, 64)
-    assert plan.samples is not None
-    assert 32 < plan.samples <= 64
+    assert plan.middle is not None
+    assert 32 < plan.middle <= 64
     beyond = kr.plan(kr.Curve(SIZES, means), 0.005)
-    assert beyond.samples is None
+    assert beyond.middle is None
     assert "from N = 32 to 64" in beyond.doubt
 
 
 def test_what_a_pilot_or_a_relative_cannot_tell_is_not_told() -> None:
     n = [16, 32, 64, 128, 256]
     rising = kr.plan(kr.Curve(n, [0.1, 0.13, 0.17, 0.22, 0.29]), 0.28)
-    assert rising.samples is None
+    assert rising.middle is None
     assert "gets worse" in rising.doubt
     hole = kr.plan(kr.Curve(n, [0.5, 1e-20, 0.3, 0.2, 0.1]), 0.05)
-    assert hole.samples is None
+    assert hole.middle is None
     assert "N = 32" in hole.doubt
     pilot = kr.Curve(n, [0.3, 0.2, 0.12, 0.08, 0.05])
     step = kr.Curve([*n, 512, 1024], [0.6, 0.41, 0.23, 0.16, 0.1, 0.001, 0.0008], model="step")
     misled = kr.plan(pilot, 0.005, related=[step])
-    assert (misled.trust, misled.samples) == (0, kr.plan(pilot, 0.005).samples)
+    assert (misled.trust, misled.middle) == (0, kr.plan(pilot, 0.005).middle)
     assert "not used" in misled.explain()
     easy = kr.plan(pilot, 0.35)
-    assert (easy.safe(0.9), easy.probability(15)) == (16, 0)
+    assert (easy.samples(0.9), easy.probability(15)) == (16, 0)
 
 
 def test_means_that_are_typical_of_no_seed_are_not_extrapolated() -> None:
@@ -126,7 +126,7 @@ def test_a_straight_line_between_means_is_nearly_certain() -> None:
     """Slopes that agree leave little room: the power law's own N, within a few per cent."""
     n = np.array([16, 64, 256, 1024])
     plan = kr.plan(kr.Curve(n, 2.0 * n**-0.5), 2.0 * 150**-0.5)
-    assert plan.samples == pytest.approx(150, rel=0.03)
+    assert plan.middle == pytest.approx(150, rel=0.03)
     assert 130 < plan.lower <= plan.upper < 175
 
 
@@ -193,8 +193,8 @@ def test_strange_pilots_are_never_contradicted(kind: str, draws: range) -> None:
                 continue
             plan = plan_from(made, error)
             before, after = neighbours(curve, error)
-            assert plan.samples is not None
-            assert before <= plan.lower <= plan.samples <= plan.upper <= after
+            assert plan.middle is not None
+            assert before <= plan.lower <= plan.middle <= plan.upper <= after
 
 
 pilots = st.lists(
@@ -220,15 +220,15 @@ def test_any_pilot_keeps_the_laws_of_odds(
     except kr.KoriskError:
         return
     for level in (0.5, *LEVELS):
-        enough, reached = plan.safe(level), plan.if_reached(level)
+        enough, reached = plan.samples(level), plan.if_reached(level)
         if enough is not None:
             assert plan.probability(enough) >= level
             assert reached is None or reached <= enough
         elif not plan.doubt:
             assert plan.reach < level
-    if plan.samples is not None:
-        assert plan.chance == plan.probability(plan.samples)
-        assert plan.lower <= plan.samples <= plan.upper
+    if plan.middle is not None:
+        assert plan.chance == plan.probability(plan.middle)
+        assert plan.lower <= plan.middle <= plan.upper
     content = plan.to_dict()
     assert content["chance"] == plan.chance
-    assert content["safe"] == {f"{level:g}": plan.safe(level) for level in LEVELS}
+    assert content["safe"] == {f"{level:g}": plan.samples(level) for level in LEVELS}

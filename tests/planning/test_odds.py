@@ -35,7 +35,7 @@ def test_a_power_law_is_not_bent_into_a_floor(metric: str) -> None:
         curve = power_law(float(rate), draw=draw, metric=metric)
         plan = kr.plan(curve, float((4 * curve.sizes[-1]) ** -rate))
         chances.append(plan.probability(4 * int(curve.sizes[-1])))
-        safe.append(plan.safe(0.9) is not None)
+        safe.append(plan.samples(0.9) is not None)
     assert np.mean(chances) >= 0.25
     assert np.mean(safe) >= 0.5
 

@@ -31,10 +31,10 @@ DENSE = kr.Curve(N_128[:4], FC_128[:4], model="FC")
 def test_the_dense_pilot_at_h_128_has_an_answer_below_its_best_error() -> None:
     """The released sweep reached 0.04753 at N = 2048; the pilot stops at 0.0701, N = 256."""
     plan = kr.plan(DENSE, 0.0475)
-    assert plan.samples is not None
-    assert 1024 <= plan.samples <= 4096
+    assert plan.middle is not None
+    assert 1024 <= plan.middle <= 4096
     assert plan.lower <= 2048 <= plan.upper
-    assert kr.plan(DENSE, 0.0475, fit="paper").samples is None
+    assert kr.plan(DENSE, 0.0475, fit="paper").middle is None
     assert plan.at(2048).value == pytest.approx(FC_128[-1], rel=0.2)
 
 
@@ -44,7 +44,7 @@ def test_scaling_errors_and_target_leaves_n(fit: str, factor: float) -> None:
     curve = released_h8("FC")
     plain = kr.plan(curve, 0.003, fit=fit)
     other = kr.plan(scaled(curve, factor), 0.003 * factor, fit=fit)
-    mine, theirs = ([it.samples, it.lower, it.upper, it.safe(0.9)] for it in (plain, other))
+    mine, theirs = ([it.middle, it.lower, it.upper, it.samples(0.9)] for it in (plain, other))
     for first, second in zip(mine, theirs, strict=True):
         assert second == pytest.approx(first, rel=0.01, abs=1)
     assert other.reach == pytest.approx(plain.reach, abs=1e-4)
@@ -82,13 +82,13 @@ def test_a_clean_power_law_gives_its_own_sample_size(fit: str) -> None:
     curve = kr.Curve(n, 0.02 + 0.5 * n**-0.5)
     plan = kr.plan(curve, 0.02 + 0.5 * 1000**-0.5, fit=fit)
     tolerance = {"posterior": 0.1, "power": 0.002, "shifted-power": 0.01}[fit]
-    assert plan.samples == pytest.approx(1000, rel=tolerance)
+    assert plan.middle == pytest.approx(1000, rel=tolerance)
 
 
 def test_harder_targets_need_more() -> None:
     curve = power_pilot()
     plans = [kr.plan(curve, target) for target in np.linspace(0.09, 0.036, 12)]
-    counts = [math.inf if plan.samples is None else plan.samples for plan in plans]
+    counts = [math.inf if plan.middle is None else plan.middle for plan in plans]
     assert math.isfinite(counts[7])
     assert counts == sorted(counts)
     reach = [plan.reach for plan in plans]
@@ -109,10 +109,10 @@ def test_the_parts_of_a_plan_are_in_order(fit: str, model: str) -> None:
                 assert n == plan.curve.sizes[0] or plan.probability(n - 1) < level
             else:
                 assert plan.reach < level
-        if plan.samples is None:
+        if plan.middle is None:
             continue
-        assert plan.lower <= plan.samples <= plan.upper
-        assert plan.chance == plan.probability(plan.samples)
+        assert plan.lower <= plan.middle <= plan.upper
+        assert plan.chance == plan.probability(plan.middle)
         if fit == "posterior" and not plan.inside:
             assert safe[-1] == plan.upper
         reached = [plan.if_reached(level) or 0 for level in LEVELS]
@@ -122,9 +122,9 @@ def test_the_parts_of_a_plan_are_in_order(fit: str, model: str) -> None:
 
 def test_rounds_grow_by_four_at_most_and_end_at_the_answer() -> None:
     plan = kr.plan(power_pilot(floor=0.0), 0.007)  # met at ten times the pilot
-    assert plan.samples is not None
+    assert plan.middle is not None
     totals = [plan.last, *plan.rounds]
-    assert totals[-1] == plan.samples
+    assert totals[-1] == plan.middle
     assert all(a < b <= ROUND * a for a, b in pairwise(totals))
     assert plan.next_round == 2048
 
@@ -138,7 +138,7 @@ def test_at_the_largest_n_nothing_is_planned_for_beyond_it(fit: str, last: int) 
     curve = kr.Curve(np.repeat(sizes, 2), errors, seed=[1, 2] * 5, model="KO")
     for factor in (1.2, 1.0, 0.999, 0.95, 0.6, 0.1):
         plan = kr.plan(curve, factor * float(curve.means[-1]), fit=fit)
-        numbers = [*plan.rounds, plan.samples or 2, *(plan.safe(p) or 2 for p in LEVELS)]
+        numbers = [*plan.rounds, plan.middle or 2, *(plan.samples(p) or 2 for p in LEVELS)]
         assert max(numbers) <= plan.forecast.horizon == 10**15
         assert not set(plan.rounds) & set(sizes)  # to be measured, so not measured yet
         assert plan.chance is None or plan.chance <= plan.reach
@@ -151,7 +151,7 @@ def test_at_the_largest_n_nothing_is_planned_for_beyond_it(fit: str, last: int) 
 def test_a_target_out_of_reach_is_said_so() -> None:
     curve = kr.Curve(N_128, KO_128, model="KO")
     plan = kr.plan(curve, 0.03)
-    assert (plan.samples, plan.safe(0.9), plan.if_reached(0.9)) == (None, None, None)
+    assert (plan.middle, plan.samples(0.9), plan.if_reached(0.9)) == (None, None, None)
     assert (plan.chance, plan.upper) == (None, math.inf)
     assert plan.reach < 0.1
     assert plan.rounds == (4096,)
@@ -163,8 +163,8 @@ def test_a_target_out_of_reach_is_said_so() -> None:
 def test_a_target_that_a_rise_undoes_is_not_met_before_it(fit: str) -> None:
     curve = kr.Curve([8, 16, 32, 64, 128], [0.5, 0.3, 0.45, 0.25, 0.2])
     plan = kr.plan(curve, 0.35, fit=fit)
-    assert plan.samples is not None
-    assert plan.samples > 32
+    assert plan.middle is not None
+    assert plan.middle > 32
     assert plan.lower >= 32
 
 
@@ -177,14 +177,14 @@ def test_targets_that_are_none_are_refused(target: object) -> None:
 @pytest.mark.parametrize("level", [0.4, 0.995, math.nan, "sure"])
 def test_safety_levels_have_limits(level: object) -> None:
     with pytest.raises(kr.KoriskError, match="p must be"):
-        kr.plan(DENSE, 0.05).safe(level)  # type: ignore[arg-type]
+        kr.plan(DENSE, 0.05).samples(level)  # type: ignore[arg-type]
 
 
 def test_two_sizes_are_too_few_except_for_the_papers_line() -> None:
     two = kr.Curve([4, 16], [0.2, 0.1])
     with pytest.raises(kr.KoriskError, match="at least 3 distinct N"):
         kr.plan(two, 0.05)
-    assert kr.plan(two, 0.12, fit="paper").samples == kr.calibrate(two, "paper").samples(0.12)
+    assert kr.plan(two, 0.12, fit="paper").middle == kr.calibrate(two, "paper").samples(0.12)
 
 
 @pytest.mark.parametrize("n", [2.5, 1, 10**9, math.inf, math.nan, [64], "64"])
@@ -212,8 +212,8 @@ def test_many_sizes_are_thinned_without_changing_the_answer() -> None:
     few = np.array([16, 32, 64, 128, 256, 512])
     target = 0.02 + 0.5 * 1500**-0.5
     many, some = (kr.plan(kr.Curve(sizes, 0.02 + 0.5 * sizes**-0.5), target) for sizes in (n, few))
-    assert many.samples == pytest.approx(1500, rel=0.05)
-    assert some.samples == pytest.approx(1500, rel=0.05)
+    assert many.middle == pytest.approx(1500, rel=0.05)
+    assert some.middle == pytest.approx(1500, rel=0.05)
 
 
 def test_larger_is_better_is_told_in_the_users_unit() -> None:
@@ -224,7 +224,7 @@ def test_larger_is_better_is_told_in_the_users_unit() -> None:
         unit="accuracy",
     )
     plan = kr.plan(accuracy, 0.88)
-    assert plan.samples == pytest.approx(plain.samples, rel=1e-6)
+    assert plan.middle == pytest.approx(plain.middle, rel=1e-6)
     expected, mirrored = plan.at(256), plain.at(256)
     assert expected.value == pytest.approx(1 - mirrored.value, rel=1e-9)
     assert expected.lower == pytest.approx(1 - mirrored.upper, rel=1e-9)
@@ -260,7 +260,7 @@ def test_any_pilot_gives_a_plan_or_a_refusal(
         plan = kr.plan(kr.Curve(n, errors, seeds), target, fit=fit)
     except kr.KoriskError:
         return
-    assert plan.samples is None or plan.lower <= plan.samples <= plan.upper
+    assert plan.middle is None or plan.lower <= plan.middle <= plan.upper
     assert plan.lower <= plan.upper
     assert 0 <= plan.reach <= 1 or (plan.doubt and math.isnan(plan.reach))
     assert plan.explain()
@@ -297,19 +297,19 @@ def test_a_plan_is_read_off_the_chances() -> None:
     assert made.reach == 1.0
     assert made.before_long == max(chances.NEAR * 256, chances.LATER * made.lower)
     before = math.log2(made.before_long / 256)
-    assert made.samples == math.ceil(doubled(chances.MIDDLE * before))
+    assert made.middle == math.ceil(doubled(chances.MIDDLE * before))
     assert made.chance == pytest.approx(0.1 * chances.MIDDLE * before, abs=1e-3)
     levels = (0.8, 0.9, 0.95)
-    assert [made.safe(p) for p in levels] == [math.ceil(doubled(10 * p)) for p in levels]
+    assert [made.samples(p) for p in levels] == [math.ceil(doubled(10 * p)) for p in levels]
     assert [made.if_reached(p) for p in levels] == [math.ceil(doubled(before * p)) for p in levels]
-    assert (made.safe(), made.if_reached()) == (made.safe(0.9), made.if_reached(0.9))
+    assert (made.samples(), made.if_reached()) == (made.samples(0.9), made.if_reached(0.9))
     assert made.probability(1024) == pytest.approx(0.2)
 
 
 def test_safety_is_of_all_futures_and_the_condition_of_those_before_long() -> None:
     made = planned(reach=0.925)
     assert math.isinf(made.upper)
-    assert (made.safe(0.9), made.safe(0.95)) == (planned().safe(0.9), None)
+    assert (made.samples(0.9), made.samples(0.95)) == (planned().samples(0.9), None)
     assert made.if_reached(0.95) == planned().if_reached(0.95)
     assert planned(reach=0.975).upper == planned().upper
 
@@ -318,16 +318,16 @@ def test_late_targets_count_futures_up_to_a_multiple_of_the_earliest() -> None:
     made = planned(start=4.0)
     assert (made.lower, made.before_long) == (math.floor(doubled(4.5)), chances.LATER * made.lower)
     later = math.log2(made.before_long / doubled(4))
-    assert made.samples == pytest.approx(doubled(4 + chances.MIDDLE * later), rel=1e-3)
+    assert made.middle == pytest.approx(doubled(4 + chances.MIDDLE * later), rel=1e-3)
 
 
 def test_a_least_chance_is_asked_for() -> None:
     least = chances.LEAST_REACH
     expected = doubled(10 * chances.MIDDLE * least)
-    assert planned(reach=least).samples == pytest.approx(expected, rel=0.01)
+    assert planned(reach=least).middle == pytest.approx(expected, rel=0.01)
     made = planned(reach=least - 0.01)
-    assert (made.samples, made.chance, made.upper) == (None, None, math.inf)
-    assert (made.reach, made.safe(0.9), made.if_reached(0.9)) == (least - 0.01, None, None)
+    assert (made.middle, made.chance, made.upper) == (None, None, math.inf)
+    assert (made.reach, made.samples(0.9), made.if_reached(0.9)) == (least - 0.01, None, None)
     assert made.lower == planned().lower  # the earliest is told all the same
     assert made.rounds == (512,)
 

@@ -61,7 +61,7 @@ BENT = noisy(LONG, 0.05 + falling(LONG), noise=0.02, seeds=5, draw=3)
 
 def answered(related: Sequence[kr.Curve]) -> kr.Plan:
     made = kr.plan(PILOT, TARGET, related=related)
-    assert made.samples is not None
+    assert made.middle is not None
     return made
 
 
@@ -70,13 +70,13 @@ def test_a_relative_that_contradicts_the_pilot_has_no_part(wrong: kr.Curve) -> N
     made = answered([wrong])
     assert made.trust is not None
     assert made.trust < 0.05
-    assert made.samples == pytest.approx(made.alone.samples, rel=0.1)
+    assert made.middle == pytest.approx(made.alone.middle, rel=0.1)
     assert (made.related, made.alone.related, made.alone.trust) == ((wrong,), (), None)
 
 
 def test_a_wrong_relative_beside_a_good_one_changes_little() -> None:
     good, both = answered([GOOD]), answered([FLAT, GOOD, BENT])
-    assert both.samples == pytest.approx(good.samples, rel=0.1)
+    assert both.middle == pytest.approx(good.middle, rel=0.1)
     assert good.trust is not None
     assert both.trust is not None
     assert min(good.trust, both.trust) > 0.5

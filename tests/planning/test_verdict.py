@@ -24,7 +24,7 @@ def flat(*, seeds: int, noise: float, draw: int, change: float = 0.0) -> kr.Curv
 def test_a_pilot_that_bends_shows_a_floor() -> None:
     curve = power_pilot(floor=FLOOR, rate=1.0, scale=2.0, noise=0.02)
     made = kr.plan(curve, 0.5 * FLOOR)
-    assert (made.samples, made.verdict) == (None, "not_reachable")
+    assert (made.middle, made.verdict) == (None, "not_reachable")
     assert made.to_dict()["verdict"] == "not_reachable"
     assert "not reachable according to this pilot" in made.explain()
 
@@ -32,7 +32,7 @@ def test_a_pilot_that_bends_shows_a_floor() -> None:
 def test_with_one_seed_a_floor_is_not_known() -> None:
     curve = power_pilot(floor=FLOOR, rate=1.0, scale=2.0, noise=0.0, seeds=1)
     made = kr.plan(curve, 0.5 * FLOOR)
-    assert (made.samples, made.verdict) == (None, "not_known")
+    assert (made.middle, made.verdict) == (None, "not_known")
     said = made.explain()
     assert "not reachable" not in said
     for fact in (
@@ -49,7 +49,7 @@ def test_with_one_seed_a_floor_is_not_known() -> None:
 def test_a_straight_pilot_shows_no_floor() -> None:
     curve = power_pilot(floor=0.0, rate=0.1, noise=0.02)
     made = kr.plan(curve, 0.03 * float(curve.means[-1]))
-    assert (made.samples, made.verdict) == (None, "not_known")
+    assert (made.middle, made.verdict) == (None, "not_known")
     said = made.brief()
     assert "shows no floor" in said
     assert words.chance(made.reach) in said
@@ -74,7 +74,7 @@ def test_noise_is_rarely_taken_for_a_floor(seeds: int) -> None:
 @pytest.mark.parametrize(("reach", "verdict"), [(0.5, "reachable"), (0.499, "unlikely")])
 def test_a_number_is_called_reachable_or_unlikely(reach: float, verdict: str) -> None:
     made = kr.plan(released_h8("KO"), 0.0022)
-    assert made.samples is not None
+    assert made.middle is not None
     made = replace(made, reach=reach)
     assert made.verdict == made.to_dict()["verdict"] == verdict
     assert ("probably does not reach" in made.headline()) == (verdict == "unlikely")
@@ -89,7 +89,7 @@ def test_flat_pilots_end_in_no_number(seeds: int) -> None:
         said = made.explain()
         if "shows no learning" in said:
             called += 1
-            assert (made.samples, made.verdict) == (None, "not_known")
+            assert (made.middle, made.verdict) == (None, "not_known")
             assert all(fact in said for fact in ("training", "leak", "unit="))
             assert words.chance(made.reach) in said
     assert called >= 17
@@ -97,14 +97,14 @@ def test_flat_pilots_end_in_no_number(seeds: int) -> None:
 
 def test_a_flat_pilot_still_answers_what_it_measured() -> None:
     made = kr.plan(flat(seeds=3, noise=0.01, draw=0), 0.15)
-    assert (made.samples, made.verdict) == (16, "reachable")
+    assert (made.middle, made.verdict) == (16, "reachable")
 
 
 @pytest.mark.parametrize("change", [0.07, 0.215])  # 0.215: 24%
 def test_rising_pilots_are_not_extrapolated(change: float) -> None:
     for seeds, noise in ((1, 0.0), (3, 0.01)):
         made = kr.plan(flat(seeds=seeds, noise=noise, draw=0, change=change), 0.09)
-        assert (made.samples, made.verdict) == (None, "not_known")
+        assert (made.middle, made.verdict) == (None, "not_known")
         assert "gets worse" in made.doubt
         assert "training" in made.explain()
 

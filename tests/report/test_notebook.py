@@ -94,7 +94,7 @@ def test_each_shows_numbers_and_a_small_figure_of_its_own(values: dict[str, Any]
         if not name.startswith(("curve", "network", "b", "pa", "fan", "point")):
             assert plain(explained) in words(html), name
     shown = pages["plan"]
-    assert f"<dd>{values['plan'].samples:,}</dd>" in shown
+    assert f"<dd>{values['plan'].middle:,}</dd>" in shown
     assert NAME in words(shown)
     assert "<dd>no answer</dd>" in pages["refused"]
     assert "<dd>not known</dd>" in pages["not known"]

@@ -35,7 +35,7 @@ def test_every_place_says_the_same(
 ) -> None:
     plan = kr.plan(kr.Curve.read(ROOT / file, model=model), target)
     command = ("plan", ROOT / file, "--model", model, "--target", target)
-    code = 0 if plan.samples is not None else 3
+    code = 0 if plan.middle is not None else 3
     assert korisk(*command) == code
     printed = one_line(capsys.readouterr().out)
     assert korisk(*command, "--json") == code
@@ -43,25 +43,25 @@ def test_every_place_says_the_same(
     page = pilot_page([plan.curve], title="pilot", target=target)
     words = plan.explain()
     # JSON is the plan's own.
-    assert (told["samples"], told["chance"]) == (plan.samples, plan.chance)
-    assert told["safe"] == {f"{level:g}": plan.safe(level) for level in LEVELS}
+    assert (told["samples"], told["chance"]) == (plan.middle, plan.chance)
+    assert told["safe"] == {f"{level:g}": plan.samples(level) for level in LEVELS}
     assert told["explanation"] == words
     # The first sentence of the page is that of the templates, word for word.
     assert plan.brief() in page.replace("&#x27;", "'")
     places = (printed, words, one_line(written(plan_figure(plan))), plan.brief())
-    if plan.samples is None:
+    if plan.middle is None:
         assert all(chance(plan.reach) in place for place in (printed, words, plan.brief()))
         return
     assert plan.chance is not None
     for place in places:
-        assert count(plan.samples) in place
+        assert count(plan.middle) in place
         assert chance(plan.chance) in place
-    safe = plan.safe(0.9)
+    safe = plan.samples(0.9)
     for place in (printed, words, plan.brief()):
         if safe is None:
             assert chance(plan.reach) in place
             assert "o amount of data gives 90%" in place
-        elif safe != plan.samples:
+        elif safe != plan.middle:
             assert f"{count(safe)} samples are enough with 90% probability" in place
     reached = plan.if_reached(0.9)
     if safe is None and reached is not None:  # never without its condition
@@ -83,7 +83,7 @@ def test_a_comparison_says_the_same_everywhere(
     pilot.write_text("\n".join(rows))
     first, other = kr.Curve.read_all(pilot)
     both = kr.compare(first, other, 0.05)
-    code = 0 if both.second.samples else 3
+    code = 0 if both.second.middle else 3
     assert korisk("compare", pilot, "--target", 0.05, "--html", html) == code
     printed = one_line(capsys.readouterr().out)
     assert korisk("compare", pilot, "--target", 0.05, "--json") == code

@@ -86,12 +86,12 @@ def test_every_measurement_and_every_mean_is_drawn_in_the_users_unit(curve: Curv
 def test_target_and_answer_are_marked_and_named(planned: Plan, figure: Figure) -> None:
     assert {value for _, value in points(line(figure, "target"))} == {planned.target}
     assert "target\n0.016" in written(figure)
-    assert planned.samples is not None
-    assert points(line(figure, "answer")) == [(planned.samples, planned.target)]
+    assert planned.middle is not None
+    assert points(line(figure, "answer")) == [(planned.middle, planned.target)]
     left, right = figure.axes[0].get_xlim()
-    assert left < planned.curve.sizes[0] < planned.samples < right
+    assert left < planned.curve.sizes[0] < planned.middle < right
     assert planned.chance is not None
-    assert f"N = {planned.samples:,}, chance {chance(planned.chance)}" in written(figure)
+    assert f"N = {planned.middle:,}, chance {chance(planned.chance)}" in written(figure)
     assert f"(90%: {planned.lower:,.0f} to " in written(figure)
     measured, forecast = line(figure, "means"), line(figure, "forecast")
     assert points(measured)[-1] == pytest.approx(points(forecast)[0])
@@ -102,13 +102,13 @@ def test_target_and_answer_are_marked_and_named(planned: Plan, figure: Figure) -
 
 def test_the_number_enough_with_90_percent_is_marked(planned: Plan, figure: Figure) -> None:
     sure = plan(seeded(0.9, noise=0.003), 0.003)
-    safe, shown = sure.safe(0.9), plan_figure(sure)
+    safe, shown = sure.samples(0.9), plan_figure(sure)
     assert safe is not None
-    assert safe != sure.samples
+    assert safe != sure.middle
     assert points(line(shown, "safe")) == [(safe, sure.target)]
     assert safe < shown.axes[0].get_xlim()[1]
     assert f"enough with 90%: N = {safe:,}" in written(shown)
-    assert planned.safe(0.9) is None
+    assert planned.samples(0.9) is None
     assert not lines(figure, "safe")
     assert "enough" not in written(figure)
     assert f"{planned.if_reached(0.9):,}" not in written(figure)  # holds under a condition
@@ -119,14 +119,14 @@ def test_the_number_enough_with_90_percent_is_marked(planned: Plan, figure: Figu
 @pytest.mark.parametrize("rate", [0.5, 0.9])
 def test_a_mark_lies_on_the_curve_or_is_hollow(rate: float, noise: float, target: float) -> None:
     made = plan(seeded(rate, noise=noise), target)
-    if made.samples is None:
+    if made.middle is None:
         return
     figure = plan_figure(made)
     mark = line(figure, "answer")
     curve = points(line(figure, "means"))
     curve += [point for drawn in lines(figure, "forecast") for point in points(drawn)]
     n, error = np.log(np.array(curve)).T
-    off = abs(np.interp(np.log(made.samples), n, error) - np.log(made.target))
+    off = abs(np.interp(np.log(made.middle), n, error) - np.log(made.target))
     if mark.get_markerfacecolor() == mark.get_color():
         assert off < 0.11  # five per cent in N and in the error, between drawn points
     else:
@@ -140,9 +140,9 @@ def test_answers_without_an_end_inside_the_pilot_and_out_of_reach(planned: Plan)
     assert answer(endless).endswith("to ∞)")
     assert points(line(figure, "range"))[1][0] == figure.axes[0].get_xlim()[1]
     inside = plan(seeded(), 0.1)
-    assert inside.samples is not None
-    assert inside.samples <= inside.last
-    assert points(line(plan_figure(inside), "answer")) == [(inside.samples, 0.1)]
+    assert inside.middle is not None
+    assert inside.middle <= inside.last
+    assert points(line(plan_figure(inside), "answer")) == [(inside.middle, 0.1)]
     hopeless = unreachable(plan(seeded(0.9, 1.0, floor=0.05), 0.03))
     figure = plan_figure(hopeless)
     assert UNREACHABLE in written(figure)
@@ -164,7 +164,7 @@ def test_a_curve_that_cannot_be_extrapolated_ends_where_it_was_measured(target: 
         assert pilot.NO_ANSWER in written(figure)
         assert not lines(figure, "answer")
     else:
-        assert points(line(figure, "answer")) == [(made.samples, target)]
+        assert points(line(figure, "answer")) == [(made.middle, target)]
     both = comparison_figure(Comparison(made, plan(seeded(), target)))
     assert max(n for n, _ in points(line(both, "means-1"))) == made.last
     assert not lines(both, "forecast-1")
@@ -216,7 +216,7 @@ def test_a_comparison_draws_both_pilots_and_both_answers(compared: Comparison) -
     figure = comparison_figure(compared)
     for tag, made in (("-1", compared.first), ("-2", compared.second)):
         assert len(points(line(figure, f"points{tag}"))) == len(made.curve)
-        assert points(line(figure, f"answer{tag}")) == [(made.samples, made.target)]
+        assert points(line(figure, f"answer{tag}")) == [(made.middle, made.target)]
         assert answer(made) in written(figure)
     first, second = line(figure, "means-1"), line(figure, "means-2")
     assert first.get_color() != second.get_color()
@@ -346,6 +346,6 @@ def test_several_models_share_one_figure() -> None:
         for index, made in enumerate(plans[:drawn], start=1):
             assert lines(figure, f"forecast-{index}")
             (mark,) = lines(figure, f"answer-{index}")
-            assert points(mark) == [(made.samples, 0.02)]
+            assert points(mark) == [(made.middle, 0.02)]
             assert answer(made) in words
         assert ("8 of 9 models" in words) == (count == 9)

@@ -133,14 +133,14 @@ def test_where_the_slider_stops_the_page_answers_as_python(page: "Page", name: s
     targets = some_stops(name)
     for found, target in zip(asked(page, name, targets), targets, strict=True):
         plan = planned(name, target)
-        assert found["samples"] == plan.samples, target
+        assert found["samples"] == plan.middle, target
         assert (found["doubt"], found["sentence"]) == (plan.doubt, plan.brief())
         assert found["next"] == plan.next_round
         if plan.doubt:
             continue
         assert found["reach"] == pytest.approx(plan.reach, abs=5e-4)
-        assert found["safe"] == {f"{p:g}": plan.safe(p) for p in LEVELS}
-        if plan.samples is None:
+        assert found["safe"] == {f"{p:g}": plan.samples(p) for p in LEVELS}
+        if plan.middle is None:
             continue
         assert (found["lower"], found["upper"]) == (finite(plan.lower), finite(plan.upper))
         assert found["chance"] == pytest.approx(plan.chance, abs=5e-4)
@@ -175,10 +175,10 @@ def test_between_the_stops_answers_are_interpolated(page: "Page", name: str) -> 
     assert len(beyond) >= 3
     for each in found:
         plan = planned(name, each["target"])
-        assert (each["samples"] is None) == (plan.samples is None)
-        if plan.samples is None:
+        assert (each["samples"] is None) == (plan.middle is None)
+        if plan.middle is None:
             continue
-        assert abs(each["samples"] - plan.samples) <= max(1, 0.05 * plan.samples)
+        assert abs(each["samples"] - plan.middle) <= max(1, 0.05 * plan.middle)
         if each in beyond:
             # Odds of a clean pilot rise by a tenth from one N to the next.
             assert each["chance"] == pytest.approx(plan.chance, abs=0.1)
@@ -190,7 +190,7 @@ def test_a_mean_that_is_typed_as_the_target_is_inside_the_pilot(page: "Page", na
     last = float(curve.unit.from_error(curve.means[-1]))
     (found,) = asked(page, name, [last])
     plan = planned(name, last)
-    assert (found["samples"], found["doubt"]) == (plan.samples, plan.doubt)
+    assert (found["samples"], found["doubt"]) == (plan.middle, plan.doubt)
 
 
 def test_a_target_off_the_table_is_refused_in_words(page: "Page") -> None:
@@ -242,7 +242,7 @@ def test_a_number_under_a_condition_has_it_everywhere(
         for at, curve in enumerate(pilots):
             for target in (0.003, 0.002, 0.0018, 0.0015, 0.0004):
                 plan = kr.plan(curve, target)
-                if plan.samples is None:
+                if plan.middle is None:
                     continue
                 page.goto("about:blank")
                 page.goto(f"{html.as_uri()}#model={curve.model}&target={target}")
@@ -253,7 +253,7 @@ def test_a_number_under_a_condition_has_it_everywhere(
                 head, row = page.inner_text(".number"), page.locator("#readout tbody tr").nth(at)
                 assert row.locator("td").nth(2).inner_text() == words.chance(plan.chance)
                 condition = f"at most {words.chance(plan.reach)}"
-                beyond = plan.samples > plan.last and plan.reach < words.SURE
+                beyond = plan.middle > plan.last and plan.reach < words.SURE
                 for place in (head, said, mark):
                     assert (condition in place) == beyond, (target, place)
                 assert (f"if reached ({words.chance(plan.reach)})" in bar) == beyond
@@ -272,7 +272,7 @@ def test_the_first_target_is_answered_exactly_however_hard(
     data = planner_data(made("clean"), 1.2345678e-5)
     script = "([data, target]) => new koriskTable.Table(data).plan(target)"
     found = page.evaluate(script, [data, 1.2345678e-5])
-    assert found["samples"] == planned("clean", 1.2345678e-5).samples
+    assert found["samples"] == planned("clean", 1.2345678e-5).middle
 
 
 def test_numbers_are_written_as_python_writes_them(page: "Page") -> None:
@@ -350,26 +350,26 @@ def test_no_number_without_odds(browser: "Browser", pair: tuple[str, str], tmp_p
         for position in range(0, int(page.get_attribute("#slider", "max") or 0) + 1, 4):
             slide(page, position)
             plan = plan_from(first, float(page.input_value("#target")))
-            assert page.get_attribute("#samples", "data-value") == str(plan.samples or "")
+            assert page.get_attribute("#samples", "data-value") == str(plan.middle or "")
             if plan.doubt:
                 assert page.inner_text("#words") == plan.doubt
                 assert not numbers(page.inner_text(".number"))
                 assert shown_facts(page) == {}
                 continue
-            if plan.samples is None:
+            if plan.middle is None:
                 assert f"chance {words.chance(plan.reach)}" in page.inner_text(".number")
                 continue
             assert plan.chance is not None
-            unlikely = plan.samples > plan.last and plan.reach < words.EVEN
+            unlikely = plan.middle > plan.last and plan.reach < words.EVEN
             odds = f"at most {words.chance(plan.reach)}" if unlikely else words.chance(plan.chance)
             assert f"chance {odds}" in page.inner_text(".number")
             assert page.inner_text("#words") == plan.brief()
-            if plan.safe(0.9) is None:
+            if plan.samples(0.9) is None:
                 most = words.chance(plan.reach)
                 most = "just below 90%" if most == "90%" else f"at most {most}"
                 assert f"gives 90% probability: {most}" in page.inner_text("#words")
-            told = [plan.samples, plan.lower, plan.upper, plan.next_round, plan.before_long]
-            told += [plan.safe(p) for p in LEVELS]
+            told = [plan.middle, plan.lower, plan.upper, plan.next_round, plan.before_long]
+            told += [plan.samples(p) for p in LEVELS]
             for p in LEVELS:
                 number = plan.if_reached(p)
                 if number is None or number in told:

@@ -288,9 +288,9 @@ def test_planned_ratios_are_those_of_two_plans_and_hollow_where_unlikely() -> No
     assert found.planned
     for target, ratio, chance, least in found.planned:
         first, second = (plan_from(forecast(each), target) for each in (known, dense))
-        assert first.samples is not None
-        assert second.samples is not None
-        assert ratio == second.samples / first.samples
+        assert first.middle is not None
+        assert second.middle is not None
+        assert ratio == second.middle / first.middle
         assert chance == min(first.chance or 0, second.chance or 0)
         assert least == (target >= known.means[0])
     planned = (0.01, 2.0, 0.8, False), (0.008, 3.0, 0.3, False), (0.02, 5.0, 0.9, True)

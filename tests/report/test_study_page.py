@@ -75,20 +75,20 @@ def test_the_first_target_is_one_that_both_models_answer_with_an_interval() -> N
     lowest = 0.01 + 0.1 / 256
     pair = Group("both", (known, dense))
     for plan in pair.plans:
-        assert plan.samples is not None
+        assert plan.middle is not None
         assert not plan.at_once
         assert plan.lower < plan.upper < np.inf
     (more,) = re.findall(r"(\d+)% more error than the lowest of KO\)$", pair.sentence)
     assert pair.target / lowest == pytest.approx(1 + int(more) / 100, rel=0.01)
     assert pair.sentence.startswith(f"To reach {pair.target:.4g}, KO needs about ")
     alone = Group("alone", (known,))
-    assert alone.plans[0].samples is not None
+    assert alone.plans[0].middle is not None
     assert Group("asked", (known,), 0.02).target == 0.02
     score = exact("net", 0.0005, 0.1, unit="accuracy")  # is rounded as an error
     group = Group("alone", (score,))
     assert 0.8 * score.means.min() <= 1 - group.target <= 1.21 * score.means.min()
     (plan,) = group.plans
-    assert plan.samples is not None
+    assert plan.middle is not None
     assert not plan.at_once
 
 

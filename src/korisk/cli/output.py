@@ -129,8 +129,8 @@ def drawn(table: Table) -> DrawnTable:
         title=Text(plain(table.title)) if table.title else None,
         title_justify="left",
         title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=0,  # narrow, so that the widest table fits a terminal of 80 columns
+        box=box.SIMPLE_HEAD if table.title else None,  # few lines where it has no title
+        padding=0 if table.title else (0, 1),  # narrow: the widest fits a terminal of 80 columns
         pad_edge=False,
     )
     for place, head in enumerate(table.heads):

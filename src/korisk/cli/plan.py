@@ -32,13 +32,13 @@ from korisk.planning.fit import DEFAULT_FIT, check_target
     "curves.curve.Curve.read",
     columns="column",
     n="at",
-    p="probability",
 )
 def plan(
     path: Annotated[Path, "PILOT"],
     target: Targets = None,
     at: Annotated[list[float] | None, "N"] = None,
-    probability: Annotated[float | None, "P"] = None,
+    sure: Annotated[float, "P"] = 0.9,
+    cost: Annotated[float | None, "PRICE"] = None,
     related: list[Path] | None = None,
     model: Annotated[str | None, "Which model. [default: every one]"] = None,
     metric: str | None = None,
@@ -49,12 +49,12 @@ def plan(
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
     plot: Plot = None,
     html: Html = None,
+    full: Annotated[bool, "Say everything: more levels, conditions, findings."] = False,
     json: Json = False,
 ) -> None:
-    """How many samples does a target need, according to a small pilot?
+    """What to do to reach a target: collect samples, measure one more size, train longer, or stop?
 
-    Give the errors of at least three training set sizes, better five, each with several seeds. The
-    chance beside a number is the probability that it is enough.
+    Give the errors of at least three training set sizes, better five, each with several seeds.
     """
     targets = list(dict.fromkeys(target or []))
     if not targets and not at and html is None:
@@ -84,19 +84,19 @@ def plan(
             return
     asked: list[float | None] = [*targets] or [None]
     by_model = [
-        [answer(curve, wanted, at or (), probability, fit=fit, related=own) for wanted in asked]
+        [answer(curve, wanted, at or (), sure, cost, fit=fit, related=own) for wanted in asked]
         for curve, own in zip(curves, relatives, strict=True)
     ]
     answers = list(chain.from_iterable(by_model))
     if json:
         print_json({"plans": [each.to_dict() for each in answers]})
     else:
-        show(*answer_tables(answers), *read_as(curves))
         for (first, *others), own in zip(by_model, relatives, strict=True):
-            show(*filter(None, [first.explain(named=len(curves) > 1)]))
-            show(*(each.explain(named=len(curves) > 1, again=True) for each in others))
+            show(*filter(None, [first.explain(full=full, named=len(curves) > 1)]))
+            show(*(each.explain(full=full, named=len(curves) > 1, again=True) for each in others))
             if any(relatives) and not own:
                 show(f"No related curve is named {first.curve.name}.")
+        show(*answer_tables(answers, full=full), *read_as(curves))
     if plot is not None:
         from korisk.report.figures.pilot import plans_figure
 

@@ -447,7 +447,7 @@ def _sample_ratio(name: str, sweep: Sweep, which: Callable[[float, float], float
     low, high = compared.ratio_range or (None, None)
     value = compared.ratio
     if value is None:
-        value = low if compared.second.samples is None else high
+        value = low if compared.second.middle is None else high
     return None if value is None else Figure(name, value, low, high)
 
 

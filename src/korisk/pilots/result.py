@@ -22,8 +22,8 @@ from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.fit import target_error
 from korisk.planning.forecast import forecast
 from korisk.planning.limits import Evidence, Limit, Longer, limit
-from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
-from korisk.planning.plan import ROUND, Plan, plan
+from korisk.planning.next_size import ROUND, Cost, NextSize, next_size, open_sizes
+from korisk.planning.plan import Plan, plan
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.studies.results import csv_text, curve_from, signed_table
@@ -281,7 +281,7 @@ class Pilot(Drawn):
         --------
         >>> import korisk as kr
         >>> pilot = kr.run_pilot(lambda n, seed: 3.2 / n, sizes=[16, 32, 64, 128, 256], quiet=True)
-        >>> 600 < pilot.plan(target=0.005).samples < 700
+        >>> 600 < pilot.plan(target=0.005).even < 700
         True
         """
         return plan(self.curve, self._ready("plan", target))

@@ -4,17 +4,21 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from korisk._checks import LARGEST_N, count
 from korisk.curves.curve import Curve
-from korisk.errors import Argument, KoriskError, Message, OutOfReachError
+from korisk.errors import KoriskError, Message, OutOfReachError
 from korisk.planning.compare import Comparison
-from korisk.planning.explain import chance
+from korisk.planning.explain import chance, paragraph
 from korisk.planning.explain import count as samples_text
 from korisk.planning.fit import DEFAULT_FIT, check_target
-from korisk.planning.forecast import Expectation, Forecast, forecast
+from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.limits import Evidence
 from korisk.planning.plan import LEVELS, Plan, plan_from
+from korisk.planning.protocol import Expectation
+from korisk.planning.recommend import Recommendation
 from korisk.texts import Table, number, whole
 
 
@@ -31,14 +35,22 @@ class Answer:
     at : tuple of (int, Expectation or None, float or None)
         N, what is expected there, and the chance of the target; None where the pilot cannot be
         extrapolated to it, or there is no target.
-    probability : float or None
-        The probability with which samples are to be enough, if one was asked for.
+    sure : float
+        The probability with which samples are to be enough.
+    cost : float or None
+        Price of one sample, if one was given.
     """
 
     forecast: Forecast
     plan: Plan | None
     at: tuple[tuple[int, Expectation | None, float | None], ...]
-    probability: float | None
+    sure: float = 0.9
+    cost: float | None = None
+
+    @cached_property
+    def advice(self) -> Recommendation | None:
+        """What to do about the target, if there is one."""
+        return None if self.plan is None else self.plan.recommend(self.sure, self.cost)
 
     @property
     def curve(self) -> Curve:
@@ -46,9 +58,9 @@ class Answer:
         return self.forecast.curve
 
     def require(self) -> None:
-        """Raise `OutOfReachError` where what was asked has no answer."""
-        if self.plan is not None:
-            self.plan.require()
+        """Raise `OutOfReachError` where more data is no answer, or N has none."""
+        if self.advice is not None and self.advice.action not in ("collect", "measure"):
+            raise OutOfReachError(" ".join([self.advice.sentence, *self.advice.reasons]))
         doubt, last = self.forecast.doubt, self.forecast.last
         for n, expected, _ in self.at:
             if expected is None:
@@ -57,11 +69,13 @@ class Answer:
                     f"{doubt[1:].rstrip('.')}; ask for N up to {last:,}, or measure there"
                 )
 
-    def explain(self, *, named: bool = False, again: bool = False) -> str:
-        """What the tables do not say.
+    def explain(self, *, full: bool = False, named: bool = False, again: bool = False) -> str:
+        """The recommendation with its reasons, or everything that the tables do not say.
 
         Parameters
         ----------
+        full : bool, default False
+            Whether to say everything.
         named : bool, default False
             Whether to begin with the model's name, where several are told of.
         again : bool, default False
@@ -70,23 +84,23 @@ class Answer:
         Returns
         -------
         str
-            One line for the target, and one for the probability.
+            One line for the advice, and one for its reasons; with `full`, one paragraph.
         """
         plan, related = self.plan, self.forecast.related
-        if plan is None:
+        if plan is None or self.advice is None:
             if self.forecast.relatives is None:
                 return ""
             names = ", ".join(curve.model for curve in related)
             return f"Related: {names} (trust {chance(self.forecast.relatives.trust)})."
-        name = f"{self.curve.name}: " if named else ""
-        target: str = plan.explain()
-        if again:
-            target = plan.headline() if plan.samples is None else plan.brief()
-        parts = ["" if self.curve.model else name, target]
-        if self.probability is not None:
-            sentence = plan.enough(self.probability)
-            parts += ["\n", name, sentence] if sentence not in target else []
-        return Message(*parts)
+        name = f"{self.curve.name}: " if named and not self.curve.model else ""
+        if full:
+            whole: str = plan.brief() if again else plan.explain(self.sure, self.cost)
+            return Message(name, whole)
+        reasons = list(self.advice.reasons)
+        if plan.findings and not again:
+            more = f" ({len(plan.findings) - 1} more in full)" if len(plan.findings) > 1 else ""
+            reasons.append(Message(plan.findings[0], more))
+        return Message(name, self.advice.sentence, *(["\n", paragraph(reasons)] if reasons else []))
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values, for JSON.
@@ -96,7 +110,7 @@ class Answer:
         dict
             See docs/reference/files.md for its keys.
         """
-        plan, p = self.plan, self.probability
+        plan = self.plan
         content: dict[str, Any] = {
             "model": self.curve.model,
             "metric": self.curve.metric,
@@ -104,16 +118,9 @@ class Answer:
             "unit": self.curve.unit.name,
             "fit": self.forecast.fit,
         }
-        if plan is not None:
-            content |= plan.to_dict()
+        if plan is not None and self.advice is not None:
+            content |= plan.to_dict() | {"recommendation": self.advice.to_dict()}
         content["related"] = [curve.model for curve in self.forecast.related]
-        if plan is not None and p is not None:
-            reached = None
-            if plan.samples is not None:
-                by = plan.before_long
-                reached = {"by": by, "chance": plan.probability(by), "samples": plan.if_reached(p)}
-            samples = None if plan.doubt else plan.safe(p)
-            content["enough"] = {"probability": p, "samples": samples, "if_reached": reached}
         names = ("value", "lower", "upper")
         content["at"] = [
             {
@@ -130,10 +137,12 @@ def answer(
     curve: Curve,
     target: float | None = None,
     at: Iterable[float] = (),
-    probability: float | None = None,
+    sure: float = 0.9,
+    cost: float | None = None,
     *,
     fit: str = DEFAULT_FIT,
     related: Iterable[Curve] = (),
+    evidence: Evidence | None = None,
 ) -> Answer:
     """Everything that a pilot says about a target, about some N, or both.
 
@@ -145,13 +154,17 @@ def answer(
         The value to reach, in the pilot's unit.
     at : iterable of int, optional
         Show the expected error at N.
-    probability : float, optional
-        Show the N that is enough with probability P, 0.5 to 0.99.
+    sure : float, default 0.9
+        The chance with which the samples are to be enough, 0.5 to 0.99.
+    cost : float, optional
+        Price of one sample, to see what the advice costs.
     fit : str, default "posterior"
         Extrapolation fit: posterior, power, shifted-power, paper.
     related : iterable of Curve, optional
         Curves of the same network on other data, such as simulated ones, in the pilot's metric and
         unit: the model of the pilot's name, or all in the file.
+    evidence : Evidence, optional
+        What tells whether data, training, the network or noise limits the error.
 
     Returns
     -------
@@ -169,20 +182,17 @@ def answer(
     >>> from korisk.planning.answer import answer
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> found = answer(pilot, target=0.005, at=[1024])
-    >>> found.plan.samples < 1024, found.to_dict()["at"][0]["probability_of_target"] > 0.9
+    >>> found.advice.n < 1024, found.to_dict()["at"][0]["probability_of_target"] > 0.9
     (True, True)
     """
     if target is not None:
         check_target([curve], target)
     made = forecast(curve, fit=fit, related=related)
-    plan = None if target is None else plan_from(made, target)
-    if probability is not None:
-        if plan is None:
-            raise KoriskError(
-                Argument("probability"), " needs ", Argument("target"), "; give the value to reach"
-            )
-        plan.if_reached(probability)  # which checks it
-    return Answer(made, plan, tuple(_expected(made, plan, n) for n in at), probability)
+    plan = None if target is None else plan_from(made, target, evidence)
+    made_at = tuple(_expected(made, plan, n) for n in at)
+    answered = Answer(made, plan, made_at, sure, cost)
+    _ = answered.advice  # which checks both
+    return answered
 
 
 def _expected(
@@ -199,29 +209,32 @@ def _expected(
 # --- Tables --------------------------------------------------------------------------------------
 
 
-def answer_tables(answers: Sequence[Answer]) -> Iterator[Table]:
+def answer_tables(answers: Sequence[Answer], *, full: bool = False) -> Iterator[Table]:
     """The sample sizes of several models, and what is expected of them, as texts.
 
     Parameters
     ----------
     answers : sequence of Answer
         One for each model and target, of one question.
+    full : bool, default False
+        Whether to show several levels.
 
     Yields
     ------
     Table
         Samples for each target, if there is one; errors at each N, if any was asked for.
     """
-    plans = [answer.plan for answer in answers if answer.plan is not None]
-    targets = list(dict.fromkeys(plan.target for plan in plans))
-    for target in targets:
-        heads = ["model", *sample_heads(LEVELS), "next\nround"]
+    asked = [(answer.sure, answer.plan) for answer in answers if answer.plan is not None]
+    targets = list(dict.fromkeys(plan.target for _, plan in asked))
+    if asked:
+        levels = tuple(sorted({asked[0][0], *(LEVELS if full else ())}, reverse=not full))
         rows = [
-            [plan.curve.model or "-", *sample_cells(plan, LEVELS), whole(plan.next_round)]
-            for plan in plans
-            if plan.target == target
+            [number(plan.target), plan.curve.model or "-", *sample_cells(plan, levels)]
+            for _, plan in asked
         ]
-        yield Table(f"Samples for {number(target)} (fit {plans[0].fit})", heads, rows)
+        fit = "" if asked[0][1].fit == DEFAULT_FIT else f" (fit {asked[0][1].fit})"
+        heads = ["target", "model", *sample_heads(levels)]
+        yield Table(f"Samples{fit}" if full or fit else "", heads, rows, "rlr")
     rows = []
     every = max(len(targets), 1)  # answers of one model, which differ in the chances alone
     for first in range(0, len(answers), every):
@@ -239,22 +252,21 @@ def answer_tables(answers: Sequence[Answer]) -> Iterator[Table]:
 
 def sample_heads(levels: Sequence[float]) -> list[str]:
     """Titles of `sample_cells`."""
-    safe = [f"safe\nat {level:.0%}" for level in levels]
-    return ["N", "chance", "from", "to", *safe, "chance\nat most"]
+    return [*(f"{level:.0%} sure" for level in levels), "even odds", "90% from", "to", "at most"]
 
 
 def sample_cells(plan: Plan, levels: Sequence[float]) -> list[str]:
-    """A plan in a row: N, its chance, ends of its interval, safe N, and the largest chance."""
-    samples = "-" if plan.samples is None else f"{'≤ ' * plan.at_once}{whole(plan.samples)}"
-    odds = "-" if plan.chance is None else chance(plan.chance)
+    """A plan in a row: N by levels, with even odds, its interval, and the largest chance."""
     reach = "-" if math.isnan(plan.reach) else chance(plan.reach)
     if plan.doubt:
-        return [samples, odds, *["-"] * (2 + len(levels)), reach]
-    lower, upper = (
-        samples_text(n) if math.isinf(n) else whole(int(n)) for n in (plan.lower, plan.upper)
-    )
-    safe = ["none" if n is None else whole(n) for n in map(plan.safe, levels)]
-    return [samples, odds, "-" if plan.at_once else lower, upper, *safe, reach]
+        return [*["-"] * (3 + len(levels)), reach]
+    first = int(plan.curve.sizes[0])
+    texts = [
+        "none" if n is None else f"{'≤ ' * (n <= first)}{whole(n)}"
+        for n in (*plan.samples(levels), plan.even)
+    ]
+    ends = [samples_text(n) if math.isinf(n) else whole(int(n)) for n in (plan.lower, plan.upper)]
+    return [*texts, *ends, reach]
 
 
 def comparison_tables(comparison: Comparison) -> Iterator[Table]:
@@ -278,7 +290,7 @@ def comparison_tables(comparison: Comparison) -> Iterator[Table]:
         ratio = number(comparison.ratio, 3) + more
     elif low or math.isfinite(high):  # with 95% probability, as the sentence says
         ratio = f"at least {number(low, 3)}" if low else f"at most {number(high, 3)}"
-    ratios = "-" if first.samples is None else "1", ratio
+    ratios = "-" if first.even is None else "1", ratio
     yield Table(
         f"Samples for {number(comparison.target)} (fit {first.fit})",
         ["model", *sample_heads((0.9,)), "ratio"],

@@ -18,7 +18,7 @@ NEAR = 16  # times the pilot: futures that meet the target later do not count,
 LATER = 16  # unless even the earliest plausible N times this is later
 LEAST_REACH = 0.15  # below this chance the target is called out of reach
 TAIL = 0.05  # left out at each end of an interval
-MIDDLE = 0.64  # share of the counted draws that meet the target by the point answer
+MIDDLE = 0.5  # share of the counted draws that meet the target by the point answer
 _PER_DOUBLING = 8  # sizes at which the table is computed beyond the pilot
 _BETWEEN = (0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99)  # and between measured sizes
 _REFINEMENTS = 3
@@ -62,7 +62,7 @@ class Chances:
 
 def chances(made: Forecast, goal: float) -> Chances:
     """The table for an error."""
-    return table(lambda n: made.probability(n, goal), table_sizes(made))
+    return table(lambda n: made.met(n, goal), table_sizes(made))
 
 
 def table(probability: Callable[[Array], Array], n: Array) -> Chances:
@@ -107,13 +107,10 @@ def answer(made: Forecast, goal: float, odds: Chances) -> tuple[int | None, floa
     if math.isfinite(upper):
         upper = math.ceil(upper)
     passed = made.measured.crossing(goal)
-    if passed is not None:
+    if passed is not None:  # inside the pilot the means answer, whatever lies beyond
         _, before, after = passed
         middle = odds.smallest(0.5) or after
-        lower, upper = max(lower, before), min(upper, after)
-        if before == after:
-            return after, after, after
-        return min(max(middle, before + 1), after), min(lower, after), max(upper, before)
+        return min(max(middle, min(before + 1, after)), after), lower, upper
     if odds.p[-1] < LEAST_REACH or made.last == made.horizon:  # nothing is planned for beyond
         return None, lower, upper
     middle = odds.smallest(MIDDLE * odds.at(before_long(made, lower))) or made.horizon

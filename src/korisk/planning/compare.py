@@ -222,7 +222,7 @@ class Comparison(Drawn):
         the first does, the ratio may be larger, since fewer may be enough; where the second does,
         smaller.
         """
-        first, second = self.first.samples, self.second.samples
+        first, second = self.first.middle, self.second.middle
         if first is None or second is None or (self.first.at_once and self.second.at_once):
             return None
         return second / first
@@ -240,7 +240,7 @@ class Comparison(Drawn):
         if any(plan.fit != DEFAULT_FIT for plan in made):
             return None
         met = [plan for plan in made if plan.at_once]
-        met = met or [plan for plan in made if plan.samples is not None]
+        met = met or [plan for plan in made if plan.middle is not None]
         if self.ratio is None and len(met) != 1:
             return None
         if len(met) == 1:
@@ -271,7 +271,7 @@ class Comparison(Drawn):
         to miss, too; inside, seeds that both were measured with tell it.
         """
         paired = paired_correlation(self.first.curve, self.second.curve)
-        beyond = [plan.samples is None or plan.samples > plan.last for plan in self._plans]
+        beyond = [plan.middle is None or plan.middle > plan.last for plan in self._plans]
         return TOGETHER if all(beyond) else paired * (1 - any(beyond))
 
     @property
@@ -397,7 +397,7 @@ class Comparison(Drawn):
             Both numbers with their chances, and the ratio.
         """
         (first, second), plans = self.names, (self.first, self.second)
-        if all(plan.samples is not None for plan in plans):
+        if all(plan.middle is not None for plan in plans):
             said = f"To reach {value(self.target)}, {first} needs {_about(plans[0], ' samples')} "
             said += f"and {second} {_about(plans[1])}"
             if self.ratio is None:
@@ -557,7 +557,7 @@ def mean_at(curve: Curve, n: int) -> float:
 def _about(plan: Plan, noun: str = "") -> str:
     """A number of samples with its odds, and the most that any number has where that is little."""
     most = "" if plan.reach >= SURE else f", at most {chance(plan.reach)} {plan.anywhere}"
-    number = f"{'at most' if plan.at_once else 'about'} {plan.samples:,}{noun}"
+    number = f"{'at most' if plan.at_once else 'about'} {plan.middle:,}{noun}"
     return f"{number} (chance {chance(plan.chance)}{most})"
 
 

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,13 +33,18 @@ from korisk.planning.fit import (
     Calibration,
     calibrate,
     check_curve,
+    check_target,
     least_sizes,
     pooled_band,
     sample_counts,
 )
 from korisk.planning.law import Law, joined, mixed, normals
 from korisk.planning.posterior import HORIZON, Posterior, posterior
+from korisk.planning.protocol import Answers, Expectation
 from korisk.planning.related import Relatives, relatives
+
+if TYPE_CHECKING:
+    from korisk.planning.plan import Plan
 
 Array = NDArray[np.float64]
 
@@ -141,35 +147,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Expectation:
-    """What is expected at N and its 90% band, in the user's unit.
-
-    Parameters
-    ----------
-    n : int
-        Training samples.
-    value : float
-        The expected error, accuracy or other metric.
-    lower, upper : float
-        The ends of its 90% band, lower <= upper.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> then = kr.plan(pilot, target=0.005).at(1024)
-    >>> then.n, round(then.value, 3), then.lower < then.value < then.upper
-    (1024, 0.003, True)
-    """
-
-    n: int
-    value: float
-    lower: float
-    upper: float
-
-
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(Answers):
     """A pilot and its extrapolation. All errors are in the unit of errors unless said otherwise.
 
     Made by `forecast`. N may run up to `horizon`, ten thousand times the pilot's largest. Inside
@@ -251,7 +229,7 @@ class Forecast:
         """
         return self._joined(n, self.measured.law)
 
-    def probability(self, n: Array, goal: float) -> Array:
+    def met(self, n: Array, goal: float) -> Array:
         """The probability that the error is at most the goal at each N and stays so.
 
         Inside the pilot "stays so" is what was measured at larger N.
@@ -351,29 +329,31 @@ class Forecast:
             return np.exp(law.quantile(0.05)), np.exp(law.quantile(0.95))
         return pooled_band(self.calibration, n)
 
-    def at(self, n: float) -> Expectation:
-        """The expected error at N, in the user's unit, with its 90% band.
-
-        Parameters
-        ----------
-        n : int
-            Training samples, up to `horizon`.
-
-        Returns
-        -------
-        Expectation
-            The value and its band.
-
-        Raises
-        ------
-        KoriskError
-            If N is out of range.
-        """
+    def expected(self, n: float) -> Expectation:
+        """The expected error at one N, in the user's unit, with its 90% band."""
         count = self.sample_count(n)
         where = np.array([float(count)])
         ends = np.concatenate([self.middle(where), *self.band(where)])
         value, *band = self.curve.unit.from_error(ends).tolist()
         return Expectation(count, value, min(band), max(band))
+
+    def plan(self, target: float) -> "Plan":
+        """The plan for a target, in the user's unit.
+
+        Parameters
+        ----------
+        target : float
+            The value to reach.
+
+        Returns
+        -------
+        Plan
+            As `korisk.plan` returns it.
+        """
+        from korisk.planning.plan import plan_from
+
+        check_target([self.curve], target)
+        return plan_from(self, target)
 
     def sample_count(self, n: object) -> int:
         """N as a whole number, if the forecast reaches that far.

@@ -4,14 +4,16 @@ A preposterior analysis over the planner's own posterior. For every candidate N,
 what a new mean there may turn out to be. For each such outcome, every curve of the posterior is
 weighed anew and its level and drift are conditioned on the outcome, in closed form, since both are
 Gaussian given the rest. The 90% interval of N for the target is read off again, as a plan reads it,
-and its width (a logarithm) is averaged over the outcomes by their odds. No random numbers.
+and its width (a logarithm) is averaged over the outcomes by their odds. So is whether the question
+would be settled: the target is then met with 90% before long, or called out of reach. No random
+numbers.
 
 N beyond `before_long` of the plan count as that N: of futures that late a pilot says too little,
 and an interval without an end has no width that could shrink.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -22,16 +24,18 @@ from korisk._checks import LARGEST_N, count, real, require
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import Argument, Message, shown
-from korisk.planning.chances import NEAR, TAIL
+from korisk.planning.chances import LEAST_REACH, NEAR, TAIL, Chances, answer, before_long, chances
 from korisk.planning.fit import target_error
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.law import turned
-from korisk.planning.plan import ROUND, plan_from
 from korisk.planning.posterior import Posterior
 
 Array = NDArray[np.float64]
 Cost = Callable[[int], float]
 
+ROUND = 4  # a round of collection at most multiplies the data by this
+_SETTLED = 0.9  # chance from which on the target counts as reachable
+_AS_LIKELY = 0.8  # of the chance to settle it that twice the samples have
 _OUTCOMES = 13  # of a measurement, closer together where they are less likely
 _POINTS = 500  # of the posterior, the heaviest
 _PER_DOUBLING = 12  # steps of N at which the target is looked for
@@ -163,14 +167,11 @@ def next_size(
     )
     none = f"none up to largest = {shown(largest)}"
     require(bool(asked), "candidates", "name at least one size to measure", asked, wider, got=none)
-    often = int(np.median(curve.counts))
     if seeds is not None:
-        remedy = "say how many runs the new size would get"
-        often = count("seeds", seeds, at_least=1, remedy=remedy)
-    plan = plan_from(made, target)
-    # A pilot that cannot be extrapolated has wide futures, and so has most to learn far out.
-    end = min(NEAR * plan.last, LARGEST_N) if made.doubt else plan.before_long
-    outlook = Outlook(made, goal, end)
+        seeds = count("seeds", seeds, at_least=1, remedy="say how many runs the new size would get")
+    often = seeds or int(np.median(curve.counts))
+    odds = chances(made, goal)
+    outlook = Outlook.of(made, goal, odds)
     variance = outlook.seed_variance(noise) / often
     now, remedy = outlook.width_now, "cost(n) is what one training with n samples costs"
     found = []
@@ -179,10 +180,22 @@ def next_size(
         then = outlook.expected_width(n, variance)
         found.append(Candidate(n, math.exp(then), (now - then) / math.log(2), price))
     best = max(found, key=lambda each: (each.narrowing / (each.cost or 1.0), -each.n))
-    counted_to = None if math.isfinite(plan.upper) else end
+    counted_to = None if math.isfinite(odds.first(1 - TAIL)) else outlook.end
     return NextSize(
         best.n, often, math.exp(now), best.expected, best.narrowing, tuple(found), counted_to
     )
+
+
+def settling_size(made: Forecast, goal: float, odds: Chances, seeds: int) -> tuple[int, float]:
+    """The size beyond the pilot that tells whether a target is reachable, and how likely it does.
+
+    Twice the largest N, or four times it where that is clearly more likely to tell.
+    """
+    outlook = Outlook.of(made, goal, odds)
+    variance = outlook.seed_variance() / seeds
+    twice, fourfold = (min(factor * made.last, LARGEST_N) for factor in (2, ROUND))
+    near, far = outlook.settles(twice, variance), outlook.settles(fourfold, variance)
+    return (twice, near) if near >= _AS_LIKELY * far else (fourfold, far)
 
 
 def open_sizes(curve: Curve, largest: int | None = None) -> list[int]:
@@ -201,6 +214,14 @@ class Outlook:
     made: Forecast
     goal: float
     end: int
+
+    @classmethod
+    def of(cls, made: Forecast, goal: float, odds: Chances) -> "Outlook":
+        """The futures as far as they count for an error with these chances."""
+        _, lower, _ = answer(made, goal, odds)
+        # A pilot that cannot be extrapolated has wide futures, and so has most to learn far out.
+        end = min(NEAR * made.last, LARGEST_N) if made.doubt else before_long(made, lower)
+        return cls(made, goal, end)
 
     @cached_property
     def _posterior(self) -> Posterior:
@@ -272,56 +293,82 @@ class Outlook:
 
     @cached_property
     def _ahead(self) -> tuple[Array, Array]:
-        """(J P, M) means and variances of the log error along the grid."""
-        spread = np.einsum("wmm->wm", self._covariance(self._grid, self._grid))
-        return self._mean(self._grid), spread[self._group] + self._posterior.lasting
+        return self._along(self._grid)
+
+    def _along(self, grid: Array) -> tuple[Array, Array]:
+        """(J P, M) means and variances of the log error along a grid."""
+        spread = np.einsum("wmm->wm", self._covariance(grid, grid))
+        return self._mean(grid), spread[self._group] + self._posterior.lasting
 
     @property
     def width_now(self) -> float:
         """log(upper / lower) of the interval of N as it is."""
         mean, variance = self._ahead
-        return self._width(self._weight, (math.log(self.goal) - mean) / _root(variance))
+        return self._width(
+            self._chance(self._weight, (math.log(self.goal) - mean) / _root(variance))
+        )
 
     def expected_width(self, n: int, noise: Array) -> float:
         """The same after a new mean at n with this variance (P,), on average."""
         nodes, shares = np.polynomial.legendre.leggauss(_OUTCOMES)
         return float(0.5 * shares @ self.widths_after(n, noise, at=0.5 + 0.5 * nodes))
 
+    def settles(self, n: int, noise: Array) -> float:
+        """The probability that a new mean at n tells whether the target is met by the end."""
+        nodes, shares = np.polynomial.legendre.leggauss(_OUTCOMES)
+        told = self._after(n, noise, np.array([float(self.end)]), at=0.5 + 0.5 * nodes)
+        met = np.array([float(chance[-1]) for chance in told])
+        return float(0.5 * shares @ ((met >= _SETTLED) | (met < LEAST_REACH)))
+
     def widths_after(
         self, n: int, noise: Array, *, at: Array | None = None, outcomes: Array | None = None
     ) -> Array:
         """(Y,) the same after each of several outcomes: given themselves, or as quantiles."""
+        told = self._after(n, noise, self._grid, at=at, outcomes=outcomes)
+        return np.array([self._width(chance) for chance in told])
+
+    def _after(
+        self,
+        n: int,
+        noise: Array,
+        grid: Array,
+        *,
+        at: Array | None = None,
+        outcomes: Array | None = None,
+    ) -> Iterator[Array]:
+        """(M,) the probability that the target is met along a grid, after each outcome at n."""
         where = np.array([float(n)])
         mean_there, group = self._mean(where)[:, 0], self._group
         own = self._covariance(where, where)[:, 0, 0]
-        shared = self._covariance(self._grid, where)[:, :, 0][group]  # (J P, M)
+        shared = self._covariance(grid, where)[:, :, 0][group]  # (J P, M)
         seen = np.maximum(noise, _LEAST_NOISE**2)
         seen = np.concatenate([seen] * len(self._posterior.prior.stretches))
         total = np.maximum(own, 0.0)[group] + seen
-        mean, variance = self._ahead
+        mean, variance = self._ahead if grid is self._grid else self._along(grid)
         gain = shared / total[:, None]
         left = _root(variance - gain * shared)
         short, gain = (math.log(self.goal) - mean) / left, gain / left
         if outcomes is None:
             assert at is not None
             outcomes = _quantiles(self._weight, mean_there, np.sqrt(total), at)
-        widths = []
         for outcome in outcomes:
             away = outcome - mean_there
             log_odds = np.log(self._weight) - 0.5 * away**2 / total - 0.5 * np.log(total)
             with np.errstate(under="ignore"):
                 odds = np.exp(log_odds - log_odds.max())
-            widths.append(self._width(odds / odds.sum(), short - gain * away[:, None]))
-        return np.array(widths)
+            yield self._chance(odds / odds.sum(), short - gain * away[:, None])
 
-    def _width(self, weight: Array, short: Array) -> float:
-        """log(upper / lower), read off the probability that the target is met at each N.
+    def _chance(self, weight: Array, short: Array) -> Array:
+        """(M,) the probability that the target is met at each N.
 
         `short` (J P, M) is by how many deviations the expected error lies below the target.
         """
         from scipy.special import ndtr
 
-        chance = turned(weight @ ndtr(short), *self._posterior.prior.recalibration)
+        return turned(weight @ ndtr(short), *self._posterior.prior.recalibration)
+
+    def _width(self, chance: Array) -> float:
+        """log(upper / lower), read off the probability that the target is met along the grid."""
         return _when(self._grid, chance, 1 - TAIL) - _when(self._grid, chance, TAIL)
 
 

@@ -5,10 +5,10 @@ what is printed, drawn, and written as JSON, and what the page interpolates.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -34,10 +34,12 @@ from korisk.planning.explain import (
     value,
 )
 from korisk.planning.fit import DEFAULT_FIT, check_target, other_unit
-from korisk.planning.forecast import Expectation, Forecast, forecast
+from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.limits import Evidence, Limit, limit
+from korisk.planning.protocol import Expectation, each_of
+from korisk.planning.recommend import Recommendation, otherwise, recommend
 
 LEVELS = (0.8, 0.9, 0.95)  # of safety that reports show
-ROUND = 4  # a round of collection at most multiplies the data by this
 _LEVEL = 0.9  # of the safe number that an explanation names
 _DISAGREES = 0.01  # trust below which related curves count for nothing
 
@@ -56,39 +58,41 @@ class Plan(Drawn):
         The error to reach.
     goal : float
         The same in the unit of errors.
-    samples : int or None
-        The best single number if the target is reachable; None where the pilot speaks against it,
-        shows no learning, or cannot be extrapolated. `chance` is the probability that it is enough.
+    middle : int or None
+        N with even odds *if* the target is reachable; None where the pilot speaks against it, shows
+        no learning, or cannot be extrapolated. `chance` is the probability that it is enough, over
+        all futures; `even` has even odds over all futures.
     lower, upper : float
-        Beyond the pilot, the ends of the 90% interval of N over all futures: at N = `lower` the
-        target is met with at most 5%, at N = `upper` with at least 95%; `upper` is infinite where
-        no N has that. Inside the pilot, the part of it that lies between the two measured sizes at
-        which the means pass the target.
+        The ends of the 90% interval of N over all futures: at N = `lower` the target is met with at
+        most 5%, at N = `upper` with at least 95%; `upper` is infinite where no N has that.
     reach : float
         The probability that the target is met at all, within the horizon; nan where the target
         lies beyond a pilot that cannot be extrapolated.
     chances : Chances
         The probability that the target is met by N, as a table.
+    evidence : Evidence
+        What else is known of the error: training errors, longer training, noise.
 
     Examples
     --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> made = kr.plan(pilot, target=0.005)
-    >>> made.lower <= made.samples <= made.safe(0.9) <= made.upper
+    >>> made.lower <= made.even <= made.samples(sure=0.9) <= made.upper
     True
-    >>> print(made.explain())
-    To reach 0.005, KO needs about 6... samples (chance ...%), 2.5 times the pilot's largest N ...
+    >>> print(made.recommend())
+    KO: collect 6... samples for 0.005 (90% sure).
     """
 
     forecast: Forecast = field(repr=False)
     target: float
     goal: float = field(repr=False)  # the target as an error
-    samples: int | None
+    middle: int | None
     lower: float
     upper: float
     reach: float
     chances: Chances = field(repr=False, compare=False)
+    evidence: Evidence = field(default=Evidence(), repr=False, compare=False)
 
     @property
     def curve(self) -> Curve:
@@ -113,7 +117,7 @@ class Plan(Drawn):
     @property
     def at_once(self) -> bool:
         """Whether the pilot's smallest N meets the target, so that fewer may be enough."""
-        return self.samples is not None and self.samples <= int(self.curve.sizes[0])
+        return self.middle is not None and self.middle <= int(self.curve.sizes[0])
 
     @property
     def capped(self) -> bool:
@@ -141,7 +145,7 @@ class Plan(Drawn):
         """
         if self.inside and not self._below_rounding:
             return "reachable"
-        if self.samples is None:
+        if self.middle is None:
             return "not_known" if self.doubt or no_floor(self.curve) else "not_reachable"
         return "unlikely" if self.reach < EVEN else "reachable"
 
@@ -156,19 +160,25 @@ class Plan(Drawn):
     @property
     def chance(self) -> float | None:
         """The probability that `samples` are enough, over all futures; None without an answer."""
-        return None if self.samples is None else self.probability(self.samples)
+        return None if self.middle is None else self.probability(self.middle)
 
-    def at(self, n: float) -> Expectation:
+    @overload
+    def at(self, n: float) -> Expectation: ...
+
+    @overload
+    def at(self, n: Sequence[float]) -> list[Expectation]: ...
+
+    def at(self, n: float | Sequence[float]) -> Expectation | list[Expectation]:
         """What is expected at N, with its 90% band.
 
         Parameters
         ----------
-        n : int
+        n : int or sequence of int
             Training samples, up to ten thousand times the pilot's largest.
 
         Returns
         -------
-        Expectation
+        Expectation or list of Expectation
             In the user's unit.
 
         Raises
@@ -185,17 +195,23 @@ class Plan(Drawn):
         """
         return self.forecast.at(n)
 
-    def probability(self, n: float) -> float:
+    @overload
+    def probability(self, n: float) -> float: ...
+
+    @overload
+    def probability(self, n: Sequence[float]) -> list[float]: ...
+
+    def probability(self, n: float | Sequence[float]) -> float | list[float]:
         """The probability that the target is met by N, over all futures.
 
         Parameters
         ----------
-        n : int
+        n : int or sequence of int
             Training samples, up to ten thousand times the pilot's largest.
 
         Returns
         -------
-        float
+        float or list of float
             Zero for N below the pilot's smallest, where nothing was measured.
 
         Examples
@@ -206,38 +222,61 @@ class Plan(Drawn):
         >>> made.probability(300) < 0.01, made.probability(1024) > 0.9
         (True, True)
         """
+        return each_of(n, self._probability)
+
+    def _probability(self, n: float) -> float:
         count = self.forecast.sample_count(n)
         # Below the pilot nothing was measured, and nothing is claimed.
         return self.chances.at(count) if count >= self.chances.n[0] else 0.0
 
-    def safe(self, p: float = 0.9) -> int | None:
-        """The smallest N with `probability(N)` of at least p, over all futures.
+    @overload
+    def samples(self, sure: float = 0.9) -> int | None: ...
+
+    @overload
+    def samples(self, sure: Sequence[float]) -> list[int | None]: ...
+
+    def samples(self, sure: float | Sequence[float] = 0.9) -> int | list[int | None] | None:
+        """The smallest N with `probability(N)` of at least `sure`, over all futures.
 
         Parameters
         ----------
-        p : float, default 0.9
+        sure : float or sequence of float, default 0.9
             From 0.5 to 0.99.
 
         Returns
         -------
         int or None
             None where no N has it. `reach` is the most that any N has, `if_reached(p)` the number
-            under the condition that the target is reachable.
+            under the condition that the target is reachable, and `recommend()` says what to do
+            then. A list for several levels.
 
         Raises
         ------
         KoriskError
-            If p is out of range.
+            If a level is out of range.
 
         Examples
         --------
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
         >>> made = kr.plan(pilot, target=0.005)
-        >>> made.samples <= made.safe(0.8) <= made.safe(0.95), made.probability(made.safe()) >= 0.9
-        (True, True)
+        >>> made.even <= made.samples(sure=0.8) <= made.samples(sure=0.95)
+        True
+        >>> made.probability(made.samples()) >= 0.9
+        True
         """
-        return self.chances.smallest(_level(p))
+        return each_of(sure, lambda level: self.chances.smallest(_level(level)))
+
+    @property
+    def even(self) -> int | None:
+        """N with even odds, over all futures; None where no N has them."""
+        return self.samples(0.5)
+
+    @property
+    def between(self) -> tuple[int, int] | None:
+        """The measured N on either side of where the means pass the target; None beyond them."""
+        passed = self.forecast.measured.crossing(self.goal)
+        return None if passed is None else passed[1:]
 
     def if_reached(self, p: float = 0.9) -> int | None:
         """The N that is enough with probability p *if* the target is met by N = `before_long`.
@@ -260,11 +299,11 @@ class Plan(Drawn):
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.12, 0.08, 0.062, 0.054], model="KO")
         >>> made = kr.plan(pilot, target=0.047)
-        >>> made.safe(0.9), made.if_reached(0.9) < made.before_long
+        >>> made.samples(0.9), made.if_reached(0.9) < made.before_long
         (None, True)
         """
         level = _level(p)
-        if self.samples is None:
+        if self.middle is None:
             return None
         return self.chances.smallest(level * self.chances.at(self.before_long))
 
@@ -285,23 +324,56 @@ class Plan(Drawn):
             error = float(made.quantile(made.horizon, 0.5)[0])
         return float(self.curve.unit.from_error(error))
 
-    @property
-    def rounds(self) -> tuple[int, ...]:
-        """Totals after each round of collection, none more than four times the one before."""
-        if self.samples is None:
-            met = self.inside and not self.doubt  # by its means, where a fit does not say so
-            beyond = min(2 * self.last, LARGEST_N)
-            return () if self._below_rounding or met or beyond == self.last else (beyond,)
-        totals, total = [], self.last
-        while total < self.samples:
-            total = min(ROUND * total, self.samples)
-            totals.append(total)
-        return tuple(totals)
+    @cached_property
+    def limit(self) -> Limit:
+        """What limits the error as far as the pilot and its evidence tell."""
+        return limit(self.curve, self.evidence, self.goal)
+
+    def recommend(self, sure: float = 0.9, cost: float | None = None) -> Recommendation:
+        """What to do: one action with one number.
+
+        Parameters
+        ----------
+        sure : float, default 0.9
+            The chance with which samples are to be enough, from 0.5 to 0.99.
+        cost : float, optional
+            Price of one sample.
+
+        Returns
+        -------
+        Recommendation
+            Collect N, measure N next, train longer, stop, or not known; with its reasons.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+        >>> kr.plan(pilot, target=0.005).recommend().action
+        'collect'
+        """
+        return recommend(self, sure, cost)
+
+    def otherwise(self) -> Recommendation:
+        """What `recommend` says where no N has the chance asked for.
+
+        Returns
+        -------
+        Recommendation
+            Any action but "collect".
+        """
+        return otherwise(self)
 
     @property
-    def next_round(self) -> int | None:
-        """The total to collect next before planning again; None if the target is met already."""
-        return next(iter(self.rounds), None)
+    def why_out_of_reach(self) -> str:
+        """Why the target is not met by the horizon, in a sentence."""
+        if self.floor_above:
+            return f"The {self.curve.unit.noun} levels off at about {value(self.floor)}."
+        return f"The {self.curve.unit.noun} improves too slowly."
+
+    @property
+    def floor_above(self) -> bool:
+        """Whether the curve levels off above the target, as far as the pilot tells."""
+        return float(self.curve.unit.to_error(self.floor)) >= self.goal
 
     @cached_property
     def alone(self) -> "Plan":
@@ -326,8 +398,13 @@ class Plan(Drawn):
         """What is odd about the pilot, in sentences."""
         return findings(self.curve)
 
-    def require(self) -> int:
-        """`samples`, or an error where there is no answer.
+    def require(self, sure: float = 0.9) -> int:
+        """`samples(sure)`, or an error where there is no such number.
+
+        Parameters
+        ----------
+        sure : float, default 0.9
+            From 0.5 to 0.99.
 
         Returns
         -------
@@ -339,10 +416,11 @@ class Plan(Drawn):
         OutOfReachError
             If the pilot speaks against the target, or cannot be extrapolated.
         """
-        if self.samples is None:
-            first = "".join(f"measure at N = {n:,} before giving up, or " for n in self.rounds)
-            raise OutOfReachError(f"{self._no_answer()} Remedy: {first}ask for an easier target.")
-        return self.samples
+        samples = self.samples(sure)
+        if samples is None:
+            advice = self.recommend(sure)
+            raise OutOfReachError(" ".join([advice.sentence, *advice.reasons]))
+        return samples
 
     # --- In words: every probability in a sentence is one of the plan's own ----------------------
 
@@ -356,18 +434,18 @@ class Plan(Drawn):
     @cached_property
     def _told(self) -> dict[str, str]:
         """What the templates of sentences fill in."""
-        name, reach, ratio = self.curve.model, chance(self.reach), (self.samples or 0) / self.last
+        name, reach, ratio = self.curve.model, chance(self.reach), (self.middle or 0) / self.last
         far = f"{times(ratio)} times" if ratio >= 1.1 else "little more than"
         return {
             "start": name or "The model",
             "model": name or "the model",
             "whose": f" of {name}" if name else "",
             "target": value(self.target),
-            "samples": count(self.samples or 0),
+            "samples": count(self.middle or 0),
             "chance": chance(self.chance or 0.0),
             "lower": count(self.lower),
             "upper": count(self.upper),
-            "safe": count(self.safe(0.9) or 0),
+            "safe": count(self.samples(0.9) or 0),
             "reach": reach,
             "why": no_floor(self.curve),
             "most": "just below 90%" if reach == "90%" else f"at most {reach}",
@@ -384,7 +462,7 @@ class Plan(Drawn):
         str
             The number of samples with its chance, or why there is none.
         """
-        told, samples = self._told, self.samples
+        told, samples = self._told, self.middle
         if samples is None:
             return self._no_answer()
         if self.at_once:
@@ -414,8 +492,8 @@ class Plan(Drawn):
         str
             What the page of a pilot says.
         """
-        told, safe = self._told, self.safe(0.9)
-        if self.doubt or self.samples is None:
+        told, safe = self._told, self.samples(0.9)
+        if self.doubt or self.middle is None:
             kind = "not_known" if self.missed == "not known" else "unreachable"
             return self.doubt or ANSWERS[kind].format(**told)
         said = [self.headline(), *self._interval()]
@@ -424,44 +502,37 @@ class Plan(Drawn):
         if safe is None:
             kind = "unsafe_inside" if self.forecast.doubt else "unsafe"
             said.append(ANSWERS[kind].format(**told))
-        elif safe != self.samples:
+        elif safe != self.middle:
             said.append(ANSWERS["safe"].format(**told))
         return " ".join(said)
 
-    def explain(self) -> Message:
-        """The plan as a paragraph of plain words.
+    def explain(self, sure: float = 0.9, cost: float | None = None) -> Message:
+        """The plan as a paragraph of plain words, the recommendation first.
+
+        Parameters
+        ----------
+        sure : float, default 0.9
+            The chance with which samples are to be enough.
+        cost : float, optional
+            Price of one sample.
 
         Returns
         -------
         Message
             A text: the answer, how sure it is, what to do next, and what is odd about the pilot.
         """
-        said, following = [self.headline(), *self._about_related()], self.next_round
-        if self.samples is not None:
+        advice = self.recommend(sure, cost)
+        said = [advice.sentence, *advice.reasons, self.headline(), *self._about_related()]
+        if self.middle is not None:
             if self.fit == DEFAULT_FIT:
                 said += self._interval()
-            elif self.samples > self.last and math.isfinite(self.lower):
+            elif self.middle > self.last and math.isfinite(self.lower):
                 takes = span(self.lower, self.upper)
                 said.append(f"By the 90% band of its fitted curve it takes {takes} samples.")
-            if (self.chance or 0.0) < _LEVEL:
-                said.append(self.enough())
+            if advice.action != "collect":
+                said.append(self.enough(sure))
             if self.fit != DEFAULT_FIT:
                 said.append("The chances are those of the default fit.")
-        if self.samples is None and following is None and (self.doubt or not self.inside):
-            # Below rounding, or beyond the largest N, no measurement would say more.
-            said.append("Ask for an easier target.")
-        elif self.inside or following is None:
-            pass  # nothing has to be measured
-        elif self.samples is None:
-            said.append(f"Measure at N = {following:,} and plan again before giving up.")
-        elif len(self.rounds) == 1:
-            said.append(f"Collect up to N = {following:,}, then plan again.")
-        else:
-            said.append(
-                f"Do not collect it all at once: go to N = {following:,} first, four times the "
-                "pilot, and plan again; farther out the answer is often off by more than a factor "
-                "of two."
-            )
         return paragraph([*said, *self.findings])
 
     def enough(self, p: float = _LEVEL) -> str:
@@ -481,12 +552,9 @@ class Plan(Drawn):
         level, noun = f"{100 * p:.4g}%", self.curve.unit.noun
         if self.doubt:
             return f"No number of samples can be given for {level} probability."
-        safe = self.safe(p)
+        safe = self.samples(p)
         if safe is not None:
-            said = f"{safe:,} samples are enough with {level} probability."
-            if self.inside and safe > self.upper:
-                said += f" That is beyond {self.upper:,}: means of so few seeds are uncertain."
-            return said
+            return f"{safe:,} samples are enough with {level} probability."
         most = chance(self.reach)
         most = f"just below {level}" if most == level else f"at most {most}"
         if self.forecast.doubt:
@@ -506,7 +574,7 @@ class Plan(Drawn):
 
     def _interval(self) -> list[str]:
         """The interval of the number of samples beyond the pilot, if there is one."""
-        if self.samples is None or self.samples <= self.last or not math.isfinite(self.lower):
+        if self.middle is None or self.at_once or not math.isfinite(self.lower):
             return []
         kind = "interval" if math.isfinite(self.upper) else "at_least"
         return [ANSWERS[kind].format(**self._told)]
@@ -515,7 +583,7 @@ class Plan(Drawn):
         """Why there is no number of samples, and how likely the target is all the same."""
         target, far = value(self.target), f"N = {self.forecast.horizon:,}"
         odds = f"the chance of meeting it by {far} is {chance(self.reach)}"
-        above = float(self.curve.unit.to_error(self.floor)) >= self.goal
+        above = self.floor_above
         if self.doubt:
             said = f"No sample size for the target {target} can be given. {self.doubt}"
         elif self.missed == "not known":
@@ -549,12 +617,12 @@ class Plan(Drawn):
         verb = "disagree with" if self.trust < _DISAGREES else "explain"
         how = f"{who} {verb} the pilot (trust {chance(self.trust)})"
         alone = self.alone
-        if alone.samples == self.samples and chance(alone.chance) == chance(self.chance):
+        if alone.middle == self.middle and chance(alone.chance) == chance(self.chance):
             return [f"{how} and do not change the answer."]
-        if alone.samples is None:
+        if alone.middle is None:
             without = f"there would be no number (chance to reach it {chance(alone.reach)})"
         else:
-            without = f"the answer would be about {alone.samples:,} (chance {chance(alone.chance)})"
+            without = f"the answer would be about {alone.middle:,} (chance {chance(alone.chance)})"
         return [f"{how}: without them {without}."]
 
     def to_dict(self) -> dict[str, Any]:
@@ -573,28 +641,33 @@ class Plan(Drawn):
             "unit": self.curve.unit.name,
             "fit": self.fit,
             "target": self.target,
+            "recommendation": self.recommend().to_dict(),
             "verdict": self.verdict,
-            "samples": self.samples,
+            "samples": {f"{p:g}": self.samples(p) for p in (0.5, *LEVELS)},
+            "middle": self.middle,
             "chance": self.chance,
             "lower": self.lower,
             "upper": self.upper,
             "reach": None if math.isnan(self.reach) else self.reach,
-            "safe": {f"{p:g}": self.safe(p) for p in LEVELS},
-            "if_reached": None if self.samples is None else condition,
+            "between": self.between,
+            "if_reached": None if self.middle is None else condition,
             "inside": self.inside,
             "at_once": self.at_once,
             "doubt": self.doubt,
             "trust": self.trust,
             "floor": self.floor,
-            "next_round": self.next_round,
-            "rounds": list(self.rounds),
             "findings": list(self.findings),
             "explanation": self.explain(),
         }
 
 
 def plan(
-    curve: Curve, target: float, *, fit: str = DEFAULT_FIT, related: Iterable[Curve] = ()
+    curve: Curve,
+    target: float,
+    *,
+    fit: str = DEFAULT_FIT,
+    related: Iterable[Curve] = (),
+    evidence: Evidence | None = None,
 ) -> Plan:
     """How many samples a target asks for, according to a pilot of at least three sizes.
 
@@ -611,6 +684,9 @@ def plan(
         Curves of the same network on other data: simulated with the known operator, from another
         scanner, of a public data set. They give the shape, the pilot gives level and stretch; how
         far they are trusted follows from how well they explain the pilot (`trust`).
+    evidence : Evidence, optional
+        Training errors, one size trained longer, the noise's own floor: what tells whether data,
+        training, the network or noise limits the error.
 
     Returns
     -------
@@ -627,14 +703,14 @@ def plan(
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> made = kr.plan(pilot, target=0.005)
-    >>> round(made.samples, -1), made.next_round == made.samples
+    >>> round(made.even, -1), made.samples(sure=0.9) < 700
     (640, True)
     """
     check_target([curve], target)
-    return plan_from(forecast(curve, fit=fit, related=related), target)
+    return plan_from(forecast(curve, fit=fit, related=related), target, evidence)
 
 
-def plan_from(made: Forecast, target: float) -> Plan:
+def plan_from(made: Forecast, target: float, evidence: Evidence | None = None) -> Plan:
     """The plan for a checked target by a forecast: what takes long was done there."""
     goal = float(made.curve.unit.to_error(target))
     odds = chances(made, goal)
@@ -647,8 +723,9 @@ def plan_from(made: Forecast, target: float) -> Plan:
         odds = Chances(odds.n, np.zeros_like(odds.p))
     elif samples is not None and samples > made.last and no_learning(made.curve):
         samples = None  # of what is learned later, only the chances are known
-    return Plan(made, float(target), goal, samples, lower, upper, reach, odds)
+    known = evidence or Evidence()
+    return Plan(made, float(target), goal, samples, lower, upper, reach, odds, known)
 
 
 def _level(p: float) -> float:
-    return real("p", p, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")
+    return real("sure", p, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")

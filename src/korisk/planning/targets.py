@@ -199,7 +199,7 @@ def _standard_errors(curve: Curve, error: float) -> float:
 
 def telling(plan: Plan) -> int:
     """How much an answer says: most with a number that has an interval, least with none."""
-    if plan.samples is None:
+    if plan.middle is None:
         return 0
     if plan.at_once or plan.lower == plan.upper:
         return 1
@@ -346,12 +346,12 @@ class _AskedOften(Forecast):
         sizes = table_sizes(self)
         return sizes, self._joined(sizes, self.measured.lasting)
 
-    def probability(self, n: Array, goal: float) -> Array:
+    def met(self, n: Array, goal: float) -> Array:
         """(M,) the probability at each N."""
         sizes, law = self._kept
         if np.array_equal(n, sizes):
             return law.under(np.full(len(n), math.log(goal)))
-        return super().probability(n, goal)
+        return super().met(n, goal)
 
 
 def _digits(number: float, most: int) -> float:

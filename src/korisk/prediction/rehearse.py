@@ -34,9 +34,10 @@ from korisk.fitting.gradient.many import Member, train_many
 from korisk.operators.linear import LinearOperator
 from korisk.planning.explain import chance, value
 from korisk.planning.fit import check_target
-from korisk.planning.forecast import Expectation, Forecast, forecast
+from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import Plan, plan_from
 from korisk.planning.posterior import posterior
+from korisk.planning.protocol import Expectation
 from korisk.planning.related import Kinship, Relatives, relatives
 from korisk.prediction.independent import relative_error
 from korisk.prediction.misfit import Belief, LogErrors

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from korisk._json import JsonDict
 from korisk.errors import KoriskError, MissingExtraError, invalid
-from korisk.planning.explain import SURE, chance, count, span, value
+from korisk.planning.explain import chance, count, span, value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,27 +104,18 @@ def _curve(curve: Curve) -> Told:
 
 
 def _samples(plan: Plan) -> str:
-    if plan.samples is None:
-        return plan.missed
-    return f"{'at most ' if plan.at_once else ''}{count(plan.samples)}"
+    if plan.even is None:
+        return plan.missed if plan.middle is None else "no even odds"
+    return f"{'at most ' if plan.at_once else ''}{count(plan.even)}"
 
 
 def _plan(plan: Plan) -> Told:
-    unsure = plan.samples is not None and plan.samples > plan.last and plan.reach < SURE
-    numbers = [(f"training samples{', if reachable' * unsure}", _samples(plan))]
-    if plan.samples is None:
-        if not plan.doubt:
-            numbers.append(("chance to reach the target", chance(plan.reach)))
-        if plan.next_round is not None:
-            numbers.append(("measure next", f"N = {plan.next_round:,}"))
-    else:
-        numbers.append(("chance that they are enough", chance(plan.chance)))
-        safe = plan.safe(0.9)
-        if plan.samples > plan.last and math.isfinite(plan.lower):
-            level = "90%" if math.isfinite(plan.upper) else "95%"
-            numbers.append((f"interval, {level}", span(plan.lower, plan.upper)))
-        else:
-            numbers.append(("enough with 90%", "no N" if safe is None else count(safe)))
+    advice, unknown = plan.recommend(), "not known"
+    numbers = [("what to do", advice.sentence), ("samples with even odds", _samples(plan))]
+    if advice.action != "collect" and not plan.doubt:
+        numbers.append(("chance to reach the target", chance(plan.reach)))
+    lower, upper = advice.lower, math.inf if advice.upper is None else advice.upper
+    numbers.append(("90% interval", unknown if lower is None else span(lower, upper)))
     return f"{plan.curve.name}: target {value(plan.target)}", numbers, plan.explain()
 
 

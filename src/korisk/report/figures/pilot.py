@@ -90,22 +90,22 @@ def plan_figure(plan: Plan, *, narrow: bool = False, ax: Axes | None = None) -> 
     ]
     if not plan.forecast.doubt:
         entries.append((panels.forecast_handle(look), "forecast, 90% band"))
-    safe = plan.safe(0.9) if plan.samples is not None else None
+    safe = plan.samples(0.9) if plan.middle is not None else None
     mark = LOOKS[1].mark("v" if curve.unit.larger_is_better else "^", 5.5)
-    if safe is not None and safe != plan.samples:
+    if safe is not None and safe != plan.middle:
         entries.append((panels.line(**mark), f"enough with 90%: N = {safe:,}"))
     doubts = list(dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt))))
     title, said = curve.model or curve.metric or "learning curve", answer(plan)
-    if plan.samples is not None:
+    if plan.middle is not None:
         said = f"{'◆' if _on_curve(plan) else '◇'} {said}"  # as the mark at the target
     with style.settings():
         notes = [how, *style.glossary([curve.model]), *doubts]
         figure, axes = _canvas((plan,), entries, notes, narrow=narrow, ax=ax)
         strong: Options = {"color": _ANSWER.colour, "fontweight": "bold"}
         panels.head(axes, title, said, size=LARGE, lift=11, most=1 + narrow, **strong)
-        if plan.samples is not None:
+        if plan.middle is not None:
             _mark_answer(axes, plan, _ANSWER)
-        if safe is not None and safe != plan.samples:
+        if safe is not None and safe != plan.middle:
             axes.plot([safe], [plan.target], gid="safe", zorder=3.1, **mark)
         return figure
 
@@ -190,7 +190,7 @@ def _several(
         figure, axes = _canvas(plans, entries, notes, crossover, narrow=narrow, ax=ax)
         panels.head(axes, title, how, size=LARGE, lift=11, most=1 + narrow)
         for index, plan in enumerate(plans):
-            if plan.samples is not None:  # side by side, about the target's line
+            if plan.middle is not None:  # side by side, about the target's line
                 shift = 5.0 * (index - 0.5 * (len(plans) - 1)) if len(plans) <= _BANDS else None
                 _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", shift)
         if crossover is not None:
@@ -205,17 +205,17 @@ def answer(plan: Plan) -> str:
     """The number of samples with its chance and its range, as a figure writes it."""
     if plan.doubt:
         return NO_ANSWER
-    if plan.samples is None or plan.chance is None:
+    if plan.middle is None or plan.chance is None:
         missed = NOT_KNOWN if plan.missed == "not known" else UNREACHABLE
         return f"{missed}, chance {chance(plan.reach)}"
     condition = "" if _on_curve(plan) or plan.reach >= SURE else "if reached: "
     if plan.at_once:
-        return f"N ≤ {plan.samples:,}, chance {chance(plan.chance)}"
+        return f"N ≤ {plan.middle:,}, chance {chance(plan.chance)}"
     ends = ""
     if math.isfinite(plan.lower):
-        level = "90%: " if plan.samples > plan.last else ""
+        level = "90%: " if plan.middle > plan.last else ""
         ends = f" ({level}{count(plan.lower)} to {count(plan.upper)})"
-    return f"{condition}N = {plan.samples:,}, chance {chance(plan.chance)}{ends}"
+    return f"{condition}N = {plan.middle:,}, chance {chance(plan.chance)}{ends}"
 
 
 def _on_curve(plan: Plan) -> bool:
@@ -223,9 +223,9 @@ def _on_curve(plan: Plan) -> bool:
 
     Inside the pilot, where measured means answer, it does.
     """
-    if plan.samples is None or plan.samples <= plan.last:
-        return plan.samples is not None
-    before, after = plan.forecast.middle([plan.samples / _NEAR, plan.samples * _NEAR]).tolist()
+    if plan.middle is None or plan.middle <= plan.last:
+        return plan.middle is not None
+    before, after = plan.forecast.middle([plan.middle / _NEAR, plan.middle * _NEAR]).tolist()
     return bool(before * _NEAR >= plan.goal >= after / _NEAR)
 
 
@@ -259,7 +259,7 @@ def _canvas(
     made = [plan.forecast for plan in plans]
     tracks = [panels.track(each, panels.drawn_sizes(each, end, steps=_STEPS)) for each in made]
     floor = None
-    if len(plans) == 1 and first.samples is None and first.missed == "not reachable":
+    if len(plans) == 1 and first.middle is None and first.missed == "not reachable":
         lowest = float(curve.unit.to_error(first.floor))
         if first.goal < lowest < float(curve.means.max()):  # it stands in the way of the target
             floor = first.floor
@@ -312,10 +312,10 @@ def _farthest(plan: Plan) -> float:
     if plan.forecast.doubt:
         return last  # of larger N nothing is said
     ends = [4.0 * last, float(last * (last / first) ** 0.3)]
-    if plan.samples is None:
+    if plan.middle is None:
         return max(*ends, 16.0 * last)
-    ends += [2.0 * plan.samples, 1.3 * (plan.safe(0.9) or 0)]
-    if plan.upper <= 20.0 * max(plan.samples, last):
+    ends += [2.0 * plan.middle, 1.3 * (plan.samples(0.9) or 0)]
+    if plan.upper <= 20.0 * max(plan.middle, last):
         ends.append(1.3 * plan.upper)
     return max(ends)
 
@@ -336,7 +336,7 @@ def _mark_answer(
         panels.bracket(axes, plan.lower, plan.upper, plan.target, gid=f"range{tag}", **place)
     face = look.colour if _on_curve(plan) else "white"
     diamond = look.mark("D", 6.0) | {"markerfacecolor": face, "markeredgewidth": 1.2, "zorder": 3.2}
-    axes.plot([plan.samples or 0], [plan.target], gid=f"answer{tag}", **place | diamond)
+    axes.plot([plan.middle or 0], [plan.target], gid=f"answer{tag}", **place | diamond)
 
 
 # --- Words ---------------------------------------------------------------------------------------

@@ -123,8 +123,8 @@ def overview(groups: Sequence[Group]) -> str:
             for plan in group.plans:
                 if plan.curve.name in names:
                     at = 1 + 2 * names.index(plan.curve.name)
-                    cells[at] = _number(plan), plan.samples or math.inf
-                    odds = plan.reach if plan.samples is None else plan.chance
+                    cells[at] = _number(plan), plan.middle or math.inf
+                    odds = plan.reach if plan.middle is None else plan.chance
                     cells[at + 1] = words.chance(odds), math.inf if odds is None else odds
         both = group.comparison
         if both is not None:
@@ -156,10 +156,10 @@ def overview(groups: Sequence[Group]) -> str:
 
 
 def _number(plan: Plan) -> str:
-    if plan.samples is None:
+    if plan.middle is None:
         return plan.missed
-    said = f"{'≤ ' if plan.at_once else ''}{words.count(plan.samples)}"
-    if plan.samples <= plan.last or plan.reach >= words.SURE:
+    said = f"{'≤ ' if plan.at_once else ''}{words.count(plan.middle)}"
+    if plan.middle <= plan.last or plan.reach >= words.SURE:
         return said
     likely = "" if plan.reach >= words.EVEN else "probably not reached; "
     return f"{likely}{said} if reached (at most {words.chance(plan.reach)})"

@@ -21,7 +21,7 @@ from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.explain import EVEN, FAR, SURE, findings, no_floor
 from korisk.planning.fit import fitted_line
 from korisk.planning.forecast import Forecast
-from korisk.planning.plan import LEVELS
+from korisk.planning.plan import LEVELS, Plan
 from korisk.planning.targets import Group, main_group, plans_over_targets
 from korisk.report.figures.panels import Array, track
 
@@ -169,19 +169,30 @@ def planner_data(made: Forecast, first: float | None = None) -> Data:
         "far": FAR,
         "anywhere": plans[0].anywhere,
         "answers": {  # one list over the targets for each quantity
-            "samples": [plan.samples for plan in plans],
+            "samples": [plan.middle for plan in plans],
             "chance": [plan.chance and _digits(plan.chance, 6) for plan in plans],
             "lower": [_finite(plan.lower) for plan in plans],
             "upper": [_finite(plan.upper) for plan in plans],
             "reach": [None if math.isnan(plan.reach) else _digits(plan.reach, 6) for plan in plans],
-            "next": [plan.next_round for plan in plans],
-            "safe": {f"{p:g}": [plan.safe(p) for plan in plans] for p in LEVELS},
+            "advice": [_advice(plan) for plan in plans],
+            "safe": {f"{p:g}": [plan.samples(p) for plan in plans] for p in LEVELS},
             "if_reached": {f"{p:g}": [plan.if_reached(p) for plan in plans] for p in LEVELS},
             "by": [plan.before_long for plan in plans],
             "by_chance": [_digits(plan.chances.at(plan.before_long), 6) for plan in plans],
             "doubt": [doubts.index(plan.doubt) + 1 if plan.doubt else 0 for plan in plans],
         },
     }
+
+
+def _advice(plan: Plan) -> Data:
+    """What to do about a target with 90%, and otherwise: where no N has the chance asked for."""
+    names = ("action", "n", "seeds", "sentence", "reasons")
+    advice = plan.recommend()
+    data: Data = {"sure": {name: getattr(advice, name) for name in names}}
+    if advice.action == "collect" and plan.recommend(LEVELS[-1]).action != "collect":
+        otherwise = plan.otherwise()
+        data["otherwise"] = {name: getattr(otherwise, name) for name in names}
+    return data
 
 
 def _finite(n: float) -> int | None:

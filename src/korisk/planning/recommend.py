@@ -1,0 +1,254 @@
+"""What to do next: one action with one number, and the reasons for it.
+
+Collect N samples; measure one more size; train longer; stop; or: it is not known, because. The
+first that applies is the advice:
+
+1. Nothing is said of a pilot that cannot be extrapolated, or of errors below rounding.
+2. Measured means that meet the target answer it, whatever else limits the error.
+3. Where longer training lowers the error at the same N, training comes before data.
+4. Where the network or the noise limits the error, no amount of data helps.
+5. A number of samples with the chance asked for is collected, as far as odds were checked.
+6. Without such a number: a pilot without learning shows nothing, a target that is out of reach ends
+   the search, and between both one more size tells.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from korisk._checks import real
+from korisk.planning.chances import LEAST_REACH, NEAR
+from korisk.planning.explain import chance, count, no_learning, span, value
+from korisk.planning.limits import Limit
+from korisk.planning.next_size import settling_size
+
+if TYPE_CHECKING:
+    from korisk.planning.plan import Plan
+
+Action = Literal["collect", "measure", "train", "stop", "unknown"]
+
+_LEAST_SEEDS = 3  # of a size that is measured to settle something
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to do about a target, as one action with one number. Made by `Plan.recommend`.
+
+    Parameters
+    ----------
+    action : {"collect", "measure", "train", "stop", "unknown"}
+        Collect samples up to N; measure one more size; train longer or otherwise first; stop, since
+        more data of this kind will not get there; or none of these, because too little is known.
+    n : int or None
+        The number of samples to collect in all, or the size to measure; None for other actions.
+    seeds : int or None
+        With how many seeds to measure.
+    sure : float
+        The chance that was asked for.
+    chance : float or None
+        That N is enough, for "collect"; that the measurement settles the question, for "measure".
+    even, lower, upper : number or None
+        N with even odds, and the 90% interval of N; None where no N has the probability.
+    cost : float or None
+        Of the samples that are still to be collected, where a price was given.
+    limit : Limit or None
+        What limits the error, where there is evidence.
+    sentence : str
+        The advice.
+    reasons : tuple of str
+        Why, in sentences.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+    >>> advice = kr.plan(pilot, target=0.005).recommend()
+    >>> advice.action, 640 <= advice.n < 700
+    ('collect', True)
+    """
+
+    action: Action
+    n: int | None
+    sentence: str
+    sure: float
+    even: int | None
+    lower: int | None
+    upper: int | None
+    seeds: int | None = None
+    chance: float | None = None
+    cost: float | None = None
+    limit: Limit | None = None
+    reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    @property
+    def odds(self) -> str:
+        """Even odds and the interval of N, in a sentence; empty where neither is known."""
+        parts = [] if self.even is None else [f"even odds at {count(self.even)}"]
+        if self.lower is not None:
+            ends = span(self.lower, math.inf if self.upper is None else self.upper)
+            level = "90% interval" if self.upper is not None else "95% sure:"
+            parts.append(f"{level} {ends}")
+        said = "; ".join(parts)
+        return f"{said[0].upper()}{said[1:]}." if said else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The advice as plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            See docs/reference/files.md for its keys.
+        """
+        names = ("action", "n", "seeds", "sure", "chance", "even", "lower", "upper", "cost")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "limit": self.limit and self.limit.to_dict(),
+            "sentence": self.sentence,
+            "reasons": list(self.reasons),
+        }
+
+
+def recommend(plan: "Plan", sure: float = 0.9, cost: float | None = None) -> Recommendation:
+    """The advice of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        For one pilot and target.
+    sure : float, default 0.9
+        The chance that the samples are to be enough with, from 0.5 to 0.99.
+    cost : float, optional
+        Price of one sample.
+
+    Returns
+    -------
+    Recommendation
+        One action with its reasons.
+    """
+    samples = plan.samples(sure)
+    if cost is not None:
+        real("cost", cost, above=0, remedy="give the price of one sample")
+    if samples is not None and _collectable(plan, samples):
+        return _collect(plan, samples, sure, cost)
+    return otherwise(plan, sure, cost)
+
+
+def _collectable(plan: "Plan", samples: int) -> bool:
+    """Whether a number of samples is the advice, rather than what `otherwise` says."""
+    if samples <= plan.last and plan.inside:
+        return True
+    if plan.doubt or no_learning(plan.curve) or samples > NEAR * plan.last:
+        return False
+    return plan.limit.kind not in ("training", "network", "noise")
+
+
+def _collect(plan: "Plan", samples: int, sure: float, cost: float | None) -> Recommendation:
+    level, target = _level(sure), value(plan.target)
+    if plan.at_once and samples <= plan.curve.sizes[0]:
+        said = f"{target} is met already at N = {samples:,}, the smallest measured ({level})"
+    elif samples <= plan.last:
+        said = f"{count(samples)} samples are enough for {target} ({level}); the pilot has them"
+    else:
+        said = f"collect {count(samples)} samples for {target} ({level})"
+    price, paid = _price(plan, samples, cost)
+    reasons = (_still_falls(plan, samples), *paid)
+    chance_there = plan.probability(samples)
+    return _advice(plan, "collect", said, sure, reasons, n=samples, chance=chance_there, cost=price)
+
+
+def otherwise(plan: "Plan", sure: float = 0.9, cost: float | None = None) -> Recommendation:
+    """The advice where no number of samples can be recommended."""
+    target, found = value(plan.target), plan.limit
+    if plan.doubt:
+        why = plan.doubt.removeprefix("The curve cannot be extrapolated: ").rstrip(".")
+        said = f"not known how many samples {target} needs: {why[0].lower()}{why[1:]}"
+        return _advice(plan, "unknown", said, sure, (found.sentence,))
+    if found.kind == "training":
+        said = f"train longer or otherwise first: training limits the error, not N = {plan.last:,}"
+        return _advice(plan, "train", said, sure, (found.sentence,))
+    far = f"chance {chance(plan.reach)} by N = {count(plan.forecast.horizon)}"
+    if found.kind in ("network", "noise"):
+        said = f"stop: more data of this kind will not reach {target}; the {found.kind} limits it"
+        return _advice(plan, "stop", said, sure, (found.sentence,))
+    if no_learning(plan.curve):
+        said = f"not known how to reach {target}: the error does not fall with N in this pilot"
+        run = f"One run would tell: {found.next_run}." if found.next_run else ""
+        return _advice(plan, "unknown", said, sure, (found.sentence, run))
+    seeded = plan.curve.counts[-1] > 1
+    if plan.reach < LEAST_REACH and seeded:
+        said = f"stop: more data of this kind will not reach {target} ({far})"
+        probe = f"Or {found.next_run}: training may limit it." if found.next_run else ""
+        return _advice(plan, "stop", said, sure, (plan.why_out_of_reach, probe))
+    seeds = max(int(plan.curve.counts[-1]), _LEAST_SEEDS)
+    n, settled = settling_size(plan.forecast, plan.goal, plan.chances, seeds)
+    said = f"measure N = {n:,} next, with {seeds} seeds: with {chance(settled)} it settles whether "
+    said += f"{target} can be reached"
+    price, paid = _price(plan, n, cost)
+    reasons = (_why_not(plan, sure, far), *paid)
+    return _advice(
+        plan, "measure", said, sure, reasons, n=n, seeds=seeds, chance=settled, cost=price
+    )
+
+
+def _advice(
+    plan: "Plan",
+    action: Action,
+    said: str,
+    sure: float,
+    reasons: tuple[str, ...],
+    *,
+    n: int | None = None,
+    seeds: int | None = None,
+    chance: float | None = None,
+    cost: float | None = None,
+) -> Recommendation:
+    name = plan.curve.model
+    sentence = f"{name}: {said}." if name else f"{said[0].upper()}{said[1:]}."
+    known = bool(plan.forecast.curve.n.size) and not plan.doubt
+    return Recommendation(
+        action=action,
+        n=n,
+        seeds=seeds,
+        sentence=sentence,
+        sure=sure,
+        chance=chance,
+        even=plan.even if known else None,
+        lower=int(plan.lower) if known and math.isfinite(plan.lower) else None,
+        upper=int(plan.upper) if known and math.isfinite(plan.upper) else None,
+        cost=cost,
+        limit=plan.limit,
+        reasons=tuple(reason for reason in reasons if reason),
+    )
+
+
+def _still_falls(plan: "Plan", samples: int) -> str:
+    if samples <= plan.last:
+        return ""
+    return f"That is {samples / plan.last:.2g} times the pilot's largest N of {plan.last:,}."
+
+
+def _why_not(plan: "Plan", sure: float, far: str) -> str:
+    """Why no number of samples is recommended although the target may be reachable."""
+    samples = plan.samples(sure)
+    if samples is not None:
+        return (
+            f"{count(samples)} samples would be enough with {sure:.0%}, but lie more than {NEAR} "
+            "times beyond the pilot, where odds were not checked."
+        )
+    return f"No number of samples has a chance of {sure:.0%}: {far} at most."
+
+
+def _price(plan: "Plan", samples: int, cost: float | None) -> tuple[float | None, tuple[str, ...]]:
+    """What the samples that are still missing cost, as a number and a sentence."""
+    if cost is None:
+        return None, ()
+    more = max(samples - plan.last, 0)
+    total = cost * more
+    return total, (f"{more:,} more samples cost {total:,.6g}.",)
+
+
+def _level(sure: float) -> str:
+    return f"{100 * sure:.4g}% sure"
