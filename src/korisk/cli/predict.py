@@ -185,7 +185,7 @@ def predict(
     if plot is not None:
         from korisk.report.figures.prediction import prediction_figure
 
-        of_target = points[0].samples(targets[0]) if targets else ()
+        of_target = points[0].plans(targets[0]) if targets else ()
         save_plot(prediction_figure(predicted.point_record(plain[0]), needed=of_target), plot)
     if out is not None:
         tell(f"wrote {predicted.write_prediction(out, content)}")

@@ -12,7 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from korisk._checks import LARGEST_N, real
+from korisk._checks import LARGEST_N
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
@@ -36,7 +36,7 @@ from korisk.planning.explain import (
 from korisk.planning.fit import DEFAULT_FIT, check_target, other_unit
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.limits import Evidence, Limit, limit
-from korisk.planning.protocol import Expectation, each_of
+from korisk.planning.protocol import Expectation, each_of, level_of
 from korisk.planning.recommend import Recommendation, otherwise, recommend
 
 LEVELS = (0.8, 0.9, 0.95)  # of safety that reports show
@@ -265,7 +265,7 @@ class Plan(Drawn):
         >>> made.probability(made.samples()) >= 0.9
         True
         """
-        return each_of(sure, lambda level: self.chances.smallest(_level(level)))
+        return each_of(sure, lambda level: self.chances.smallest(level_of(level)))
 
     @property
     def even(self) -> int | None:
@@ -302,7 +302,7 @@ class Plan(Drawn):
         >>> made.samples(0.9), made.if_reached(0.9) < made.before_long
         (None, True)
         """
-        level = _level(p)
+        level = level_of(p)
         if self.middle is None:
             return None
         return self.chances.smallest(level * self.chances.at(self.before_long))
@@ -725,7 +725,3 @@ def plan_from(made: Forecast, target: float, evidence: Evidence | None = None) -
         samples = None  # of what is learned later, only the chances are known
     known = evidence or Evidence()
     return Plan(made, float(target), goal, samples, lower, upper, reach, odds, known)
-
-
-def _level(p: float) -> float:
-    return real("sure", p, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")

@@ -7,12 +7,14 @@ predictions before training, rehearsals and pilots answer alike.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast, overload
 
 import numpy as np
 
+from korisk._checks import real
+
 if TYPE_CHECKING:
-    from korisk.planning.plan import Plan
+    from korisk.planning.chances import Chances
     from korisk.planning.recommend import Recommendation
 
 T = TypeVar("T")
@@ -46,6 +48,61 @@ class Expectation:
     upper: float
 
 
+class Planned(Protocol):
+    """The answers for one target, as `Plan` has them."""
+
+    @overload
+    def samples(self, sure: float = 0.9) -> int | None: ...
+
+    @overload
+    def samples(self, sure: Sequence[float]) -> list[int | None]: ...
+
+    @overload
+    def probability(self, n: float) -> float: ...
+
+    @overload
+    def probability(self, n: Sequence[float]) -> list[float]: ...
+
+    def recommend(self, sure: float = 0.9, cost: float | None = None) -> "Recommendation":
+        """What to do."""
+
+
+class Unmeasured(Planned, Protocol):
+    """The same of a curve that was predicted."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+
+    @property
+    def target(self) -> float:
+        """What is to be reached."""
+
+    @property
+    def chances(self) -> "Chances":
+        """The probability that it is met by N."""
+
+    @property
+    def measured(self) -> int:
+        """The largest N that was measured."""
+
+    @property
+    def reach(self) -> float:
+        """The probability that it is met at all."""
+
+    @property
+    def even(self) -> int | None:
+        """N with even odds."""
+
+    @property
+    def lower(self) -> float:
+        """The lower end of the 90% interval."""
+
+    @property
+    def upper(self) -> float:
+        """The upper end of it."""
+
+
 class Answers(ABC):
     """What everything that knows a learning curve answers, in the user's unit.
 
@@ -57,7 +114,7 @@ class Answers(ABC):
         """What is expected at one N."""
 
     @abstractmethod
-    def plan(self, target: float) -> "Plan":
+    def plan(self, target: float) -> Planned:
         """The plan for one target."""
 
     @overload
@@ -163,3 +220,8 @@ def each_of(given: object, answer: Callable[[float], T]) -> T | list[T]:
     if isinstance(given, list | tuple | range):
         return [answer(number) for number in given]
     return answer(cast(float, given))
+
+
+def level_of(sure: float) -> float:
+    """A probability that may be asked for, checked."""
+    return real("sure", sure, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")

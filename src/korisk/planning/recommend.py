@@ -24,10 +24,13 @@ from korisk.planning.next_size import settling_size
 
 if TYPE_CHECKING:
     from korisk.planning.plan import Plan
+    from korisk.planning.protocol import Unmeasured
 
 Action = Literal["collect", "measure", "train", "stop", "unknown"]
 
 _LEAST_SEEDS = 3  # of a size that is measured to settle something
+_FIRST = 16  # the smallest N of a first measurement
+_UNMEASURED = "Nothing was measured: it assumes your noise and images; check it at N = 16 first."
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,46 @@ def otherwise(plan: "Plan", sure: float = 0.9, cost: float | None = None) -> Rec
     reasons = (_why_not(plan, sure, far), *paid)
     return _advice(
         plan, "measure", said, sure, reasons, n=n, seeds=seeds, chance=settled, cost=price
+    )
+
+
+def recommend_unmeasured(
+    plan: "Unmeasured", sure: float = 0.9, cost: float | None = None
+) -> Recommendation:
+    """The advice of a prediction or a rehearsal, of which little or nothing was measured."""
+    if cost is not None:
+        real("cost", cost, above=0, remedy="give the price of one sample")
+    samples, target, last = plan.samples(sure), value(plan.target), plan.measured
+    far = f"chance {chance(plan.reach)} by N = {count(plan.chances.n[-1])}"
+    action: Action
+    n: int | None
+    if samples is not None:
+        action, n, odds = "collect", samples, plan.probability(samples)
+        said = f"collect {count(samples)} samples for {target} ({_level(sure)})"
+        reasons = [] if last else [_UNMEASURED]
+    elif plan.reach < LEAST_REACH:
+        action, n, odds = "stop", None, None
+        said, reasons = f"stop: more data of this kind will not reach {target} ({far})", []
+    else:
+        action, odds = "measure", None
+        n = 2 * last if last else max(_FIRST, int(min(plan.lower, plan.chances.n[-1]) / NEAR))
+        said = f"measure N = {n:,} next, with {_LEAST_SEEDS} seeds, and plan with it"
+        reasons = [f"No number of samples has a chance of {sure:.0%}: {far} at most."]
+    price = None if cost is None or n is None else cost * max(n - last, 0)
+    if price is not None and n is not None:
+        reasons.append(f"{max(n - last, 0):,} more samples cost {price:,.6g}.")
+    return Recommendation(
+        action=action,
+        n=n,
+        seeds=_LEAST_SEEDS if action == "measure" else None,
+        sentence=f"{plan.model}: {said}.",
+        sure=sure,
+        chance=odds,
+        even=plan.even,
+        lower=int(plan.lower) if math.isfinite(plan.lower) else None,
+        upper=int(plan.upper) if math.isfinite(plan.upper) else None,
+        cost=price,
+        reasons=tuple(reasons),
     )
 
 

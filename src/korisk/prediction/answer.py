@@ -47,11 +47,11 @@ def point_tables(
     heads = ["N", *(f"{made.model}\n{part}" for made in models for part in parts)]
     title = f"{point.name}: expected mse, from {point.images} and nothing trained"
     yield Table(title, heads, rows, "r")
-    heads = ["model", "target", "N", "chance", "90% from", "to", "chance\nat most"]
+    heads = ["model", *size_heads()]
     rows = [
         [made.model, *size_cells(size.to_dict())]
         for target in targets
-        for made, size in zip(models, point.samples(target), strict=True)
+        for made, size in zip(models, point.plans(target), strict=True)
     ]
     yield Table(f"Samples for {'a target' if asked else 'targets, as examples'}", heads, rows)
     rows = []
@@ -137,7 +137,7 @@ def require_targets(points: Sequence[PointPrediction], targets: Sequence[float])
         f"{goal:.6g} at {point.name}"
         for point in points
         for goal in dict.fromkeys(targets)
-        if all(size.samples is None for size in point.samples(goal))
+        if all(plan.recommend().action == "stop" for plan in point.plans(goal))
     ]
     if lost:
         raise OutOfReachError(
@@ -146,13 +146,16 @@ def require_targets(points: Sequence[PointPrediction], targets: Sequence[float])
         )
 
 
+def size_heads() -> list[str]:
+    """Titles of `size_cells`."""
+    return ["target", "90% sure", "even odds", "90% from", "to", "at most"]
+
+
 def size_cells(size: dict[str, Any]) -> list[str]:
-    """A number of samples in a row: target, N, its chance, ends, and the largest chance."""
-    answer = ["-"] * 4
-    if size["samples"] is not None:
-        ends = [math.inf if size[end] is None else size[end] for end in ("lower", "upper")]
-        answer = [whole(size["samples"]), chance(size["chance"]), *map(count, ends)]
-    return [number(size["target"]), *answer, chance(size["reach"])]
+    """A number of samples in a row: target, N at two levels, ends, and the largest chance."""
+    levels = ["none" if n is None else whole(n) for n in map(size["samples"].get, ("0.9", "0.5"))]
+    ends = [count(math.inf if size[end] is None else size[end]) for end in ("lower", "upper")]
+    return [number(size["target"]), *levels, *ends, chance(size["reach"])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,12 +190,10 @@ class RehearsalAnswer:
         """Samples for each target, as plain values."""
         made, pilot = self.made, self.pilot
         last = int(made.curve.sizes[-1])
-        targets = self.asked or [float(f"{made.at(last, pilot).value:.3g}")]
+        targets = self.asked or [float(f"{made.expected_with(last, pilot).value:.3g}")]
         if pilot is None:
-            return [made.samples(target).to_dict() for target in targets]
-        names = ("target", "samples", "lower", "upper", "reach", "chance")
-        plans = [made.plan(target, pilot) for target in targets]
-        return [{name: getattr(plan, name) for name in names} for plan in plans]
+            return [made.plan(target).to_dict() for target in targets]
+        return [made.plan(target, pilot).to_dict() for target in targets]
 
     def sentences(self) -> list[str]:
         """What is expected, target by target."""
@@ -216,7 +217,9 @@ class RehearsalAnswer:
             "simulated": made.simulated,
             "measured": None if self.pilot is None else self.pilot.sizes.tolist(),
             "curve": [dict(zip(("n", "error", "seed"), row, strict=True)) for row in rows],
-            "errors": [vars(made.at(n, self.pilot)) for n in self.at or curve.sizes.tolist()],
+            "errors": [
+                vars(made.expected_with(n, self.pilot)) for n in self.at or curve.sizes.tolist()
+            ],
             "samples": self.sizes,
             "unaltered": made.unaltered,
             "notes": [*made.notes, *self.notes],
@@ -235,14 +238,13 @@ class RehearsalAnswer:
         curve, rows = self.made.curve, []
         simulated = dict(zip(curve.sizes.tolist(), curve.means.tolist(), strict=True))
         for n in self.at or curve.sizes.tolist():
-            error = self.made.at(n, self.pilot)
+            error = self.made.expected_with(n, self.pilot)
             values = simulated.get(error.n), error.value, error.lower, error.upper
             rows.append([whole(error.n), *(number(value, 3) for value in values)])
         title = f"{self.point}: expected mse of {curve.model}"
         yield Table(title, ["N", "simulated", "expected", "90% from", "to"], rows, "r")
         title = f"Samples for a target{'' if self.asked else ', as an example'}"
-        heads = ["target", "N", "chance", "90% from", "to", "at most"]
-        yield Table(title, heads, [size_cells(size) for size in self.sizes], "r")
+        yield Table(title, size_heads(), [size_cells(size) for size in self.sizes], "r")
 
     def explain(self) -> str:
         """What is expected, what to know of the images, and how long it took."""
@@ -251,7 +253,11 @@ class RehearsalAnswer:
 
     def require(self) -> None:
         """Raise `OutOfReachError` if a target that was asked for is out of reach."""
-        lost = [number(size["target"], 6) for size in self.sizes if size["samples"] is None]
+        lost = [
+            number(size["target"], 6)
+            for size in self.sizes
+            if size["recommendation"]["action"] not in ("collect", "measure")
+        ]
         if self.asked and lost:
             raise OutOfReachError(
                 f"{self.made.curve.model} is not expected to reach {', '.join(lost)}; allow a "

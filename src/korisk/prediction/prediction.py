@@ -1,9 +1,10 @@
 """A learning curve computed before training, corrected by a rehearsal and a pilot, and in words."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,18 +14,21 @@ from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, invalid
-from korisk.planning.chances import LEAST_REACH, TAIL, table
-from korisk.planning.explain import chance, count, span, times, value
+from korisk.planning.chances import LEAST_REACH, TAIL, Chances, table
+from korisk.planning.explain import chance, times, value
 from korisk.planning.law import Law, mixed, normals
+from korisk.planning.plan import LEVELS
 from korisk.planning.posterior import MOST_SIZES, Posterior, posterior, thinned
 from korisk.planning.prior import PRIORS
+from korisk.planning.protocol import Answers, Expectation, each_of, level_of
+from korisk.planning.recommend import Recommendation, recommend_unmeasured
 from korisk.planning.related import trust
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
 
 Array = NDArray[np.float64]
 
 FARTHEST_N = 10**7  # up to which a prediction is made
-MIDDLE = 0.65  # share of the draws that meet a target by the answer, where some never do
+MIDDLE = 0.5  # share of the draws that meet a target by `middle`, of those that do
 FIT_SIZES = 3  # of a pilot, from which on curves can be fitted to it
 AS_SEEDS = 1.78  # spreads five quantiles so that their mean is as uncertain as their law
 _START = 2
@@ -61,35 +65,127 @@ class Theory(Protocol):
 
 
 @dataclass(frozen=True)
-class PredictedSize:
-    """Samples for a target.
+class PredictedPlan:
+    """The answer of a prediction or rehearsal for one target. Made by their `plan`.
 
     Parameters
     ----------
+    model : str
+        Name of the model.
     target : float
         The mean squared error to reach.
-    samples : int or None
-        The best single number; None where the target is called out of reach.
-    lower, upper : float
-        Ends of the 90% interval of N; infinite where no N has that probability.
-    reach : float
-        Probability that the target is met at all, up to N = 10,000,000.
-    chance : float or None
-        Probability that `samples` are enough, over all futures.
+    chances : Chances
+        The probability that it is met by N, as a table, up to N = 10,000,000.
+    measured : int
+        The largest N of a pilot; 0 without one.
 
     Examples
     --------
-    >>> from korisk.prediction.prediction import PredictedSize
-    >>> PredictedSize(0.2, 20, 12.0, float("inf"), 0.9, 0.5).to_dict()["upper"] is None
+    >>> import korisk as kr
+    >>> from korisk.prediction.dense.spectral import Spectrum
+    >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+    >>> made = kr.Prediction(theory, model="FC", examples=64).plan(0.2)
+    >>> made.lower <= made.even <= made.samples(sure=0.9) <= made.upper
     True
+    >>> made.recommend().action
+    'collect'
     """
 
+    model: str
     target: float
-    samples: int | None
-    lower: float
-    upper: float
-    reach: float
-    chance: float | None
+    chances: Chances = field(repr=False, compare=False)
+    measured: int = 0
+
+    @property
+    def reach(self) -> float:
+        """The probability that the target is met at all."""
+        return float(self.chances.p[-1])
+
+    @property
+    def even(self) -> int | None:
+        """N with even odds, over all futures; None where no N has them."""
+        return self.samples(0.5)
+
+    @property
+    def middle(self) -> int | None:
+        """N with even odds if the target is reachable; None where it is called out of reach."""
+        if self.reach < LEAST_REACH:
+            return None
+        return self.chances.smallest(MIDDLE * self.reach)
+
+    @property
+    def chance(self) -> float | None:
+        """The probability that `middle` samples are enough, over all futures."""
+        return None if self.middle is None else self.chances.at(self.middle)
+
+    @property
+    def lower(self) -> float:
+        """N at which the target is met with 5%; infinite where no N has that."""
+        return float(self.chances.smallest(TAIL) or math.inf)
+
+    @property
+    def upper(self) -> float:
+        """N at which the target is met with 95%; infinite where no N has that."""
+        return float(self.chances.smallest(1 - TAIL) or math.inf)
+
+    @overload
+    def samples(self, sure: float = 0.9) -> int | None: ...
+
+    @overload
+    def samples(self, sure: Sequence[float]) -> list[int | None]: ...
+
+    def samples(self, sure: float | Sequence[float] = 0.9) -> int | list[int | None] | None:
+        """The smallest N that is enough with this probability; None where no N has it.
+
+        Parameters
+        ----------
+        sure : float or sequence of float, default 0.9
+            From 0.5 to 0.99.
+
+        Returns
+        -------
+        int or None, or a list of them
+            Numbers of samples.
+        """
+        return each_of(sure, lambda level: self.chances.smallest(level_of(level)))
+
+    @overload
+    def probability(self, n: float) -> float: ...
+
+    @overload
+    def probability(self, n: Sequence[float]) -> list[float]: ...
+
+    def probability(self, n: float | Sequence[float]) -> float | list[float]:
+        """The probability that the target is met by N, over all futures.
+
+        Parameters
+        ----------
+        n : int or sequence of int
+            Training samples.
+
+        Returns
+        -------
+        float or list of float
+            Probabilities.
+        """
+        return each_of(n, lambda size: self.chances.at(float(checked_sizes([size])[0])))
+
+    def recommend(self, sure: float = 0.9, cost: float | None = None) -> Recommendation:
+        """What to do: one action with one number.
+
+        Parameters
+        ----------
+        sure : float, default 0.9
+            The chance with which samples are to be enough, from 0.5 to 0.99.
+        cost : float, optional
+            Price of one sample.
+
+        Returns
+        -------
+        Recommendation
+            Collect N, measure a pilot first, or stop.
+        """
+        return recommend_unmeasured(self, sure, cost)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON.
@@ -97,9 +193,18 @@ class PredictedSize:
         Returns
         -------
         dict
-            One key for each field; an infinite end is None.
+            See docs/reference/files.md for its keys.
         """
-        return {key: None if each == math.inf else each for key, each in vars(self).items()}
+        ends = {"lower": self.lower, "upper": self.upper}
+        return {
+            "target": self.target,
+            "recommendation": self.recommend().to_dict(),
+            "samples": {f"{level:g}": self.samples(level) for level in (0.5, *LEVELS)},
+            "middle": self.middle,
+            "chance": self.chance,
+            **{name: None if math.isinf(end) else end for name, end in ends.items()},
+            "reach": self.reach,
+        }
 
 
 @dataclass(frozen=True)
@@ -131,7 +236,7 @@ class TheoryCheck:
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction(Drawn):
+class Prediction(Drawn, Answers):
     """The learning curve of one model, in mean squared errors of an entry.
 
     Made by `predict_dense`, `predict_structured` and `predict_study`. Methods take N from 1 on, a
@@ -329,35 +434,19 @@ class Prediction(Drawn):
         """
         return np.asarray(np.exp(self._law(checked_sizes(n)).quantile(p)))
 
-    def probability(self, n: ArrayLike, target: float) -> Array:
-        """The probability that the error at each N is at most the target.
+    def met(self, n: Array, goal: float) -> Array:
+        """(M,) the probability that the error at each N is at most a goal."""
+        under = self._law(n).under(np.full(len(n), math.log(goal)))
+        return np.minimum(under, 1.0)
 
-        Parameters
-        ----------
-        n : float or array_like of shape (M,)
-            Training samples, 1 or more.
-        target : float
-            Mean squared error, above 0.
+    def expected(self, n: float) -> Expectation:
+        """What is expected at one N: the error and its 90% band."""
+        where = checked_sizes([n])
+        (error,), ((lower,), (upper,)) = self.errors(where), self.band(where)
+        return Expectation(int(where[0]), float(error), float(lower), float(upper))
 
-        Returns
-        -------
-        ndarray of shape (M,)
-            Probabilities.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> from korisk.prediction.dense.spectral import Spectrum
-        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.Prediction(theory, model="FC", examples=64)
-        >>> (made.probability([4, 10**6], target=0.2) > 0.5).tolist()
-        [False, True]
-        """
-        sizes, goal = checked_sizes(n), math.log(_goal(target))
-        return np.minimum(self._law(sizes).under(np.full(len(sizes), goal)), 1.0)
-
-    def samples(self, target: float) -> PredictedSize:
-        """How many samples a target needs.
+    def plan(self, target: float) -> PredictedPlan:
+        """The answer for a target: samples, chances, and what to do.
 
         Parameters
         ----------
@@ -366,8 +455,8 @@ class Prediction(Drawn):
 
         Returns
         -------
-        PredictedSize
-            Its `samples` is None where the target is called out of reach, since the probability to
+        PredictedPlan
+            Its `middle` is None where the target is called out of reach, since the probability to
             meet it is below 15%.
 
         Examples
@@ -376,26 +465,17 @@ class Prediction(Drawn):
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
         >>> made = kr.Prediction(theory, model="FC", examples=64)
-        >>> found = made.samples(0.2)
-        >>> found.lower <= found.samples <= found.upper, made.samples(0.01).samples
-        (True, None)
+        >>> found = made.plan(0.2)
+        >>> found.lower <= found.even <= found.upper, made.plan(0.01).recommend().action
+        (True, 'stop')
         """
         goal = _goal(target)
         doublings = math.log2(FARTHEST_N / _START)
         grid = np.unique(
             np.round(_START * 2 ** np.linspace(0, doublings, 1 + int(_PER_DOUBLING * doublings)))
         )
-        odds = table(lambda n: self.probability(n, goal), grid)
-        reach = float(odds.p[-1])
-
-        def by(p: float) -> float:
-            found = odds.smallest(p)
-            return math.inf if found is None else found
-
-        if reach < LEAST_REACH:
-            return PredictedSize(goal, None, by(TAIL), math.inf, reach, None)
-        samples = int(by(min(0.5, MIDDLE * reach)))
-        return PredictedSize(goal, samples, by(TAIL), by(1 - TAIL), reach, odds.at(samples))
+        last = 0 if self.pilot is None else int(self.pilot.sizes[-1])
+        return PredictedPlan(self.model, goal, table(lambda n: self.met(n, goal), grid), last)
 
     def explain(self, target: float | None = None) -> str:
         """The prediction in sentences: the answer, how sure it is, and its notes.
@@ -662,22 +742,14 @@ def outlook(made: Prediction) -> str:
     )
 
 
-def size_words(made: Prediction, target: float, answer: PredictedSize | None = None) -> str:
-    """How many samples a target needs, in a sentence; `answer` where it is known already."""
-    found, goal = answer or made.samples(target), value(target)
-    if found.samples is None or found.chance is None:
-        levels = f"; its curve levels off at {value(made.floor)}" if made.floor > 0 else ""
-        return (
-            f"{made.model} does not reach {goal} by N = {FARTHEST_N:,}, according to this "
-            f"prediction: the chance is {chance(found.reach)}{levels}."
-        )
-    share, reach = "90%", ""
-    if math.isinf(found.upper):
-        share, reach = "95%", f", if it reaches it at all (chance {chance(found.reach)})"
-    return (
-        f"{made.model} needs about {count(found.samples)} samples for {goal} (chance "
-        f"{chance(found.chance)}; {share}: {span(found.lower, found.upper)}){reach}."
-    )
+def size_words(made: Prediction, target: float, answer: PredictedPlan | None = None) -> str:
+    """What to do about a target, and the odds; `answer` where it is known already."""
+    found = answer or made.plan(target)
+    advice = found.recommend()
+    said = [advice.sentence, *advice.reasons, advice.odds]
+    if advice.action == "stop" and made.floor > 0 and not made.doubted:
+        said.append(f"Its curve levels off at {value(made.floor)}.")
+    return " ".join(filter(None, said))
 
 
 def trust_words(made: Prediction) -> list[str]:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, overload
 
 import numpy as np
 import torch
@@ -32,16 +32,17 @@ from korisk.curves.noise import relative_variance
 from korisk.errors import Argument, Message, invalid
 from korisk.fitting.gradient.many import Member, train_many
 from korisk.operators.linear import LinearOperator
+from korisk.planning.chances import Chances
 from korisk.planning.explain import chance, value
 from korisk.planning.fit import check_target
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import Plan, plan_from
 from korisk.planning.posterior import posterior
-from korisk.planning.protocol import Expectation
+from korisk.planning.protocol import Answers, Expectation
 from korisk.planning.related import Kinship, Relatives, relatives
 from korisk.prediction.independent import relative_error
 from korisk.prediction.misfit import Belief, LogErrors
-from korisk.prediction.prediction import FARTHEST_N, PredictedSize, Prediction, size_words
+from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, Prediction, size_words
 from korisk.prediction.simulation import FOLDS, Noisy, Training, simulation_of, torch_seed
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Pairs, Problem
@@ -325,7 +326,7 @@ class RehearsedForecast(Forecast):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rehearsal(Drawn):
+class Rehearsal(Drawn, Answers):
     """The curve of a network on simulated pairs, and what it says of real ones. By `rehearse`.
 
     Parameters
@@ -375,7 +376,7 @@ class Rehearsal(Drawn):
     seconds: float = 0.0
 
     @cached_property
-    def expected(self) -> Curve:
+    def adjusted(self) -> Curve:
         """The curve less what the share of altered copies in each training set costs."""
         share = np.maximum(1 - self.unaltered / self.curve.n, 0.0) if self.unaltered else 0.0
         errors = self.curve.error * np.exp(-COPIES * share)
@@ -389,12 +390,12 @@ class Rehearsal(Drawn):
         Prediction
             Its `errors`, `band` and `samples` are about real images.
         """
-        sizes, kept = self.expected.sizes, self.expected.sizes <= self.unaltered
-        variance = relative_variance(self.expected)
+        sizes, kept = self.adjusted.sizes, self.adjusted.sizes <= self.unaltered
+        variance = relative_variance(self.adjusted)
         noise = np.full(len(sizes), _ONE_SEED**2) if variance is None else variance
-        logs = np.log(self.expected.means)
+        logs = np.log(self.adjusted.means)
         return Prediction(
-            _Simulated(self.expected, self.parameters),
+            _Simulated(self.adjusted, self.parameters),
             model=self.curve.model,
             examples=int(sizes[-1]),
             level=self.level,
@@ -404,27 +405,6 @@ class Rehearsal(Drawn):
             valid_to=float(sizes[-1]),
             belief=self.belief,
         )
-
-    def samples(self, target: float) -> PredictedSize:
-        """How many samples a target needs, where nothing was measured.
-
-        Parameters
-        ----------
-        target : float
-            Mean squared error to reach.
-
-        Returns
-        -------
-        PredictedSize
-            No N in it is below the smallest that was rehearsed.
-        """
-        made, least = self.predict(), int(self.curve.sizes[0])
-        found = made.samples(target)
-        lower, upper = max(found.lower, least), max(found.upper, least)
-        if found.samples is None or found.samples >= least:
-            return replace(found, lower=lower, upper=upper)
-        odds = float(made.probability([least], target)[0])
-        return replace(found, samples=least, lower=lower, upper=upper, chance=odds)
 
     def forecast(self, pilot: Curve) -> Forecast:
         """Extrapolate a small real pilot, with the rehearsal as its related curve.
@@ -445,56 +425,57 @@ class Rehearsal(Drawn):
         KoriskError
             If the pilot has fewer sizes, or another unit.
         """
-        made = forecast(pilot, related=[self.expected])
+        made = forecast(pilot, related=[self.adjusted])
         if not self.unaltered:  # ellipses are kin like any other
             return made
         return RehearsedForecast(made.curve, made.fit, made.related)
 
-    def plan(self, target: float, pilot: Curve) -> Plan:
-        """How many samples a target needs, by a small real pilot and the rehearsal.
+    @overload
+    def plan(self, target: float, pilot: None = None) -> PredictedPlan: ...
+
+    @overload
+    def plan(self, target: float, pilot: Curve) -> Plan: ...
+
+    def plan(self, target: float, pilot: Curve | None = None) -> PredictedPlan | Plan:
+        """The answer for a target: by the rehearsal alone, or with a small real pilot.
 
         Parameters
         ----------
         target : float
-            Mean squared error to reach. Without a pilot, use `samples`.
-        pilot : Curve
+            Mean squared error to reach.
+        pilot : Curve, optional
             As for `forecast`.
 
         Returns
         -------
-        Plan
-            As `kr.plan` returns it.
+        PredictedPlan or Plan
+            The latter with a pilot, as `kr.plan` returns it. No N is below the smallest that was
+            rehearsed.
 
         Raises
         ------
         KoriskError
             If the pilot has too few sizes, or the target is no error.
         """
-        check_target([pilot], target)
-        return plan_from(self.forecast(pilot), target)
-
-    def at(self, n: int, pilot: Curve | None = None) -> Expectation:
-        """The expected error of real images at N and its 90% band.
-
-        Parameters
-        ----------
-        n : int
-            Training pairs.
-        pilot : Curve, optional
-            As for `forecast`.
-
-        Returns
-        -------
-        Expectation
-            The value and its band.
-        """
         if pilot is not None:
-            return self.forecast(pilot).at(n)
-        made, remedy = self.predict(), "rehearse smaller sizes, or give a pilot"
+            check_target([pilot], target)
+            return plan_from(self.forecast(pilot), target)
+        made = self.predict().plan(target)
+        beyond = made.chances.n >= self.curve.sizes[0]
+        return replace(made, chances=Chances(made.chances.n[beyond], made.chances.p[beyond]))
+
+    def expected_with(self, n: float, pilot: Curve | None = None) -> Expectation:
+        """What is expected of real images at one N, with a small real pilot or without."""
+        if pilot is not None:
+            return self.forecast(pilot).expected(n)
+        remedy = "rehearse smaller sizes, or give a pilot"
         least = int(self.curve.sizes[0])
         size = _checks.count("n", n, at_least=least, at_most=FARTHEST_N, remedy=remedy)
-        (error,), ((lower,), (upper,)) = made.errors([size]), made.band([size])
-        return Expectation(size, float(error), float(lower), float(upper))
+        return self.predict().expected(size)
+
+    def expected(self, n: float) -> Expectation:
+        """What is expected of real images at one N, by the rehearsal alone."""
+        return self.expected_with(n)
 
     def explain(self, target: float | None = None, pilot: Curve | None = None) -> str:
         """What was simulated, what was measured, and the answer.
@@ -523,15 +504,15 @@ class Rehearsal(Drawn):
                 f"rehearsal explains it with a trust of {chance(made.relatives.trust)}."
             )
         if target is None:
-            then = self.at(last, pilot)
+            then = self.expected_with(last, pilot)
             said.append(
                 f"{self.curve.model} has an expected error of {value(then.value)} at N = {last:,} "
                 f"(90%: {value(then.lower)} to {value(then.upper)})."
             )
         elif pilot is None:
-            found = self.samples(target)
+            found = self.plan(target)
             said.append(size_words(self.predict(), target, found))
-            if found.samples == self.curve.sizes[0]:
+            if found.samples() == self.curve.sizes[0]:
                 said.append("Smaller N were not rehearsed.")
         else:
             said.append(self.plan(target, pilot).explain())

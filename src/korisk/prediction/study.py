@@ -25,7 +25,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.files import Spec, make_folder, parse, read_text, read_yaml, write_text
 from korisk.prediction.pair import PredictedPair, error_rows
-from korisk.prediction.prediction import PredictedSize, Prediction
+from korisk.prediction.prediction import PredictedPlan, Prediction
 from korisk.store.cells import digest
 from korisk.store.usage import Meter, Usage
 from korisk.studies.spec.kind import entries
@@ -385,7 +385,7 @@ class PointPrediction(Drawn):
         distance = max(error - floor, _LEAST_DISTANCE * error)
         return tuple(float(f"{floor + share * distance:.3g}") for share in _TARGETS)
 
-    def samples(self, target: float) -> tuple[PredictedSize, ...]:
+    def plans(self, target: float) -> tuple[PredictedPlan, ...]:
         """How many samples each model needs.
 
         Parameters
@@ -395,7 +395,7 @@ class PointPrediction(Drawn):
 
         Returns
         -------
-        tuple of PredictedSize
+        tuple of PredictedPlan
             In the order of `predictions`.
 
         Examples
@@ -403,10 +403,10 @@ class PointPrediction(Drawn):
         >>> import korisk as kr
         >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": [{}]}
         >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
-        >>> [found.target for found in point.samples(0.5)]
+        >>> [found.target for found in point.plans(0.5)]
         [0.5, 0.5]
         """
-        return tuple(made.samples(target) for made in self.predictions)
+        return tuple(made.plan(target) for made in self.predictions)
 
     def effective(self, made: Prediction, n: float) -> float:
         """How many weights N samples determine, to compare with the number of weights.
@@ -465,9 +465,9 @@ class PointPrediction(Drawn):
         if pair is not None and pair.crossover is not None:
             crossover = vars(pair.crossover) | {"upper": _finite(pair.crossover.upper)}
             del crossover["measured"]
-        sizes = [[made.samples(target) for target in targets] for made in self.predictions]
+        sizes = [[made.plan(target) for target in targets] for made in self.predictions]
         # Curves are drawn as far as the largest N that a target needs, and somewhat beyond.
-        last = 2.0 * max((size.samples or 0 for row in sizes for size in row), default=0)
+        last = 2.0 * max((size.middle or 0 for row in sizes for size in row), default=0)
         models = []
         for made, needed in zip(self.predictions, sizes, strict=True):
             rehearsed = zip(made.rehearsal.n, np.exp(made.rehearsal.log_error), strict=True)

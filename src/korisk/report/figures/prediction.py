@@ -11,7 +11,7 @@ from matplotlib.transforms import ScaledTranslation
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossover
 from korisk.planning.explain import chance, count
-from korisk.prediction.prediction import PredictedSize
+from korisk.prediction.prediction import PredictedPlan
 from korisk.prediction.study import ModelRecord, PointRecord
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Array, Entry
@@ -31,7 +31,7 @@ def prediction_figure(
     narrow: bool = False,
     ax: Axes | None = None,
     simulated: bool = False,
-    needed: Sequence[PredictedSize] = (),
+    needed: Sequence[PredictedPlan] = (),
 ) -> Figure:
     """Predicted curves of a point, with measured ones in mean squared errors where there are.
 
@@ -45,7 +45,7 @@ def prediction_figure(
         end = math.inf if at.upper is None else at.upper
         found = Crossover(round(at.n), at.lower, end, style.plain(at.better_after), False)
     n = [float(size) for curve in measured for size in curve.sizes]
-    n += [float(size.samples) for size in needed if size.samples is not None]
+    n += [float(size.middle) for size in needed if size.middle is not None]
     errors = [float(mean) for curve in measured for mean in curve.means]
     errors += [size.target for size in needed]
     entries: list[Entry] = []
@@ -119,7 +119,7 @@ def prediction_figure(
             floors.append((target, f"target\n{style.digits(target, 4)}", DARK))
         panels.beside(axes, floors)
         for place, (made, size) in enumerate(zip(point.models, needed, strict=False)):
-            if size.samples is not None:
+            if size.middle is not None:
                 # The ranges of two models lie side by side, about the target's line.
                 shift = 5.0 * (place - 0.5 * (len(needed) - 1)) / 72
                 moved = ScaledTranslation(0, shift, axes.figure.dpi_scale_trans)
@@ -127,7 +127,7 @@ def prediction_figure(
                 bar = {key: options[key] for key in ("color", "transform")} | {"zorder": 3}
                 ends = size.lower, size.upper, size.target
                 panels.bracket(axes, *ends, gid=f"range-{made.model}", **bar)
-                where = [size.samples], [size.target]
+                where = [size.middle], [size.target]
                 axes.plot(*where, gid=f"answer-{made.model}", zorder=3.2, **options)
         axes.axvline(point.examples, color=DARK, linewidth=0.6, zorder=1.9, gid="examples")
         words = f"{point.examples:,} {'simulated pairs' if simulated else 'example images'}"
@@ -146,12 +146,12 @@ def _columns(made: ModelRecord) -> tuple[Array, ...]:
     return tuple(np.array(rows).T)
 
 
-def _answer_words(size: PredictedSize) -> str:
+def _answer_words(size: PredictedPlan) -> str:
     """The number of samples with its chance and its range."""
-    if size.samples is None or size.chance is None:
+    if size.middle is None or size.chance is None:
         return f"target out of reach, chance {chance(size.reach)}"
     ends = f"90%: {count(size.lower)} to {count(size.upper)}"
-    return f"N = {size.samples:,}, chance {chance(size.chance)} ({ends})"
+    return f"N = {size.middle:,}, chance {chance(size.chance)} ({ends})"
 
 
 def _answer(look: Look) -> Options:
