@@ -171,23 +171,20 @@ def test_costs_steer_where_it_goes() -> None:
 
 def test_the_suggestion_of_a_pilot() -> None:
     pilot = kr.run_pilot(power, SIZES[1:], 3, limits=Limits(largest=300, most_fits=9), target=0.045)
-    assert pilot.next_size is not None
-    assert pilot.next_size.seeds == 3
-    asked = pilot.suggest(0.05)
+    assert pilot.next_size().seeds == 3
+    asked = pilot.next_size(0.05)
     assert (asked, asked.candidates[-1].n) == (next_size(pilot.curve, 0.05, largest=300), 300)
     assert f"Measure N = {asked.n:,} next, with 3 seeds" in str(asked)
     open_ended = kr.run_pilot(power, SIZES[1:], 2)
-    with pytest.raises(kr.KoriskError, match="suggest needs a target"):
-        open_ended.suggest()
-    assert open_ended.next_size is not None  # for the error that it reaches at four times its N
+    with pytest.raises(kr.KoriskError, match="next_size needs a target"):
+        open_ended.next_size()
 
 
 def test_nothing_that_failed_is_suggested_nor_anything_beyond() -> None:
     fit = Counting(fails_above=100, fails_at=23)
     pilot = kr.run_pilot(fit, [16, 23, 32, 64, 256, 512], 3, target=0.05)
     assert pilot.too_large == 256
-    assert pilot.next_size is not None
-    assert [each.n for each in pilot.next_size.candidates] == [45, 91, 128, 181]
+    assert [each.n for each in pilot.next_size().candidates] == [45, 91, 128, 181]
     grown = kr.run_pilot(
         fit,
         [16, 32, 64, 101],
@@ -196,7 +193,8 @@ def test_nothing_that_failed_is_suggested_nor_anything_beyond() -> None:
         limits=Limits(largest=101, narrow_enough=1.01),
     )
     assert grown.stopped == "no size up to N = 100 is left to measure"
-    assert grown.next_size is None
+    with pytest.raises(kr.KoriskError, match="at least one size"):
+        grown.next_size()
 
 
 @pytest.mark.usefixtures("largest_first")

@@ -264,4 +264,4 @@ def test_weights_that_are_exact_leave_rounding_and_no_zero() -> None:
     assert made.floor == 0
     assert (made.computed(N) > 0).all()
     assert (made.errors(N) < 1e-12 * energy).all()
-    assert made.samples(1e-6).samples == 2
+    assert made.samples(1e-6) == 2

@@ -81,6 +81,10 @@ def width(made: Prediction, n: ArrayLike) -> Array:
     return np.log(high / low)
 
 
+def met(made: Prediction, n: ArrayLike, target: float) -> Array:
+    return made.met(np.atleast_1d(np.asarray(n, float)), target)
+
+
 def test_without_checks_it_is_the_computed_curve() -> None:
     assert PLAIN.errors(N) == pytest.approx(Power().errors(N), rel=1e-6)
     assert PLAIN.computed(N) == pytest.approx(Power().errors(N))
@@ -98,13 +102,13 @@ def test_bands_hold_their_middle_and_quantiles_are_those_of_the_probability(
     assert (low < made.errors(n)).all()
     assert (made.errors(n) < high).all()
     for at, size in enumerate(n[n <= made.valid_to]):
-        assert made.probability(size, low[at])[0] == pytest.approx(0.05, abs=1e-4)
-        assert made.probability(size, high[at])[0] == pytest.approx(0.95, abs=1e-4)
+        assert met(made, size, low[at])[0] == pytest.approx(0.05, abs=1e-4)
+        assert met(made, size, high[at])[0] == pytest.approx(0.95, abs=1e-4)
 
 
 def test_targets_are_above_zero_and_sizes_are_one_or_more() -> None:
     for target in (0.0, -1.0, math.nan, math.inf):
-        for ask in (PLAIN.samples, lambda goal: PLAIN.probability(8, goal)):
+        for ask in (PLAIN.plan, lambda goal: PLAIN.probability(8, goal)):
             with pytest.raises(KoriskError, match="target must be"):
                 ask(target)
     sizes: list[Any] = [0, 0.5, -3, math.nan, math.inf, [[1, 2]], "many", None]
@@ -196,12 +200,12 @@ def test_many_sizes_are_weighed_as_few_are(far: bool) -> None:
 
 @pytest.mark.parametrize("made", [PLAIN, FITTING, replace(PLAIN, level=0.3)])
 def test_smaller_targets_need_more(made: Prediction) -> None:
-    found = [made.samples(target) for target in (0.2, 0.1, 0.06, 0.04, 0.03)]
+    found = [made.plan(target) for target in (0.2, 0.1, 0.06, 0.04, 0.03)]
     for each in found:
-        assert each.samples is not None
-        assert each.lower <= each.samples <= each.upper
+        assert each.middle is not None
+        assert each.lower <= each.middle <= each.upper
         assert 0.25 <= each.reach <= 1
-    sizes = [each.samples or 0 for each in found]
+    sizes = [each.middle or 0 for each in found]
     assert sizes == sorted(set(sizes))
     assert [each.lower for each in found] == sorted(each.lower for each in found)
 
@@ -209,70 +213,72 @@ def test_smaller_targets_need_more(made: Prediction) -> None:
 def test_sizes_are_those_of_the_curve() -> None:
     """With a target well above the floor the median size is where the median curve meets it."""
     for made in (PLAIN, FITTING):
-        size = made.samples(0.07)
-        assert size.samples is not None
+        size = made.plan(0.07)
+        assert size.middle is not None
         assert size.reach > 0.97
-        at, before = made.probability([size.samples, size.samples - 1], 0.07)
+        assert size.even is not None
+        at, before = met(made, [size.even, size.even - 1], 0.07)
         assert before - 0.01 < 0.5 < at + 0.01
-        assert made.errors(size.samples)[0] == pytest.approx(0.07, rel=0.02)
-        assert made.probability([size.lower, size.upper], 0.07) == pytest.approx(
-            [0.05, 0.95], abs=0.03
-        )
+        assert made.errors(size.middle)[0] == pytest.approx(0.07, rel=0.02)
+        assert met(made, [size.lower, size.upper], 0.07) == pytest.approx([0.05, 0.95], abs=0.03)
         told = made.explain(0.07)
-        assert f"about {size.samples:,} samples for 0.07" in told
+        assert f"collect {size.samples():,} samples for 0.07 (90% sure)" in told
+        assert f"even odds at {size.even:,}" in told.lower()
         assert f"{size.lower:,.0f} to {size.upper:,.0f}" in told
 
 
 def test_the_smallest_and_the_largest_size() -> None:
-    found = PLAIN.samples(50.0)
-    assert (found.samples, found.lower, found.upper) == (2, 2.0, 2.0)
-    assert "about 2 samples" in size_words(PLAIN, 50.0)
-    slow = Prediction(Power(0.0, 1.0, 0.1), "FC", 64).samples(0.05)
-    assert slow.samples is None or slow.samples <= FARTHEST_N
+    found = PLAIN.plan(50.0)
+    assert (found.middle, found.lower, found.upper) == (2, 2.0, 2.0)
+    assert "collect 2 samples" in size_words(PLAIN, 50.0)
+    slow = Prediction(Power(0.0, 1.0, 0.1), "FC", 64).plan(0.05)
+    assert slow.middle is None or slow.middle <= FARTHEST_N
 
 
 def test_targets_below_the_floor_are_out_of_reach() -> None:
-    found = FITTING.samples(0.25 * FLOOR)
-    assert (found.samples, found.lower, found.upper) == (None, math.inf, math.inf)
+    found = FITTING.plan(0.25 * FLOOR)
+    assert (found.middle, found.lower, found.upper) == (None, math.inf, math.inf)
     assert found.reach < 0.25
     written = found.to_dict()
-    assert written["samples"] is written["lower"] is written["upper"] is None
+    assert set(written["samples"].values()) == {None}
+    assert written["middle"] is written["lower"] is written["upper"] is None
+    assert written["recommendation"]["action"] == "stop"
     said = size_words(FITTING, 0.25 * FLOOR)
-    assert all(fact in said for fact in ("does not reach 0.005", "at 0.02", f"{FARTHEST_N:,}"))
-    near = PLAIN.samples(FLOOR * 0.99)  # as likely as not
-    assert near.samples is not None
+    assert all(fact in said for fact in ("will not reach 0.005", "at 0.02", f"{FARTHEST_N:,}"))
+    near = PLAIN.plan(FLOOR * 0.99)  # as likely as not
+    assert near.middle is not None
     assert near.upper == math.inf
     assert near.reach < 0.6
-    assert f"95%: at least {near.lower:,.0f}" in size_words(PLAIN, FLOOR * 0.99)
+    assert f"95% sure: at least {near.lower:,.0f}" in size_words(PLAIN, FLOOR * 0.99)
     made = replace(PLAIN, level=0.05)  # between unlikely and impossible there is an earliest size
-    tried = [made.samples(float(target)) for target in np.geomspace(0.01, 0.03, 20)]
-    between = [each for each in tried if each.samples is None and each.reach >= 0.05]
+    tried = [made.plan(float(target)) for target in np.geomspace(0.01, 0.03, 20)]
+    between = [each for each in tried if each.middle is None and each.reach >= 0.05]
     assert between
     assert math.isfinite(between[0].lower)
 
 
 def test_bands_beyond_the_theory_s_range_are_of_the_law_of_its_probabilities() -> None:
-    assert replace(CLIFF, valid_to=math.inf).probability(1000, 1e-3)[0] > 0.99
-    assert CLIFF.probability([100, 1000], 1e-3) == pytest.approx([0.0, 0.5], abs=0.01)
-    assert CLIFF.samples(1e-3).upper == math.inf
+    assert met(replace(CLIFF, valid_to=math.inf), 1000, 1e-3)[0] > 0.99
+    assert met(CLIFF, [100, 1000], 1e-3) == pytest.approx([0.0, 0.5], abs=0.01)
+    assert CLIFF.plan(1e-3).upper == math.inf
     made = Prediction(Power(floor=0.0), "FC", 256, valid_to=400.0)
     (low,), (high,) = made.band([4000])
-    assert made.probability([4000], float(high)) == pytest.approx([0.95], abs=1e-3)
-    assert made.probability([4000], float(low)) == pytest.approx([0.05], abs=1e-3)
+    assert met(made, [4000], float(high)) == pytest.approx([0.95], abs=1e-3)
+    assert met(made, [4000], float(low)) == pytest.approx([0.05], abs=1e-3)
     assert high > 0.9 * made.computed([400])[0]
     assert low < made.computed([4000])[0]
-    size = made.samples(float(made.computed([2000])[0]))
+    size = made.plan(float(made.computed([2000])[0]))
     assert math.isinf(size.upper)
     assert size.reach == pytest.approx(0.5, abs=0.05)
 
 
 def test_what_was_met_stays_met() -> None:
     made = Prediction(Bump(), "FC", 256)
-    found = made.samples(0.05)
-    assert found.samples is not None
+    found = made.plan(0.05)
+    assert found.middle is not None
     assert found.reach > 0.85
     held = replace(made, valid_to=1000.0)
-    assert held.probability(5000, 0.05)[0] == pytest.approx(held.probability(1000, 0.05)[0])
+    assert met(held, 5000, 0.05)[0] == pytest.approx(met(held, 1000, 0.05)[0])
 
 
 def test_a_pilot_speaks_alone_beyond_the_theory_s_range() -> None:
@@ -291,9 +297,9 @@ def test_no_error_before_a_theory_s_end_is_below_what_was_measured_beyond_it(
     pilot = kr.Curve(np.repeat(sizes, 2), [0.0495, 0.0505] * len(sizes), ["a", "b"] * len(sizes))
     alone = replace(made(), valid_to=100.0)
     told = alone.with_pilot(pilot)
-    assert alone.probability([30, 90], 0.04).min() > 0.85
-    assert told.probability([1, 30, 90, 100, 128], 0.04).max() < 0.01
-    found = told.samples(0.04)
+    assert met(alone, [30, 90], 0.04).min() > 0.85
+    assert met(told, [1, 30, 90, 100, 128], 0.04).max() < 0.01
+    found = told.plan(0.04)
     assert found.lower > 128
 
 
@@ -377,11 +383,11 @@ def test_factors_of_lines_are_the_lines_own() -> None:
     ("reach", "samples", "lower", "upper"),
     [
         (1.0, 0.5, 0.05, 0.95),
-        (0.97, 0.5, 0.05, 0.95),
-        (0.94, 0.5, 0.05, None),  # the last in twenty never get there
-        (0.8, 0.5, 0.05, None),
-        (0.5, 0.65 * 0.5, 0.05, None),  # 65% of the futures that do
-        (LEAST_REACH, 0.65 * LEAST_REACH, 0.05, None),
+        (0.97, 0.485, 0.05, 0.95),
+        (0.94, 0.47, 0.05, None),  # the last in twenty never get there
+        (0.8, 0.4, 0.05, None),
+        (0.5, 0.25, 0.05, None),  # half of the futures that do
+        (LEAST_REACH, 0.5 * LEAST_REACH, 0.05, None),
         (LEAST_REACH - 0.01, None, 0.05, None),
         (0.04, None, None, None),
     ],
@@ -395,14 +401,14 @@ def test_sizes_are_read_off_the_chances(
 ) -> None:
     """Each has its level, where chances grow with log N to one at a million, or to `reach`."""
 
-    def chances(self: Prediction, n: ArrayLike, target: float) -> Array:
-        return np.asarray(np.minimum(np.log(np.asarray(n, float)) / math.log(1e6), reach))
+    def chances(self: Prediction, n: Array, goal: float) -> Array:
+        return np.asarray(np.minimum(np.log(n) / math.log(1e6), reach))
 
-    monkeypatch.setattr(Prediction, "probability", chances)
-    found = made().samples(0.3)
+    monkeypatch.setattr(Prediction, "met", chances)
+    found = made().plan(0.3)
     assert (found.target, found.reach) == (0.3, reach)
     told = found.to_dict()
-    for name, level in (("samples", samples), ("lower", lower), ("upper", upper)):
+    for name, level in (("middle", samples), ("lower", lower), ("upper", upper)):
         here = None if level is None else pytest.approx(1e6**level, abs=1)
         assert told[name] == here
     if samples is not None:
@@ -468,9 +474,9 @@ def test_beyond_a_theory_its_fall_comes_or_does_not() -> None:
     free = made()
     cut = replace(free, valid_to=100.0)
     for target in (0.001, 0.005, 0.01, 0.02):
-        there, end = free.probability([1000, 100], target)
-        assert cut.probability(1000, target)[0] == pytest.approx(max((there + end) / 2, end))
-        assert cut.probability(100, target)[0] == pytest.approx(end)
+        there, end = met(free, [1000, 100], target)
+        assert met(cut, 1000, target)[0] == pytest.approx(max((there + end) / 2, end))
+        assert met(cut, 100, target)[0] == pytest.approx(end)
 
 
 def test_beyond_a_theory_and_a_pilot_its_fall_is_one_of_three_futures() -> None:
@@ -480,7 +486,7 @@ def test_beyond_a_theory_and_a_pilot_its_fall_is_one_of_three_futures() -> None:
     others = cut.extended
     for target in (1e-6, 1e-3, 0.1):
         expected = 1 / 3 + 2 / 3 * others.probability(far, target)
-        assert cut.probability(far, target) == pytest.approx(expected, abs=1e-3)
+        assert met(cut, far, target) == pytest.approx(expected, abs=1e-3)
     assert cut.errors(far)[0] > others.quantile(far, 0.05)[0]
 
 

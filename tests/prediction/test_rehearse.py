@@ -207,17 +207,17 @@ def test_bands_widen_where_less_is_known(scan: LinearOperator, made: kr.Rehearsa
 
 
 def test_nothing_is_claimed_below_the_smallest_size(made: kr.Rehearsal) -> None:
-    easy = made.samples(100.0)
-    assert (easy.samples, easy.lower, easy.upper) == (4, 4, 4)
+    easy = made.plan(100.0)
+    assert (made.samples(100.0), easy.even, easy.lower, easy.upper) == (4, 4, 4, 4)
     assert "Smaller N were not rehearsed" in made.explain(100.0)
     with pytest.raises(kr.KoriskError, match="from 4 to"):
         made.at(3)
 
 
 def test_a_pilot_gives_the_level_and_the_rehearsal_the_shape(made: kr.Rehearsal) -> None:
-    twice = kr.Curve(made.curve.n, 2 * made.expected.error, made.curve.seed).up_to(16)
-    then = made.at(32, twice)
-    assert then.value == pytest.approx(2 * made.expected.means[-1], rel=0.1)
+    twice = kr.Curve(made.curve.n, 2 * made.adjusted.error, made.curve.seed).up_to(16)
+    then = made.forecast(twice).at(32)
+    assert then.value == pytest.approx(2 * made.adjusted.means[-1], rel=0.1)
     plan = made.plan(then.value, twice)
     assert plan.trust is not None
     assert plan.trust > 0.5
@@ -230,7 +230,7 @@ def test_an_answer_says_what_was_simulated_and_what_was_measured(made: kr.Rehear
     assert f"30 example images, as they are up to N = {made.unaltered}" in alone
     assert "Measured: nothing" in alone
     assert "beyond N = 32 nothing was simulated" in alone
-    twice = kr.Curve(made.curve.n, 2 * made.expected.error, made.curve.seed).up_to(16)
+    twice = kr.Curve(made.curve.n, 2 * made.adjusted.error, made.curve.seed).up_to(16)
     assert "a pilot at N = 4 to 16" in made.explain(0.01, twice)
 
 

@@ -9,8 +9,6 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
-import numpy as np
-
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.stored import TRAINING, Chosen, error_of, renamed
@@ -22,8 +20,9 @@ from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.fit import target_error
 from korisk.planning.forecast import forecast
 from korisk.planning.limits import Evidence, Limit, Longer, limit
-from korisk.planning.next_size import ROUND, Cost, NextSize, next_size, open_sizes
+from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
 from korisk.planning.plan import Plan, plan
+from korisk.planning.protocol import Answers, Expectation
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.studies.results import csv_text, curve_from, signed_table
@@ -82,7 +81,7 @@ class PilotFit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pilot(Drawn):
+class Pilot(Drawn, Answers):
     """The result of `run_pilot`. Errors and targets are in the metric's unit.
 
     `print(pilot)` shows all of it in sentences.
@@ -284,9 +283,13 @@ class Pilot(Drawn):
         >>> 600 < pilot.plan(target=0.005).even < 700
         True
         """
-        return plan(self.curve, self._ready("plan", target))
+        return plan(self.curve, self._ready("plan", target), evidence=self.evidence)
 
-    def suggest(self, target: float | None = None, *, seeds: int | None = None) -> NextSize:
+    def expected(self, n: float) -> Expectation:
+        """What is expected at one N."""
+        return forecast(self.curve).expected(n)
+
+    def next_size(self, target: float | None = None, *, seeds: int | None = None) -> NextSize:
         """Where one more size would narrow the answer for a target most.
 
         Parameters
@@ -310,10 +313,10 @@ class Pilot(Drawn):
         --------
         >>> import korisk as kr
         >>> pilot = kr.run_pilot(lambda n, seed: 3.2 / n, sizes=[16, 32, 64, 128, 256], quiet=True)
-        >>> pilot.suggest(target=0.005).n > 256
+        >>> pilot.next_size(target=0.005).n > 256
         True
         """
-        asked = self._ready("suggest", target)
+        asked = self._ready("next_size", target)
         return next_size(self.curve, asked, candidates=self.open_sizes, seeds=seeds, cost=self.cost)
 
     def _ready(self, asker: str, target: float | None) -> float:
@@ -330,21 +333,6 @@ class Pilot(Drawn):
                 f"{len(sizes)} (N = {_listed(sizes)}){why}; measure more sizes"
             )
         return asked
-
-    @cached_property
-    def next_size(self) -> NextSize | None:
-        """Where one more size would narrow the answer most; None if that is not known.
-
-        Without a target it is about the error that the curve reaches at four times the largest N.
-        """
-        try:
-            target = self.target
-            if target is None:
-                n = np.array([float(ROUND * self.curve.sizes[-1])])
-                target = float(self.curve.unit.from_error(forecast(self.curve).middle(n))[0])
-            return self.suggest(target)
-        except KoriskError:
-            return None
 
     @property
     def open_sizes(self) -> list[int]:

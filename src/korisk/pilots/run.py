@@ -262,7 +262,7 @@ class _Rounds:
                 end = self.limits.largest or max(self.sizes)
                 end = end if pilot.too_large is None else min(end, pilot.too_large - 1)
                 return f"no size up to N = {end:,} is left to measure"
-            self._measure([pilot.suggest(seeds=len(self.seeds)).n])
+            self._measure([pilot.next_size(seeds=len(self.seeds)).n])
 
     def _stored_sizes(self) -> dict[int, bool]:
         """Other sizes that the store holds of this model; whether all seeds are fitted there.
