@@ -106,6 +106,7 @@ def test_a_probe_is_resumed_and_in_no_curve(tmp_path: Path) -> None:
     assert len(fit.calls) == 2
     assert (again.evidence, again.limit) == (pilot.evidence, pilot.limit)
     assert pilot.curve == without.curve == kr.Curve.read(store)
+    assert kr.Evidence.read(store, pilot.curve) == pilot.evidence
     (point,) = read_contents(store).points
     assert (point.curves, len(point.cells)) == ((pilot.curve,), 8)
     table = tmp_path / "pilot.csv"

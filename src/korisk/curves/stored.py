@@ -7,10 +7,11 @@ its models are one point, if they were measured in the same metric.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from korisk import _checks
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
@@ -152,6 +153,48 @@ class StoredCurve:
     shown: Chosen
     values: list[tuple[int, float, int]]  # n, error, seed
     notes: list[str]
+
+
+def training_name(metric: str, names: Iterable[str]) -> str:
+    """The name under which a fit gave the training error of a metric; empty if it gave none.
+
+    `test_loss` has that of `train_loss`, and a lone `train` is of any metric.
+    """
+    stem = re.sub(r"^(test|val|valid|validation)_", "", metric)
+    known = set(names)
+    wanted = (f"train_{metric}", f"train_{stem}", "train")
+    return next((name for name in wanted if name in known), "")
+
+
+class MeasuredFit(NamedTuple):
+    """One fit of a pilot, with what is known of its training."""
+
+    n: int
+    seed: int
+    value: float  # on the test set, in the metric's unit
+    training: Mapping[str, float]  # training errors, steps and epochs
+    longer: float | None  # how many times the usual training; None: the usual one
+
+
+def stored_fits(path: str | PathLike[str], model: str, metric: str) -> list[MeasuredFit]:
+    """The fits of a pilot's model in a store, probes among them; none of what is no store."""
+    from korisk.store.store import Store, store_path
+
+    if not is_store(path):
+        return []
+    with Store.read(store_path(path)) as store:
+        rows = [flat for flat in store.rows() if flat.task.spec.get(PART_OF) == model]
+    return [
+        MeasuredFit(
+            n=flat.row.n,
+            seed=flat.task.seed,
+            value=value,
+            training=flat.row.detail.get(TRAINING, {}),
+            longer=flat.task.spec.get(LONGER),
+        )
+        for flat in rows
+        if (value := renamed(flat.row, metric).get(metric)) is not None
+    ]
 
 
 def is_store(path: str | PathLike[str]) -> bool:

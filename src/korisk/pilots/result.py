@@ -1,17 +1,16 @@
 """The result of a pilot: curves, plans, failed fits, and where to measure next."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
-from korisk.curves.stored import TRAINING, Chosen, error_of, renamed
+from korisk.curves.stored import TRAINING, Chosen, MeasuredFit, error_of, renamed, training_name
 from korisk.errors import Argument, KoriskError
 from korisk.files import write_text
 from korisk.pilots.fit import PRINTED, Reading, out_of_range
@@ -19,7 +18,7 @@ from korisk.pilots.options import Probe
 from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.fit import target_error
 from korisk.planning.forecast import forecast
-from korisk.planning.limits import Evidence, Limit, Longer, limit
+from korisk.planning.limits import Evidence, Limit, evidence_of, limit
 from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
 from korisk.planning.plan import Plan, plan
 from korisk.planning.protocol import Answers, Expectation
@@ -28,7 +27,6 @@ from korisk.store.store import Store
 from korisk.studies.results import csv_text, curve_from, signed_table
 
 _SHOWN_FAILURES = 5
-_LEAST_TRAINING = 1e-6  # of the test error, for a perfect fit of the training samples
 
 
 @dataclass(frozen=True)
@@ -182,41 +180,23 @@ class Pilot(Drawn, Answers):
     @cached_property
     def training(self) -> Curve | None:
         """Errors on training samples in the chosen metric, from 1e-6 of the test error; or None."""
-        metric = self.metric
-        unit, key = self.reading.unit_of(metric, chosen=True), self._training_key(metric)
-        values = [
-            # A perfect fit of the training samples is evidence too, and a curve cannot hold 0.
-            (fit.n, max(error, _LEAST_TRAINING * error_of(unit, fit.metrics[metric])), fit.seed)
-            for fit in self.fits
-            if key in fit.training and (error := error_of(unit, fit.training[key])) >= 0
-        ]
-        return curve_from(values, self.model, Chosen(metric, unit))[0]
-
-    def _training_key(self, metric: str) -> str:
-        """The name under which fits gave the training error of a metric."""
-        stem = re.sub(r"^(test|val|valid|validation)_", "", metric)
-        names = [f"train_{metric}", f"train_{stem}", "train"]
-        return next((name for name in names if name in self.fits[0].training), names[0])
+        return self.evidence.training
 
     @cached_property
     def evidence(self) -> Evidence:
         """What the pilot knows beside its curve: training errors, longer training, and the like."""
-        metric, longer = self.metric, None
-        after = {fit.seed: fit for fit in self.longer_fits if metric in fit.metrics}
-        if after:
-            n = self.longer_fits[0].n
-            longer = Longer(
-                n=n,
-                factor=self.probe.longer or 1.0,
-                errors=[fit.metrics[metric] for fit in after.values()],
-                before=[
-                    fit.metrics[metric] for fit in self.fits if fit.n == n and fit.seed in after
+        metric, baseline = self.metric, self.probe.baseline
+        usual = [(fit, None) for fit in self.fits]
+        longer = [(fit, self.probe.longer) for fit in self.longer_fits if metric in fit.metrics]
+        return replace(
+            evidence_of(
+                [
+                    MeasuredFit(fit.n, fit.seed, fit.metrics[metric], fit.training, factor)
+                    for fit, factor in [*usual, *longer]
                 ],
-            )
-        baseline = self.probe.baseline
-        return Evidence(
-            training=self.training,
-            longer=longer,
+                Chosen(metric, self.reading.unit_of(metric, chosen=True)),
+                self.model,
+            ),
             baseline=None if callable(baseline) else baseline,
             noise=self.probe.noise,
         )
@@ -378,7 +358,8 @@ class Pilot(Drawn, Answers):
             name: self.reading.unit_of(name, chosen=name == chosen).name for name in self.metrics
         }
         # Where all metrics have one training error, it is that of the chosen metric.
-        units |= {self._training_key(name): units[name] for name in (*self.metrics, chosen)}
+        training = dict.fromkeys(name for fit in self.fits for name in fit.training)
+        units |= {training_name(name, training): units[name] for name in (*self.metrics, chosen)}
         rows = [
             (fit.n, fit.metrics[name], fit.seed, self.model, name, units[name])
             for name in self.metrics
@@ -386,7 +367,7 @@ class Pilot(Drawn, Answers):
         ]
         rows += [
             (fit.n, fit.training[name], fit.seed, self.model, name, units.get(name, "error"))
-            for name in dict.fromkeys(name for fit in self.fits for name in fit.training)
+            for name in training
             for fit in self.fits
             if name in fit.training
         ]

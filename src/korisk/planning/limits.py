@@ -15,6 +15,7 @@ was trained too briefly from one that has learned all it can: then the limit is 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,13 @@ from korisk import _checks
 from korisk._checks import LARGEST_N, require
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
+from korisk.curves.stored import Chosen, MeasuredFit, error_of, stored_fits, training_name
 from korisk.curves.unit import SMALLEST_ERROR, Unit
 from korisk.planning.explain import no_learning, value
 
-LONGER = 3.0  # times the usual training, for a run that tells whether training limits the error
+_LONGER = 3  # times the usual training, for a run that tells whether training limits the error
 
+_PERFECT = 1e-6  # of the test error, which a training error of 0 counts as
 _LARGE = 0.5  # share of the error above which no other cause is as large
 _CLEAR = 1 / 3  # training's share from which on it is named without a training error
 _NEAR_NOISE = 0.8  # noise's share of the error from which on nothing else matters
@@ -131,6 +134,64 @@ class Evidence:
                 remedy = "give a number in the unit of the curve, or leave it out"
                 number = _checks.real(field, getattr(self, field), remedy=remedy)
                 object.__setattr__(self, field, number)
+
+    @classmethod
+    def read(cls, path: str | PathLike[str], curve: Curve) -> "Evidence":
+        """The evidence that the store of a pilot has for one of its curves.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that `run_pilot` wrote. Other files and folders have no evidence.
+        curve : Curve
+            A curve that was read from it.
+
+        Returns
+        -------
+        Evidence
+            Training errors, and the fits of the largest size that were trained longest.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> def fit(n, seed, longer=1.0):
+        ...     return {"mse": 0.05 / longer, "train_mse": 0.04 / longer}
+        >>> _ = kr.run_pilot(fit, [16, 64, 256], 2, store="probed.db", probe=3, quiet=True)
+        >>> kr.Evidence.read("probed.db", kr.Curve.read("probed.db")).longer.factor
+        3.0
+        """
+        fits = stored_fits(path, curve.model, curve.metric)
+        return evidence_of(fits, Chosen(curve.metric, curve.unit), curve.model)
+
+
+def evidence_of(fits: Sequence[MeasuredFit], chosen: Chosen, model: str) -> Evidence:
+    """The training errors of a pilot, and its longest training, as far as they can be used."""
+    metric, unit = chosen.metric, chosen.unit
+    usable = [fit for fit in fits if error_of(unit, fit.value) >= 0]
+    usual = {(fit.n, fit.seed): fit for fit in usable if fit.longer is None}
+    rows = []
+    for fit in usual.values():
+        name = training_name(metric, fit.training)
+        if name and (error := error_of(unit, fit.training[name])) >= 0:
+            # A perfect fit of the training samples is evidence too, and a curve cannot hold 0.
+            error = max(error, _PERFECT * error_of(unit, fit.value), SMALLEST_ERROR)
+            rows.append((fit.n, error, fit.seed))
+    training = None
+    if rows:
+        n, errors, seeds = zip(*rows, strict=True)
+        training = Curve(n, errors, seeds, model, metric, unit)
+    probed = [fit for fit in usable if fit.longer and (fit.n, fit.seed) in usual]
+    longest = max(((fit.n, fit.longer or 1.0) for fit in probed), default=None)
+    longer = None
+    if longest is not None:
+        pairs = [fit for fit in probed if (fit.n, fit.longer) == longest]
+        longer = Longer(
+            n=longest[0],
+            factor=longest[1],
+            errors=[fit.value for fit in pairs],
+            before=[usual[fit.n, fit.seed].value for fit in pairs],
+        )
+    return Evidence(training=training, longer=longer)
 
 
 @dataclass(frozen=True)
@@ -268,7 +329,7 @@ class _Case:
                 )
             if self.gap is None and self.falls:
                 return "data", ""
-            return "unknown", f"train {n} once with {LONGER:g} times the steps"
+            return "unknown", f"train {n} once with {_LONGER} times the steps"
         if self.gap is None:
             least = _CLEAR if self.falls else 0.0
             if self.training > max(least, noise):
