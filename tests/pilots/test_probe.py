@@ -1,6 +1,7 @@
 """Pilots that find out what limits their error: training errors, longer training, baselines."""
 
 import csv
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,7 +51,10 @@ CASES = {
 def test_the_limit_of_a_simulated_training_is_found(kind: str) -> None:
     pilot = kr.run_pilot(CASES[kind], SIZES, 4, probe=3.0)
     assert pilot.limit.kind == kind
-    assert pilot.limit.sentence in str(pilot)
+    assert str(pilot).count(pilot.limit.sentence) == 1
+    action = pilot.recommend(0.07).action
+    assert action == "train" if kind == "training" else action != "train"
+    assert (action == "stop") == (kind == "network")
     assert pilot.evidence.longer is not None
     assert (pilot.evidence.longer.n, pilot.evidence.longer.factor) == (1024, 3.0)
     assert len(pilot.evidence.longer.errors) == len(pilot.evidence.longer.before) == 3
@@ -107,6 +111,9 @@ def test_a_probe_is_resumed_and_in_no_curve(tmp_path: Path) -> None:
     assert (again.evidence, again.limit) == (pilot.evidence, pilot.limit)
     assert pilot.curve == without.curve == kr.Curve.read(store)
     assert kr.Evidence.read(store, pilot.curve) == pilot.evidence
+    told = CliRunner().invoke(app, ["plan", str(store), "--target", "0.05", "--json"])
+    (plan,) = json.loads(told.stdout)["plans"]
+    assert plan["recommendation"] == pilot.recommend(0.05).to_dict()
     (point,) = read_contents(store).points
     assert (point.curves, len(point.cells)) == ((pilot.curve,), 8)
     table = tmp_path / "pilot.csv"

@@ -25,6 +25,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.answer import answer, answer_tables
 from korisk.planning.fit import DEFAULT_FIT, check_target
+from korisk.planning.limits import Evidence
 
 
 @command(
@@ -83,9 +84,13 @@ def plan(
                 print_json({"plans": [], "written": [str(html)]})
             return
     asked: list[float | None] = [*targets] or [None]
+    evidence = [Evidence.read(path, curve) for curve in curves]
     by_model = [
-        [answer(curve, wanted, at or (), sure, cost, fit=fit, related=own) for wanted in asked]
-        for curve, own in zip(curves, relatives, strict=True)
+        [
+            answer(curve, wanted, at or (), sure, cost, fit=fit, related=own, evidence=known)
+            for wanted in asked
+        ]
+        for curve, own, known in zip(curves, relatives, evidence, strict=True)
     ]
     answers = list(chain.from_iterable(by_model))
     if json:

@@ -249,7 +249,7 @@ class Pilot(Drawn, Answers):
         Returns
         -------
         Plan
-            As `korisk.plan` returns it.
+            As `korisk.plan` returns it, with the pilot's `evidence`.
 
         Raises
         ------
@@ -400,7 +400,8 @@ class Pilot(Drawn, Answers):
                 words.append(f"{error}.")
         if len(self.sizes) >= LEAST_SIZES:
             try:
-                words.append(str(self.limit))
+                limit = self.limit
+                words += [str(limit)] if limit.sentence not in " ".join(words) else []
             except KoriskError as error:
                 words.append(f"{error}.")
         return "\n".join(words)
