@@ -52,6 +52,8 @@ NO_FILE = {  # module: why
     "operators/testing.py": "what it saved a line before",
     "operators/ct/projector.py": "a scanner's numbers inside an exported program",
     "cli/command.py": "a part of the package",
+    "report/dropped.py": "what the process that started it sends",
+    "report/serve.py": "a part of the package, and what its own process has answered",
     "report/live.py": "a part of the package, and what its own process has drawn",
     "report/page/page.py": "a part of the package",
     "report/notebook.py": "a part of the package",

@@ -24,6 +24,7 @@ from korisk.cli.plan import plan
 from korisk.cli.predict import predict
 from korisk.cli.report import report
 from korisk.cli.run import run as run_study
+from korisk.cli.serve import serve
 from korisk.errors import KoriskError, shown
 
 try:
@@ -53,9 +54,10 @@ _COMMANDS: list[Callable[..., None]] = [
     run_study,
     report,
     export,
+    serve,
 ]
 if paper is not None:
-    _COMMANDS[6:] = [paper.reproduce, run_study, report, paper.check, export]
+    _COMMANDS[6:] = [paper.reproduce, run_study, report, paper.check, export, serve]
 for _function in _COMMANDS:
     app.command(cls=Command)(_function)
 

@@ -1,0 +1,36 @@
+"""`korisk serve`: a page on this machine on which one drops a table and gets its plan."""
+
+import signal
+import webbrowser
+from typing import Annotated
+
+from typer import Option
+
+from korisk.cli.command import command
+from korisk.cli.output import tell
+
+
+@command("report.local.LocalPort")
+def serve(
+    port: Annotated[int | None, "PORT", "Port at 127.0.0.1. [default: a free one]"] = None,
+    open_browser: Annotated[
+        bool, Option("--open"), "Open the page in the browser of this machine."
+    ] = False,
+) -> None:
+    """Show a page on which one drops a table and gets its plan, until Ctrl-C.
+
+    For those who do not type commands. The page is for this machine alone: it is at 127.0.0.1,
+    answers no other site, and what is dropped there leaves neither this machine nor a file on it.
+    """
+    from korisk.report.serve import TablePort, serve_tables
+
+    with TablePort(True if port is None else port) as served:
+        # A closed terminal ends it like Ctrl-C does, so that nothing stays behind.
+        for name in ("SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), signal.default_int_handler)
+        tell(f"open {served.address} in a browser; Ctrl-C ends it")
+        if open_browser:
+            webbrowser.open(served.address)
+        serve_tables(served)
+    tell("stopped")
