@@ -14,8 +14,7 @@ from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.limits import Evidence, Limit, Longer, limit
 from korisk.planning.next_size import NextSize, next_size
 from korisk.planning.plan import Plan, plan
-from korisk.planning.protocol import Expectation
-from korisk.planning.recommend import Recommendation
+from korisk.planning.protocol import Expectation, Recommendation
 from korisk.theory import *  # noqa: F403 (each of its names, see __all__)
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from korisk.planning.fit import DEFAULT_FIT, check_target
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.limits import Evidence
 from korisk.planning.plan import LEVELS, Plan, plan_from
-from korisk.planning.protocol import Expectation
-from korisk.planning.recommend import Recommendation
+from korisk.planning.protocol import Expectation, Recommendation
 from korisk.texts import Table, number, whole
 
 

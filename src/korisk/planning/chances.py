@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk.planning.extrapolation import Extrapolation
 from korisk.planning.fit import DEFAULT_FIT
-from korisk.planning.forecast import Forecast
 
 Array = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ class Chances:
         return n if self.at(n) >= p else None
 
 
-def chances(made: Forecast, goal: float) -> Chances:
+def chances(made: Extrapolation, goal: float) -> Chances:
     """The table for an error."""
     return table(lambda n: made.met(n, goal), table_sizes(made))
 
@@ -80,7 +80,7 @@ def table(probability: Callable[[Array], Array], n: Array) -> Chances:
     return Chances(n, np.maximum.accumulate(p))
 
 
-def table_sizes(made: Forecast) -> Array:
+def table_sizes(made: Extrapolation) -> Array:
     """N of the table: the measured ones, some between them, eight to a doubling beyond."""
     sizes = made.curve.sizes.astype(float)
     parts = [sizes]
@@ -97,7 +97,7 @@ def table_sizes(made: Forecast) -> Array:
     return np.unique(np.concatenate(parts))
 
 
-def answer(made: Forecast, goal: float, odds: Chances) -> tuple[int | None, float, float]:
+def answer(made: Extrapolation, goal: float, odds: Chances) -> tuple[int | None, float, float]:
     """The number of samples for an error, if there is one, and the ends of its interval."""
     if made.fit != DEFAULT_FIT:
         return _by_fit(made, goal)
@@ -117,13 +117,13 @@ def answer(made: Forecast, goal: float, odds: Chances) -> tuple[int | None, floa
     return max(middle, made.last + 1, int(lower)), lower, upper
 
 
-def before_long(made: Forecast, lower: float) -> int:
+def before_long(made: Extrapolation, lower: float) -> int:
     """The N by which futures must meet a target to have a part in the answer."""
     later = LATER * lower if math.isfinite(lower) else 0
     return int(min(max(NEAR * made.last, later), made.horizon))
 
 
-def _by_fit(made: Forecast, goal: float) -> tuple[int | None, float, float]:
+def _by_fit(made: Extrapolation, goal: float) -> tuple[int | None, float, float]:
     """Where the fitted curve and its band meet the target; chances are the posterior's.
 
     Where the pilot meets the target, rises, and misses it again, the first time does not count.

@@ -25,8 +25,8 @@ from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import Argument, Message, shown
 from korisk.planning.chances import LEAST_REACH, NEAR, TAIL, Chances, answer, before_long, chances
+from korisk.planning.extrapolation import Extrapolation, extrapolate
 from korisk.planning.fit import target_error
-from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.law import turned
 from korisk.planning.posterior import Posterior
 
@@ -152,7 +152,7 @@ def next_size(
     >>> best.n in [each.n for each in best.candidates], best.expected < best.now
     (True, True)
     """
-    made = forecast(curve)
+    made = extrapolate(curve)
     goal = target_error(curve, target)
     if largest is not None:
         largest = count("largest", largest, at_least=2, remedy="give the N to end at")
@@ -186,7 +186,7 @@ def next_size(
     )
 
 
-def settling_size(made: Forecast, goal: float, odds: Chances, seeds: int) -> tuple[int, float]:
+def settling_size(made: Extrapolation, goal: float, odds: Chances, seeds: int) -> tuple[int, float]:
     """The size beyond the pilot that tells whether a target is reachable, and how likely it does.
 
     Twice the largest N, or four times it where that is clearly more likely to tell.
@@ -211,12 +211,12 @@ def open_sizes(curve: Curve, largest: int | None = None) -> list[int]:
 class Outlook:
     """The futures of a pilot, each once for every stretch of its drift."""
 
-    made: Forecast
+    made: Extrapolation
     goal: float
     end: int
 
     @classmethod
-    def of(cls, made: Forecast, goal: float, odds: Chances) -> "Outlook":
+    def of(cls, made: Extrapolation, goal: float, odds: Chances) -> "Outlook":
         """The futures as far as they count for an error with these chances."""
         _, lower, _ = answer(made, goal, odds)
         # A pilot that cannot be extrapolated has wide futures, and so has most to learn far out.

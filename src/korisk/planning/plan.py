@@ -33,11 +33,11 @@ from korisk.planning.explain import (
     times,
     value,
 )
+from korisk.planning.extrapolation import Extrapolation, extrapolate
 from korisk.planning.fit import DEFAULT_FIT, check_target, other_unit
-from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.limits import Evidence, Limit, limit
-from korisk.planning.protocol import Expectation, each_of, level_of
-from korisk.planning.recommend import Recommendation, otherwise, recommend
+from korisk.planning.protocol import Expectation, Recommendation, each_of, level_of
+from korisk.planning.recommend import otherwise, recommend
 
 LEVELS = (0.8, 0.9, 0.95)  # of safety that reports show
 _LEVEL = 0.9  # of the safe number that an explanation names
@@ -52,7 +52,7 @@ class Plan(Drawn):
 
     Parameters
     ----------
-    forecast : Forecast
+    forecast : Extrapolation
         The pilot and its extrapolation.
     target : float
         The error to reach.
@@ -84,7 +84,7 @@ class Plan(Drawn):
     KO: collect 6... samples for 0.005 (90% sure).
     """
 
-    forecast: Forecast = field(repr=False)
+    forecast: Extrapolation = field(repr=False)
     target: float
     goal: float = field(repr=False)  # the target as an error
     middle: int | None
@@ -193,7 +193,7 @@ class Plan(Drawn):
         >>> kr.plan(pilot, target=0.005).at(1024).n
         1024
         """
-        return self.forecast.at(n)
+        return each_of(n, self.forecast.expected)
 
     @overload
     def probability(self, n: float) -> float: ...
@@ -378,7 +378,9 @@ class Plan(Drawn):
     @cached_property
     def alone(self) -> "Plan":
         """The plan without related curves."""
-        return plan_from(forecast(self.curve, fit=self.fit), self.target) if self.related else self
+        return (
+            plan_from(extrapolate(self.curve, fit=self.fit), self.target) if self.related else self
+        )
 
     @property
     def related(self) -> tuple[Curve, ...]:
@@ -707,10 +709,10 @@ def plan(
     (640, True)
     """
     check_target([curve], target)
-    return plan_from(forecast(curve, fit=fit, related=related), target, evidence)
+    return plan_from(extrapolate(curve, fit=fit, related=related), target, evidence)
 
 
-def plan_from(made: Forecast, target: float, evidence: Evidence | None = None) -> Plan:
+def plan_from(made: Extrapolation, target: float, evidence: Evidence | None = None) -> Plan:
     """The plan for a checked target by a forecast: what takes long was done there."""
     goal = float(made.curve.unit.to_error(target))
     odds = chances(made, goal)

@@ -4,20 +4,20 @@ How many samples for a target; what error at N; how likely by N; what to do. Cur
 predictions before training, rehearsals and pilots answer alike.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast, overload
+from typing import Any, Literal, Protocol, TypeVar, cast, overload
 
 import numpy as np
 
 from korisk._checks import real
-
-if TYPE_CHECKING:
-    from korisk.planning.chances import Chances
-    from korisk.planning.recommend import Recommendation
+from korisk.planning.explain import count, span
+from korisk.planning.limits import Limit
 
 T = TypeVar("T")
+Action = Literal["collect", "measure", "train", "stop", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,87 @@ class Expectation:
     upper: float
 
 
+@dataclass(frozen=True)
+class Recommendation:
+    """What to do about a target, as one action with one number. Made by `Plan.recommend`.
+
+    Parameters
+    ----------
+    action : {"collect", "measure", "train", "stop", "unknown"}
+        Collect samples up to N; measure one more size; train longer or otherwise first; stop, since
+        more data of this kind will not get there; or none of these, because too little is known.
+    n : int or None
+        The number of samples to collect in all, or the size to measure; None for other actions.
+    seeds : int or None
+        With how many seeds to measure.
+    sure : float
+        The chance that was asked for.
+    chance : float or None
+        That N is enough, for "collect"; that the measurement settles the question, for "measure".
+    even, lower, upper : number or None
+        N with even odds, and the 90% interval of N; None where no N has the probability.
+    cost : float or None
+        Of the samples that are still to be collected, where a price was given.
+    limit : Limit or None
+        What limits the error, where there is evidence.
+    sentence : str
+        The advice.
+    reasons : tuple of str
+        Why, in sentences.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+    >>> advice = kr.plan(pilot, target=0.005).recommend()
+    >>> advice.action, 640 <= advice.n < 700
+    ('collect', True)
+    """
+
+    action: Action
+    n: int | None
+    sentence: str
+    sure: float
+    even: int | None
+    lower: int | None
+    upper: int | None
+    seeds: int | None = None
+    chance: float | None = None
+    cost: float | None = None
+    limit: Limit | None = None
+    reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    @property
+    def odds(self) -> str:
+        """Even odds and the interval of N, in a sentence; empty where neither is known."""
+        parts = [] if self.even is None else [f"even odds at {count(self.even)}"]
+        if self.lower is not None:
+            ends = span(self.lower, math.inf if self.upper is None else self.upper)
+            level = "90% interval" if self.upper is not None else "95% sure:"
+            parts.append(f"{level} {ends}")
+        said = "; ".join(parts)
+        return f"{said[0].upper()}{said[1:]}." if said else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The advice as plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            See docs/reference/files.md for its keys.
+        """
+        names = ("action", "n", "seeds", "sure", "chance", "even", "lower", "upper", "cost")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "limit": self.limit and self.limit.to_dict(),
+            "sentence": self.sentence,
+            "reasons": list(self.reasons),
+        }
+
+
 class Planned(Protocol):
     """The answers for one target, as `Plan` has them."""
 
@@ -63,7 +144,7 @@ class Planned(Protocol):
     @overload
     def probability(self, n: Sequence[float]) -> list[float]: ...
 
-    def recommend(self, sure: float = 0.9, cost: float | None = None) -> "Recommendation":
+    def recommend(self, sure: float = 0.9, cost: float | None = None) -> Recommendation:
         """What to do."""
 
 
@@ -79,8 +160,8 @@ class Unmeasured(Planned, Protocol):
         """What is to be reached."""
 
     @property
-    def chances(self) -> "Chances":
-        """The probability that it is met by N."""
+    def farthest(self) -> float:
+        """The largest N of which anything is said."""
 
     @property
     def measured(self) -> int:
@@ -193,7 +274,7 @@ class Answers(ABC):
 
     def recommend(
         self, target: float, sure: float = 0.9, cost: float | None = None
-    ) -> "Recommendation":
+    ) -> Recommendation:
         """What to do about a target: one action with one number.
 
         Parameters

@@ -13,108 +13,87 @@ first that applies is the advice:
 """
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Protocol
 
 from korisk._checks import real
-from korisk.planning.chances import LEAST_REACH, NEAR
-from korisk.planning.explain import chance, count, no_learning, span, value
+from korisk.curves.curve import Curve
+from korisk.planning.chances import LEAST_REACH, NEAR, Chances
+from korisk.planning.explain import chance, count, no_learning, value
+from korisk.planning.extrapolation import Extrapolation
 from korisk.planning.limits import Limit
 from korisk.planning.next_size import settling_size
-
-if TYPE_CHECKING:
-    from korisk.planning.plan import Plan
-    from korisk.planning.protocol import Unmeasured
-
-Action = Literal["collect", "measure", "train", "stop", "unknown"]
+from korisk.planning.protocol import Action, Planned, Recommendation, Unmeasured
 
 _LEAST_SEEDS = 3  # of a size that is measured to settle something
 _FIRST = 16  # the smallest N of a first measurement
 _UNMEASURED = "Nothing was measured: it assumes your noise and images; check it at N = 16 first."
 
 
-@dataclass(frozen=True)
-class Recommendation:
-    """What to do about a target, as one action with one number. Made by `Plan.recommend`.
-
-    Parameters
-    ----------
-    action : {"collect", "measure", "train", "stop", "unknown"}
-        Collect samples up to N; measure one more size; train longer or otherwise first; stop, since
-        more data of this kind will not get there; or none of these, because too little is known.
-    n : int or None
-        The number of samples to collect in all, or the size to measure; None for other actions.
-    seeds : int or None
-        With how many seeds to measure.
-    sure : float
-        The chance that was asked for.
-    chance : float or None
-        That N is enough, for "collect"; that the measurement settles the question, for "measure".
-    even, lower, upper : number or None
-        N with even odds, and the 90% interval of N; None where no N has the probability.
-    cost : float or None
-        Of the samples that are still to be collected, where a price was given.
-    limit : Limit or None
-        What limits the error, where there is evidence.
-    sentence : str
-        The advice.
-    reasons : tuple of str
-        Why, in sentences.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> advice = kr.plan(pilot, target=0.005).recommend()
-    >>> advice.action, 640 <= advice.n < 700
-    ('collect', True)
-    """
-
-    action: Action
-    n: int | None
-    sentence: str
-    sure: float
-    even: int | None
-    lower: int | None
-    upper: int | None
-    seeds: int | None = None
-    chance: float | None = None
-    cost: float | None = None
-    limit: Limit | None = None
-    reasons: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return self.sentence
+class Situation(Planned, Protocol):
+    """What advice is made of: a `Plan`."""
 
     @property
-    def odds(self) -> str:
-        """Even odds and the interval of N, in a sentence; empty where neither is known."""
-        parts = [] if self.even is None else [f"even odds at {count(self.even)}"]
-        if self.lower is not None:
-            ends = span(self.lower, math.inf if self.upper is None else self.upper)
-            level = "90% interval" if self.upper is not None else "95% sure:"
-            parts.append(f"{level} {ends}")
-        said = "; ".join(parts)
-        return f"{said[0].upper()}{said[1:]}." if said else ""
+    def forecast(self) -> Extrapolation:
+        """The pilot and its extrapolation."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The advice as plain values, for JSON.
+    @property
+    def target(self) -> float:
+        """What is to be reached."""
 
-        Returns
-        -------
-        dict
-            See docs/reference/files.md for its keys.
-        """
-        names = ("action", "n", "seeds", "sure", "chance", "even", "lower", "upper", "cost")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "limit": self.limit and self.limit.to_dict(),
-            "sentence": self.sentence,
-            "reasons": list(self.reasons),
-        }
+    @property
+    def goal(self) -> float:
+        """The same as an error."""
+
+    @property
+    def lower(self) -> float:
+        """The lower end of the 90% interval of N."""
+
+    @property
+    def upper(self) -> float:
+        """The upper end of it."""
+
+    @property
+    def reach(self) -> float:
+        """The probability that the target is met at all."""
+
+    @property
+    def chances(self) -> Chances:
+        """The probability that it is met by N."""
+
+    @property
+    def curve(self) -> Curve:
+        """The pilot."""
+
+    @property
+    def last(self) -> int:
+        """Its largest N."""
+
+    @property
+    def even(self) -> int | None:
+        """N with even odds."""
+
+    @property
+    def inside(self) -> bool:
+        """Whether the pilot meets the target."""
+
+    @property
+    def at_once(self) -> bool:
+        """Whether its smallest N does."""
+
+    @property
+    def doubt(self) -> str:
+        """Why there is no answer."""
+
+    @property
+    def why_out_of_reach(self) -> str:
+        """Why no N meets the target."""
+
+    @property
+    def limit(self) -> Limit:
+        """What limits the error."""
 
 
-def recommend(plan: "Plan", sure: float = 0.9, cost: float | None = None) -> Recommendation:
+def recommend(plan: Situation, sure: float = 0.9, cost: float | None = None) -> Recommendation:
     """The advice of a plan.
 
     Parameters
@@ -139,7 +118,7 @@ def recommend(plan: "Plan", sure: float = 0.9, cost: float | None = None) -> Rec
     return otherwise(plan, sure, cost)
 
 
-def _collectable(plan: "Plan", samples: int) -> bool:
+def _collectable(plan: Situation, samples: int) -> bool:
     """Whether a number of samples is the advice, rather than what `otherwise` says."""
     if samples <= plan.last and plan.inside:
         return True
@@ -148,7 +127,7 @@ def _collectable(plan: "Plan", samples: int) -> bool:
     return plan.limit.kind not in ("training", "network", "noise")
 
 
-def _collect(plan: "Plan", samples: int, sure: float, cost: float | None) -> Recommendation:
+def _collect(plan: Situation, samples: int, sure: float, cost: float | None) -> Recommendation:
     level, target = _level(sure), value(plan.target)
     if plan.at_once and samples <= plan.curve.sizes[0]:
         said = f"{target} is met already at N = {samples:,}, the smallest measured ({level})"
@@ -162,7 +141,7 @@ def _collect(plan: "Plan", samples: int, sure: float, cost: float | None) -> Rec
     return _advice(plan, "collect", said, sure, reasons, n=samples, chance=chance_there, cost=price)
 
 
-def otherwise(plan: "Plan", sure: float = 0.9, cost: float | None = None) -> Recommendation:
+def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> Recommendation:
     """The advice where no number of samples can be recommended."""
     target, found = value(plan.target), plan.limit
     if plan.doubt:
@@ -197,13 +176,13 @@ def otherwise(plan: "Plan", sure: float = 0.9, cost: float | None = None) -> Rec
 
 
 def recommend_unmeasured(
-    plan: "Unmeasured", sure: float = 0.9, cost: float | None = None
+    plan: Unmeasured, sure: float = 0.9, cost: float | None = None
 ) -> Recommendation:
     """The advice of a prediction or a rehearsal, of which little or nothing was measured."""
     if cost is not None:
         real("cost", cost, above=0, remedy="give the price of one sample")
     samples, target, last = plan.samples(sure), value(plan.target), plan.measured
-    far = f"chance {chance(plan.reach)} by N = {count(plan.chances.n[-1])}"
+    far = f"chance {chance(plan.reach)} by N = {count(plan.farthest)}"
     action: Action
     n: int | None
     if samples is not None:
@@ -215,7 +194,7 @@ def recommend_unmeasured(
         said, reasons = f"stop: more data of this kind will not reach {target} ({far})", []
     else:
         action, odds = "measure", None
-        n = 2 * last if last else max(_FIRST, int(min(plan.lower, plan.chances.n[-1]) / NEAR))
+        n = 2 * last if last else max(_FIRST, int(min(plan.lower, plan.farthest) / NEAR))
         said = f"measure N = {n:,} next, with {_LEAST_SEEDS} seeds, and plan with it"
         reasons = [f"No number of samples has a chance of {sure:.0%}: {far} at most."]
     price = None if cost is None or n is None else cost * max(n - last, 0)
@@ -237,7 +216,7 @@ def recommend_unmeasured(
 
 
 def _advice(
-    plan: "Plan",
+    plan: Situation,
     action: Action,
     said: str,
     sure: float,
@@ -267,13 +246,13 @@ def _advice(
     )
 
 
-def _still_falls(plan: "Plan", samples: int) -> str:
+def _still_falls(plan: Situation, samples: int) -> str:
     if samples <= plan.last:
         return ""
     return f"That is {samples / plan.last:.2g} times the pilot's largest N of {plan.last:,}."
 
 
-def _why_not(plan: "Plan", sure: float, far: str) -> str:
+def _why_not(plan: Situation, sure: float, far: str) -> str:
     """Why no number of samples is recommended although the target may be reachable."""
     samples = plan.samples(sure)
     if samples is not None:
@@ -284,7 +263,9 @@ def _why_not(plan: "Plan", sure: float, far: str) -> str:
     return f"No number of samples has a chance of {sure:.0%}: {far} at most."
 
 
-def _price(plan: "Plan", samples: int, cost: float | None) -> tuple[float | None, tuple[str, ...]]:
+def _price(
+    plan: Situation, samples: int, cost: float | None
+) -> tuple[float | None, tuple[str, ...]]:
     """What the samples that are still missing cost, as a number and a sentence."""
     if cost is None:
         return None, ()

@@ -20,8 +20,8 @@ from korisk.planning.law import Law, mixed, normals
 from korisk.planning.plan import LEVELS
 from korisk.planning.posterior import MOST_SIZES, Posterior, posterior, thinned
 from korisk.planning.prior import PRIORS
-from korisk.planning.protocol import Answers, Expectation, each_of, level_of
-from korisk.planning.recommend import Recommendation, recommend_unmeasured
+from korisk.planning.protocol import Answers, Expectation, Recommendation, each_of, level_of
+from korisk.planning.recommend import recommend_unmeasured
 from korisk.planning.related import trust
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
 
@@ -100,6 +100,11 @@ class PredictedPlan:
     def reach(self) -> float:
         """The probability that the target is met at all."""
         return float(self.chances.p[-1])
+
+    @property
+    def farthest(self) -> float:
+        """The largest N of which anything is said."""
+        return float(self.chances.n[-1])
 
     @property
     def even(self) -> int | None:

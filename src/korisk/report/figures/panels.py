@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossover
-from korisk.planning.forecast import Forecast
+from korisk.planning.extrapolation import Extrapolation
 from korisk.report.figures import style
 from korisk.report.figures.style import COLUMN, DARK, DPI, FINE, GREY, PAGE, SMALL, Look, Options
 
@@ -332,12 +332,12 @@ class Track:
         return Track(self.n[part], self.middle[part], self.better[part], self.worse[part])
 
 
-def track(made: Forecast, n: Array) -> Track:
+def track(made: Extrapolation, n: Array) -> Track:
     """A forecast at the sizes `n` (M,)."""
     return Track(n, *(values(made.curve, error) for error in (made.middle(n), *made.band(n))))
 
 
-def drawn_sizes(made: Forecast, end: float, *, steps: int) -> Array:
+def drawn_sizes(made: Extrapolation, end: float, *, steps: int) -> Array:
     """(M,) sizes from the pilot's first to `end`, or to the horizon where that is nearer."""
     sizes = made.curve.sizes
     grid = np.geomspace(float(sizes[0]), min(end, float(made.horizon)), steps)
