@@ -36,7 +36,7 @@ def pilots() -> dict[str, tuple[kr.Curve, list[float], list[kr.Curve]]]:
     h128 = kr.Curve.read(ROOT / "examples/pilot_h128.csv", model="FC")
     n = np.array(SIZES)
     step = kr.Curve(n, np.where(n > 100, 0.05, 0.4) * n**-0.1)
-    score = kr.Curve(n, 0.4 * n**-0.3, metric="accuracy", unit="accuracy")
+    score = kr.Curve.of_errors(n, 0.4 * n**-0.3, metric="accuracy", unit="accuracy")
     far = [pilot(draw, sizes=2 ** np.arange(4, 13), floor=0.03) for draw in (5, 6)]
     unlike = pilot(7, sizes=2 ** np.arange(4, 13), floor=0.2)
     return {

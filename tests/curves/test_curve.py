@@ -80,7 +80,7 @@ def test_records_come_back(found: list[tuple[int, float, str]]) -> None:
 
 @pytest.mark.parametrize("name", UNITS)
 def test_records_are_in_the_users_unit_and_come_back(name: str) -> None:
-    curve = Curve([4, 16], [0.5, 0.25], unit=name)
+    curve = Curve.of_errors([4, 16], [0.5, 0.25], unit=name)
     assert [row["error"] for row in curve.records()] == UNITS[name].from_error([0.5, 0.25]).tolist()
     back = Curve.from_records(curve.records(), unit=name)
     assert back.unit == curve.unit
@@ -334,7 +334,7 @@ def test_frames_of_pandas_and_polars_are_read_as_the_records_are() -> None:
 def test_folds_are_seeds() -> None:
     scores = [[-0.9, -0.7], [-0.5, -0.3]]
     curve = Curve.from_learning_curve([4, 16], scores, unit="negated", model="KO")
-    assert curve == Curve(
+    assert curve == Curve.of_errors(
         [4, 4, 16, 16], [0.9, 0.7, 0.5, 0.3], ["1", "2", "1", "2"], "KO", unit="negated"
     )
 

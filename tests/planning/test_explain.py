@@ -170,7 +170,7 @@ def test_where_no_number_is_enough_the_condition_is_told_with_its_odds(doubtful:
     said = replace(doubtful, reach=0.898).enough()  # no more than what no number has
     assert "just below 90%" in said
     assert "at most 90%" not in said
-    said = kr.plan(kr.Curve(N_128, KO_128, unit="accuracy"), 0.946).enough()
+    said = kr.plan(kr.Curve.of_errors(N_128, KO_128, unit="accuracy"), 0.946).enough()
     assert "the accuracy levels off below the target" in said
 
 

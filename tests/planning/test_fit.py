@@ -19,7 +19,6 @@ import korisk as kr
 from benchmarks.planner import fits as planner_fits
 from korisk._checks import LARGEST_N
 from korisk.curves.noise import relative_variance, resampled_means, weights
-from korisk.curves.unit import UNITS
 from korisk.paper import published
 from korisk.planning.fit import (
     STRETCH,
@@ -361,7 +360,7 @@ def test_one_seed_leaves_the_disagreement_of_families() -> None:
 
 
 def _pilot(values: tuple[float, float, float], unit: str) -> kr.Curve:
-    return kr.Curve([16, 32, 64], UNITS[unit].to_error(values), unit=unit)
+    return kr.Curve([16, 32, 64], values, unit=unit)
 
 
 @pytest.mark.parametrize(

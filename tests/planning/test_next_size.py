@@ -136,7 +136,7 @@ def test_scale_names_and_order_change_nothing() -> None:
 def test_units_are_the_users() -> None:
     pilot = power_pilot()
     pilot = kr.Curve(pilot.n, pilot.error, pilot.seed, metric="error rate")
-    scores = kr.Curve(pilot.n, pilot.error, pilot.seed, unit="accuracy")
+    scores = kr.Curve.of_errors(pilot.n, pilot.error, pilot.seed, unit="accuracy")
     asked: dict[str, Any] = {"candidates": [724]}
     expected = narrowing(pilot, **asked)
     np.testing.assert_allclose(narrowing(scores, 1 - TARGET, **asked), expected, atol=1e-9)

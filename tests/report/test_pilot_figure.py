@@ -180,7 +180,7 @@ def test_the_value_axis_names_metric_and_unit() -> None:
         *(("accuracy", "percent", "accuracy (%)"), ("", "percent", "score (%)")),
         ("", "psnr", "PSNR (dB)"),
     ):
-        curve = Curve([4, 16, 64], [0.3, 0.2, 0.14], metric=metric, unit=unit)
+        curve = Curve.of_errors([4, 16, 64], [0.3, 0.2, 0.14], metric=metric, unit=unit)
         made = plan(curve, curve.unit.from_error(0.12).item(), fit="power")
         assert plan_figure(made).axes[0].get_ylabel() == expected
 

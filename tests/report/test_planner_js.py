@@ -47,7 +47,7 @@ def drawn(
     means = scale * (floor + (1 - floor) * (n / n[0]) ** -rate)
     errors = means[:, None] * np.exp(noise * rng.standard_normal((len(n), seeds)))
     labels = [str(seed) for seed in range(seeds)] * len(n)
-    return kr.Curve(np.repeat(sizes, seeds), errors.ravel(), labels, model, unit=unit)
+    return kr.Curve.of_errors(np.repeat(sizes, seeds), errors.ravel(), labels, model, unit=unit)
 
 
 STEP = [1, 1, 1, 1, 0.01, 0.009, 0.008, 0.007, 0.006]
@@ -328,7 +328,7 @@ if COLLAPSE.is_file():
 @cache
 def named(name: str) -> kr.Curve:
     curve = CURVES[name]
-    return kr.Curve(curve.n, curve.error, curve.seed, name, unit=curve.unit)
+    return kr.Curve.of_errors(curve.n, curve.error, curve.seed, name, unit=curve.unit)
 
 
 @cache

@@ -67,7 +67,7 @@ def opened(address: str) -> Image.Image:
 def exact(model: str, floor: float, level: float, *, unit: str = "error") -> Curve:
     n = np.repeat([4, 16, 64, 256], 2)
     error = (floor + level / n) * np.tile([0.99, 1.01], 4)
-    return Curve(n, error, [1, 2] * 4, model, "metric", unit)
+    return Curve.of_errors(n, error, [1, 2] * 4, model, "metric", unit)
 
 
 def test_the_first_target_is_one_that_both_models_answer_with_an_interval() -> None:

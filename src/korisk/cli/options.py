@@ -78,7 +78,7 @@ class Reading:
 
 def renamed(curve: Curve, name: str) -> Curve:
     """The curve of a model under another name."""
-    return Curve(curve.n, curve.error, curve.seed, name, curve.metric, curve.unit)
+    return Curve.of_errors(curve.n, curve.error, curve.seed, name, curve.metric, curve.unit)
 
 
 def read_as(curves: Sequence[Curve]) -> list[str]:

@@ -48,23 +48,23 @@ Place = Callable[[int, str], str]  # the place of a row's `n` or `error`, as mes
 class Curve(Drawn):
     """Measured errors over training samples, for one model and one metric.
 
-    The constructor takes *errors*: positive, smaller is better. `read`, `from_records`,
-    `from_frame` and `from_learning_curve` take values in the user's unit and convert them. Rows
-    are kept in order of N, then of seed, so that the order of the input changes nothing. Arrays are
-    read-only.
+    Values are given in the user's unit, here as in `read`, `from_records`, `from_frame` and
+    `from_learning_curve`, and kept as errors: positive, smaller is better (`of_errors` takes
+    those). Rows are kept in order of N, then of seed, so that the order of the input changes
+    nothing. Arrays are read-only.
 
     Parameters
     ----------
     n : array of int, (rows,)
         Training samples of each measurement, from 2 to 10^15.
-    error : array of float, (rows,)
-        Its error, from 1e-100 to 1e100.
+    values : array of float, (rows,)
+        What was measured, in the unit; as errors, from 1e-100 to 1e100.
     seed : sequence of str or int, (rows,), optional
         Labels of repetitions, whose N is then repeated.
     model, metric : str, default ""
         What was trained, and what was measured.
     unit : str or Unit, default "error"
-        One of `UNITS`: the unit in which targets and answers are given.
+        One of `UNITS`: the unit of values, targets and answers.
 
     Raises
     ------
@@ -92,17 +92,68 @@ class Curve(Drawn):
     def __init__(
         self,
         n: ArrayLike,
-        error: ArrayLike,
+        values: ArrayLike,
         seed: Sequence[object] | NDArray[Any] | None = None,
         model: str = "",
         metric: str = "",
         unit: Unit | str = "error",
     ) -> None:
-        sizes, errors = _numbers("n", n), _numbers("error", error)
+        self._check(n, values, seed, (model, metric, unit))
+
+    @classmethod
+    def of_errors(
+        cls,
+        n: ArrayLike,
+        errors: ArrayLike,
+        seed: Sequence[object] | NDArray[Any] | None = None,
+        model: str = "",
+        metric: str = "",
+        unit: Unit | str = "error",
+    ) -> "Curve":
+        """A curve of errors that is told in another unit.
+
+        Parameters
+        ----------
+        n : array of int, (rows,)
+            Training samples of each measurement.
+        errors : array of float, (rows,)
+            Its error: positive, smaller is better.
+        seed, model, metric : optional
+            As for the constructor.
+        unit : str or Unit, default "error"
+            The unit of targets and answers.
+
+        Returns
+        -------
+        Curve
+            The curve.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> kr.Curve.of_errors([64, 128], [0.04, 0.01], unit="rmse") == kr.Curve(
+        ...     [64, 128], [0.2, 0.1], unit="rmse"
+        ... )
+        True
+        """
+        curve = cls.__new__(cls)
+        curve._check(n, errors, seed, (model, metric, unit), UNITS["error"])
+        return curve
+
+    def _check(
+        self,
+        n: ArrayLike,
+        values: ArrayLike,
+        seed: Sequence[object] | NDArray[Any] | None,
+        named: tuple[str, str, Unit | str],
+        told: Unit | None = None,
+    ) -> None:
+        """Check the lengths of what was given, and fill the curve with it."""
+        sizes, measured = _numbers("n", n), _numbers("error", values)
         if isinstance(seed, str | bytes) or not isinstance(seed, Iterable | None):
             raise invalid("seed", "be a list of labels, one for each n", seed, "pass a list")
         seeds = [""] * len(sizes) if seed is None else [label("seed", each) for each in seed]
-        for name, length in (("error", len(errors)), ("seed", len(seeds))):
+        for name, length in (("error", len(measured)), ("seed", len(seeds))):
             remedy = f"give one {name} for each n, and repeat n for every seed"
             got = f"{len(sizes)} and {length}"
             same = length == len(sizes)
@@ -114,7 +165,7 @@ class Curve(Drawn):
         def where(row: int, name: str) -> str:
             return f"{name}, measurement {row + 1}"
 
-        self._fill(sizes, errors, seeds, (model, metric, unit), where, UNITS["error"])
+        self._fill(sizes, measured, seeds, named, where, told)
 
     def _fill(
         self,

@@ -179,7 +179,7 @@ def evidence_of(fits: Sequence[MeasuredFit], chosen: Chosen, model: str) -> Evid
     training = None
     if rows:
         n, errors, seeds = zip(*rows, strict=True)
-        training = Curve(n, errors, seeds, model, metric, unit)
+        training = Curve.of_errors(n, errors, seeds, model, metric, unit)
     probed = [fit for fit in usable if fit.longer and (fit.n, fit.seed) in usual]
     longest = max(((fit.n, fit.longer or 1.0) for fit in probed), default=None)
     longer = None

@@ -25,6 +25,7 @@ from korisk.planning.next_size import settling_size
 from korisk.planning.protocol import Action, Planned, Recommendation, Unmeasured
 
 _LEAST_SEEDS = 3  # of a size that is measured to settle something
+_TELLING = 0.5  # chance to settle the question below which another run tells more
 _FIRST = 16  # the smallest N of a first measurement
 _UNMEASURED = "Nothing was measured: it assumes your noise and images; check it at N = 16 first."
 
@@ -166,6 +167,10 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
         return _advice(plan, "stop", said, sure, (plan.why_out_of_reach, probe))
     seeds = max(int(plan.curve.counts[-1]), _LEAST_SEEDS)
     n, settled = settling_size(plan.forecast, plan.goal, plan.chances, seeds)
+    if found.next_run and settled < _TELLING:
+        said = f"not known whether {target} can be reached: the error hardly falls any more with N"
+        run = f"One run would tell: {found.next_run}."
+        return _advice(plan, "unknown", said, sure, (found.sentence, run))
     said = f"measure N = {n:,} next, with {seeds} seeds: with {chance(settled)} it settles whether "
     said += f"{target} can be reached"
     price, paid = _price(plan, n, cost)

@@ -70,7 +70,8 @@ def curve_from(
     if not kept:
         return None, notes
     sizes, errors, seeds = zip(*kept, strict=True)
-    return Curve(sizes, errors, seeds, model=model, metric=shown.metric, unit=shown.unit), notes
+    curve = Curve.of_errors(sizes, errors, seeds, model, shown.metric, shown.unit)
+    return curve, notes
 
 
 # --- Tables --------------------------------------------------------------------------------------
