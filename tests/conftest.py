@@ -10,6 +10,10 @@ import typer.main
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from korisk.planning.forecast import Forecast
+    from korisk.planning.plan import Plan
     from korisk.store.store import Store
 
 # The same examples in every run, so that a landing does not hang on a draw; `make slow` asks for
@@ -74,8 +78,18 @@ def bare_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("korisk.report.page.study.page_figures", lambda *_, **__: iter([]))
     monkeypatch.setattr(
         "korisk.report.page.planner.planner_data",
-        lambda made, target: {"sizes": made.curve.sizes.tolist(), "targets": [target] * 4_000},
+        lambda made, plans, _: {
+            "sizes": made.curve.sizes.tolist(),
+            "targets": [plans[0].target] * 4_000,
+        },
     )
+
+    def asked_alone(made: "Forecast", exactly: "Sequence[float]") -> "tuple[list[Plan], list[int]]":
+        from korisk.planning.plan import plan_from
+
+        return [plan_from(made, target) for target in exactly], list(range(len(exactly)))
+
+    monkeypatch.setattr("korisk.planning.targets.plans_over_targets", asked_alone)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from commands import korisk
 from made_studies import content, made_study
 from PIL import Image
 
+import korisk as kr
 from korisk.curves.curve import Curve
+from korisk.planning.compare import compare
 from korisk.planning.explain import chance, times
 from korisk.planning.fit import calibrate
 from korisk.report.contents import read_contents, relative_error
@@ -93,8 +96,6 @@ def planned(file: Path, model: str, target: str, capsys: Captured) -> Any:
 
 
 def interval(found: dict[str, Any]) -> str:
-    if inside := re.search(r"between N = (\S+ and \S+), at", found["explanation"]):
-        return inside[1]
     if found["upper"] is None:
         return f"at least {found['lower']:,.0f}"
     return f"{found['lower']:,.0f} to {found['upper']:,.0f}"
@@ -113,7 +114,7 @@ def test_answer_slider_and_chart_are_one_screen_and_move_together(
 ) -> None:
     file = study / "report.html"
     with opened(browser, file, viewport=SCREEN) as page:
-        for name in ("#samples", "#words", "#slider", "#plot", "#bars"):
+        for name in ("#headline", "#odds", "#slider", "#sure", "#plot", "#odds-plot", "#bars"):
             box = page.locator(name).bounding_box()
             assert box is not None
             assert box["y"] >= 0
@@ -122,8 +123,11 @@ def test_answer_slider_and_chart_are_one_screen_and_move_together(
         for share in (0.5, 0.7, 0.9):
             stop(page, share)
             target = page.input_value("#target")
-            line, mark = page.locator("#target-line"), page.locator(".samples[data-model='0']")
-            samples = page.get_attribute("#samples", "data-value")
+            line, mark = (
+                page.locator("#target-line"),
+                page.locator("#plot .samples[data-model='0']"),
+            )
+            samples = page.get_attribute("#headline", "data-value")
             if samples:
                 assert mark.get_attribute("data-n") == samples
                 bar = page.locator(".interval[data-model='0']")
@@ -144,16 +148,16 @@ def test_answer_slider_and_chart_are_one_screen_and_move_together(
     with opened(browser, file, state, viewport=SCREEN) as page:
         assert page.inner_text("#found") == said
         # What is not here is said, and so is what is no target; the answer stays.
-        kept = page.inner_text(".number")
+        kept = page.inner_text("#headline")
         page.evaluate("location.hash = 'point=elsewhere&model=FC&target=1e9'")
         page.wait_for_selector("#refusal:not([hidden])")
         assert all(each in page.inner_text("#refusal") for each in ("elsewhere", "1e9"))
-        assert page.inner_text(".number") == kept
+        assert page.inner_text("#headline") == kept
         for text in ("", "x", "0x10", "5%", "-1", "0", "1e999", "30"):
             page.fill("#target", text)
             page.wait_for_selector("#target[aria-invalid=true]")
             assert page.is_visible("#refusal")
-            assert page.inner_text(".number") == kept
+            assert page.inner_text("#headline") == kept
         page.fill("#target", "0.0040123")
         page.wait_for_selector("#target[aria-invalid=false]")
         assert not page.is_visible("#refusal")
@@ -164,7 +168,7 @@ def test_the_study_page_says_what_was_run_and_a_row_opens_its_point(
     browser: "Browser", study: Path
 ) -> None:
     with opened(browser, study / "report.html", viewport=SCREEN) as page:
-        assert page.inner_text("h1") == page.title() == f"made up {NASTY}"
+        assert page.inner_text(".title") == page.title() == f"made up {NASTY}"
         missing, failed = page.locator("header .notes li").all_inner_texts()
         assert missing.startswith(f"{NASTY}: 1 of 3 cells are missing (seed 3)")
         assert failed == f"{NASTY}: 1 cell failed, the first: a pixel <b>fell</b> out"
@@ -174,7 +178,7 @@ def test_the_study_page_says_what_was_run_and_a_row_opens_its_point(
         assert page.locator("#point option").all_inner_texts() == names
         assert rows.locator("th").all_inner_texts() == names
         heads = page.locator("#every thead th")
-        column = heads.all_inner_texts().index("N of KO")
+        column = heads.all_inner_texts().index("KO, 90% sure")
         for order in ("ascending", "descending"):
             heads.nth(column).locator("button").click()
             assert heads.nth(column).get_attribute("aria-sort") == order
@@ -186,8 +190,8 @@ def test_the_study_page_says_what_was_run_and_a_row_opens_its_point(
             page.wait_for_function("(name) => point.selectedOptions[0].text === name", arg=name)
             assert page.locator("#scene option:checked").inner_text() == name  # the pictures, too
             assert row.locator("td").first.inner_text() == page.input_value("#target")
-            samples = page.get_attribute("#samples", "data-value")
-            assert samples in [cell.lstrip("≤ ") for cell in row.locator("td").all_inner_texts()]
+            cells = [cell.replace(",", "") for cell in row.locator("td").all_inner_texts()]
+            assert page.get_attribute("#headline", "data-value") in cells
         # The slider over N changes the pictures.
         page.select_option("#scene", label="rigorous-8")
         seen = set()
@@ -243,24 +247,27 @@ def test_the_slider_gives_korisk_plan(browser: "Browser", pilot: Path, capsys: C
                 stop(page, share)
                 target = page.input_value("#target")
                 found = planned(pilot, model, target, capsys)
-                shown = page.get_attribute("#samples", "data-value")
-                assert shown == ("" if found["samples"] is None else str(found["samples"])), target
+                advice = found["recommendation"]
+                shown = page.get_attribute("#headline", "data-value")
+                assert shown == (
+                    "" if found["samples"]["0.9"] is None else str(found["samples"]["0.9"])
+                )
+                assert page.get_attribute("#headline", "data-action") == advice["action"]
                 assert f"{model}: interpolated" not in page.inner_text("#about")
-                facts = shown_facts(page)
+                said, facts = page.inner_text("#headline"), shown_facts(page)
+                if advice["action"] == "collect":
+                    assert said.startswith(f"{model}: ")
+                    assert f"{advice['n']:,}" in said
+                    assert "(90% sure)" in said
+                else:
+                    assert said == advice["sentence"]
                 assert facts["Chance to reach it at all"] == chance(found["reach"])
-                coming = found["next_round"]
-                assert facts["Collect next, in all"] == (f"{coming:,}" if coming else "nothing")
-                odds = found["reach"] if found["samples"] is None else found["chance"]
-                unlikely = "probably does not reach" in found["explanation"]
-                odds = f"at most {chance(found['reach'])}" if unlikely else chance(odds)
-                assert page.inner_text("#samples-chance").startswith(f"chance {odds}")
-                answers.append(found["samples"])
-                if found["samples"] is None:
+                answers.append(advice["n"])
+                if found["middle"] is None and not found["doubt"]:
                     assert facts["Levels off at about"] == f"{found['floor']:.4g}"
-                    continue
-                at_once = "already at the pilot's smallest" in found["explanation"]
-                assert (interval(found) in facts.values()) != at_once
-                for level, enough in found["safe"].items():
+                if found["upper"] is not None and f"{found['upper']:,.0f}" != "4":
+                    assert interval(found) in page.inner_text("#odds")
+                for level, enough in list(found["samples"].items())[1:]:  # even odds are the first
                     kinds.add(enough is None)
                     text = facts[f"Enough with {100 * float(level):.0f}% probability"]
                     assert text == f"{enough:,}" if enough else "no amount of data" in text
@@ -278,16 +285,9 @@ def test_the_comparison_costs_and_the_error_at_a_number_are_the_commands(
         capsys.readouterr()
         assert korisk("compare", pilot, "--target", target, "--json") == 0
         found = json.loads(capsys.readouterr().out)
-        for name, key in (("KO", "first"), (NASTY, "second")):
-            said, plan = facts[f"Samples of {name}"], found[key]
-            assert said.startswith(f"{plan['samples']:,} (chance {chance(plan['chance'])};")
-            assert said.endswith(f" {interval(plan)})")
-        low, high = found["ratio_range"]
-        odds = [chance(found[key]["chance"]) for key in ("second", "first")]
-        assert ratio == (
-            f"Ratio of N, {NASTY} over KO: {times(found['ratio'])} (chance {odds[0]} for {NASTY}, "
-            f"{odds[1]} for KO; 90%: {times(low)} to {times(high)})"
-        )
+        both = compare(Curve.read(pilot, model="KO"), Curve.read(pilot, model=NASTY), float(target))
+        assert ratio == both.saving()
+        assert times(max(found["ratio"], 1 / found["ratio"])) in ratio
         for method, words in (("line", "fitted lines"), ("paper", "the paper's lines")):
             factors = found["two_factors"][method]
             text = facts[f"Two factors, {words}"]
@@ -300,7 +300,11 @@ def test_the_comparison_costs_and_the_error_at_a_number_are_the_commands(
         assert f"N = {found['crossover']['n']:,}" in facts["Crossover"]
         assert facts["Crossover"] in found["explanation"]
         stop(page, 0.3)
-        assert "90%" not in page.inner_text("#ratio")  # known for the first target alone
+        there = float(page.input_value("#target"))
+        both = compare(both.first.curve, both.second.curve, there)
+        assert page.inner_text("#ratio") == both.saving()  # with its interval at every stop
+        greyed = "unlikely" in (page.get_attribute("#ratio", "class") or "")
+        assert greyed == (not both.likely)
 
         asked = ("--model", "KO", "--at", "1000", "--target", target, "--json")
         assert korisk("plan", pilot, *asked) == 0
@@ -323,12 +327,11 @@ def test_the_comparison_costs_and_the_error_at_a_number_are_the_commands(
         page.fill("#currency", "EUR")
         page.wait_for_function("() => facts.textContent.includes('EUR')")
         facts = shown_facts(page)
-        samples = int(page.get_attribute("#samples", "data-value") or "0")
-        safe = facts["Enough with 90% probability"].replace(",", "")
         prices = {name: text for name, text in facts.items() if name.startswith("Cost")}
-        paid = [float(text.removesuffix(" EUR").replace(",", "")) for text in prices.values()]
-        # Where no amount of data gives 90%, nothing has a price.
-        assert paid == [2.5 * samples, *([2.5 * int(safe)] if safe.isdigit() else [])]
+        advice = kr.plan(both.first.curve, float(target)).recommend(cost=2.5)
+        assert advice.n is not None
+        more = max(advice.n - 128, 0)
+        assert prices["Cost, 90% sure"].startswith(f"{advice.cost:,.6g} EUR for {more:,} more")
         page.fill("#cost", "5 each")
         page.wait_for_selector("#cost-note:not([hidden])")
 
@@ -372,7 +375,7 @@ def test_no_barrier_is_found_and_nothing_overflows(
     file = study / "report.html" if page_of == "study" else pilot.with_suffix(".html")
     for theme, size in (("light", SCREEN), ("dark", PHONE)):
         with opened(browser, file, color_scheme=theme, viewport=size) as page:
-            box = page.locator("#samples").bounding_box()
+            box = page.locator("#headline").bounding_box()
             assert box is not None
             assert box["y"] + box["height"] <= size["height"]
             assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
@@ -417,7 +420,7 @@ def test_the_theme_can_be_chosen_and_scripts_can_be_off(browser: "Browser", pilo
         page.reload()
         assert page.evaluate(colour) == "rgb(255, 255, 255)"
     with opened(browser, pilot.with_suffix(".html"), java_script_enabled=False) as page:
-        assert "chance" in page.inner_text(".answer")
+        assert "sure" in page.inner_text("#headline")
         assert page.is_visible("noscript svg")
         assert "needs JavaScript" in page.inner_text("#planner")
 
@@ -451,7 +454,7 @@ def test_scores_have_their_own_unit(browser: "Browser", tmp_path: Path, capsys: 
         capsys.readouterr()
         korisk("plan", file, "--unit", "psnr", "--target", target, "--json")
         (found,) = json.loads(capsys.readouterr().out)["plans"]
-        assert page.get_attribute("#samples", "data-value") == str(found["samples"] or "")
+        assert page.get_attribute("#headline", "data-value") == str(found["samples"]["0.9"] or "")
         means = page.locator("#measured tbody td:last-child").all_inner_texts()
         expected = [20.2 + 4 * n**0.2 for n in (10, 40, 160, 640)]
         assert [float(mean) for mean in means] == pytest.approx(expected, abs=0.02)
@@ -474,16 +477,28 @@ def test_the_chart_shows_bands_lines_and_what_is_extrapolated(
     browser: "Browser", pilot: Path
 ) -> None:
     with opened(browser, pilot.with_suffix(".html"), viewport=SCREEN) as page:
-        samples = page.get_attribute("#samples", "data-value")
+        samples = page.get_attribute("#headline", "data-value")
         other = page.get_attribute("#versus", "data-value")
         marks = page.locator("#plot .samples")
         assert [each.get_attribute("data-n") for each in marks.all()] == [samples, other]
         labels = page.locator("#plot .label").all_text_contents()
         for n, label in zip((samples, other), labels, strict=True):
-            assert re.search(rf"N = {int(n or 0):,} \((below |above )?\d+%\)", label)
-        assert page.locator("#plot .band").count() == 2
+            assert f"N = {int(n or 0):,} (90% sure)" in label
+        for kind, count in (("band", 2), ("hatch", 2), ("error-bar", 12), ("axis-title", 1)):
+            assert page.locator(f"#plot .{kind}").count() == count, kind
+        words = page.locator("#plot, #odds-plot").all_text_contents()
+        assert all("training samples N" in each for each in words)
+        assert "standard error" in page.inner_text("#legend")
+        assert "KO: known operator" in page.inner_text("#legend")
+        dashes = "(each) => getComputedStyle(each).strokeDasharray"
+        solid = page.locator("#plot .curve:not(.extrapolated)").first.evaluate(dashes)
+        assert (solid, page.locator("#plot .extrapolated").first.evaluate(dashes) != "none") == (
+            "none",
+            True,
+        )
         for at in (0, 1):
-            solid, dashed = page.locator(f"#plot .curve[data-model='{at}']").all()
+            dashed = page.locator(f"#plot .extrapolated[data-model='{at}']")
+            solid = page.locator(f"#plot .curve:not(.extrapolated)[data-model='{at}']")
             end = max(x for x, _ in points_of(solid))
             assert min(x for x, _ in points_of(dashed)) == end  # at the pilot's last N
             means = page.locator("#plot .mean").all()[6 * at : 6 * at + 6]
@@ -503,7 +518,7 @@ def test_the_chart_shows_bands_lines_and_what_is_extrapolated(
         # Pixels to errors: by two means whose places are known.
         curve = Curve.read(pilot, model="KO")
         line_at = dict(line)
-        along = points_of(page.locator("#plot .curve[data-model='0']").first)
+        along = points_of(page.locator("#plot .curve:not(.extrapolated)[data-model='0']"))
         ends = (along[0], along[-1])
         logs = np.log([float(curve.means[0]), float(curve.means[-1])])
         slope = (logs[1] - logs[0]) / (ends[1][1] - ends[0][1])
@@ -559,3 +574,93 @@ def test_firefox_draws_the_answer_that_a_link_asks_for(pilot: Path, tmp_path: Pa
     assert np.array_equal(first, again)
     assert (first[:900, 720:] != other[:900, 720:]).any()  # the chart stands on the right
     assert (first[:900, :720] != other[:900, :720]).any()  # and the answer on the left
+
+
+def test_the_advice_comes_first_for_keyboard_and_screen_reader(
+    browser: "Browser", study: Path
+) -> None:
+    with opened(browser, study / "report.html", viewport=SCREEN) as page:
+        first = "document.querySelector('section, header, main, nav, [role=region]').id"
+        assert page.evaluate(first) == "advice"
+        assert page.evaluate("document.querySelector('h1, h2, h3').id") == "headline"
+        assert page.get_attribute("#headline", "aria-live") == "polite"
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.id") == "advice"
+        # It is not read out while a slider moves, but when it rests.
+        slide(page, 3)
+        assert page.get_attribute("#advice", "aria-busy") == "true"
+        page.wait_for_selector("#advice:not([aria-busy])")
+
+
+def test_the_level_is_a_slider_and_a_handle_on_the_curve_of_chance(
+    browser: "Browser", pilot: Path
+) -> None:
+    curve = Curve.read(pilot, model="KO")
+    with opened(browser, pilot.with_suffix(".html"), "#model=KO", viewport=SCREEN) as page:
+        plan = kr.plan(curve, float(page.input_value("#target")))
+        page.focus("#sure")
+        seen = set()
+        for key in ("Home", "ArrowRight", "ArrowRight", "ArrowRight"):
+            page.keyboard.press(key)
+            page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+            said = page.get_attribute("#sure", "aria-valuetext") or ""
+            sure = float(said.removesuffix("% sure")) / 100
+            seen.add(sure)
+            assert page.get_attribute("#headline", "data-value") == str(plan.samples(sure) or "")
+            assert page.inner_text("#sure-text") == said
+        assert seen == {0.5, 0.55, 0.6, 0.65}
+        box = page.locator("#handle").bounding_box()
+        plot = page.locator("#odds-plot").bounding_box()
+        assert box is not None
+        assert plot is not None
+        page.mouse.move(box["x"] + 8, box["y"] + 9)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 8, plot["y"] + 22)  # 100%: the nearest level is 99%
+        page.mouse.up()
+        assert page.inner_text("#sure-text") == "99% sure"
+        page.wait_for_function("() => location.hash.includes('sure=0.99')")
+        page.reload()
+        assert page.inner_text("#sure-text") == "99% sure"
+        # The curve of chance is the plan's, where the chart shows it.
+        path = points_of(page.locator("#odds-plot .odds[data-model='0']"))
+        lowest, highest = (y for _, y in (path[0], path[-1]))
+        assert lowest >= highest
+        assert all(a[1] >= b[1] - 0.11 for a, b in pairwise(path))
+
+
+def test_model_target_and_level_stay_when_the_point_changes(
+    browser: "Browser", tmp_path: Path
+) -> None:
+    asked = content([{"side": 8}, {"side": 16}])
+    folder = made_study(tmp_path / "study", asked)
+    assert korisk("report", folder, "--only", "page") == 0
+    with opened(browser, folder / "report.html", "#point=rigorous-8&model=FC&sure=0.8") as page:
+        page.fill("#target", "0.004")
+        page.select_option("#point", label="rigorous-16")
+        assert page.locator("#model option:checked").inner_text() == "FC"
+        assert (page.input_value("#target"), page.inner_text("#sure-text")) == ("0.004", "80% sure")
+        assert not page.is_visible("#refusal")
+        hard = page.evaluate("koriskTable && document.querySelector('#hard').textContent")
+        page.fill("#target", hard.removeprefix("harder: "))
+        page.wait_for_selector("#target[aria-invalid=false]")
+        page.select_option("#point", label="rigorous-8")
+        target = page.input_value("#target")
+        if target != hard.removeprefix("harder: "):  # the other point does not answer it
+            assert f"Here is {float(target):.4g}" in page.inner_text("#refusal")
+
+
+def test_a_comparison_opens_on_the_ratio_and_the_crossing(
+    browser: "Browser", pilot: Path, tmp_path: Path
+) -> None:
+    html = tmp_path / "compare.html"
+    korisk("compare", pilot, "--target", 0.01, "--html", html)
+    ko, other = (Curve.read(pilot, model=model) for model in ("KO", NASTY))
+    with opened(browser, html, viewport=SCREEN) as page:
+        for share in (0.2, 0.5, 0.9):
+            stop(page, share)
+            both = compare(ko, other, float(page.input_value("#target")))
+            assert page.inner_text("#headline") == both.saving()
+            assert page.inner_text("#odds") == both.crossing.explain()
+            grey = "unlikely" in (page.get_attribute("#headline", "class") or "")
+            assert grey == (not both.likely)
+        assert page.locator(".bar-row").count() == 2

@@ -310,7 +310,7 @@ def test_the_page_in_a_browser(port: TablePort, tmp_path: Path) -> None:
         page.wait_for_selector("iframe")
         inner = page.frame_locator("iframe")
         inner.locator("#found").wait_for()
-        assert inner.locator("h1").inner_text() == "rising.csv"
+        assert inner.locator(".title").inner_text() == "rising.csv"
         assert inner.locator("h1 b").count() == 0
         page.wait_for_function("document.activeElement.tagName === 'IFRAME'")
         # The page of a table cannot ask this server for anything.

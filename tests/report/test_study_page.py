@@ -35,7 +35,8 @@ pytestmark = pytest.mark.usefixtures("bands_once", "bare_pages")
 
 class Texts:
     def __init__(self, text: str) -> None:
-        (self.answer,) = map(unescape, re.findall('<p class="answer">(.*?)</p>', text))
+        said = re.findall('<h1 id="headline"[^>]*>(.*?)</h1><p id="odds">(.*?)</p>', text)
+        ((self.answer, self.odds),) = [tuple(map(unescape, each)) for each in said]
         self.lines = [unescape(line) for line in re.findall("<li>(.*?)</li>", text)]
         (data,) = re.findall('id="data">(.*?)</script>', text)
         self.data = json.loads(data)
@@ -112,7 +113,8 @@ def test_crossovers_are_those_of_a_comparison() -> None:
     assert both.crossover is not None
     assert f"N = {both.crossover.n:,}" in pair["crossover"]
     assert "FC" in pair["crossover"]
-    assert pair["ratio_range"] == both.ratio_range
+    at = pair["targets"].index(data[0]["target"])
+    assert (pair["savings"][at], pair["likely"][at]) == (both.saving(), both.likely)
     assert notes == [f"{Curve([4, 8], [0.2, 0.1]).name} has 2 sizes; the planner needs 3."]
 
 
@@ -198,7 +200,8 @@ def test_one_point_one_model_one_seed_and_one_size(tmp_path: Path) -> None:
     found = page(made_study(tmp_path / "one", content(seeds=[7], models=["KO"])))
     (group,) = found.data["groups"]
     assert ([model["name"] for model in group["models"]], group["pairs"]) == (["KO"], [])
-    assert found.answer.endswith(" error than the lowest of KO)")
+    assert found.answer.startswith("KO: ")
+    assert " error than the lowest of KO)" in found.odds
     found = page(made_study(tmp_path / "short", content(sizes=[16])))
     assert found.answer.startswith("No curve has three sizes yet")
     assert not found.has_planner
@@ -241,7 +244,7 @@ def test_a_target_is_asked_everywhere_or_said_to_be_refused(tmp_path: Path) -> N
     assert (folder / "study.db").read_bytes() == before
     found = Texts(texts[0])
     assert found.data["groups"][0]["target"] == 0.004
-    assert found.answer.endswith("(mse 0.004)")
+    assert found.odds.startswith("mse 0.004; 90% interval ")
     contents = read_contents(folder)
     with pytest.raises(KoriskError, match="target must be above 0"):
         study_page(contents, target=0.0)
@@ -264,7 +267,7 @@ def test_a_store_of_a_program_of_ones_own(tmp_path: Path) -> None:
     assert not contents.known
     assert contents.points[0].metric == "L1"
     found = page(tmp_path)
-    assert "L1" in found.answer
+    assert "L1" in found.odds
     assert found.data["pictures"] == []
 
 

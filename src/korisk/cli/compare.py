@@ -85,7 +85,11 @@ def compare(
         named = list(map(renamed, curves, comparison.names))
         title = " and ".join(path.name for path in paths)
         page = pilot_page(
-            named, title=title, target=targets[0], kind="korisk compare of two models"
+            named,
+            title=title,
+            target=targets[0],
+            kind="korisk compare of two models",
+            opens="ratio",
         )
         write_page(html, page)
     for each in comparisons:

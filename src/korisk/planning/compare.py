@@ -15,7 +15,7 @@ from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import paired_correlation
 from korisk.errors import KoriskError, Message, invalid
-from korisk.planning.explain import SURE, chance, paragraph, span, times, value
+from korisk.planning.explain import EVEN, SURE, chance, paragraph, span, times, value
 from korisk.planning.fit import DEFAULT_FIT, check_curve, check_target, fitted_line, sample_counts
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import Plan, plan_from
@@ -412,6 +412,59 @@ class Comparison(Drawn):
         if self.ratio_range is not None:
             said += f" The ratio, {second} over {first}, is {self.ratio_words()}."
         return said
+
+    @property
+    def likely(self) -> bool:
+        """Whether each of both reaches the target with even odds at least, so that a ratio tells.
+
+        Below that, a ratio holds in the few futures in which both do.
+        """
+        return all(plan.reach >= EVEN for plan in self._plans)
+
+    def saving(self) -> str:
+        """Which of the two needs fewer samples, and how many times fewer, in a sentence.
+
+        Returns
+        -------
+        str
+            With a factor of at least 1 and its interval, and the condition where that is unlikely.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
+        >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
+        >>> kr.compare(fc, ko, target=0.02).saving()
+        'KO needs 4 times fewer samples than FC for 0.02 (90%: ... to ...).'
+        """
+        (low, high), ratio = self.ratio_range or (0.0, math.inf), self.ratio
+        better, worse = zip(self.names, self._plans, strict=True)
+        known = ratio or (low if math.isinf(high) else high)
+        if known < 1:  # the second needs fewer
+            better, worse = worse, better
+            low, high = (0.0 if math.isinf(high) else 1 / high), (1 / low if low else math.inf)
+            ratio = ratio and 1 / ratio
+        goal = f"for {value(self.target)}"
+        names = f"{better[0]} and {worse[0]}"
+        if ratio is None:
+            if low <= 1:
+                return f"Which of {names} needs fewer samples {goal} is not known."
+            about = f"{better[0]} needs at least {times(low)} times fewer samples than {worse[0]}"
+            return f"{about} {goal} (95% sure)."
+        ends = ""
+        if low and math.isfinite(high):
+            ends = f"90%: {times(low)} to {times(high)}"
+        elif low or math.isfinite(high):
+            ends = f"95% sure: at {f'least {times(low)}' if low else f'most {times(high)}'}"
+        if not self.likely:
+            reach = min(plan.reach for plan in self._plans)
+            ends = "; ".join(filter(None, (ends, f"if both reach it, chance {chance(reach)}")))
+        ends = f" ({ends})" if ends else ""
+        if times(ratio) == "1":
+            return f"{names} need about as many samples {goal}{ends}."
+        least = "at least " * better[1].at_once + "at most " * worse[1].at_once
+        factor = f"{least}{times(ratio)} times fewer"
+        return f"{better[0]} needs {factor} samples than {worse[0]} {goal}{ends}."
 
     def ratio_words(self) -> str:
         """The ratio of samples with its interval; without a ratio, the end that is known.

@@ -15,7 +15,7 @@ and an interval without an end has no width that could shrink.
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -397,8 +397,14 @@ def _when(grid: Array, chance: Array, p: float) -> float:
 
 def _quantiles(weight: Array, mean: Array, deviation: Array, share: Array) -> Array:
     """(Y,) the values of a mixture of normals below which these shares of it lie."""
+    return _searched(*(part.tobytes() for part in (weight, mean, deviation, share)))
+
+
+@lru_cache(maxsize=8)  # they do not depend on the target, of which a page asks a hundred
+def _searched(*parts: bytes) -> Array:
     from scipy.special import ndtr
 
+    weight, mean, deviation, share = (np.frombuffer(part) for part in parts)
     low = np.full(len(share), float((mean - 9 * deviation).min()))
     high = np.full(len(share), float((mean + 9 * deviation).max()))
     for _ in range(_STEPS):

@@ -114,12 +114,12 @@ def recommend(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
     samples = plan.samples(sure)
     if cost is not None:
         real("cost", cost, above=0, remedy="give the price of one sample")
-    if samples is not None and _collectable(plan, samples):
+    if samples is not None and collectable(plan, samples):
         return _collect(plan, samples, sure, cost)
     return otherwise(plan, sure, cost)
 
 
-def _collectable(plan: Situation, samples: int) -> bool:
+def collectable(plan: Situation, samples: int) -> bool:
     """Whether a number of samples is the advice, rather than what `otherwise` says."""
     if samples <= plan.last and plan.inside:
         return True

@@ -43,19 +43,22 @@ _JUST = 1e-9  # beyond a mean, where another answer begins
 _AT_FIRST = (0.8, 0.95, 0.995)  # probabilities at the first N whose targets are answered
 _ALL_PAIRS = 4  # models up to which every two are compared; beyond, the first with
 _MOST_PAIRS = 12  # so many others, since each takes half a second
+_EVERY = 4  # targets of which one is compared, for pairs other than the first
 # Times the lowest error of the first model: where the first target may lie, the best place first,
-_NEARLY = (1.05, 1.02, 1.1, 1.2, 1.5, 2.0, 3.0)  # with other models beside it
+_NEARLY = (1.05, 1.02, 1.1, 1.15, 1.2, 1.3, 1.4, 1.5, 1.7, 2.0, 3.0)  # with other models beside it
 _STRETCH = (0.8, 0.9, 0.95, 0.7, 0.6, 1.05, 1.2, 1.5, 2.0)  # and alone
 _CLEAR = 2.0  # standard errors from every mean: at a target nearer to one, noise alone decides
 _GUESSED_NOISE = 0.02  # of a mean, relative, where no N has two seeds
 
 
 class Pair(TypedDict):
-    """Two models of a group at its first target."""
+    """Two models of a group: which needs how many times fewer samples, and where they cross."""
 
     first: int  # the places of both
     second: int
-    ratio_range: tuple[float | None, ...] | None  # None for an end that is not known
+    targets: list[float]  # from easy to hard: where the slider of the first stops
+    savings: list[str]  # the ratio at each of them, in a sentence
+    likely: list[bool]  # whether both reach it with even odds
     crossover: str  # where their curves cross, in a sentence
 
 
@@ -145,6 +148,11 @@ class Group:
         """The answers to the first target."""
         return tuple(plan_from(made, self.target) for made in self.forecasts)
 
+    @cached_property
+    def tables(self) -> tuple[tuple[list[Plan], list[int]], ...]:
+        """For each forecast, the answers over targets, and those that a slider stops at."""
+        return tuple(plans_over_targets(made, [self.target]) for made in self.forecasts)
+
     @property
     def comparison(self) -> Comparison | None:
         """The first two models at the first target."""
@@ -168,7 +176,7 @@ class Group:
         return [telling(plan) for plan in self.plans[:2]]
 
     def pairs(self) -> list[Pair]:
-        """Some pairs of models at the first target, with a sentence on where their curves cross.
+        """Some pairs of models over targets, with a sentence on where their curves cross.
 
         Returns
         -------
@@ -185,8 +193,23 @@ class Group:
             both = Comparison(self.plans[first], self.plans[second])
             cross = known or crossing(both.first.curve, both.second.curve)
             said = (cross or Crossing(both.crossover)).explain()  # None without an N in common
-            ends = tuple(None if end in (0, math.inf) else end for end in both.ratio_range or ())
-            pairs.append(Pair(first=first, second=second, ratio_range=ends or None, crossover=said))
+            plans, stops = self.tables[first]
+            every = 1 if (first, second) == (0, 1) else _EVERY
+            chosen = {*stops[::every], *(at for at in stops if plans[at].target == self.target)}
+            compared = [
+                Comparison(plans[at], plan_from(self.forecasts[second], plans[at].target))
+                for at in sorted(chosen)
+            ]
+            pairs.append(
+                Pair(
+                    first=first,
+                    second=second,
+                    targets=[each.target for each in compared],
+                    savings=[each.saving() for each in compared],
+                    likely=[each.likely for each in compared],
+                    crossover=said,
+                )
+            )
         return pairs
 
 

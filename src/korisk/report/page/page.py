@@ -23,11 +23,12 @@ from korisk.curves.curve import Curve
 from korisk.planning import explain as words
 from korisk.planning.fit import check_target
 from korisk.planning.forecast import forecast
-from korisk.planning.plan import Plan
+from korisk.planning.plan import LEVELS
+from korisk.planning.protocol import Recommendation
 from korisk.planning.targets import Group, main_group
 from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
-from korisk.report.page.planner import groups_data
+from korisk.report.page.planner import HEADLINES, LEGEND, groups_data, headline, interval
 from korisk.report.tables.table import worded
 from korisk.report.tables.text import html as table_html
 
@@ -59,6 +60,7 @@ class Page:
     data: JsonDict  # for the scripts: groups and pictures
     notes: Sequence[str] = ()  # what is missing, at the top
     running: bool = False  # whether more is being measured
+    opens: str = ""  # "ratio": the first sentence compares two models
     still: str = ""  # the answer as a figure, where no script runs
     sections: Sequence[Section] = ()
 
@@ -71,6 +73,7 @@ class Page:
             missing = f"{box}{bullets(self.notes, 'notes')}</div>"
         title = "What this does and does not promise"
         shown = [*self.sections, Section("promises", title, asset("promises.html"))]
+        odds = ""
         if main is None:
             answer = (
                 "Waiting for three training set sizes: with fewer, nothing can be extrapolated."
@@ -79,7 +82,16 @@ class Page:
                 "model at three training set sizes or more."
             )
         else:
-            answer = (f"{main.name}: " if len(self.groups) > 1 else "") + main.sentence
+            plan = main.plans[main.told.index(max(main.told))]
+            advice = plan.recommend()
+            answer = headline(advice, plan)
+            asked = f"{plan.curve.metric or plan.curve.unit.noun} {words.value(plan.target)}"
+            asked += f" ({main.why})" if main.why else ""
+            asked = f"{main.name}, {asked}" if len(self.groups) > 1 else asked
+            odds = "; ".join(filter(None, (asked, interval(advice, plan)))) + "."
+            if self.opens == "ratio" and main.comparison is not None:
+                both = main.comparison
+                answer, odds = both.saving(), both.crossing.explain()
             still = f"<noscript>{self.still}</noscript>" if self.still else ""
             planner = asset("planner.html") + still
             shown.insert(0, Section("planner", "How much data do I need?", planner))
@@ -90,6 +102,7 @@ class Page:
             title=escape(self.title),
             kind=escape(self.kind),
             answer=escape(answer),
+            odds=escape(odds),
             notes=missing,
             links=" ".join(f'<a href="#{each.name}">{escape(each.title)}</a>' for each in shown),
             sections="\n".join(
@@ -99,7 +112,17 @@ class Page:
             ),
             version=__version__,
             style=asset("page.css") + THEME_CSS,
-            data=script_json(self.data | {"start": start, "sentences": words.ANSWERS}),
+            data=script_json(
+                self.data
+                | {
+                    "start": start,
+                    "opens": self.opens,
+                    "legend": LEGEND,
+                    "levels": LEVELS,
+                    "headlines": HEADLINES,
+                    "sentences": words.ANSWERS,
+                }
+            ),
             table=asset("table.js"),
             view=asset("view.js"),
         )
@@ -111,8 +134,8 @@ def overview(groups: Sequence[Group]) -> str:
     left_out, names = len(names[_COLUMNS:]), names[:_COLUMNS]
     heads = ["point", "target"]
     for name in names:
-        heads += [f"N of {name}", f"chance of {name}"]
-    heads += ["ratio of N"] * (len(names) > 1)
+        heads += [f"{name}, 90% sure", f"{name}, even odds"]
+    heads += ["who needs fewer"] * (len(names) > 1)
     rows = []
     for group in groups:
         cells: list[tuple[str, float]] = [("\N{EN DASH}", math.inf)] * (len(heads) - 1)
@@ -123,19 +146,25 @@ def overview(groups: Sequence[Group]) -> str:
             for plan in group.plans:
                 if plan.curve.name in names:
                     at = 1 + 2 * names.index(plan.curve.name)
-                    cells[at] = _number(plan), plan.middle or math.inf
-                    odds = plan.reach if plan.middle is None else plan.chance
-                    cells[at + 1] = words.chance(odds), math.inf if odds is None else odds
-        both = group.comparison
+                    advice = plan.recommend()
+                    number = math.inf if advice.n is None else float(advice.n)
+                    cells[at] = _advised(advice), number if advice.action == "collect" else math.inf
+                    if advice.even is not None:
+                        cells[at + 1] = words.count(advice.even), advice.even
+        both, grey = group.comparison, ""
         if both is not None:
             low, high = both.ratio_range or (0.0, math.inf)
             ends = (low, high) if both.ratio is None else (both.ratio, both.ratio)
-            said = both.ratio_words()
-            cells[-1] = said, next((end for end in ends if 0 < end < math.inf), math.inf)
+            cells[-1] = both.saving(), next((end for end in ends if 0 < end < math.inf), math.inf)
+            grey = "" if both.likely else " unlikely"
         name = escape(group.name)
         first = f'<a href="{escape(link)}">{name}</a>' if link else name
+        kinds = ["number"] * len(cells)
+        if both is not None:
+            kinds[-1] = f"saving{grey}"
         body = "".join(
-            f'<td class="number" data-value="{key:.6g}">{escape(text)}</td>' for text, key in cells
+            f'<td class="{kind}" data-value="{key:.6g}">{escape(text)}</td>'
+            for kind, (text, key) in zip(kinds, cells, strict=True)
         )
         rows.append(f'<tr><th scope="row">{first}</th>{body}</tr>')
     top = "".join(
@@ -155,14 +184,13 @@ def overview(groups: Sequence[Group]) -> str:
     )
 
 
-def _number(plan: Plan) -> str:
-    if plan.middle is None:
-        return plan.missed
-    said = f"{'≤ ' if plan.at_once else ''}{words.count(plan.middle)}"
-    if plan.middle <= plan.last or plan.reach >= words.SURE:
-        return said
-    likely = "" if plan.reach >= words.EVEN else "probably not reached; "
-    return f"{likely}{said} if reached (at most {words.chance(plan.reach)})"
+def _advised(advice: Recommendation) -> str:
+    """The advice in a word or two."""
+    if advice.action == "collect":
+        return words.count(advice.n or 0)
+    if advice.action == "measure":
+        return f"measure {words.count(advice.n or 0)} next"
+    return {"train": "train longer first", "stop": "stop"}.get(advice.action, "not known")
 
 
 def figure_html(
@@ -207,8 +235,12 @@ def pilot_page(
     title: str,
     target: float | None = None,
     kind: str = "korisk plan of a pilot",
+    opens: str = "",
 ) -> str:
-    """The planner for curves that a user measured, without any study, as one text."""
+    """The planner for curves that a user measured, without any study, as one text.
+
+    If it `opens` on the "ratio", its first sentence compares the first two models.
+    """
     group = Group(title, tuple(curves), target)
     if not group.forecasts:
         forecast(group.curves[0])  # refuses a pilot of too few sizes, and says so
@@ -236,6 +268,7 @@ def pilot_page(
         groups=[group],
         data={"groups": data, "pictures": []},
         notes=notes,
+        opens=opens,
         still=still,
         sections=[
             Section("measured", "What was measured", measured),

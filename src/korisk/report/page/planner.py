@@ -18,12 +18,15 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.chances import LEAST_REACH, table_sizes
 from korisk.planning.compare import LEAST_SIZES
-from korisk.planning.explain import EVEN, FAR, SURE, findings, no_floor
+from korisk.planning.explain import EVEN, FAR, SURE, count, findings, no_floor
 from korisk.planning.fit import fitted_line
 from korisk.planning.forecast import Forecast
-from korisk.planning.plan import LEVELS, Plan
-from korisk.planning.targets import Group, main_group, plans_over_targets
-from korisk.report.figures.panels import Array, track
+from korisk.planning.plan import Plan
+from korisk.planning.protocol import Recommendation
+from korisk.planning.recommend import collectable
+from korisk.planning.targets import Group, main_group
+from korisk.report.figures.panels import Array, error_bars, track
+from korisk.report.figures.style import glossary
 
 Watch = Callable[[str], None]
 Data = JsonDict  # what a script reads, as JSON
@@ -37,6 +40,23 @@ _EVERY = 3  # and so many times fewer than the planner's beyond it
 _INNER = tuple(round(0.025 * step, 3) for step in range(1, 40))
 # Of the way from the probability at the pilot's first N to the largest: where N is in the table.
 _SHARES = (0.001, 0.01, *_INNER, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9997, 1.0)
+LEVELS = (*(round(0.5 + 0.05 * step, 2) for step in range(10)), 0.975, 0.99)  # of the slider
+
+_ADVICE = ("action", "n", "seeds", "sentence", "reasons")
+
+# The advice in one line, in templates: the page's table.js fills in the same names.
+HEADLINES = {
+    "collect": "collect {n} ({sure} sure)",
+    "inside": "{n} are enough ({sure} sure)",
+    "already": "already at N = {n} ({sure} sure)",
+    "even": "; even odds {even}",
+    "interval": "90% interval {lower} to {upper}",
+    "at_least": "at least {lower} (95% sure)",
+}
+LEGEND = (
+    "Points: means of seeds ± standard error, joined by straight lines. Dashed with a hatched "
+    "band: forecast, 90%. Dotted: the paper's line."
+)
 
 
 def unwatched(_: str) -> None:
@@ -55,11 +75,15 @@ def groups_data(
     room, dropped = ROOM, 0
     for group in sorted(groups, key=lambda each: each is not main):
         watch(group.name)
-        models = [_model(each, group.target) for each in group.forecasts]
+        tables = zip(group.forecasts, group.tables, strict=True) if group.forecasts else ()
+        models = [_model(each, table) for each, table in tables]
         data: Data = {
             "name": group.name,
             "target": group.target if group.forecasts else None,
             "why": group.why,
+            "glossary": "".join(
+                f"{note}." for note in glossary([*(each.name for each in group.curves), group.name])
+            ),
             "model": group.told.index(max(group.told)) if group.forecasts else 0,
             "models": models,
             "pairs": group.pairs(),
@@ -84,7 +108,7 @@ def groups_data(
     return [made[group.name] for group in groups], notes
 
 
-def _model(made: Forecast, target: float) -> Data:
+def _model(made: Forecast, table: tuple[list[Plan], list[int]]) -> Data:
     n = table_sizes(made)
     inside, beyond = n[n <= made.last], n[n > made.last]
     inside = inside[:: math.ceil(len(inside) / _INSIDE)]
@@ -96,7 +120,7 @@ def _model(made: Forecast, target: float) -> Data:
             lines[name] = {"floor": fitted.floor, "slope": fitted.slope}
     return {
         "name": made.curve.name,
-        "planner": planner_data(made, target),
+        "planner": planner_data(made, *table),
         "track": {each: _rounded(getattr(drawn, each)) for each in drawn.__dataclass_fields__},
         "measured": _measured(made.curve),
         "lines": lines,
@@ -106,9 +130,14 @@ def _model(made: Forecast, target: float) -> Data:
 def _measured(curve: Curve) -> Data:
     """The means over seeds, and single values where they are few; in the user's unit."""
     few = len(curve.error) <= _FEW_VALUES and curve.counts.max() > 1
+    low, high = error_bars(curve)
+    single = curve.counts == 1  # which has no bar
+    means = curve.unit.from_error(curve.means)
     return {
         "n": curve.sizes.tolist(),
-        "mean": _rounded(curve.unit.from_error(curve.means)),
+        "mean": _rounded(means),
+        "low": _rounded(np.where(single, means, low)),
+        "high": _rounded(np.where(single, means, high)),
         "all_n": curve.n.tolist() if few else [],
         "all": _rounded(curve.unit.from_error(curve.error)) if few else [],
     }
@@ -118,15 +147,17 @@ def _rounded(values: Array) -> list[float | None]:
     return [float(f"{v:.{_DIGITS}g}") if math.isfinite(v) else None for v in values.tolist()]
 
 
-def planner_data(made: Forecast, first: float | None = None) -> Data:
+def planner_data(made: Forecast, plans: Sequence[Plan], stops: Sequence[int]) -> Data:
     """The answers for one pilot as plain values for JSON.
 
     Parameters
     ----------
     made : Forecast
         The pilot's forecast by the default fit.
-    first : float, optional
-        A target that is answered exactly, besides those that are chosen here.
+    plans : sequence of Plan
+        From the easiest target to the hardest.
+    stops : sequence of int
+        Places of those at which the slider stops, as `plans_over_targets` tells.
 
     Returns
     -------
@@ -134,8 +165,24 @@ def planner_data(made: Forecast, first: float | None = None) -> Data:
         What table.js reads.
     """
     curve = made.curve
-    plans, stops = plans_over_targets(made, [] if first is None else [first])
     doubts = list(dict.fromkeys(plan.doubt for plan in plans if plan.doubt))
+    samples = [[plan.samples(p) for plan in plans] for p in LEVELS]
+    collect = [
+        "".join(
+            str(int(n is not None and collectable(plan, n)))
+            for n, plan in zip(row, plans, strict=True)
+        )
+        for row in samples
+    ]
+    others: list[Data] = []
+    other = []
+    for place, plan in enumerate(plans):
+        if any(row[place] == "0" for row in collect):
+            advice = plan.otherwise()
+            others.append({name: getattr(advice, name) for name in _ADVICE})
+            other.append(len(others))
+        else:
+            other.append(0)
     # (T, L) N by which each target is met with each share of the way from the probability at the
     # pilot's first N to the largest: sixteen bits each, in steps of log N.
     rows = []
@@ -159,7 +206,7 @@ def planner_data(made: Forecast, first: float | None = None) -> Data:
         "doubts": doubts,
         "findings": list(findings(curve)),
         "targets": [plan.target for plan in plans],
-        "stops": stops,
+        "stops": list(stops),
         "shares": list(_SHARES),
         "table": base64.b64encode(steps.tobytes()).decode("ascii"),
         "ends": [_digits(float(end), 4) for plan in plans for end in plan.chances.p[[0, -1]]],
@@ -168,15 +215,18 @@ def planner_data(made: Forecast, first: float | None = None) -> Data:
         "sure": SURE,
         "far": FAR,
         "anywhere": plans[0].anywhere,
+        "levels": list(LEVELS),
+        "others": others,
         "answers": {  # one list over the targets for each quantity
-            "samples": [plan.middle for plan in plans],
+            "middle": [plan.middle for plan in plans],
             "chance": [plan.chance and _digits(plan.chance, 6) for plan in plans],
             "lower": [_finite(plan.lower) for plan in plans],
             "upper": [_finite(plan.upper) for plan in plans],
             "reach": [None if math.isnan(plan.reach) else _digits(plan.reach, 6) for plan in plans],
-            "advice": [_advice(plan) for plan in plans],
-            "safe": {f"{p:g}": [plan.samples(p) for plan in plans] for p in LEVELS},
-            "if_reached": {f"{p:g}": [plan.if_reached(p) for plan in plans] for p in LEVELS},
+            "samples": samples,  # by level
+            "collect": collect,  # by level: 1 where those samples are the advice,
+            "other": other,  # and 1 + the place of what is, where they are not
+            "if_reached": [plan.if_reached(0.9) for plan in plans],
             "by": [plan.before_long for plan in plans],
             "by_chance": [_digits(plan.chances.at(plan.before_long), 6) for plan in plans],
             "doubt": [doubts.index(plan.doubt) + 1 if plan.doubt else 0 for plan in plans],
@@ -184,15 +234,26 @@ def planner_data(made: Forecast, first: float | None = None) -> Data:
     }
 
 
-def _advice(plan: Plan) -> Data:
-    """What to do about a target with 90%, and otherwise: where no N has the chance asked for."""
-    names = ("action", "n", "seeds", "sentence", "reasons")
-    advice = plan.recommend()
-    data: Data = {"sure": {name: getattr(advice, name) for name in names}}
-    if advice.action == "collect" and plan.recommend(LEVELS[-1]).action != "collect":
-        otherwise = plan.otherwise()
-        data["otherwise"] = {name: getattr(otherwise, name) for name in names}
-    return data
+def headline(advice: Recommendation, plan: Plan) -> str:
+    """The advice in one line with the model's name, as the page says it."""
+    if advice.action != "collect" or advice.n is None:
+        return advice.sentence
+    kind = "inside" if advice.n <= plan.last else "collect"
+    kind = "already" if advice.n <= plan.curve.sizes[0] else kind
+    said = HEADLINES[kind].format(n=count(advice.n), sure=f"{100 * advice.sure:.4g}%")
+    name = plan.curve.model
+    said = f"{name}: {said}" if name else f"{said[0].upper()}{said[1:]}"
+    if kind == "already" or advice.even is None:
+        return said
+    return said + HEADLINES["even"].format(even=count(advice.even))
+
+
+def interval(advice: Recommendation, plan: Plan) -> str:
+    """The interval of N as the page says it; empty where the smallest size is enough."""
+    if advice.lower is None or (advice.upper or math.inf) <= plan.curve.sizes[0]:
+        return ""
+    kind = "at_least" if advice.upper is None else "interval"
+    return HEADLINES[kind].format(lower=count(advice.lower), upper=count(advice.upper or 0))
 
 
 def _finite(n: float) -> int | None:

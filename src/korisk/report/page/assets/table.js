@@ -35,6 +35,9 @@ var koriskTable = (() => {
   const count = (n) => (n === null ? "∞" : Math.round(n).toLocaleString("en"));
   const times = (x) => (x >= 10 ? count(even(x)) : general(x, 2));
 
+  const level = (p) => `${general(100 * p, 4)}%`;
+  const fill = (template, words) => template.replace(/\{(\w+)\}/g, (_, name) => words[name]);
+
   // ---- Units: how a metric becomes an error, and back ----
 
   const LAWS = {
@@ -109,7 +112,7 @@ var koriskTable = (() => {
     /** The probability that a target is met by N. */
     probability(n, target) {
       const where = this.where(target);
-      if (!where.share && n === this.answers.samples[where.row]) return this.answers.chance[where.row];
+      if (!where.share && n === this.answers.middle[where.row]) return this.answers.chance[where.row];
       const { logN, first, most } = this.blend(where);
       if (Math.log(n) < logN[0]) return first;
       const [at, part] = place(logN, Math.log(n) + 1e-9);
@@ -126,33 +129,60 @@ var koriskTable = (() => {
       return Math.ceil(Math.exp((1 - part) * logN[at] + part * logN[at + 1]) - 1e-3);
     }
 
-    /** The answer to a target. Sizes that do not exist, and infinite ones, are null. */
-    plan(target) {
+    /**
+     * The answer to a target at one of the table's levels. Sizes that do not exist, and infinite
+     * ones, are null.
+     */
+    plan(target, sure = 0.9) {
       const at = this.where(target);
       const { row, share } = at;
       const kept = this.answers;
       const read = (values, p) => (share ? this.size(values, at, p) : values[row]);
-      const levels = (lists, found) =>
-        Object.fromEntries(Object.entries(lists).map(([p, values]) => [p, found(values, +p)]));
+      const enough = (p) => (share ? this.crossing(at, p) : kept.samples[this.levels.indexOf(p)][row]);
+      const near = share < 0.5 ? row : row + 1;
       const doubt = kept.doubt[share ? row + 1 : row];
       const plan = {
         target,
+        sure,
         between: share ? [this.targets[row], this.targets[row + 1]] : null,
         doubt: doubt ? this.doubts[doubt - 1] : "",
         reach: share ? this.blend(at).most : kept.reach[row],
-        samples: read(kept.samples),
+        middle: read(kept.middle),
         lower: read(kept.lower, 0.05),
         upper: read(kept.upper, 0.95),
-        next: kept.next[share < 0.5 ? row : row + 1],
-        safe: levels(kept.safe, (values, p) => (share ? this.crossing(at, p) : values[row])),
-        ifReached: levels(kept.if_reached, (values) => read(values)),
+        samples: Object.fromEntries(this.levels.map((p) => [String(p), enough(p)])),
+        ifReached: read(kept.if_reached),
         by: read(kept.by),
       };
-      if (doubt || (share && plan.reach < this.least_reach)) plan.samples = null;
-      if (plan.samples === null) Object.assign(plan, { lower: null, upper: null, chance: null });
-      else plan.chance = share ? this.probability(plan.samples, target) : kept.chance[row];
+      if (doubt) Object.assign(plan, { middle: null, lower: null, upper: null });
+      if (share && plan.reach < this.least_reach) plan.middle = null;
+      plan.n = doubt ? null : enough(sure);
+      plan.even = doubt ? null : enough(0.5);
+      plan.chance = plan.middle === null ? null : share ? this.probability(plan.middle, target) : kept.chance[row];
       plan.byChance = share ? this.probability(plan.by, target) : kept.by_chance[row];
+      const collect = (each) => kept.collect[this.levels.indexOf(sure)][each] === "1";
+      const advised = plan.n !== null && (share ? collect(row) && collect(row + 1) : collect(row));
+      const other = this.others[kept.other[near] - 1];
+      plan.advice = advised || !other ? { action: "collect", reasons: [] } : other;
       return plan;
+    }
+
+    inside = (n) => n !== null && n <= this.last;
+
+    /** The advice in one line, by the templates of planner.py. */
+    headline(plan, templates) {
+      if (plan.advice.action !== "collect") return plan.advice.sentence;
+      const kind = plan.n <= this.sizes[0] ? "already" : this.inside(plan.n) ? "inside" : "collect";
+      const said = fill(templates[kind], { n: count(plan.n), sure: level(plan.sure) });
+      const name = this.model ? `${this.model}: ${said}` : said[0].toUpperCase() + said.slice(1);
+      return kind === "already" || plan.even === null ? name : name + fill(templates.even, { even: count(plan.even) });
+    }
+
+    /** What stands under it: the interval of N. */
+    interval(plan, templates) {
+      if (plan.lower === null) return "";
+      const kind = plan.upper === null ? "at_least" : plan.upper <= this.sizes[0] ? "" : "interval";
+      return kind && fill(templates[kind], { lower: count(plan.lower), upper: count(plan.upper) });
     }
 
     /**
@@ -172,7 +202,7 @@ var koriskTable = (() => {
     }
 
     /** Whether N lies beyond the pilot and holds only if the target is reached. */
-    conditional = ({ samples, reach }) => samples !== null && samples > this.last && reach < this.sure;
+    conditional = ({ middle, reach }) => middle !== null && middle > this.last && reach < this.sure;
 
     /** Whether the target is probably not reached, although there is a number of samples. */
     unlikely = (plan) => this.conditional(plan) && plan.reach < this.even;
@@ -189,7 +219,7 @@ var koriskTable = (() => {
     /** The answer in sentences, by the templates of planner.py. */
     sentence(plan, templates) {
       if (plan.doubt) return plan.doubt;
-      const { samples, safe } = plan;
+      const { middle: samples, samples: safe } = plan;
       const ratio = samples / this.last;
       const inside = samples !== null && samples <= this.last;
       const parts = [
@@ -201,7 +231,7 @@ var koriskTable = (() => {
         : "beyond",
       ];
       if (samples !== null && ratio > this.far) parts.push("rough");
-      if (samples !== null && !inside && plan.lower !== null) {
+      if (samples !== null && samples > this.sizes[0] && plan.lower !== null) {
         parts.push(plan.upper === null ? "at_least" : "interval");
       }
       if (samples !== null && samples !== safe["0.9"]) {
@@ -228,10 +258,9 @@ var koriskTable = (() => {
         upper: count(plan.upper),
         safe: count(safe["0.9"]),
       };
-      const fill = (part) => templates[part].replace(/\{(\w+)\}/g, (_, name) => words[name]);
-      return parts.map(fill).join(" ");
+      return parts.map((part) => fill(templates[part], words)).join(" ");
     }
   }
 
-  return Object.freeze({ Table, LAWS, place, value, chance, most, times, count });
+  return Object.freeze({ Table, LAWS, place, value, chance, most, times, count, level });
 })();

@@ -3,7 +3,7 @@
   "use strict";
 
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { Table, place, value, chance, most, times, count } = window.koriskTable;
+  const { Table, place, value, chance, most, times, count, level } = window.koriskTable;
   const SIGNS = "●■◆▲▼"; // of models, and the same to be drawn
   const SHAPES = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-4-4h8v8h-8", "M0-6L6 0 0 6-6 0", "M0-5L5 4H-5", "M0 5L5-4H-5"];
   const CROSS = "M-4-4L4 4M-4 4L4-4"; // of curves that are too short to plan
@@ -11,14 +11,15 @@
   const QUIET = 600; // milliseconds until an answer is spoken,
   const SETTLED = 150; // and until it is in the address
   const REACHES = [16, 64, 256, 1024, Infinity]; // times the pilot: where the chart ends, the first that fits
-  const NEAR = 1.05; // factor in N and in the error within which a curve passes through a mark
+  const SURE = 0.9; // the level with which a page opens
+  const HATCHES = [45, -45, 0, 90, 20, -20, 70, -70]; // degrees, of the bands of forecasts
   const MANTISSAS = [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1, 3], [1]]; // of ticks, densest first
 
   const get = (id) => document.getElementById(id);
   const on = (id, event, act) => get(id).addEventListener(event, act);
 
   // `count` is the N that was typed, `hover` the one under the pointer.
-  const state = { group: data.start, model: 0, other: -1, target: NaN, count: null, hover: null };
+  const state = { group: data.start, model: 0, other: -1, target: NaN, sure: SURE, count: null, hover: null };
   const opened = new Map(); // tables, opened when first asked for
 
   // --- Small helpers ---------------------------------------------------------------------------
@@ -84,6 +85,9 @@
     return opened.get(key);
   }
 
+  const levels = () => table(state.model).levels;
+  const indexOf = (name) => group().models.findIndex((each) => each.name === name);
+
   /* The slider stops at targets of the table, whose answers are exact. */
   const stops = () => table(state.model).stops.map((at) => table(state.model).targets[at]);
 
@@ -93,8 +97,9 @@
     return Math.max(away.indexOf(Math.min(...away)), 0);
   }
 
-  function choose(at, asked = group().model, other = -1) {
+  function choose(at, asked, other = -1) {
     state.group = at;
+    asked ??= data.opens === "ratio" ? 0 : group().model;
     const all = names();
     state.model = Math.min(asked, all.length - 1);
     const rest = all.filter(([each]) => each !== state.model);
@@ -109,6 +114,8 @@
     get("slider").max = String(stops().length - 1);
     get("easy").textContent = `easier: ${value(stops()[0])}`;
     get("hard").textContent = `harder: ${value(stops().at(-1))}`;
+    get("sure").max = String(levels().length - 1);
+    get("legend").textContent = [data.legend, group().glossary].filter(Boolean).join(" ");
     const scene = data.pictures.findIndex((each) => each.point === group().name);
     if (scene >= 0) showScene(scene);
   }
@@ -131,11 +138,31 @@
   }
 
   /* Another model: the same target if it has an answer there, else the nearest stop. */
-  function askAgain() {
+  function askAgain(why = []) {
     const refusal = table(state.model).refusal(state.target);
     const nearest = stops()[positionOf(state.target)];
-    const said = refusal && `${model(state.model).name}: ${refusal} Here is ${value(nearest)}.`;
-    ask(refusal ? nearest : state.target, { said });
+    if (refusal) why.push(`${model(state.model).name}: ${refusal} Here is ${value(nearest)}.`);
+    ask(refusal ? nearest : state.target, { said: why.join(" ") });
+  }
+
+  /* Another point: model, target and level stay, and what cannot is said. */
+  function move(at) {
+    const [own, other] = [state.model, state.other].map((each) => (each < 0 ? "" : model(each).name));
+    const measured = quantity();
+    choose(at);
+    if (indexOf(own) >= 0) choose(at, indexOf(own), indexOf(other));
+    state.count = null;
+    const why = indexOf(own) < 0 ? [`${group().name} has no ${own}; shown is ${model(state.model).name}.`] : [];
+    if (quantity() !== measured) {
+      why.push(`${group().name} is measured in ${quantity()}, so its target is another.`);
+      state.target = group().target;
+    }
+    askAgain(why);
+  }
+
+  function setSure(sure) {
+    state.sure = sure;
+    answer();
   }
 
   // --- The address -----------------------------------------------------------------------------
@@ -149,6 +176,7 @@
       model: model(state.model).name,
       with: state.other < 0 ? "" : model(state.other).name,
       target: String(state.target),
+      sure: state.sure === SURE ? "" : String(state.sure),
       n: state.count === null ? "" : String(state.count),
       cost: get("cost").value,
       unit: get("currency").value,
@@ -177,15 +205,21 @@
       return found;
     };
     const before = { ...state };
+    const [own, other] = Number.isNaN(state.target) ? [] : [state.model, state.other].map((each) => model(each)?.name);
     state.group = find("point", planned()) ?? state.group;
-    const kept = state.group === before.group && !Number.isNaN(state.target) ? before : {};
-    choose(state.group, find("model", names()) ?? kept.model, find("with", names()) ?? kept.other);
+    const stays = (name) => (indexOf(name) < 0 ? undefined : indexOf(name)); // the same at another point
+    choose(state.group, find("model", names()) ?? stays(own), find("with", names()) ?? stays(other));
     const refused = (target) => Boolean(table(state.model).refusal(target));
-    state.target = refused(kept.target ?? NaN) ? group().target : kept.target;
+    state.target = refused(before.target) ? group().target : before.target;
     if (asked.has("target")) {
       const target = parsed(asked.get("target"));
       if (refused(target)) unknown.push(`target “${asked.get("target")}”`);
       else state.target = target;
+    }
+    if (asked.has("sure")) {
+      const sure = parsed(asked.get("sure"));
+      if (levels().includes(sure)) state.sure = sure;
+      else unknown.push(`chance “${asked.get("sure")}”`);
     }
     for (const [name, id] of [["n", "count"], ["cost", "cost"], ["unit", "currency"]]) {
       if (asked.has(name)) get(id).value = asked.get(name);
@@ -203,131 +237,112 @@
   let speaking = 0;
   const plans = { own: null, other: null };
 
-  const atOnce = (plan) => plan.samples !== null && plan.samples <= tableOf(plan).sizes[0];
-  const inside = (plan) => plan.samples !== null && plan.samples <= tableOf(plan).last;
   const tableOf = (plan) => table(plan === plans.other ? state.other : state.model);
-  const conditional = (plan) => tableOf(plan).conditional(plan);
-  const ifReached = (plan) => `if reached (chance at most ${chance(plan.reach)})`;
-
-  /* The interval of N: its name and its ends. */
-  function interval(plan) {
-    if (inside(plan)) {
-      return ["Means pass the target between N =", tableOf(plan).sides(plan.samples).map(count).join(" and ")];
-    }
-    if (plan.upper === null) return ["With 95% probability", `at least ${count(plan.lower)}`];
-    return ["90% interval", `${count(plan.lower)} to ${count(plan.upper)}`];
-  }
+  const headline = (plan) => tableOf(plan).headline(plan, data.headlines);
+  const interval = (plan) => tableOf(plan).interval(plan, data.headlines);
 
   function answer() {
-    plans.own = table(state.model).plan(state.target);
+    plans.own = table(state.model).plan(state.target, state.sure);
     plans.other = null;
     let refusal = "";
     if (state.other >= 0) {
       const { unit, targets } = table(state.other);
       const easier = unit.toError(state.target) > unit.toError(targets[0]);
       refusal = easier ? "" : table(state.other).refusal(state.target);
-      if (!refusal) plans.other = table(state.other).plan(state.target);
+      if (!refusal) plans.other = table(state.other).plan(state.target, state.sure);
     }
+    get("sure").value = String(levels().indexOf(state.sure));
+    get("sure").setAttribute("aria-valuetext", `${level(state.sure)} sure`);
+    get("sure-text").textContent = `${level(state.sure)} sure`;
+    showHeadline(refusal);
     showAnswer(plans.own);
     showVersus(refusal);
     draw();
-    clearTimeout(speaking); // a screen reader speaks when the slider rests
-    speaking = setTimeout(() => {
-      const said = get("words").textContent;
-      if (get("spoken").textContent !== said) get("spoken").textContent = said;
-    }, QUIET);
+  }
+
+  /* The advice, which a screen reader speaks when the sliders rest. */
+  function showHeadline(refusal) {
+    const own = headline(plans.own);
+    const point = planned().length > 1 ? `${group().name}, ` : "";
+    const why = state.target === group().target && group().why ? ` (${group().why})` : "";
+    const where = `${point}${quantity()} ${value(state.target)}${why}`;
+    const under = `${where}${interval(plans.own) && `; ${interval(plans.own)}`}.`;
+    const saving = pairSaving();
+    const compared = data.opens === "ratio" && saving;
+    get("advice").setAttribute("aria-busy", "true");
+    get("headline").textContent = compared ? saving.words : own;
+    get("headline").classList.toggle("unlikely", Boolean(compared) && !saving.likely);
+    get("headline").dataset.value = plans.own.n === null ? "" : String(plans.own.n);
+    get("headline").dataset.action = plans.own.advice.action;
+    get("odds").textContent = compared ? pair().crossover : under;
+    const line = compared ? "" : saving ? saving.words : refusal;
+    get("ratio").textContent = line;
+    get("ratio").classList.toggle("unlikely", Boolean(saving) && !saving.likely);
+    clearTimeout(speaking);
+    speaking = setTimeout(() => get("advice").removeAttribute("aria-busy"), QUIET);
   }
 
   function showAnswer(plan) {
-    const { samples, doubt, safe: { "0.9": safe } } = plan;
-    const box = get("samples");
-    const least = atOnce(plan) ? "at most " : "";
-    box.textContent =
-      doubt ? "No answer"
-      : samples === null ? table(state.model).missed()
-      : table(state.model).unlikely(plan) ? "probably not reached"
-      : `${least}${count(samples)} sample${samples === 1 ? "" : "s"}`;
-    box.classList.toggle("long", samples !== null && table(state.model).unlikely(plan));
-    box.dataset.value = samples === null ? "" : String(samples);
-    const odds = `chance ${chance(plan.chance)}`;
-    get("samples-chance").textContent =
-      doubt ? ""
-      : samples === null ? `chance ${chance(plan.reach)}`
-      : table(state.model).unlikely(plan) ? `chance at most ${chance(plan.reach)}`
-      : conditional(plan) ? `${odds}, ${ifReached(plan)}`
-      : odds;
+    const { doubt } = plan;
     get("words").textContent = table(state.model).sentence(plan, data.sentences);
+    get("reasons").replaceChildren(...plan.advice.reasons.map((each) => element("li", each)));
     const told = [[plans.own, state.model], [plans.other, state.other]].flatMap(([each, at]) =>
       each && each.between
         ? [`${model(at).name}: interpolated between the answers to ${each.between.map(value).join(" and ")}.`]
         : [],
     );
-    if (!told.length && state.target === group().target && group().why) told.push(`The first target: ${group().why}.`);
     get("about").textContent = told.join(" ");
     const { floor, no_floor } = table(state.model);
     const none = table(state.model).doubt ? "no N inside the pilot" : "no amount of data";
-    const enough = Object.entries(plan.safe).map(([p, n]) => [
-      `Enough with ${Math.round(100 * p)}% probability`,
-      n === null ? `${none}: ${most(plan.reach, Number(p))}` : count(n),
+    const enough = data.levels.map((p) => [
+      `Enough with ${level(p)} probability`,
+      plan.samples[p] === null ? `${none}: ${most(plan.reach, p)}` : count(plan.samples[p]),
     ]);
-    const partly = samples !== null && safe === null && !inside(plan);
-    const [name, ends] = samples === null || atOnce(plan) ? ["", ""] : interval(plan);
+    const partly = plan.middle !== null && plan.samples[SURE] === null;
     facts(get("facts"), doubt ? [] : [
-      [name, ends],
-      ...(samples === null ? [] : enough),
+      ["Even odds", plan.even === null ? "" : count(plan.even)],
+      ["90% interval", interval(plan)],
+      ...enough,
       [
         `If the target is met by N = ${count(plan.by)} (chance ${chance(plan.byChance)})`,
-        partly ? `${count(plan.ifReached["0.9"])} are enough with 90% probability` : "",
+        partly ? `${count(plan.ifReached)} are enough with 90% probability` : "",
       ],
       ["Chance to reach it at all", chance(plan.reach)],
-      ["Levels off at about", samples === null && floor && !no_floor ? value(floor) : ""],
-      ["Collect next, in all", plan.next === null ? "nothing" : count(plan.next)],
-      ...costs(samples, safe),
+      ["Levels off at about", plan.middle === null && floor && !no_floor ? value(floor) : ""],
+      ...costs(plan),
     ]);
     get("odd").replaceChildren(...table(state.model).findings.map((each) => element("li", each)));
   }
 
-  function costs(samples, safe) {
+  /* What the samples cost that the pilot does not have. */
+  function costs(plan) {
     const each = parsed(get("cost").value);
-    const bad = get("cost").value.trim() !== "" && !(each >= 0 && Number.isFinite(each));
+    const bad = get("cost").value.trim() !== "" && !(each > 0 && Number.isFinite(each));
     get("cost").setAttribute("aria-invalid", String(bad));
     get("cost-note").hidden = !bad;
-    if (samples === null || !(each >= 0) || bad) return [];
+    if (bad || !(each > 0)) return [];
     const currency = get("currency").value.trim();
-    const priced = (n) =>
-      `${(n * each).toLocaleString("en", { maximumFractionDigits: 2 })} ${currency}`.trim();
-    return [
-      ["Cost of these samples", priced(samples)],
-      ["Cost of those that are enough with 90%", safe === null ? "" : priced(safe)],
-    ];
+    const price = (n) => {
+      const more = Math.max(n - table(state.model).last, 0);
+      const total = (more * each).toLocaleString("en", { maximumFractionDigits: 2 });
+      return `${total} ${currency}`.trim() + ` for ${count(more)} more sample${more === 1 ? "" : "s"}`;
+    };
+    return [[plan.n, `${level(plan.sure)} sure`], [plan.even, "even odds"]].map(([n, words]) => [
+      `Cost, ${words}`, n === null ? "" : price(n),
+    ]);
   }
 
   function showVersus(refusal) {
     get("versus").hidden = state.other < 0;
-    get("ratio").textContent = "";
     if (state.other < 0) return;
     const [first, second, plan] = [model(state.model), model(state.other), plans.other];
-    const said = plan ? ratio(plans.own, plan) : refusal;
-    get("versus").dataset.value = plan && plan.samples !== null ? String(plan.samples) : "";
-    get("ratio").textContent = `Ratio of N, ${second.name} over ${first.name}: ${said}`;
+    get("versus").dataset.value = plan && plan.n !== null ? String(plan.n) : "";
     get("versus-title").textContent = `${first.name} against ${second.name}`;
     facts(get("versus-facts"), [
-      [`Samples of ${first.name}`, reached(plans.own, state.model)],
-      [`Samples of ${second.name}`, plan ? reached(plan, state.other) : refusal],
       ["Two factors, fitted lines", plan && factors("line", first, second)],
       ["Two factors, the paper's lines", plan && factors("paper", first, second)],
       ["Crossover", pair().crossover || "not computed here: ask korisk compare"],
     ]);
-  }
-
-  function reached(plan, at) {
-    if (plan.doubt) return `no answer. ${plan.doubt}`;
-    if (plan.samples === null) return `${table(at).missed()} (chance ${chance(plan.reach)})`;
-    const words = atOnce(plan) ? "at most " : "";
-    const [name, ends] = interval(plan);
-    const also = atOnce(plan) ? "" : `; ${inside(plan) ? "between" : name[0].toLowerCase() + name.slice(1)} ${ends}`;
-    const condition = conditional(plan) ? `${ifReached(plan)}, ` : "";
-    return `${condition}${words}${count(plan.samples)} (chance ${chance(plan.chance)}${also})`;
   }
 
   /* What Python computed of the two models that are asked about. */
@@ -336,25 +351,14 @@
       [each.first, each.second].every((at) => at === state.model || at === state.other),
     ) || {};
 
-  function ratio(plan, other) {
-    if (atOnce(plan) && atOnce(other)) return "unknown, since both meet it at their smallest N";
-    const { first, ratio_range: known } = pair();
-    let range = "";
-    if (known && state.target === group().target) {
-      const inverse = known.map((end) => end && 1 / end).reverse();
-      const [low, high] = first === state.model ? known : inverse;
-      if (low && high) range = `90%: ${times(low)} to ${times(high)}`;
-      else range = `${low ? `at least ${times(low)}` : `at most ${times(high)}`} with 95% probability`;
-    }
-    if (plan.samples === null || other.samples === null) {
-      return range || "unknown, since one of the two has no number of samples";
-    }
-    const more = atOnce(plan) ? " or more" : atOnce(other) ? " or less" : "";
-    const odds =
-      `chance ${chance(other.chance)} for ${model(state.other).name}, ` +
-      `${chance(plan.chance)} for ${model(state.model).name}`;
-    const both = !range && (conditional(plan) || conditional(other)) ? "if both reach it" : "";
-    return `${times(other.samples / plan.samples)}${more} (${[odds, range, both].filter(Boolean).join("; ")})`;
+  /* Which of the two needs how many times fewer samples, at the nearest target that was compared. */
+  function pairSaving() {
+    const { targets, savings, likely } = pair();
+    if (!targets || !plans.other) return null;
+    const depth = (each) => Math.log(table(state.model).unit.toError(each));
+    const away = targets.map((each) => Math.abs(depth(each) - depth(state.target)));
+    const at = away.indexOf(Math.min(...away));
+    return { words: savings[at], likely: likely[at] };
   }
 
   /* Proposition 1, for lines floor + slope log N / N. */
@@ -400,14 +404,6 @@
     return logarithmic() ? a ** (1 - share) * b ** share : (1 - share) * a + share * b;
   }
 
-  /* Whether the curve that is drawn passes the target at the plan's N, within a few per cent. */
-  function onCurve(plan, at) {
-    const { toError } = table(at).unit;
-    const [n, goal] = [plan.samples, toError(plan.target)];
-    const error = (size) => toError(expected(at, size, "middle"));
-    return inside(plan) || (error(n / NEAR) * NEAR >= goal && error(n * NEAR) / NEAR <= goal);
-  }
-
   /* An axis from the smallest to the largest of some values, between two pixels. */
   function axis(values, log, start, end) {
     const flat = values.filter((v) => v !== null && (!log || v > 0)).map(log ? Math.log10 : Number);
@@ -444,41 +440,10 @@
     return made;
   }
 
-  let scale = null; // the axes that are drawn
+  // --- One style of learning curves, as korisk/report/figures/panels.py draws them --------------
 
-  function draw() {
-    const plot = get("plot");
-    const [wide, high] = [plot.clientWidth, plot.clientHeight];
-    if (!wide) return;
-    plot.setAttribute("viewBox", `0 0 ${wide} ${high}`);
-    const marked = [[plans.own, state.model], [plans.other, state.other]].filter(
-      ([plan]) => plan && plan.samples !== null,
-    );
-    // The chart ends where the pilot has grown so many times that the answers lie in it.
-    const last = Math.max(...shown().map((at) => table(at).last));
-    const far = Math.max(...marked.flatMap(([plan]) => [plan.samples, plan.upper || 0]), 0);
-    const reach = last * REACHES.find((each) => far <= 0.8 * each * last);
-    const parts = shown().map((at) => {
-      const { track } = model(at);
-      const size = track.n.filter((n) => n <= reach).length;
-      const cut = (name) => track[name].slice(0, size);
-      return [at, { n: cut("n"), middle: cut("middle"), better: cut("better"), worse: cut("worse") }];
-    });
-    const measured = [...shown().map((at) => model(at).measured), ...group().short];
-    const sizes = [...parts.flatMap(([, part]) => part.n), ...measured.flatMap((each) => each.n)];
-    const heights = [
-      ...parts.flatMap(([at, part]) => [
-        ...part.middle,
-        ...part.better.concat(part.worse).filter((_, i) => part.n[i % part.n.length] <= 4 * table(at).last),
-      ]),
-      ...measured.flatMap((each) => each.mean),
-      state.target,
-    ];
-    const [left, right, top, bottom] = [58, wide - 10, 40, high - 44];
-    const x = axis(sizes, true, left, right);
-    const y = axis(heights, logarithmic(), bottom, top);
-    scale = { x, y, left, right, top, bottom };
-
+  /* Shapes of one chart between its axes; they are put into it at the end, all at once. */
+  function pencil(x, y) {
     const made = [];
     const add = (...what) => made.push(drawn(...what));
     const path = (points, attributes) => {
@@ -487,89 +452,159 @@
     };
     const line = (x1, y1, x2, y2, attributes) => add("line", { x1, y1, x2, y2, ...attributes });
     const words = (text, at, up, attributes) => add("text", { x: at, y: up, ...attributes }, text);
+    return { x, y, made, add, path, line, words };
+  }
 
-    // Axes, and where the pilot ends.
+  /* What was measured: points joined by straight segments, with bars of one standard error. */
+  function measuredCurve({ x, y, add, path, line }, each, shade, shape, attributes) {
+    const put = (n, v) => ({ transform: `translate(${x.to(n)} ${y.to(v)})`, fill: shade });
+    each.all_n.forEach((n, i) => add("circle", { ...put(n, each.all[i]), r: 2, class: "single" }));
+    path(each.n.map((n, i) => [n, each.mean[i]]), { stroke: shade, class: "curve", ...attributes });
+    each.n.forEach((n, i) => {
+      const [low, high] = [each.low[i], each.high[i]].map(y.to);
+      if (low !== high) line(x.to(n), low, x.to(n), high, { stroke: shade, class: "error-bar" });
+      add("path", { d: shape, ...put(n, each.mean[i]), stroke: shade, class: "mean", "data-mean": each.mean[i] });
+    });
+  }
+
+  /* A forecast: a dashed line and its hatched 90% band. */
+  function forecastCurve({ add, made, path }, { n, middle, better, worse }, shade, at, band) {
+    const style = { "clip-path": "url(#inside)", "data-model": at };
+    const zip = (values) => n.map((each, i) => [each, values[i]]).filter(([, v]) => v !== null);
+    if (band) {
+      const turn = HATCHES[at % HATCHES.length];
+      const tile = { id: `hatch-${at}`, width: 7, height: 7, patternUnits: "userSpaceOnUse" };
+      add("pattern", { ...tile, patternTransform: `rotate(${turn})` });
+      made.at(-1).append(drawn("line", { x1: 0, y1: 0, x2: 0, y2: 7, stroke: shade, "stroke-width": 1.4 }));
+      const around = [...zip(better), ...zip(worse).reverse()];
+      path(around, { ...style, class: "band", fill: shade });
+      path(around, { ...style, class: "hatch", fill: `url(#hatch-${at})` });
+    }
+    path(zip(middle), { ...style, stroke: shade, class: "curve extrapolated" });
+  }
+
+  /* A line of the paper's formula: dotted. */
+  const paperLine = ({ path }, points, shade, at) =>
+    path(points, { stroke: shade, class: "paper", "clip-path": "url(#inside)", "data-model": at });
+
+  /* Grid, ticks and titles of both axes. */
+  function axes({ x, y, line, words }, { left, right, top, bottom, wide, high }, up, format, room) {
+    for (const n of x.ticks(wide / 70)) {
+      line(x.to(n), top, x.to(n), bottom, { class: "grid" });
+      words(count(n), x.to(n), bottom + 17, { "text-anchor": "middle" });
+    }
+    for (const v of y.ticks(room)) {
+      line(left, y.to(v), right, y.to(v), { class: "grid" });
+      words(format(v), left - 6, y.to(v) + 4, { "text-anchor": "end" });
+    }
+    words("training samples N", (left + right) / 2, high - 6, { "text-anchor": "middle" });
+    words(up, 4, top - 8, { class: "quiet axis-title" });
+  }
+
+  /* Put a chart's shapes into it; no words are cut at an edge. */
+  function show(plot, made, wide) {
+    plot.replaceChildren(...made);
+    for (const each of plot.querySelectorAll("text")) {
+      const { x: start, width } = each.getBBox();
+      const off = Math.max(1 - start, 0) || Math.min(wide - 1 - start - width, 0);
+      if (off) each.setAttribute("x", Number(each.getAttribute("x")) + off);
+    }
+  }
+
+  let scale = null; // the axes that are drawn
+
+  const answers = () => [[plans.own, state.model], [plans.other, state.other]].filter(([plan]) => plan);
+  const within = (n, left, right, x) => Math.min(Math.max(n === null ? right : x.to(n), left), right);
+
+  function draw() {
+    const plot = get("plot");
+    const [wide, high] = [plot.clientWidth, plot.clientHeight];
+    if (!wide) return;
+    plot.setAttribute("viewBox", `0 0 ${wide} ${high}`);
+    const marked = answers().filter(([plan]) => plan.lower !== null);
+    // The chart ends where the pilot has grown so many times that the answers lie in it.
+    const last = Math.max(...shown().map((at) => table(at).last));
+    const far = Math.max(...marked.flatMap(([plan]) => [plan.lower, plan.even, plan.n, plan.upper]), 0);
+    const reach = last * REACHES.find((each) => far <= 0.8 * each * last);
+    const parts = shown().map((at) => {
+      const { track } = model(at);
+      const [from, to] = [track.n.findIndex((n) => n >= table(at).last), track.n.filter((n) => n <= reach).length];
+      return [at, Object.fromEntries(Object.keys(track).map((name) => [name, track[name].slice(from, to)]))];
+    });
+    const measured = [...shown().map((at) => model(at).measured), ...group().short];
+    const sizes = [...parts.flatMap(([, part]) => part.n), ...measured.flatMap((each) => each.n)];
+    const heights = [
+      ...parts.flatMap(([at, part]) => [
+        ...part.middle,
+        ...part.better.concat(part.worse).filter((_, i) => part.n[i % part.n.length] <= 4 * table(at).last),
+      ]),
+      ...measured.flatMap((each) => [...each.mean, ...each.low, ...each.high]),
+      state.target,
+    ];
+    const [left, right, top, bottom] = [58, wide - 10, 40, high - 40];
+    const x = axis(sizes, true, left, right);
+    const y = axis(heights, logarithmic(), bottom, top);
+    scale = { x, y, left, right, top, bottom, wide, high };
+
+    const pen = pencil(x, y);
+    const { add, line, words, made } = pen;
     const edge = x.to(table(state.model).last);
     if (edge < right) {
       const box = { x: edge, y: top, width: right - edge, height: bottom - top };
       add("rect", { ...box, class: "beyond" });
     }
-    for (const n of x.ticks(wide / 70)) {
-      line(x.to(n), top, x.to(n), bottom, { class: "grid" });
-      words(count(n), x.to(n), bottom + 17, { "text-anchor": "middle" });
-    }
-    for (const v of y.ticks(high / 45)) {
-      line(left, y.to(v), right, y.to(v), { class: "grid" });
-      words(value(v), left - 6, y.to(v) + 4, { "text-anchor": "end" });
-    }
-    words("training samples N", (left + right) / 2, high - 6, { "text-anchor": "middle" });
+    axes(pen, scale, quantity(), value, high / 45);
     const { toError } = table(state.model).unit; // curves leave the corner above free, or that below
     const corner = toError(2) > toError(1) ? top + 16 : bottom - 7;
     words("measured", edge - 6, corner, { "text-anchor": "end", class: "quiet" });
-    if (right - edge > 90) words("extrapolated", edge + 6, corner, { class: "quiet" });
+    if (right - edge > 90) words("forecast", edge + 6, corner, { class: "quiet" });
 
-    // Bands, curves, measured means.
     add("clipPath", { id: "inside" });
     made.at(-1).append(drawn("rect", { x: left, y: top, width: right - left, height: bottom - top }));
-    for (const [at, { n, middle, better, worse }] of parts) {
-      const asked = at === state.model || at === state.other;
-      const style = { stroke: colour(at), "clip-path": "url(#inside)", "data-model": at };
-      const zip = (values) => n.map((each, i) => [each, values[i]]).filter(([, v]) => v !== null);
-      if (asked || parts.length <= CROWD) {
-        const around = [...zip(better), ...zip(worse).reverse()];
-        path(around, { ...style, class: "band", fill: colour(at), stroke: "none" });
-      }
-      const { last: end } = table(at);
-      path(zip(middle).filter(([each]) => each <= end), { ...style, class: "curve" });
-      path(zip(middle).filter(([each]) => each >= end), { ...style, class: "curve extrapolated" });
+    for (const [at, part] of parts) {
+      const among = at === state.model || at === state.other;
+      forecastCurve(pen, part, colour(at), at, among || parts.length <= CROWD);
       const { paper } = model(at).lines;
       if (get("lines").checked && paper) {
         const { fromError } = table(at).unit;
-        const bound = n.map((each) => fromError(paper.floor + (paper.slope * Math.log(each)) / each));
-        path(zip(bound), { ...style, class: "paper" });
+        const formula = (n) => fromError(paper.floor + (paper.slope * Math.log(n)) / n);
+        const drawnN = model(at).track.n.filter((n) => n <= reach);
+        paperLine(pen, drawnN.map((n) => [n, formula(n)]), colour(at), at);
       }
     }
-    const dots = (each, shade, d) => {
-      const put = (n, v) => ({ transform: `translate(${x.to(n)} ${y.to(v)})`, fill: shade });
-      each.all_n.forEach((n, i) => add("circle", { ...put(n, each.all[i]), r: 2, class: "single" }));
-      each.n.forEach((n, i) => {
-        add("path", { d, ...put(n, each.mean[i]), stroke: shade, class: "mean", "data-mean": each.mean[i] });
-      });
-    };
-    for (const at of shown()) dots(model(at).measured, colour(at), SHAPES[at % SHAPES.length]);
-    for (const each of group().short) dots(each, "var(--muted)", CROSS);
+    for (const at of shown()) {
+      measuredCurve(pen, model(at).measured, colour(at), SHAPES[at % SHAPES.length], { "data-model": at });
+    }
+    for (const each of group().short) measuredCurve(pen, each, "var(--muted)", CROSS, { class: "curve short" });
 
-    // The target, and on it the interval of each N, N itself and a line down to it.
+    // The target, and on it the interval of each N, even odds, and N with a line down to it.
     const across = y.to(state.target);
     line(left, across, right, across, { class: "target", id: "target-line" });
     marked.forEach(([plan, at], row) => {
-      const from = Math.min(Math.max(x.to(plan.samples), left), right);
-      const ends = [plan.lower, plan.upper === null ? Infinity : plan.upper].map((n) =>
-        Math.min(Math.max(n === Infinity ? right : x.to(n), left), right),
-      );
       const style = { stroke: colour(at), "data-model": at };
-      line(ends[0], across, ends[1], across, { ...style, class: row ? "interval thin" : "interval" });
-      line(from, top, from, bottom, { ...style, class: "samples", "data-n": plan.samples });
-      const hollow = conditional(plan) || !onCurve(plan, at);
-      const face = hollow ? "var(--paper)" : colour(at);
-      add("circle", { ...style, cx: from, cy: across, r: 5, fill: face, class: "mark" });
-      const anchor = from > (left + right) / 2 ? "end" : "start";
-      const condition = conditional(plan) ? `if reached (at most ${chance(plan.reach)}), ` : "";
-      const off = plan.samples > 10 ** x.high ? " →" : "";
-      const least = atOnce(plan) ? "≤" : "=";
-      const said = `${SIGNS[at % SIGNS.length]} ${condition}N ${least} ${count(plan.samples)} (${chance(plan.chance)})${off}`;
-      words(said, from, row ? top - 6 : top - 22, { fill: colour(at), "text-anchor": anchor, class: "label" });
+      const [from, to] = [plan.lower, plan.upper].map((n) => within(n, left, right, x));
+      line(from, across, to, across, { ...style, class: row ? "interval thin" : "interval" });
+      if (plan.upper === null || x.to(plan.upper) > right) { // an open end
+        add("path", { d: `M${right - 8} ${across - 6}L${right} ${across}L${right - 8} ${across + 6}`, fill: "none", ...style, class: "open-end" });
+      }
+      if (plan.even !== null && plan.even !== plan.n) {
+        add("circle", { ...style, cx: within(plan.even, left, right, x), cy: across, r: 4, fill: "var(--paper)", class: "mark" });
+      }
+      if (plan.n === null) return;
+      const place = within(plan.n, left, right, x);
+      line(place, top, place, bottom, { ...style, class: "samples", "data-n": plan.n });
+      add("circle", { ...style, cx: place, cy: across, r: 5, fill: colour(at), class: "mark" });
+      const anchor = place > (left + right) / 2 ? "end" : "start";
+      const off = x.to(plan.n) > right ? " →" : "";
+      const said = `${SIGNS[at % SIGNS.length]} N = ${count(plan.n)} (${level(plan.sure)} sure)${off}`;
+      words(said, place, row ? top - 6 : top - 22, { fill: colour(at), "text-anchor": anchor, class: "label" });
     });
     words(`target ${value(state.target)}`, left + 5, across - 10, { class: "quiet", id: "target-text" });
-    plot.replaceChildren(...made);
-    for (const each of plot.querySelectorAll("text")) { // none is cut at an edge
-      const { x: start, width } = each.getBBox();
-      const off = Math.max(1 - start, 0) || Math.min(wide - 1 - start - width, 0);
-      if (off) each.setAttribute("x", Number(each.getAttribute("x")) + off);
-    }
+    show(plot, made, wide);
     placeTarget(across);
     const told = shown().map((at) => model(at).name).join(", ");
     plot.setAttribute("aria-label", `${quantity()} over training samples N at ${group().name}, for ${told}`);
+    drawOdds();
     showBars();
     showReadout();
     const doubts = shown().map(model).filter((each) => each.planner.doubt);
@@ -577,6 +612,61 @@
     get("doubts").replaceChildren(
       ...doubts.map((each) => element("li", `${each.name}: ${each.planner.doubt}`)),
     );
+  }
+
+  /* The chance that the target is met by N, over the N of the chart above, and the level asked for. */
+  function drawOdds() {
+    const plot = get("odds-plot");
+    const high = plot.clientHeight;
+    const { x, left, right, wide } = scale;
+    const [top, bottom] = [22, high - 40];
+    plot.setAttribute("viewBox", `0 0 ${wide} ${high}`);
+    const y = { to: (p) => bottom + (top - bottom) * p, ticks: () => [0, 0.25, 0.5, 0.75, 1] };
+    const pen = pencil(x, y);
+    const { add, path, line, words, made } = pen;
+    const percent = (p) => `${Math.round(100 * p)}%`;
+    axes(pen, { left, right, top, bottom, wide, high }, "chance that the target is met by N", percent);
+    const drawnOf = answers().filter(([plan, at]) => !plan.doubt && !table(at).refusal(plan.target));
+    for (const [plan, at] of drawnOf) {
+      const [first, last] = span(at);
+      const points = [];
+      for (let pixel = left; pixel <= right; pixel += 3) {
+        const n = 10 ** x.back(pixel);
+        if (n >= first && n <= last) points.push([n, table(at).probability(n, plan.target)]);
+      }
+      path(points, { stroke: colour(at), class: "curve odds", "data-model": at });
+    }
+    const height = y.to(state.sure);
+    line(left, height, right, height, { class: "target", id: "sure-line" });
+    for (const [plan, at] of drawnOf) {
+      const style = { stroke: colour(at), "data-model": at };
+      const mark = (n, fill) => { // N is whole, so that its chance may lie above the level
+        if (n === null || x.to(n) > right) return;
+        const p = table(at).probability(n, plan.target);
+        add("circle", { ...style, cx: within(n, left, right, x), cy: y.to(p), r: 4.5, fill, class: "mark" });
+      };
+      if (plan.n !== null && x.to(plan.n) <= right) {
+        line(x.to(plan.n), height, x.to(plan.n), bottom, { ...style, class: "samples" });
+      }
+      if (plan.even !== plan.n) mark(plan.even, "var(--paper)");
+      mark(plan.n, colour(at));
+    }
+    words(`${level(state.sure)} sure`, right - 22, state.sure > 0.8 ? height + 15 : height - 6, { "text-anchor": "end", class: "quiet" });
+    add("rect", { x: right - 16, y: height - 9, width: 16, height: 18, rx: 4, class: "handle", id: "handle" });
+    add("path", { d: `M${right - 12} ${height - 3}h8m-8 6h8`, class: "grip" });
+    show(plot, made, wide);
+    scale.odds = { top, bottom };
+    const told = answers().map(([plan, at]) => `${model(at).name} ${plan.n === null ? "at no N" : `at N = ${count(plan.n)}`}`);
+    plot.setAttribute("aria-label", `Chance that the target is met by N; ${level(state.sure)} for ${told.join(", ")}`);
+  }
+
+  /* The handle of the level, dragged: to the nearest level that has exact answers. */
+  function drag(event) {
+    const box = get("odds-plot").getBoundingClientRect();
+    const { top, bottom } = scale.odds;
+    const p = (bottom - (event.clientY - box.top)) / (bottom - top);
+    const away = levels().map((each) => Math.abs(each - p));
+    setSure(levels()[away.indexOf(Math.min(...away))]);
   }
 
   /* The words on the target go where no curve is: to the left, the right or the middle, above the line or below. */
@@ -602,43 +692,39 @@
     text.setAttribute("y", up);
   }
 
-  /* Each model's interval of N as a bar on the chart's axis; the pilot is the darker part. */
+  /* Each model's advice, and its interval of N as a bar on the chart's axis; the pilot is the darker part. */
   function showBars() {
-    const share = (n) => {
-      const { to } = scale.x;
-      return (100 * (Math.min(Math.max(to(n), scale.left), scale.right) - scale.left)) / (scale.right - scale.left);
-    };
+    const { x, left, right } = scale;
+    const share = (n) => (100 * (within(n, left, right, x) - left)) / (right - left);
     const bar = ([plan, at]) => {
       const row = element("div", null, { class: "bar-row" });
-      const name = named(element("span"), at);
+      const said = headline(plan);
+      const own = table(at).model;
+      const words = own && said.startsWith(`${own}: `) ? said.slice(own.length + 2) : said;
+      const name = named(element("span", null, { class: "name" }), at);
       const track = element("span", null, { class: "track", "aria-hidden": "true" });
       track.style.setProperty("--pilot", `${share(table(at).last)}%`);
-      if (plan.samples !== null) {
-        const end = plan.upper === null ? 100 : share(plan.upper);
-        const [body, dot] = [element("i"), element("b")];
-        body.style.cssText = `left:${share(plan.lower)}%;width:${end - share(plan.lower)}%;background:${colour(at)}`;
-        dot.style.cssText = `left:${share(plan.samples)}%;background:${colour(at)}`;
-        track.append(body, dot);
+      if (plan.lower !== null) {
+        const [body, ...dots] = [element("i"), element("b"), element("b")];
+        const from = share(plan.lower);
+        body.style.cssText = `left:${from}%;width:${share(plan.upper) - from}%;background:${colour(at)}`;
+        body.classList.toggle("open", plan.upper === null);
+        [[plan.even, "var(--paper)"], [plan.n, colour(at)]].forEach(([n, fill], i) => {
+          dots[i].hidden = n === null;
+          dots[i].style.cssText = `left:${share(n)}%;background:${fill};border:2px solid ${colour(at)}`;
+        });
+        track.append(body, ...dots);
       }
-      const ends =
-        plan.doubt ? "no answer"
-        : plan.samples === null ? `${table(at).missed()} (${chance(plan.reach)})`
-        : atOnce(plan) ? `≤ ${count(plan.samples)} (${chance(plan.chance)})`
-        : (conditional(plan) ? `if reached (${chance(plan.reach)}): ` : "") +
-          (plan.upper === null
-            ? `${count(plan.samples)}, ≥ ${count(plan.lower)} (${chance(plan.chance)})`
-            : `${count(plan.lower)} – ${count(plan.samples)} – ${count(plan.upper)} (${chance(plan.chance)})`);
-      row.append(name, element("span", ends), track);
+      row.append(name, element("span", words, { class: "said" }), track, element("span", interval(plan), { class: "caption" }));
       return row;
     };
-    const asked = [[plans.own, state.model], [plans.other, state.other]].filter(([plan]) => plan);
-    get("bars").replaceChildren(...asked.map(bar));
+    get("bars").replaceChildren(...answers().map(bar));
   }
 
   // --- The chart at one N ----------------------------------------------------------------------
 
   const reading = () =>
-    state.hover || state.count || plans.own.samples || table(state.model).last;
+    state.hover || state.count || plans.own.n || table(state.model).last;
 
   function showReadout() {
     const n = reading();
@@ -728,12 +814,15 @@
       showReadout();
     })));
     on("count", "change", () => showReadout());
-    on("point", "change", moved(() => {
-      state.group = Number(get("point").value);
-      state.count = null;
-      choose(state.group);
-      ask(group().target);
-    }));
+    on("point", "change", moved(() => move(Number(get("point").value))));
+    on("sure", "input", calm(moved(() => setSure(levels()[get("sure").value]))));
+    on("odds-plot", "pointerdown", (event) => {
+      get("odds-plot").setPointerCapture(event.pointerId);
+      moved(drag)(event);
+    });
+    on("odds-plot", "pointermove", (event) => {
+      if (get("odds-plot").hasPointerCapture(event.pointerId)) moved(drag)(event);
+    });
     on("model", "change", moved(() => {
       const before = state.model;
       const now = Number(get("model").value);
@@ -856,7 +945,6 @@
     }
     const points = planned();
     if (points.length) {
-      document.documentElement.dataset.live = "yes"; // the answer in a sentence gives way
       fill(get("point"), points, state.group);
       get("point-field").hidden = points.length < 2;
       get("panel").hidden = false;
