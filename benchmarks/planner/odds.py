@@ -12,12 +12,13 @@ simulated power laws with and without floors; each has a tuning and a reporting 
 - Ratios of known against dense networks (imaging): how often the 90% interval holds the true ratio.
 
     python -m benchmarks.planner.odds [--part report|tune] [--sets imaging,lcdb] [--every 1]
-        [--first 0] [--no-metric] [--rivals] [--json FILE] [--table]
+        [--first 0] [--no-metric] [--rivals] [--json FILE] [--table] [--held]
 
 "recalibration" is the offset and the slope of normal scores under which the odds of a set would
 have come true best. With --no-metric pilots do not name their metric, so that korisk takes the
 mixture of its priors. results/planner_odds.json holds what --json wrote for two versions, and
---table prints it as results/planner_odds.txt.
+--table prints it as results/planner_odds.txt. --held writes what `korisk plan --sheet` says of it
+into the package, src/korisk/report/held.json.
 
 Run with another version's `src` on PYTHONPATH, it asks that version the same.
 """
@@ -48,6 +49,7 @@ from korisk.planning.plan import plan_from
 Array = NDArray[np.float64]
 
 RESULTS = Path(__file__).parents[1] / "results"
+HELD = Path(__file__).parents[2] / "src" / "korisk" / "report" / "held.json"
 SETS = ("imaging", "lcdb", "neural", "power", "no floor")
 LEVELS = (np.arange(20) + 0.5) / 20
 TARGETS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the pilot's last error
@@ -305,6 +307,17 @@ def table() -> str:
     return "\n".join([*lines, f"- Dense networks at 8x, mean log error: {signed}"])
 
 
+def held() -> dict[str, Any]:
+    """What a sheet says of how often answers held: the part of the kept figures that travels."""
+    kept = json.loads((RESULTS / "planner_odds.json").read_text("utf-8"))["now"]
+    sets = {
+        name: {"pilots": kept[name]["pilots"], "enough": round(kept[name]["safe(.9) suffices"], 3)}
+        for name in ("imaging", "neural", "lcdb")
+    }
+    odds = [[round(said, 3), round(true, 3), count] for said, true, count in kept["pooled"]]
+    return {"sets": sets, "odds": odds}
+
+
 def main(arguments: Iterable[str] | None = None) -> None:
     """Ask, and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -316,9 +329,15 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--rivals", action="store_true", help="ask other estimators, too")
     parser.add_argument("--json", type=Path, help="write the figures there, too")
     parser.add_argument("--table", action="store_true", help="print the kept figures, ask nothing")
+    parser.add_argument(
+        "--held", action="store_true", help="write those that the package shows, ask nothing"
+    )
     options = parser.parse_args(None if arguments is None else list(arguments))
     if options.table:
         print(table())
+        return
+    if options.held:
+        HELD.write_text(json.dumps(held(), indent=1) + "\n", "utf-8")
         return
     found: dict[str, Any] = {}
     with multiprocessing.Pool() as pool:

@@ -41,7 +41,9 @@ class Simulated:
         unit = kr.UNITS[self.unit]
         runs = [self.errors(n, SEEDS, rng) for n in N]
         test, training = (
-            kr.Curve.of_errors(np.repeat(N, SEEDS), np.ravel(errors), list(range(SEEDS)) * len(N), unit=unit)
+            kr.Curve.of_errors(
+                np.repeat(N, SEEDS), np.ravel(errors), list(range(SEEDS)) * len(N), unit=unit
+            )
             for errors in zip(*runs, strict=True)
         )
         longer, _ = self.errors(N[-1], SEEDS, rng, factor=3)

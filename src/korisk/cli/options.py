@@ -87,10 +87,10 @@ def read_as(curves: Sequence[Curve]) -> list[str]:
     return [" ".join(sentences)] if sentences else []
 
 
-def one_target(targets: Sequence[float], plot: Path | None) -> None:
+def one_target(targets: Sequence[float], path: Path | None, option: str = "--plot") -> None:
     """Refuse a figure of several targets."""
-    if plot is not None and len(targets) > 1:
-        raise KoriskError(f"--plot draws one --target, got {len(targets)}; leave the others out")
+    if path is not None and len(targets) > 1:
+        raise KoriskError(f"{option} draws one --target, got {len(targets)}; leave the others out")
 
 
 def check_page(path: Path | None, fit: str) -> None:

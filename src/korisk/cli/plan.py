@@ -50,6 +50,11 @@ def plan(
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
     plot: Plot = None,
     html: Html = None,
+    sheet: Annotated[
+        Path | None,
+        "FILE",
+        "Draw one page for a proposal or an ethics board: FILE.pdf, .png or .svg.",
+    ] = None,
     full: Annotated[bool, "Say everything: more levels, conditions, findings."] = False,
     json: Json = False,
 ) -> None:
@@ -60,9 +65,10 @@ def plan(
     targets = list(dict.fromkeys(target or []))
     if not targets and not at and html is None:
         raise KoriskError("plan needs a question; give --target E, or --at N, or both")
-    if not targets and plot is not None:
-        raise KoriskError("--plot needs --target; give the value to reach")
-    one_target(targets, plot)
+    for option, file in (("--plot", plot), ("--sheet", sheet)):
+        if not targets and file is not None:
+            raise KoriskError(f"{option} needs --target; give the value to reach")
+        one_target(targets, file, option)
     if html is not None and related:
         raise KoriskError(
             "--related cannot be used with --html: the page plans from the pilot alone; leave one "
@@ -70,8 +76,15 @@ def plan(
         )
     check_page(html, fit)
     check_plot(plot)
+    check_plot(sheet)
     reading = Reading(metric, unit, column, point, worksheet)
     curves = reading.curves(path, model)
+    if sheet is not None and len(curves) > 1:
+        named = ", ".join(curve.name for curve in curves)
+        raise KoriskError(
+            f"--sheet is for one model, and the pilot has {len(curves)} ({named}); name one with "
+            "--model"
+        )
     for wanted in targets:
         check_target(curves, wanted)
     relatives = _relatives(path, curves, related or [], reading)
@@ -106,6 +119,10 @@ def plan(
         from korisk.report.figures.pilot import plans_figure
 
         save_plot(plans_figure([each.plan for each in answers if each.plan is not None]), plot)
+    if sheet is not None and answers[0].plan is not None:
+        from korisk.report.sheet import sheet as drawn_sheet
+
+        save_plot(drawn_sheet(answers[0].plan, sure=sure, cost=cost, title=path.name), sheet)
     for each in answers:
         each.require()
 

@@ -158,7 +158,8 @@ def above(
 
 def say(axes: Axes, text: str, *, y: float = 0.5) -> None:
     """Why a panel does not show what others do, in lines within it, centred."""
-    lines = style.wrapped(text, 0.9 * inches(axes)[0])[:5]
+    size = float(matplotlib.rcParams["font.size"])
+    lines = style.wrapped(text, 0.9 * inches(axes)[0], size)[:5]
     white = {"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5}
     place: Options = {"transform": axes.transAxes, "ha": "center", "va": "center", "zorder": 4}
     axes.text(0.5, y, "\n".join(lines), color=DARK, gid="reason", bbox=white, **place)

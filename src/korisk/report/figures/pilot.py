@@ -47,7 +47,7 @@ def curve_figure(curve: Curve, *, ax: Axes | None = None) -> Figure:
         )
         error, sizes = values(curve, curve.error), curve.sizes
         across = float(sizes[0]) / 1.15, float(sizes[-1]) * 1.15
-        labels = panels.SAMPLES, _quantity(curve)
+        labels = panels.SAMPLES, quantity(curve)
         height = panels.limits([error], log=log)
         panels.frame(axes, across, height, labels=labels, log=log, sizes=sizes)
         panels.head(axes, curve.model or curve.metric or "learning curve", size=LARGE)
@@ -56,7 +56,9 @@ def curve_figure(curve: Curve, *, ax: Axes | None = None) -> Figure:
         return figure
 
 
-def plan_figure(plan: Plan, *, narrow: bool = False, ax: Axes | None = None) -> Figure:
+def plan_figure(
+    plan: Plan, *, narrow: bool = False, ax: Axes | None = None, headed: bool = True
+) -> Figure:
     """Draw one pilot, its forecast, and the number of samples that a target asks for.
 
     Parameters
@@ -67,6 +69,8 @@ def plan_figure(plan: Plan, *, narrow: bool = False, ax: Axes | None = None) -> 
         For a column of print or a telephone.
     ax : matplotlib.axes.Axes, optional
         Draw into these, without the notes.
+    headed : bool, default True
+        Whether the model and the answer stand above it.
 
     Returns
     -------
@@ -102,7 +106,8 @@ def plan_figure(plan: Plan, *, narrow: bool = False, ax: Axes | None = None) -> 
         notes = [how, *style.glossary([curve.model]), *doubts]
         figure, axes = _canvas((plan,), entries, notes, narrow=narrow, ax=ax)
         strong: Options = {"color": _ANSWER.colour, "fontweight": "bold"}
-        panels.head(axes, title, said, size=LARGE, lift=11, most=1 + narrow, **strong)
+        if headed:
+            panels.head(axes, title, said, size=LARGE, lift=11, most=1 + narrow, **strong)
         if plan.middle is not None:
             _mark_answer(axes, plan, _ANSWER)
         if safe is not None and safe != plan.middle:
@@ -276,7 +281,7 @@ def _canvas(
         axes,
         (start / margin, end * margin),
         panels.limits(needed, wished, log=log),
-        labels=(panels.SAMPLES, _quantity(curve)),
+        labels=(panels.SAMPLES, quantity(curve)),
         log=log,
         sizes=np.concatenate([plan.curve.sizes for plan in plans]),
     )
@@ -342,7 +347,7 @@ def _mark_answer(
 # --- Words ---------------------------------------------------------------------------------------
 
 
-def _quantity(curve: Curve) -> str:
+def quantity(curve: Curve) -> str:
     """What the values are: the metric, and its unit where the metric's name does not tell it."""
     unit = curve.unit
     symbol = {"psnr": "dB", "percent": "%"}.get(unit.law)

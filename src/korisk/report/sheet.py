@@ -1,0 +1,200 @@
+"""One page for a proposal or an ethics board: question, advice, figure, assumptions, track record.
+
+What it says is what `Plan.recommend` says. How often such answers held is in `held.json`, which
+`python -m benchmarks.planner.odds --held` writes from the kept benchmark.
+"""
+
+import datetime
+import json
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from korisk._json import JsonDict
+from korisk._version import __version__
+from korisk.planning.explain import chance, count, value
+from korisk.planning.plan import Plan
+from korisk.planning.protocol import Recommendation
+from korisk.report.figures import panels, style
+from korisk.report.figures.pilot import plan_figure, quantity
+from korisk.report.figures.style import DARK, DPI, FINE, GREY, LARGE, LOOKS, MEDIUM, SMALL, Options
+
+WIDTH, HEIGHT = 8.27, 11.69  # inches: A4
+Edges = tuple[float, float]  # of text, in inches from the left
+_PAGE, _FIRST, _SECOND = (0.8, 7.47), (0.8, 3.95), (4.32, 7.47)  # all of it, columns at its foot
+_BOX = (0.98, 7.29)  # inside the box
+_SETS = {"imaging": "imaging networks", "neural": "small networks", "lcdb": "other learners"}
+_HEADINGS = "What this assumes", "How often such answers held"
+_FOOT = "An estimate from measured errors: no guarantee, and no statement about single patients."
+
+
+def sheet(
+    plan: Plan, *, sure: float = 0.9, cost: float | None = None, title: str = "", date: str = ""
+) -> Figure:
+    """Draw a plan as one page of A4, to hand to those who decide.
+
+    Parameters
+    ----------
+    plan : Plan
+        For one model and target.
+    sure : float, default 0.9
+        The chance that the samples are to be enough with.
+    cost : float, optional
+        Price of one sample.
+    title : str, optional
+        What the pilot is called, such as its file.
+    date : str, optional
+        When it was made. Default: today.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The page; `savefig` writes it.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> from korisk.report.sheet import sheet
+    >>> pilot = kr.Curve([16, 32, 64, 128], [0.2, 0.1, 0.05, 0.025], model="net")
+    >>> sheet(kr.plan(pilot, target=0.02)).get_size_inches().round(1).tolist()
+    [8.3, 11.7]
+    """
+    advice, curve = plan.recommend(sure, cost), plan.curve
+    question = f"How many training samples does {curve.name} need to reach {quantity(curve)} "
+    seeds = f"{len(curve.sizes)} sizes, {panels.seeds([curve])}"
+    measured = f"Pilot {title}".strip() + f": N = {panels.span(curve.sizes.tolist())}, {seeds}."
+    with style.settings():
+        page = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
+        when = f"{date or datetime.date.today().isoformat()}, korisk {__version__}"
+        _line(page, _PAGE[0], 0.6, "How much training data? A plan from a pilot", color=GREY)
+        _line(page, _PAGE[1], 0.6, when, color=GREY, ha="right")
+        down = _text(page, 0.95, [f"{question}{value(plan.target)}?"], 13, fontweight="bold")
+        told = [" ".join([measured, *(f"{each}." for each in style.glossary([curve.model]))])]
+        down = _advice(page, _text(page, down, told, SMALL, color=GREY) + 0.02, advice) + 0.28
+        drawn = _axes(page, 1.4, down, 5.25, 2.85)
+        plan_figure(plan, ax=drawn, headed=False)
+        drawn.set_xlabel("")
+        _odds(_axes(page, 1.4, down + 3.15, 5.25, 1.3), plan, advice, drawn.get_xlim())
+        top = max(down + 5.15, 8.3)
+        lists = (_FIRST, _assumptions(plan, advice)), (_SECOND, _record())
+        for (x, said), heading in zip(lists, _HEADINGS, strict=True):
+            _line(page, x[0], top, heading, fontsize=LARGE, fontweight="bold")
+            down = _text(page, top + 0.27, said, SMALL, x)
+        _reliability(_axes(page, _SECOND[0] + 0.42, down, 1.1, 0.85))
+        _line(page, _PAGE[0], HEIGHT - 0.4, _FOOT, color=GREY, fontsize=FINE)
+        return page
+
+
+@cache
+def held() -> JsonDict:
+    """How often answers held on curves that the planner had not seen: the kept benchmark."""
+    content: JsonDict = json.loads((files("korisk.report") / "held.json").read_text("utf-8"))
+    return content
+
+
+def _assumptions(plan: Plan, advice: Recommendation) -> list[str]:
+    said = ["The data to come are like the pilot's: population, device, network and training."]
+    if not plan.doubt and (advice.n is None or advice.n > plan.last):
+        said.append(
+            f"Beyond N = {plan.last:,} nothing was measured. There the curve is extrapolated: "
+            "power laws with a floor, and deviations from them such as real curves show."
+        )
+    of = "one trained network" if plan.curve.counts.max() == 1 else "the mean over seeds"
+    said.append(f"The target is meant for {of}, on test data.")
+    if plan.related:
+        said.append(f"Related curves ({len(plan.related)}) have a part in the forecast.")
+    if advice.limit is not None and advice.action in ("collect", "measure"):
+        said.append(advice.limit.sentence)
+    return said
+
+
+def _record() -> list[str]:
+    sets, (mean, true, statements) = held()["sets"], held()["odds"][-1]
+    enough = [f"{each['enough']:.0%} of {_SETS[name]}" for name, each in sets.items()]
+    return [
+        f"On {sum(each['pilots'] for each in sets.values())} learning curves that the method had "
+        f"not seen, {true:.0%} of {statements:,} statements with at least 90% came true (said: "
+        f"{mean:.0%} on average).",
+        f"An N called 90% sure was enough for {', '.join(enough)}, where that could be checked.",
+    ]
+
+
+def _advice(page: Figure, top: float, advice: Recommendation) -> float:
+    """The advice in a box, and where that ends."""
+    blue = LOOKS[0].colour
+    down = _text(page, top + 0.3, [advice.sentence], 13, _BOX, fontweight="bold", color=blue)
+    said = [" ".join(advice.reasons), advice.odds]
+    down = _text(page, down + 0.02, said, MEDIUM, _BOX) - 0.02
+    corner, width = (_PAGE[0] / WIDTH, 1 - down / HEIGHT), (_PAGE[1] - _PAGE[0]) / WIDTH
+    box = FancyBboxPatch(corner, width, (down - top) / HEIGHT, zorder=0)
+    box.set_boxstyle("round", pad=0, rounding_size=0.006)
+    box.set(facecolor=style.pale(blue, 0.92), edgecolor=blue, linewidth=0.8)
+    page.add_artist(box)
+    return down
+
+
+def _odds(axes: Axes, plan: Plan, advice: Recommendation, across: tuple[float, float]) -> None:
+    """The chance that the target is met by N, the level asked for, and its N."""
+    labels, sizes, blue = (panels.SAMPLES, "chance, %"), plan.curve.sizes, LOOKS[0].colour
+    panels.frame(axes, across, (0, 104), labels=labels, log=False, sizes=sizes)
+    axes.set_yticks([0, 50, 100])
+    n = np.geomspace(max(across[0], plan.chances.n[0]), min(across[1], plan.chances.n[-1]), 300)
+    chances = 100 * np.array([plan.chances.at(size) for size in n])
+    if plan.doubt or not np.isfinite(chances).all():
+        panels.say(axes, "No chance is stated.")
+        return
+    axes.plot(n, chances, gid="chance", color=blue, linewidth=1.5)
+    axes.fill_between(n, chances, facecolor=blue, alpha=0.12, linewidth=0)
+    level, needed = 100 * advice.sure, plan.samples(advice.sure)
+    axes.axhline(level, color=DARK, linewidth=0.9, gid="level")
+    panels.beside(axes, [(level, f"{level:.4g}% sure", DARK)], SMALL)
+    place: Options = {"textcoords": "offset points", "fontsize": SMALL}
+    for size, look in {advice.even: LOOKS[0], needed: LOOKS[1]}.items():  # one where both agree
+        if size is not None and across[0] <= size <= across[1]:
+            height = 100 * plan.chances.at(size)
+            axes.plot([size], [height], gid=f"n-{size}", zorder=3, **look.mark("D", 5.0))
+            axes.annotate(f"N = {size:,}", (size, height), (6, -4), va="top", **place)
+    if needed is None:
+        words = f"chance {chance(plan.reach)} by N = {count(plan.forecast.horizon)}"
+        axes.annotate(words, (n[-1], chances[-1]), (-4, 5), ha="right", **place)
+
+
+def _reliability(axes: Axes) -> None:
+    """What was said against what came true; larger dots stand for more statements."""
+    said, true, statements = np.array(held()["odds"]).T
+    axes.plot([0, 100], [0, 100], color=GREY, linewidth=0.8)
+    sizes = 50 * np.sqrt(statements / statements.max())
+    axes.scatter(100 * said, 100 * true, s=sizes, color=LOOKS[0].colour, linewidth=0, gid="held")
+    panels.gridded(axes)
+    axes.set(xlim=(-5, 105), ylim=(-5, 105), xticks=[0, 50, 100], yticks=[0, 50, 100])
+    axes.tick_params(labelsize=FINE, length=2)
+    axes.set_xlabel("said, %", fontsize=FINE)
+    axes.set_ylabel("came true, %", fontsize=FINE)
+
+
+def _axes(page: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes at inches from the upper left corner."""
+    bottom = HEIGHT - top - height
+    return page.add_axes((left / WIDTH, bottom / HEIGHT, width / WIDTH, height / HEIGHT))
+
+
+def _line(page: Figure, left: float, top: float, text: str, **options: object) -> None:
+    place: Options = {"fontsize": SMALL, "va": "baseline"} | options
+    page.text(left / WIDTH, 1 - top / HEIGHT, text, **place)
+
+
+def _text(
+    page: Figure, top: float, said: Iterable[str], size: float, x: Edges = _PAGE, **options: object
+) -> float:
+    """Paragraphs from a place downwards, between two edges; returns where the next would begin."""
+    for paragraph in filter(None, said):
+        for words in style.wrapped(paragraph, x[1] - x[0], size, bold="fontweight" in options):
+            _line(page, x[0], top, words, **{"fontsize": size, "color": DARK} | options)
+            top += 1.42 * size / 72
+        top += 0.35 * size / 72
+    return top
