@@ -114,7 +114,7 @@ def estimate(fit: str, n: Array, errors: Array, weight: Array) -> Estimates:
 def samples(curve: Curve, target: float, fit: str) -> int | None:
     """The N at which a fitted curve meets a target, as a plan finds it."""
     if fit in korisk_fit.FITS:
-        return plan(curve, target, fit=fit).samples
+        return plan(curve, target, fit=fit).middle
     made = estimate(fit, curve.sizes.astype(float), curve.means[None, :], weights(curve))
     goal = target_error(curve, target)
     missed = np.flatnonzero(curve.means > goal)

@@ -250,7 +250,7 @@ def judged_sizes(
         }
         planned = plan(pilot, target)
         covers = planned.lower <= truth <= planned.upper
-        found["posterior"] = {"samples": planned.samples, "covers": covers}
+        found["posterior"] = {"samples": planned.middle, "covers": covers}
         before = rivals.get((study, point, model, last, ahead), {})
         for fit in planner_fits.FITS:
             if fit != "posterior":

@@ -36,8 +36,11 @@ def test_a_collapsing_curve_is_answered_by_its_means(dense: kr.Curve, target: fl
     plan = kr.plan(dense, target)
     before, after = neighbours(dense, target)
     assert plan.middle is not None
-    assert before <= plan.lower <= plan.middle <= plan.upper <= after
-    assert before < plan.middle
+    assert plan.between == (before, after)
+    assert before < plan.middle <= after
+    assert plan.lower <= plan.middle <= plan.upper
+    for probability, n in ((0.05, plan.lower), (0.95, plan.upper)):  # ends of the law of N
+        assert plan.probability(n - 1) <= probability <= plan.probability(n + 1)
 
 
 def test_the_band_of_a_collapsing_curve_holds_its_means(dense: kr.Curve) -> None:
@@ -60,7 +63,8 @@ def test_beyond_a_collapse_nothing_is_claimed(dense: kr.Curve) -> None:
     assert (part.middle, part.samples(0.9)) == (None, None)
     assert math.isnan(part.reach)
     assert "1 of 4 seeds fell to rounding" in part.explain()
-    with pytest.raises(kr.OutOfReachError, match="cannot be extrapolated"):
+    assert part.recommend().action == "unknown"
+    with pytest.raises(kr.OutOfReachError, match="1 of 4 seeds fell to rounding"):
         part.require()
     with pytest.raises(kr.KoriskError, match="cannot be extrapolated"):
         part.at(1024)
@@ -194,7 +198,9 @@ def test_strange_pilots_are_never_contradicted(kind: str, draws: range) -> None:
             plan = plan_from(made, error)
             before, after = neighbours(curve, error)
             assert plan.middle is not None
-            assert before <= plan.lower <= plan.middle <= plan.upper <= after
+            assert plan.between == (before, after)
+            assert before < plan.middle <= after
+            assert plan.lower <= plan.middle <= plan.upper
 
 
 pilots = st.lists(
@@ -210,7 +216,7 @@ pilots = st.lists(
 def test_any_pilot_keeps_the_laws_of_odds(
     rows: list[tuple[int, float, int]], factor: float
 ) -> None:
-    """The band holds the means, safe(p) has p by `probability`, and nothing else is an odds."""
+    """The band holds the means, samples(p) has p by `probability`, and nothing else is an odds."""
     n, errors, seeds = zip(*rows, strict=True)
     curve = kr.Curve(n, errors, seeds)
     low, high = kr.forecast(curve).band(curve.sizes)
@@ -229,6 +235,10 @@ def test_any_pilot_keeps_the_laws_of_odds(
     if plan.middle is not None:
         assert plan.chance == plan.probability(plan.middle)
         assert plan.lower <= plan.middle <= plan.upper
+        assert plan.even is None or plan.lower <= plan.even <= plan.upper
+    if math.isfinite(plan.upper):
+        assert plan.samples(0.95) == plan.upper
     content = plan.to_dict()
     assert content["chance"] == plan.chance
-    assert content["safe"] == {f"{level:g}": plan.samples(level) for level in LEVELS}
+    levels = (0.5, *LEVELS)
+    assert content["samples"] == {f"{level:g}": plan.samples(level) for level in levels}

@@ -18,7 +18,8 @@ from korisk.curves.noise import RESAMPLES
 from korisk.planning import chances
 from korisk.planning import plan as planning
 from korisk.planning.forecast import Forecast
-from korisk.planning.plan import LEVELS, ROUND
+from korisk.planning.next_size import ROUND
+from korisk.planning.plan import LEVELS
 from korisk.planning.posterior import HORIZON, MOST_SIZES, ROUGHEST
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
@@ -101,7 +102,7 @@ def test_the_parts_of_a_plan_are_in_order(fit: str, model: str) -> None:
     curve = released_h8(model)
     for factor in (2.0, 0.97, 0.8, 0.4):  # within the pilot, just beyond, far, out of reach
         plan = kr.plan(curve, factor * curve.means[-1], fit=fit)
-        safe = [math.inf if n is None else n for n in map(plan.safe, (0.5, *LEVELS))]
+        safe = [math.inf if n is None else n for n in plan.samples((0.5, *LEVELS))]
         assert safe == sorted(safe)
         for level, n in zip((0.5, *LEVELS), safe, strict=True):
             if math.isfinite(n):
@@ -113,20 +114,28 @@ def test_the_parts_of_a_plan_are_in_order(fit: str, model: str) -> None:
             continue
         assert plan.lower <= plan.middle <= plan.upper
         assert plan.chance == plan.probability(plan.middle)
-        if fit == "posterior" and not plan.inside:
+        if fit == "posterior":
             assert safe[-1] == plan.upper
         reached = [plan.if_reached(level) or 0 for level in LEVELS]
         assert reached == sorted(reached)
         assert all(a <= b for a, b in zip(reached, safe[1:], strict=True))
 
 
-def test_rounds_grow_by_four_at_most_and_end_at_the_answer() -> None:
-    plan = kr.plan(power_pilot(floor=0.0), 0.007)  # met at ten times the pilot
-    assert plan.middle is not None
-    totals = [plan.last, *plan.rounds]
-    assert totals[-1] == plan.middle
-    assert all(a < b <= ROUND * a for a, b in pairwise(totals))
-    assert plan.next_round == 2048
+@pytest.mark.parametrize("target", [0.06, 0.02, 0.012, 0.007, 0.003])
+def test_what_to_do_is_collected_as_far_as_odds_were_checked_and_measured_near(
+    target: float,
+) -> None:
+    plan = kr.plan(power_pilot(floor=0.0), target)
+    for sure in (0.5, 0.9, 0.95):
+        advice, samples = plan.recommend(sure), plan.samples(sure)
+        assert advice.sure == sure
+        if advice.action == "collect":
+            assert samples == advice.n <= chances.NEAR * plan.last
+            assert advice.chance == plan.probability(advice.n) >= sure
+        else:
+            assert (advice.action, advice.seeds) == ("measure", max(3, plan.curve.counts[-1]))
+            assert plan.last < advice.n <= ROUND * plan.last
+            assert samples is None or samples > chances.NEAR * plan.last
 
 
 @pytest.mark.parametrize("fit", ["posterior", "power"])
@@ -138,14 +147,15 @@ def test_at_the_largest_n_nothing_is_planned_for_beyond_it(fit: str, last: int) 
     curve = kr.Curve(np.repeat(sizes, 2), errors, seed=[1, 2] * 5, model="KO")
     for factor in (1.2, 1.0, 0.999, 0.95, 0.6, 0.1):
         plan = kr.plan(curve, factor * float(curve.means[-1]), fit=fit)
-        numbers = [*plan.rounds, plan.middle or 2, *(plan.samples(p) or 2 for p in LEVELS)]
+        advice = plan.recommend()
+        numbers = [advice.n or 2, plan.middle or 2, *(plan.samples(p) or 2 for p in LEVELS)]
         assert max(numbers) <= plan.forecast.horizon == 10**15
-        assert not set(plan.rounds) & set(sizes)  # to be measured, so not measured yet
+        assert advice.action != "measure" or advice.n not in sizes  # not measured yet
         assert plan.chance is None or plan.chance <= plan.reach
         said += plan.explain()
     assert "at any N" not in said  # of what lies beyond, nothing is known
     assert "No amount of data" not in said
-    assert last < 10**15 or "Measure at" not in said
+    assert last < 10**15 or "measure N" not in said
 
 
 def test_a_target_out_of_reach_is_said_so() -> None:
@@ -154,8 +164,9 @@ def test_a_target_out_of_reach_is_said_so() -> None:
     assert (plan.middle, plan.samples(0.9), plan.if_reached(0.9)) == (None, None, None)
     assert (plan.chance, plan.upper) == (None, math.inf)
     assert plan.reach < 0.1
-    assert plan.rounds == (4096,)
-    with pytest.raises(kr.OutOfReachError, match="not known whether KO"):
+    advice = plan.recommend()  # means without seeds cannot tell a floor from noise
+    assert (advice.action, advice.n, advice.seeds) == ("measure", 4096, 3)
+    with pytest.raises(kr.OutOfReachError, match=r"KO: measure N = 4,096 .* below 1%"):
         plan.require()
 
 
@@ -176,8 +187,8 @@ def test_targets_that_are_none_are_refused(target: object) -> None:
 
 @pytest.mark.parametrize("level", [0.4, 0.995, math.nan, "sure"])
 def test_safety_levels_have_limits(level: object) -> None:
-    with pytest.raises(kr.KoriskError, match="p must be"):
-        kr.plan(DENSE, 0.05).samples(level)  # type: ignore[arg-type]
+    with pytest.raises(kr.KoriskError, match="sure must be"):
+        kr.plan(DENSE, 0.05).samples(level)  # type: ignore[call-overload]
 
 
 def test_two_sizes_are_too_few_except_for_the_papers_line() -> None:
@@ -187,12 +198,12 @@ def test_two_sizes_are_too_few_except_for_the_papers_line() -> None:
     assert kr.plan(two, 0.12, fit="paper").middle == kr.calibrate(two, "paper").samples(0.12)
 
 
-@pytest.mark.parametrize("n", [2.5, 1, 10**9, math.inf, math.nan, [64], "64"])
+@pytest.mark.parametrize("n", [2.5, 1, 10**9, math.inf, math.nan, [64, 2.5], "64"])
 def test_sample_counts_have_limits(n: object) -> None:
     plan = kr.plan(released_h8("FC"), 0.003)
     for ask in (plan.at, plan.probability):
         with pytest.raises(kr.KoriskError, match="n must be a whole number"):
-            ask(n)  # type: ignore[arg-type]
+            ask(n)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("curve", [None, 5, "pilot.csv"])
@@ -276,7 +287,7 @@ class Odds(Forecast):
     start: float = 0.0
     reach: float = 1.0
 
-    def probability(self, n: Array, goal: float) -> Array:
+    def met(self, n: Array, goal: float) -> Array:
         grown = (np.log2(n / self.last) - self.start) / 10
         return np.clip(grown, 0.0, self.reach)
 
@@ -329,13 +340,13 @@ def test_a_least_chance_is_asked_for() -> None:
     assert (made.middle, made.chance, made.upper) == (None, None, math.inf)
     assert (made.reach, made.samples(0.9), made.if_reached(0.9)) == (least - 0.01, None, None)
     assert made.lower == planned().lower  # the earliest is told all the same
-    assert made.rounds == (512,)
+    assert made.recommend().action == "measure"  # one seed is too few to stop
 
 
 def test_what_was_met_stays_met() -> None:
     @dataclass(frozen=True)
     class Passing(Odds):
-        def probability(self, n: Array, goal: float) -> Array:
+        def met(self, n: Array, goal: float) -> Array:
             return np.where(n < 4_000, 0.4, np.where(n < 8_000, 0.8, 0.6))
 
     made = planning.plan_from(Passing(kr.Curve(N, 1.0 / N), "posterior"), 1e-3)

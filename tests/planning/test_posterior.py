@@ -129,7 +129,7 @@ def test_quantiles_and_probabilities_agree() -> None:
     n = np.array([100.0, 512.0, 700.0, 5000.0])
     for p in (0.1, 0.5, 0.9):
         quantile = made.quantile(n, p)
-        found = [made.met(n[i : i + 1], float(quantile[i]))[0] for i in range(len(n))]
+        found = [made.probability(n[i : i + 1], float(quantile[i]))[0] for i in range(len(n))]
         assert found == pytest.approx([p] * len(n), abs=1e-4)
 
 

@@ -84,7 +84,7 @@ def test_a_wrong_relative_beside_a_good_one_changes_little() -> None:
 
 def alike(first: kr.Plan, second: kr.Plan) -> None:
     assert second.trust == pytest.approx(first.trust, abs=1e-6)
-    for name in ("samples", "lower", "upper"):
+    for name in ("middle", "even", "lower", "upper"):
         assert getattr(second, name) == pytest.approx(getattr(first, name), rel=1e-6, abs=1)
     assert second.at(4096).value == pytest.approx(first.at(4096).value, rel=1e-6)
 

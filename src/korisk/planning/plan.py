@@ -125,13 +125,14 @@ class Plan(Drawn):
         return self.forecast.horizon >= LARGEST_N
 
     @property
-    def _below_rounding(self) -> bool:
+    def below_rounding(self) -> bool:
+        """Whether the target lies below rounding, where errors have no meaning."""
         return bool(self.goal < ROUNDING * self.curve.means.max())
 
     @property
     def doubt(self) -> str:
         """Why there is no answer although the target may be reachable; empty where there is one."""
-        if self._below_rounding:
+        if self.below_rounding:
             return "The target lies below rounding, where errors have no meaning."
         return "" if self.inside else self.forecast.doubt
 
@@ -143,7 +144,7 @@ class Plan(Drawn):
         "not_reachable" where the pilot itself shows a floor: most of its sizes have two seeds, and
         its means bend by more than two standard errors; else "not_known".
         """
-        if self.inside and not self._below_rounding:
+        if self.inside and not self.below_rounding:
             return "reachable"
         if self.middle is None:
             return "not_known" if self.doubt or no_floor(self.curve) else "not_reachable"
@@ -302,7 +303,7 @@ class Plan(Drawn):
         >>> made.samples(0.9), made.if_reached(0.9) < made.before_long
         (None, True)
         """
-        level = level_of(p)
+        level = level_of(p, "p")
         if self.middle is None:
             return None
         return self.chances.smallest(level * self.chances.at(self.before_long))
@@ -554,7 +555,7 @@ class Plan(Drawn):
         level, noun = f"{100 * p:.4g}%", self.curve.unit.noun
         if self.doubt:
             return f"No number of samples can be given for {level} probability."
-        safe = self.samples(p)
+        safe = self.chances.smallest(level_of(p, "p"))
         if safe is not None:
             return f"{safe:,} samples are enough with {level} probability."
         most = chance(self.reach)

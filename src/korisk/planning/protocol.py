@@ -303,6 +303,6 @@ def each_of(given: object, answer: Callable[[float], T]) -> T | list[T]:
     return answer(cast(float, given))
 
 
-def level_of(sure: float) -> float:
+def level_of(sure: float, name: str = "sure") -> float:
     """A probability that may be asked for, checked."""
-    return real("sure", sure, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")
+    return real(name, sure, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")

@@ -15,7 +15,7 @@ first that applies is the advice:
 import math
 from typing import Protocol
 
-from korisk._checks import real
+from korisk._checks import LARGEST_N, real
 from korisk.curves.curve import Curve
 from korisk.planning.chances import LEAST_REACH, NEAR, Chances
 from korisk.planning.explain import chance, count, no_learning, value
@@ -86,6 +86,10 @@ class Situation(Planned, Protocol):
         """Why there is no answer."""
 
     @property
+    def below_rounding(self) -> bool:
+        """Whether the target lies below rounding."""
+
+    @property
     def why_out_of_reach(self) -> str:
         """Why no N meets the target."""
 
@@ -148,7 +152,7 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
     if plan.doubt:
         why = plan.doubt.removeprefix("The curve cannot be extrapolated: ").rstrip(".")
         said = f"not known how many samples {target} needs: {why[0].lower()}{why[1:]}"
-        return _advice(plan, "unknown", said, sure, (found.sentence,))
+        return _advice(plan, "unknown", said, sure, (found.sentence, _remedy(plan)))
     if found.kind == "training":
         said = f"train longer or otherwise first: training limits the error, not N = {plan.last:,}"
         return _advice(plan, "train", said, sure, (found.sentence,))
@@ -165,6 +169,9 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
         said = f"stop: more data of this kind will not reach {target} ({far})"
         probe = f"Or {found.next_run}: training may limit it." if found.next_run else ""
         return _advice(plan, "stop", said, sure, (plan.why_out_of_reach, probe))
+    if plan.last >= LARGEST_N:
+        said = f"not known how to reach {target}: no larger N is planned for"
+        return _advice(plan, "unknown", said, sure, (_why_not(plan, sure, far), _remedy(plan)))
     seeds = max(int(plan.curve.counts[-1]), _LEAST_SEEDS)
     n, settled = settling_size(plan.forecast, plan.goal, plan.chances, seeds)
     if found.next_run and settled < _TELLING:
@@ -249,6 +256,14 @@ def _advice(
         limit=plan.limit,
         reasons=tuple(reason for reason in reasons if reason),
     )
+
+
+def _remedy(plan: Situation) -> str:
+    """What to try where neither a number of samples nor one more size can be recommended."""
+    twice = 2 * plan.last
+    if plan.below_rounding or twice > LARGEST_N:
+        return "Ask for an easier target."
+    return f"To find out, {plan.limit.next_run or f'measure N = {twice:,} and plan again'}."
 
 
 def _still_falls(plan: Situation, samples: int) -> str:
