@@ -86,18 +86,17 @@ def check(name: str, estimator: Any, *, quick: bool) -> Check:
 
 
 def samples(plan: kr.Plan) -> str:
-    """The planned N with its 90% interval and the chance that it is enough."""
-    if plan.samples is None:
-        return "out of reach"
+    """N with 90% and with even odds, and the 90% interval of N."""
+    sure, even = ("none" if n is None else f"{n:,}" for n in plan.samples((0.9, 0.5)))
     upper = f"{plan.upper:,.0f}" if plan.upper < float("inf") else "\u221e"
-    return f"{plan.samples:,} ({plan.lower:,.0f} to {upper}; chance {plan.chance:.0%})"
+    return f"{sure} / {even} ({plan.lower:,.0f} to {upper})"
 
 
 def table(checks: list[Check]) -> str:
     """The outcome, one row for each estimator."""
     rows = [
         (
-            *("estimator", "target", "planned N (90%)"),
+            *("estimator", "target", "N: 90% sure / even odds (90%)"),
             *(f"predicted at {LARGE} (90%)", f"measured at {LARGE} (90%)", "inside"),
         )
     ]

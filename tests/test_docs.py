@@ -93,16 +93,13 @@ def test_the_answers_in_the_readme_are_those_of_the_planner() -> None:
         kr.plan(kr.Curve.read(ROOT / "examples" / "pilot_h8.csv", model=model), target=0.003)
         for model in ("KO", "FC")
     )
-    answer, found, _ = readme.partition("To reach 0.003")[2].partition(" ...")
-    assert found
-    assert dense.explain().startswith(f"To reach 0.003{answer}")
-    assert f"{dense.samples(0.9)} samples are enough with 90% probability" in answer
-    assert f"KO meets the target at N = {known.middle}, FC at N = {dense.middle}" in readme
+    advice = dense.recommend()
+    assert f"{advice.sentence} {advice.odds}" in readme
+    assert f"KO has even odds at N = {known.even}, FC at N = {dense.even}" in readme
     home = " ".join((ROOT / "docs" / "index.md").read_text().split())
     assert (
-        f"about {dense.middle} samples for an error of 0.003 (chance {dense.chance:.0%}; 90% "
-        f"interval {dense.lower} to {dense.upper}), and {dense.samples(0.9)} samples are enough with "
-        "90% probability" in home
+        f"collect {dense.samples()} samples for an error of 0.003 (90% sure); even odds are at "
+        f"{dense.even}, and the 90% interval is {dense.lower} to {dense.upper}" in home
     )
 
 
@@ -111,7 +108,7 @@ def test_the_keys_of_a_plan_are_those_of_the_docs() -> None:
     listed = page.split("## Plans as JSON")[1]
     curve = kr.Curve.read(ROOT / "examples" / "pilot_h8.csv", model="FC")
     made = kr.plan(curve, target=0.001).to_dict()
-    for key in (*made, *made["safe"], *made["if_reached"]):
+    for key in (*made, *made["samples"], *made["recommendation"], *made["if_reached"]):
         assert f"`{key}`" in listed, key
 
 

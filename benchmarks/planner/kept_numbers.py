@@ -66,8 +66,10 @@ def numbers(names: Collection[str] | None = None) -> dict[str, Any]:
             told = plan.to_dict()
             own[f"{target:g}"] = {
                 key: told[key]
-                for key in ("samples", "chance", "lower", "upper", "reach", "safe", "if_reached")
-            } | {"trust": told["trust"], "floor": told["floor"], "rounds": told["rounds"]}
+                for key in ("samples", "middle", "chance", "lower", "upper", "reach", "between")
+            } | {key: told[key] for key in ("if_reached", "trust", "floor")}
+            advice = told["recommendation"]
+            own[f"{target:g}"]["recommendation"] = [advice["action"], advice["n"]]
         made = plan.forecast
         at = [last // 3, last] if made.doubt else [last // 3, last, 2 * last, 8 * last]
         own["forecast"] = [[e.value, e.lower, e.upper] for e in map(made.at, at)]

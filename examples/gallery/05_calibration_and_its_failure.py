@@ -31,8 +31,9 @@ rest = slice(4, None)
 # --------------------------------
 # The line levels off where the pilot ended. The planner weighs all curves that fit the pilot by
 # how well they do, and says how sure it is. For a target just below the pilot's best error, the
-# line says that it cannot be reached. The planner gives an N with the chance that it is enough;
-# with four sizes and one seed it cannot rule out a floor, so the interval has no upper end.
+# line says that it cannot be reached. The planner says what to do, and gives the N with even odds
+# and the interval; with four sizes and one seed it cannot rule out a floor, so the interval has no
+# upper end.
 
 target = 0.06
 line = kr.calibrate(pilot, fit="paper")
@@ -41,10 +42,8 @@ try:
 except kr.UnreachableError as error:
     print(f"paper: {error}")
 plan = kr.plan(pilot, target)
-upper = f"{plan.upper:,.0f}" if np.isfinite(plan.upper) else "\u221e"
-print(
-    f"planner: N = {plan.samples:,} (chance {plan.chance:.0%}; 90%: {plan.lower:,.0f} to {upper})"
-)
+advice = plan.recommend()
+print(f"planner: {advice} {advice.odds}")
 
 # %%
 # The figure

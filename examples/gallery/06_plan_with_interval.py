@@ -2,8 +2,8 @@
 A plan with an interval
 =======================
 
-How many training samples does a target need? A pilot of small training sets answers with a number
-and the chance that it is enough, a 90% interval, and a number that is enough with 90% probability.
+How many training samples does a target need? A pilot of small training sets answers with one
+number to collect, which is enough with 90% probability, and with even odds and a 90% interval.
 Here the truth is measured as well, so that the plan can be judged.
 """
 
@@ -77,5 +77,5 @@ met = truth.sizes[truth.means <= target][0]
 figure.savefig("06_plan_with_interval.png")
 # korisk draws without pyplot, which shows the picture here, pixel by pixel.
 plt.figure().figimage(plt.imread("06_plan_with_interval.png"), resize=True)
-told = f"N = {plan.samples} (chance {plan.chance:.0%}), {plan.safe(0.9)} are enough with 90%"
-print(f"wrote 06_plan_with_interval.png: {told}; the target was met by N = {met}")
+advice = plan.recommend()
+print(f"{advice} {advice.odds} The target was met by N = {met}.")

@@ -16,14 +16,15 @@ GOOD = "n,error,seed\n4,0.4,1\n4,0.42,2\n8,0.3,1\n8,0.31,2\n16,0.22,1\n16,0.23,2
 
 
 def test_plan_as_json_is_the_plan_of_the_library() -> None:
-    command = ("plan", H8, "--model", "FC", "--target", 0.003, "--at", 128, "--probability", 0.85)
+    command = ("plan", H8, "--model", "FC", "--target", 0.003, "--at", 128, "--sure", 0.85)
     (found,) = content(*command)["plans"]
     plan = kr.plan(kr.Curve.read(H8, model="FC"), 0.003)
     expected = plan.at(128)
-    assert (found["samples"], found["lower"]) == (plan.middle, plan.lower)
-    assert (found["upper"] or math.inf, found["safe"]["0.9"]) == (plan.upper, plan.samples(0.9))
-    enough = found["enough"]
-    assert (enough["probability"], enough["samples"]) == (0.85, plan.samples(0.85))
+    assert (found["middle"], found["lower"]) == (plan.middle, plan.lower)
+    assert (found["upper"] or math.inf, found["samples"]["0.9"]) == (plan.upper, plan.samples(0.9))
+    advice = found["recommendation"]
+    assert (advice["action"], advice["sure"], advice["n"]) == ("collect", 0.85, plan.samples(0.85))
+    assert advice == json.loads(json.dumps(plan.recommend(0.85).to_dict()))
     ends = {"value": expected.value, "lower": expected.lower, "upper": expected.upper}
     assert found["at"] == [{"n": 128, "probability_of_target": plan.probability(128), **ends}]
 
@@ -50,7 +51,7 @@ def test_an_endless_upper_end_is_null(tmp_path: Path) -> None:
     pilot.write_text("n,error\n4,0.18632\n16,0.13768\n64,0.09477\n256,0.0701\n")
     (found,) = content("plan", str(pilot), "--target", "0.0475")["plans"]
     assert found["upper"] is None
-    assert found["samples"] > 256
+    assert found["middle"] > 256
 
 
 def test_errors_at_n_need_no_target() -> None:
@@ -61,16 +62,33 @@ def test_errors_at_n_need_no_target() -> None:
 
 @pytest.mark.parametrize("fit", kr.FITS)
 def test_every_fit_plans(fit: str) -> None:
-    assert f"(fit {fit})" in text("plan", H8, "--model", "FC", "--target", "0.006", "--fit", fit)
+    said = text("plan", H8, "--model", "FC", "--target", "0.006", "--fit", fit)
+    assert (f"(fit {fit})" in said) == (fit != kr.FITS[0])  # the default needs no name
 
 
-def test_out_of_reach_is_exit_code_3_in_words_and_json() -> None:
-    (found,) = content("plan", H128, "--model", "KO", "--target", "0.03", code=3)["plans"]
-    assert found["samples"] is None
-    assert found["verdict"] == "not_known"  # by means alone, without their seeds
-    assert "not known whether KO reaches 0.03" in found["explanation"]
-    line = refused("plan", H128, "--model", "KO", "--target", "0.03", code=3)
-    assert "measure at N = 4,096 before giving up" in line
+def test_out_of_reach_is_exit_code_3_in_words_and_json(tmp_path: Path) -> None:
+    known, pilot = kr.Curve.read(H128, model="KO"), tmp_path / "seeds.csv"
+    rows = [f"{n},{error * factor},{factor}\n" for n, error in
+            zip(known.sizes, known.means, strict=True) for factor in (0.99, 1.0, 1.01)]  # fmt: skip
+    pilot.write_text("n,error,seed\n" + "".join(rows))
+    (found,) = content("plan", pilot, "--target", "0.03", code=3)["plans"]
+    assert set(found["samples"].values()) == {None}
+    assert found["verdict"] == "not_reachable"
+    assert found["recommendation"]["action"] == "stop"
+    assert "not reachable according to this pilot" in found["explanation"]
+    line = refused("plan", pilot, "--target", "0.03", code=3)
+    assert "Stop: more data of this kind will not reach 0.03 (chance below 1%" in line
+
+
+def test_a_size_to_measure_is_an_answer() -> None:
+    """By means alone, without their seeds, a floor is not known: one more size tells."""
+    (found,) = content("plan", H128, "--model", "KO", "--target", "0.03")["plans"]
+    assert (found["verdict"], found["middle"]) == ("not_known", None)
+    advice = found["recommendation"]
+    assert (advice["action"], advice["n"], advice["seeds"]) == ("measure", 4096, 3)
+    assert "KO: measure N = 4,096 next, with 3 seeds" in text(
+        "plan", H128, "--model", "KO", "--target", "0.03"
+    )
 
 
 # Both commands hand their figure to one writer, whose kinds of files have tests of their own.
@@ -92,7 +110,8 @@ def test_plots_are_written(tmp_path: Path, suffix: str, arguments: tuple[str, ..
     ("arguments", "words"),
     [
         (("plan", H8), "give --target E, or --at N"),
-        (("plan", H8, "--at", "9", "--probability", "0.9"), "--probability needs --target"),
+        (("plan", H8, "--at", "9", "--sure", "2"), "--sure must be"),
+        (("plan", H8, "--at", "9", "--cost", "2"), "--cost needs --target"),
         (("plan", H8, "--at", "9", "--plot", "x.png"), "--plot needs --target"),
         (("plan", H8, "--target", "0.003", "--model", "FC", "--plot", "x.gif"), "png"),
         (("plan", H8, "--target", "0.003", "--model", "CNN"), "known: KO, FC"),
@@ -101,8 +120,9 @@ def test_plots_are_written(tmp_path: Path, suffix: str, arguments: tuple[str, ..
         (("plan", H8, "--target", "0.003", "--fit", "powr"), "did you mean 'power'"),
         (("plan", H8, "--target", "0.003", "--unit", "kelvin"), "unit must be one of"),
         (("plan", H8, "--target", "0.003", "--column", "train"), "OURS=YOURS"),
-        (("plan", H8, "--target", "0.003", "--probability", "2"), ">= 0.5 and <= 0.99"),
-        (("plan", H8, "--target", "0.003", "--probability", "nan"), "--probability must be"),
+        (("plan", H8, "--target", "0.003", "--sure", "2"), ">= 0.5 and <= 0.99"),
+        (("plan", H8, "--target", "0.003", "--sure", "nan"), "--sure must be"),
+        (("plan", H8, "--target", "0.003", "--cost", "0"), "--cost must be"),
         (("plan", H8, "--target", "0.003", "--at", "1e300"), "--at must be a whole number"),
         (("plan", H8, "--target", "0"), "target must be above 0"),
         (("plan", H8, "--target", "0.003", "--target", "0"), "target must be above 0"),
@@ -162,7 +182,7 @@ def test_columns_and_units_of_ones_own(tmp_path: Path) -> None:
     pilot.write_text("size,acc\n16,61.2\n32,70.1\n64,77.3\n128,82.9\n")
     columns = ("--column", "n=size", "--column", "error=acc", "--at", "256")
     (found,) = content("plan", pilot, "--target", "88", "--unit", "percent", *columns)["plans"]
-    assert found["samples"] > 128
+    assert found["middle"] > 128
     assert 82.9 < found["at"][0]["value"] < 95
     assert found["floor"] > 88
 
@@ -202,18 +222,17 @@ def test_every_target_is_answered() -> None:
     assert [(plan["model"], plan["target"]) for plan in found] == [
         ("KO", 0.003), ("KO", 0.0022), ("FC", 0.003), ("FC", 0.0022)
     ]  # fmt: skip
-    said = text("plan", H8, *asked, "--at", 128, "--probability", 0.8)
+    said = text("plan", H8, *asked, "--at", 128, "--sure", 0.8)
+    full = text("plan", H8, *asked, "--full")
     for plan in found:
         library = kr.plan(kr.Curve.read(H8, model=plan["model"]), plan["target"])
-        assert plan["samples"] == library.middle
+        assert plan["middle"] == library.middle
         assert plan["at"][0]["probability_of_target"] == library.probability(128)
-        assert " ".join(library.headline().split()) in said
-        assert library.enough(0.8) in said
-    assert all(f"Samples for {target} (fit" in said for target in (0.003, 0.0022))
+        assert library.recommend(0.8).sentence in said
+        assert " ".join(library.headline().split()) in full
     assert said.count("Expected error") == 1
     for finding in library.findings:
-        assert said.count(finding) == 1
-    assert "0.0001" in refused("plan", H8, "--target", 0.003, "--target", 0.0001, code=3)
+        assert said.count(finding) == full.count(finding) == 1
 
 
 def test_a_comparison_answers_every_target() -> None:
@@ -226,6 +245,27 @@ def test_a_comparison_answers_every_target() -> None:
         assert both["explanation"].partition(". ")[0] in said
 
 
+@pytest.mark.parametrize("target", [0.02, 0.003, 0.0022, 0.001, 0.0001])
+def test_a_model_takes_six_lines_and_the_advice_comes_first(
+    monkeypatch: pytest.MonkeyPatch, target: float
+) -> None:
+    monkeypatch.setattr("korisk.cli.output.NARROWEST", 100)
+    monkeypatch.setenv("COLUMNS", "100")
+    for model in ("KO", "FC"):
+        advice = kr.plan(kr.Curve.read(H8, model=model), target).recommend()
+        code = 0 if advice.action in ("collect", "measure") else 3
+        out, _ = outputs("plan", H8, "--model", model, "--target", target, code=code)
+        assert " ".join(out.split()).startswith(advice.sentence)
+        assert len(out.strip().splitlines()) <= 6
+
+
+def test_a_cost_is_told_of_what_is_still_to_be_collected() -> None:
+    command = ("plan", H8, "--model", "FC", "--target", 0.003, "--cost", 2.5)
+    advice = content(*command)["plans"][0]["recommendation"]
+    assert advice["cost"] == 2.5 * (advice["n"] - 64)
+    assert f"{advice['n'] - 64} more samples cost {advice['cost']:,.6g}." in text(*command)
+
+
 @pytest.mark.parametrize("command", ["plan", "compare"])
 def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setattr("korisk.cli.output.NARROWEST", 80)
@@ -233,9 +273,8 @@ def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, co
     out, _ = outputs(command, H8, "--target", "0.003")
     assert all(len(line) <= 80 for line in out.splitlines())
     for model in ("KO", "FC"):
-        rows = [line for line in out.splitlines() if line.split()[:1] == [model]]
-        assert "chance" in out
-        assert any("%" in row for row in rows)
+        rows = [line for line in out.splitlines() if model in line.split()[:2]]
+        assert any("%" in row for row in rows)  # the largest chance of all N
 
 
 def test_a_page_is_refused_before_anything_is_lost(tmp_path: Path) -> None:

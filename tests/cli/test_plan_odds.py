@@ -42,30 +42,31 @@ def test_the_chance_stands_beside_n_and_safe_numbers_count_all_futures(target: f
     plan = kr.plan(kr.Curve.read(H8, model="FC"), target)
     assert plan.middle is not None
     assert plan.chance is not None
-    (row,) = rows("plan", H8, "--model", "FC", "--target", target)
-    assert row[:3] == ["FC", f"{plan.middle:,}", chance(plan.chance)]
-    assert row[3:5] == [f"{plan.lower:,}", count(plan.upper)]
-    safe = [plan.samples(level) for level in (0.8, 0.9, 0.95)]
-    assert row[5:8] == ["none" if n is None else f"{n:,}" for n in safe]
-    assert row[8] == chance(plan.reach)
-    assert all(n is None or plan.probability(n) >= 0.8 for n in safe)
+    (row,) = rows("plan", H8, "--model", "FC", "--target", target, "--full")
+    safe = plan.samples((0.8, 0.9, 0.95, 0.5))
+    assert row[:2] == [f"{target:g}", "FC"]
+    assert row[2:6] == ["none" if n is None else f"{n:,}" for n in safe]
+    assert row[6:] == [f"{plan.lower:,}", count(plan.upper), chance(plan.reach)]
+    assert all(n is None or plan.probability(n) >= 0.5 for n in safe)
+    said = text("plan", H8, "--model", "FC", "--target", target, "--full")
+    assert f"about {plan.middle:,} samples (chance {chance(plan.chance)})" in said
 
 
 def test_compare_has_the_chance_of_both() -> None:
     found = rows("compare", H8, "--target", 0.00205)
     for model, row in zip(("KO", "FC"), found, strict=True):
         plan = kr.plan(kr.Curve.read(H8, model=model), 0.00205)
-        assert plan.chance is not None
-        assert row[:3] == [model, f"{plan.middle:,}", chance(plan.chance)]
-        assert ("none" in row) == (plan.samples(0.9) is None)
+        odds = ["none" if n is None else f"{n:,}" for n in plan.samples((0.9, 0.5))]
+        assert row[:3] == [model, *odds]
+        assert row[5] == chance(plan.reach)
 
 
 def test_a_probability_that_no_number_has_comes_with_its_condition() -> None:
     plan = kr.plan(kr.Curve.read(H8, model="FC"), 0.0022)
-    command = ("plan", H8, "--model", "FC", "--target", 0.0022, "--probability")
+    command = ("plan", H8, "--model", "FC", "--target", 0.0022, "--full", "--sure")
     assert plan.samples(0.8) is not None
     said = text(*command, 0.8)
-    assert f"{plan.samples(0.8):,} samples are enough with 80% probability." in said
+    assert said.startswith(f"FC: collect {plan.samples(0.8):,} samples for 0.0022 (80% sure).")
     assert plan.samples(0.97) is None
     said = text(*command, 0.97)
     by = plan.before_long
@@ -73,19 +74,15 @@ def test_a_probability_that_no_number_has_comes_with_its_condition() -> None:
     assert f"at most {chance(plan.reach)}" in said
     assert f"by N = {by:,} (chance {chance(plan.probability(by))})" in said
     assert f"{plan.if_reached(0.97):,} samples are enough with 97% probability" in said
-    found = plan_of(*command, 0.97)["enough"]
-    assert found == {
-        "probability": 0.97,
-        "samples": None,
-        "if_reached": {"by": by, "chance": plan.probability(by), "samples": plan.if_reached(0.97)},
-    }
+    advice = plan_of(*command, 0.97)["recommendation"]
+    assert (advice["action"], advice["sure"]) == ("measure", 0.97)
 
 
 def test_json_has_the_chance_the_condition_and_the_trust() -> None:
     found = plan_of("plan", H8, "--model", "FC", "--target", 0.001)
     plan = kr.plan(kr.Curve.read(H8, model="FC"), 0.001)
     assert (found["chance"], found["reach"]) == (plan.chance, plan.reach)
-    assert found["safe"] == {"0.8": None, "0.9": None, "0.95": None}
+    assert found["samples"] == {"0.5": plan.even, "0.8": None, "0.9": None, "0.95": None}
     assert found["if_reached"]["by"] == plan.before_long
     assert found["if_reached"]["chance"] == plan.probability(plan.before_long)
     assert found["if_reached"]["0.9"] == plan.if_reached(0.9)
@@ -99,20 +96,22 @@ def step(tmp_path: Path) -> Path:
 
 def test_a_step_has_an_answer_inside_and_none_beyond(step: Path) -> None:
     inside = plan_of("plan", step, "--target", 0.5)
-    assert (32 < inside["samples"] <= 64, inside["doubt"]) == (True, "")
+    assert (32 < inside["middle"] <= 64, inside["doubt"]) == (True, "")
+    assert inside["between"] == [32, 64]
     out, err = outputs("plan", step, "--target", 0.005, code=3)
     said = " ".join(out.split())
-    assert "cannot be extrapolated: from N = 32 to 64 the mean goes from 1 to 0.01" in said
-    assert "Measure at N = 2,048" in said
+    assert said.startswith("Not known how many samples 0.005 needs: from N = 32 to 64 the mean")
+    assert "To find out, train N = 1,024 once" in said  # flat over its last decade
     assert "are enough" not in said
-    assert err.startswith("korisk: No sample size for the target 0.005")
+    assert err.startswith("korisk: Not known how many samples 0.005 needs")
     assert err.count("\n") == 1
-    (row,) = rows("plan", step, "--target", 0.005, code=3)
-    assert row == ["-"] * 9 + ["2,048"]
-    found = plan_of("plan", step, "--target", 0.005, "--probability", 0.8, code=3)
+    (row,) = rows("plan", step, "--target", 0.005, "--full", code=3)
+    assert row == ["0.005", *["-"] * 8]
+    found = plan_of("plan", step, "--target", 0.005, "--sure", 0.8, code=3)
     assert "cannot be extrapolated" in found["doubt"]
-    assert (found["samples"], found["chance"], found["reach"]) == (None, None, None)
-    assert found["enough"] == {"probability": 0.8, "samples": None, "if_reached": None}
+    assert (found["middle"], found["chance"], found["reach"]) == (None, None, None)
+    advice = found["recommendation"]
+    assert (advice["action"], advice["n"], advice["even"]) == ("unknown", None, None)
 
 
 def test_an_error_beyond_a_step_is_not_known(step: Path) -> None:
@@ -161,13 +160,13 @@ def test_related_curves_make_the_answer_surer(pilot: Path, simulated: Path) -> N
     assert found["related"] == ["simulated.csv"]
     assert found["trust"] > 0.5
     assert found["chance"] > alone["chance"]
-    assert abs(found["samples"] - truth) < 0.3 * truth
+    assert abs(found["middle"] - truth) < 0.3 * truth
     assert found["lower"] < truth < (found["upper"] or math.inf)
-    said = text(*command, "--related", simulated)
+    said = text(*command, "--related", simulated, "--full")
     assert f'("simulated.csv") explain the pilot (trust {chance(found["trust"])})' in said
-    assert f"about {alone['samples']} (chance {chance(alone['chance'])})" in said
+    assert f"about {alone['middle']} (chance {chance(alone['chance'])})" in said
     named = kr.Curve.read(simulated, model="simulated.csv")
-    assert found["samples"] == kr.plan(kr.Curve.read(pilot), 0.006, related=[named]).middle
+    assert found["middle"] == kr.plan(kr.Curve.read(pilot), 0.006, related=[named]).middle
 
 
 def test_related_files_may_be_several(pilot: Path, simulated: Path, misleading: Path) -> None:

@@ -19,7 +19,7 @@ from korisk.cli.options import (
 )
 from korisk.cli.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.errors import KoriskError, OutOfReachError, did_you_mean, shown
 from korisk.planning import compare as planning
 from korisk.planning.answer import comparison_tables
 from korisk.planning.fit import DEFAULT_FIT
@@ -93,8 +93,9 @@ def compare(
         )
         write_page(html, page)
     for each in comparisons:
-        each.first.require()
-        each.second.require()
+        for plan in (each.first, each.second):
+            if plan.middle is None:  # so that there is no ratio
+                raise OutOfReachError(plan.recommend().explain())
 
 
 def _two(curves: list[Curve], models: str | None) -> tuple[Curve, Curve]:

@@ -69,6 +69,8 @@ def plan(
         if not targets and file is not None:
             raise KoriskError(f"{option} needs --target; give the value to reach")
         one_target(targets, file, option)
+    if not targets and cost is not None:
+        raise KoriskError("--cost needs --target; give the value to reach")
     if html is not None and related:
         raise KoriskError(
             "--related cannot be used with --html: the page plans from the pilot alone; leave one "

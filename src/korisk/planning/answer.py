@@ -17,7 +17,7 @@ from korisk.planning.fit import DEFAULT_FIT, check_target
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.limits import Evidence
 from korisk.planning.plan import LEVELS, Plan, plan_from
-from korisk.planning.protocol import Expectation, Recommendation
+from korisk.planning.protocol import Expectation, Recommendation, level_of
 from korisk.texts import Table, number, whole
 
 
@@ -59,7 +59,7 @@ class Answer:
     def require(self) -> None:
         """Raise `OutOfReachError` where more data is no answer, or N has none."""
         if self.advice is not None and self.advice.action not in ("collect", "measure"):
-            raise OutOfReachError(" ".join([self.advice.sentence, *self.advice.reasons]))
+            raise OutOfReachError(self.advice.explain())
         doubt, last = self.forecast.doubt, self.forecast.last
         for n, expected, _ in self.at:
             if expected is None:
@@ -189,8 +189,8 @@ def answer(
     made = forecast(curve, fit=fit, related=related)
     plan = None if target is None else plan_from(made, target, evidence)
     made_at = tuple(_expected(made, plan, n) for n in at)
-    answered = Answer(made, plan, made_at, sure, cost)
-    _ = answered.advice  # which checks both
+    answered = Answer(made, plan, made_at, level_of(sure), cost)
+    _ = answered.advice  # which checks the cost
     return answered
 
 

@@ -269,11 +269,11 @@ def limit(
     case = _Case.of(curve, evidence or Evidence(), target_error)
     kind, next_run = case.named()
     starts = {
-        "data": "The amount of data limits the error",
-        "training": "Training limits the error",
-        "network": "The network limits the error",
-        "noise": "Noise limits the error",
-        "unknown": "What limits the error is not known",
+        "data": f"The amount of data limits the {curve.unit.noun}",
+        "training": f"Training limits the {curve.unit.noun}",
+        "network": f"The network limits the {curve.unit.noun}",
+        "noise": f"Noise limits the {curve.unit.noun}",
+        "unknown": f"What limits the {curve.unit.noun} is not known",
     }
     return Limit(kind, f"{starts[kind]}: {case.reason(kind)}.{case.beside_baseline()}", next_run)
 
@@ -375,10 +375,12 @@ class _Case:
             f"{_shown(unit, float(curve.means[k]))} at N = {curve.sizes[k]:,}"
             for k in (first, last)
         ]
-        verb = "still falls with N" if self.falls else "does not fall with N beyond noise"
-        facts["trend"] = f"the error {verb}, from {' to '.join(ends)}"
+        fall = "rise" if unit.larger_is_better else "fall"
+        verb = f"still {fall}s with N" if self.falls else f"does not {fall} with N beyond noise"
+        facts["trend"] = f"the {unit.noun} {verb}, from {' to '.join(ends)}"
         if evidence.noise is not None:
-            facts["noise"] = f"noise alone leaves {value(evidence.noise)}, and the error at N = "
+            facts["noise"] = f"noise alone leaves {value(evidence.noise)}, and the {unit.noun} at "
+            facts["noise"] += "N = "
             facts["noise"] += f"{curve.sizes[-1]:,} is {_shown(unit, float(curve.means[-1]))}"
         used = {
             "data": ["gap"] if self.gap else ["trend", "longer"],

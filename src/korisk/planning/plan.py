@@ -421,8 +421,7 @@ class Plan(Drawn):
         """
         samples = self.samples(sure)
         if samples is None:
-            advice = self.recommend(sure)
-            raise OutOfReachError(" ".join([advice.sentence, *advice.reasons]))
+            raise OutOfReachError(self.recommend(sure).explain())
         return samples
 
     # --- In words: every probability in a sentence is one of the plan's own ----------------------

@@ -112,6 +112,16 @@ class Recommendation:
         said = "; ".join(parts)
         return f"{said[0].upper()}{said[1:]}." if said else ""
 
+    def explain(self) -> str:
+        """The advice with its reasons.
+
+        Returns
+        -------
+        str
+            Sentences.
+        """
+        return " ".join([self.sentence, *self.reasons])
+
     def to_dict(self) -> dict[str, Any]:
         """The advice as plain values, for JSON.
 

@@ -154,16 +154,17 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
         said = f"not known how many samples {target} needs: {why[0].lower()}{why[1:]}"
         return _advice(plan, "unknown", said, sure, (found.sentence, _remedy(plan)))
     if found.kind == "training":
-        said = f"train longer or otherwise first: training limits the error, not N = {plan.last:,}"
+        said = f"train longer or otherwise first: training limits the {plan.curve.unit.noun}, not "
+        said += f"N = {plan.last:,}"
         return _advice(plan, "train", said, sure, (found.sentence,))
     far = f"chance {chance(plan.reach)} by N = {count(plan.forecast.horizon)}"
     if found.kind in ("network", "noise"):
         said = f"stop: more data of this kind will not reach {target}; the {found.kind} limits it"
         return _advice(plan, "stop", said, sure, (found.sentence,))
     if no_learning(plan.curve):
-        said = f"not known how to reach {target}: the error does not fall with N in this pilot"
-        run = f"One run would tell: {found.next_run}." if found.next_run else ""
-        return _advice(plan, "unknown", said, sure, (found.sentence, run))
+        said = f"not known how to reach {target}: the {plan.curve.unit.noun} does not improve with "
+        said += "N in this pilot"
+        return _advice(plan, "unknown", said, sure, (found.sentence, _remedy(plan)))
     seeded = plan.curve.counts[-1] > 1
     if plan.reach < LEAST_REACH and seeded:
         said = f"stop: more data of this kind will not reach {target} ({far})"
@@ -175,9 +176,9 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
     seeds = max(int(plan.curve.counts[-1]), _LEAST_SEEDS)
     n, settled = settling_size(plan.forecast, plan.goal, plan.chances, seeds)
     if found.next_run and settled < _TELLING:
-        said = f"not known whether {target} can be reached: the error hardly falls any more with N"
-        run = f"One run would tell: {found.next_run}."
-        return _advice(plan, "unknown", said, sure, (found.sentence, run))
+        said = f"not known whether {target} can be reached: the {plan.curve.unit.noun} hardly "
+        said += "improves any more with N"
+        return _advice(plan, "unknown", said, sure, (found.sentence, _remedy(plan)))
     said = f"measure N = {n:,} next, with {seeds} seeds: with {chance(settled)} it settles whether "
     said += f"{target} can be reached"
     price, paid = _price(plan, n, cost)
