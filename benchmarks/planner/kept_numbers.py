@@ -70,13 +70,13 @@ def numbers(names: Collection[str] | None = None) -> dict[str, Any]:
             } | {key: told[key] for key in ("if_reached", "trust", "floor")}
             advice = told["recommendation"]
             own[f"{target:g}"]["recommendation"] = [advice["action"], advice["n"]]
-        made = plan.forecast
+        made = kr.forecast(curve, related=related)
         at = [last // 3, last] if made.doubt else [last // 3, last, 2 * last, 8 * last]
         own["forecast"] = [[e.value, e.lower, e.upper] for e in map(made.at, at)]
         if not related:
             own["fits"] = {}
             for fit in kr.FITS:
-                values = kr.plan(curve, targets[0], fit=fit).forecast
+                values = kr.forecast(curve, fit=fit)
                 own["fits"][fit] = [values.at(n).value for n in at]
             if not made.doubt:
                 chosen = next_size(curve, targets[-1])

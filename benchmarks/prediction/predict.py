@@ -243,9 +243,9 @@ def judged_sizes(
         if truth not in means or not ROUNDING < means[truth] < CLEARLY * means[last]:
             continue
         target = means[truth]
-        answers = {"theory": made.samples(target), "combined": combined.samples(target)}
+        answers = {"theory": made.plan(target), "combined": combined.plan(target)}
         found = {
-            name: {"samples": each.samples, "covers": each.lower <= truth <= each.upper}
+            name: {"samples": each.middle, "covers": each.lower <= truth <= each.upper}
             for name, each in answers.items()
         }
         planned = plan(pilot, target)

@@ -96,7 +96,7 @@ def judged(folder: Path, case: tuple[str, str, dict[str, dict[int, float]]]) -> 
                 lower, upper = prediction.band(n)
                 checks = prediction.rehearsal
                 asked = [
-                    {"ahead": ahead, **prediction.samples(sizes[ahead * count]).to_dict()}
+                    {"ahead": ahead, **prediction.plan(sizes[ahead * count]).to_dict()}
                     for ahead in AHEAD
                     if ahead * count in sizes
                 ]
@@ -203,7 +203,7 @@ def summary(records: Sequence[Record]) -> Record:
         ]
         if not asked:
             continue
-        near = [e["samples"] is not None and 0.5 <= e["samples"] / n <= 2 for e, n in asked]
+        near = [e["middle"] is not None and 0.5 <= e["middle"] / n <= 2 for e, n in asked]
         held = [e["lower"] <= n and (e["upper"] is None or n <= e["upper"]) for e, n in asked]
         sizes[str(ahead)] = {"within 2x": np.mean(near), "held": np.mean(held), "asked": len(asked)}
     return {

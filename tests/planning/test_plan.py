@@ -129,6 +129,7 @@ def test_what_to_do_is_collected_as_far_as_odds_were_checked_and_measured_near(
     for sure in (0.5, 0.9, 0.95):
         advice, samples = plan.recommend(sure), plan.samples(sure)
         assert advice.sure == sure
+        assert advice.n is not None
         if advice.action == "collect":
             assert samples == advice.n <= chances.NEAR * plan.last
             assert advice.chance == plan.probability(advice.n) >= sure
@@ -199,11 +200,11 @@ def test_two_sizes_are_too_few_except_for_the_papers_line() -> None:
 
 
 @pytest.mark.parametrize("n", [2.5, 1, 10**9, math.inf, math.nan, [64, 2.5], "64"])
-def test_sample_counts_have_limits(n: object) -> None:
+def test_sample_counts_have_limits(n: Any) -> None:
     plan = kr.plan(released_h8("FC"), 0.003)
     for ask in (plan.at, plan.probability):
         with pytest.raises(kr.KoriskError, match="n must be a whole number"):
-            ask(n)  # type: ignore[operator]
+            ask(n)
 
 
 @pytest.mark.parametrize("curve", [None, 5, "pilot.csv"])

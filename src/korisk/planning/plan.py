@@ -5,7 +5,7 @@ what is printed, drawn, and written as JSON, and what the page interpolates.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
@@ -36,7 +36,7 @@ from korisk.planning.explain import (
 from korisk.planning.extrapolation import Extrapolation, extrapolate
 from korisk.planning.fit import DEFAULT_FIT, check_target, other_unit
 from korisk.planning.limits import Evidence, Limit, limit
-from korisk.planning.protocol import Expectation, Recommendation, each_of, level_of
+from korisk.planning.protocol import Expectation, Numbers, Recommendation, each_of, level_of
 from korisk.planning.recommend import otherwise, recommend
 
 LEVELS = (0.8, 0.9, 0.95)  # of safety that reports show
@@ -167,9 +167,9 @@ class Plan(Drawn):
     def at(self, n: float) -> Expectation: ...
 
     @overload
-    def at(self, n: Sequence[float]) -> list[Expectation]: ...
+    def at(self, n: Numbers) -> list[Expectation]: ...
 
-    def at(self, n: float | Sequence[float]) -> Expectation | list[Expectation]:
+    def at(self, n: float | Numbers) -> Expectation | list[Expectation]:
         """What is expected at N, with its 90% band.
 
         Parameters
@@ -200,9 +200,9 @@ class Plan(Drawn):
     def probability(self, n: float) -> float: ...
 
     @overload
-    def probability(self, n: Sequence[float]) -> list[float]: ...
+    def probability(self, n: Numbers) -> list[float]: ...
 
-    def probability(self, n: float | Sequence[float]) -> float | list[float]:
+    def probability(self, n: float | Numbers) -> float | list[float]:
         """The probability that the target is met by N, over all futures.
 
         Parameters
@@ -234,9 +234,9 @@ class Plan(Drawn):
     def samples(self, sure: float = 0.9) -> int | None: ...
 
     @overload
-    def samples(self, sure: Sequence[float]) -> list[int | None]: ...
+    def samples(self, sure: Numbers) -> list[int | None]: ...
 
-    def samples(self, sure: float | Sequence[float] = 0.9) -> int | list[int | None] | None:
+    def samples(self, sure: float | Numbers = 0.9) -> int | list[int | None] | None:
         """The smallest N with `probability(N)` of at least `sure`, over all futures.
 
         Parameters

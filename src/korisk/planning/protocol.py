@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar, cast, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from korisk._checks import real
 from korisk.planning.explain import count, span
 from korisk.planning.limits import Limit
 
 T = TypeVar("T")
+
+Numbers = Sequence[float] | NDArray[np.generic]  # what gets a list of answers
 Action = Literal["collect", "measure", "train", "stop", "unknown"]
 
 
@@ -146,13 +149,13 @@ class Planned(Protocol):
     def samples(self, sure: float = 0.9) -> int | None: ...
 
     @overload
-    def samples(self, sure: Sequence[float]) -> list[int | None]: ...
+    def samples(self, sure: Numbers) -> list[int | None]: ...
 
     @overload
     def probability(self, n: float) -> float: ...
 
     @overload
-    def probability(self, n: Sequence[float]) -> list[float]: ...
+    def probability(self, n: Numbers) -> list[float]: ...
 
     def recommend(self, sure: float = 0.9, cost: float | None = None) -> Recommendation:
         """What to do."""
@@ -212,9 +215,9 @@ class Answers(ABC):
     def at(self, n: float) -> Expectation: ...
 
     @overload
-    def at(self, n: Sequence[float]) -> list[Expectation]: ...
+    def at(self, n: Numbers) -> list[Expectation]: ...
 
-    def at(self, n: float | Sequence[float]) -> Expectation | list[Expectation]:
+    def at(self, n: float | Numbers) -> Expectation | list[Expectation]:
         """The expected error at N, in the user's unit, with its 90% band.
 
         Parameters
@@ -238,11 +241,9 @@ class Answers(ABC):
     def samples(self, target: float, sure: float = 0.9) -> int | None: ...
 
     @overload
-    def samples(self, target: Sequence[float], sure: float = 0.9) -> list[int | None]: ...
+    def samples(self, target: Numbers, sure: float = 0.9) -> list[int | None]: ...
 
-    def samples(
-        self, target: float | Sequence[float], sure: float = 0.9
-    ) -> int | list[int | None] | None:
+    def samples(self, target: float | Numbers, sure: float = 0.9) -> int | list[int | None] | None:
         """The smallest N that meets a target with this probability, over all futures.
 
         Parameters
@@ -263,9 +264,9 @@ class Answers(ABC):
     def probability(self, n: float, target: float) -> float: ...
 
     @overload
-    def probability(self, n: Sequence[float], target: float) -> list[float]: ...
+    def probability(self, n: Numbers, target: float) -> list[float]: ...
 
-    def probability(self, n: float | Sequence[float], target: float) -> float | list[float]:
+    def probability(self, n: float | Numbers, target: float) -> float | list[float]:
         """The probability that a target is met by N, over all futures.
 
         Parameters

@@ -1,7 +1,6 @@
 """A learning curve computed before training, corrected by a rehearsal and a pilot, and in words."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, overload
@@ -20,7 +19,14 @@ from korisk.planning.law import Law, mixed, normals
 from korisk.planning.plan import LEVELS
 from korisk.planning.posterior import MOST_SIZES, Posterior, posterior, thinned
 from korisk.planning.prior import PRIORS
-from korisk.planning.protocol import Answers, Expectation, Recommendation, each_of, level_of
+from korisk.planning.protocol import (
+    Answers,
+    Expectation,
+    Numbers,
+    Recommendation,
+    each_of,
+    level_of,
+)
 from korisk.planning.recommend import recommend_unmeasured
 from korisk.planning.related import trust
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
@@ -137,9 +143,9 @@ class PredictedPlan:
     def samples(self, sure: float = 0.9) -> int | None: ...
 
     @overload
-    def samples(self, sure: Sequence[float]) -> list[int | None]: ...
+    def samples(self, sure: Numbers) -> list[int | None]: ...
 
-    def samples(self, sure: float | Sequence[float] = 0.9) -> int | list[int | None] | None:
+    def samples(self, sure: float | Numbers = 0.9) -> int | list[int | None] | None:
         """The smallest N that is enough with this probability; None where no N has it.
 
         Parameters
@@ -158,9 +164,9 @@ class PredictedPlan:
     def probability(self, n: float) -> float: ...
 
     @overload
-    def probability(self, n: Sequence[float]) -> list[float]: ...
+    def probability(self, n: Numbers) -> list[float]: ...
 
-    def probability(self, n: float | Sequence[float]) -> float | list[float]:
+    def probability(self, n: float | Numbers) -> float | list[float]:
         """The probability that the target is met by N, over all futures.
 
         Parameters
