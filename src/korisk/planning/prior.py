@@ -137,7 +137,7 @@ LEARNED = {
     ),
 }
 RECALIBRATION = {
-    "squares": (-0.05, 1.05),
+    "squares": (-0.12, 1.05),
     "rates": (0.1, 0.95),
     "losses": (-0.1, 1.05),
     "mixture": (0, 1),
