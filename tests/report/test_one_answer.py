@@ -16,8 +16,8 @@ import korisk as kr
 from korisk.planning.explain import count, times
 from korisk.planning.plan import LEVELS
 from korisk.report.figures.pilot import comparison_figure
+from korisk.report.headline import headline, interval
 from korisk.report.page.page import pilot_page
-from korisk.report.page.planner import headline, interval
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -156,7 +156,7 @@ def test_a_comparison_says_the_same_everywhere(
     page = html.read_text()
     assert f">{both.saving()}</h1>" in page
     figure = one_line(written(comparison_figure(both)))
-    assert "N ≤ 16" in figure
+    assert "KO: already at N = 16 (90% sure)" in figure
     assert "≤ 16" in printed
     for place in (printed, both.explain()):
         assert "KO needs at most 16 samples" in place

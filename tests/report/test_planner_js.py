@@ -19,9 +19,10 @@ from korisk.planning import explain as words
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import Plan, plan_from
 from korisk.planning.targets import plans_over_targets
+from korisk.report.headline import HEADLINES, headline, interval
 from korisk.report.page import planner as tables
 from korisk.report.page.page import pilot_page
-from korisk.report.page.planner import HEADLINES, LEVELS, headline, interval, planner_data
+from korisk.report.page.planner import LEVELS, planner_data
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

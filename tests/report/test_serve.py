@@ -311,7 +311,7 @@ def test_the_page_in_a_browser(port: TablePort, tmp_path: Path) -> None:
         inner = page.frame_locator("iframe")
         inner.locator("#found").wait_for()
         assert inner.locator(".title").inner_text() == "rising.csv"
-        assert inner.locator("h1 b").count() == 0
+        assert inner.locator(".title b").count() == 0
         page.wait_for_function("document.activeElement.tagName === 'IFRAME'")
         # The page of a table cannot ask this server for anything.
         frame = page.frames[1]
@@ -329,7 +329,7 @@ def test_the_page_in_a_browser(port: TablePort, tmp_path: Path) -> None:
         )
         page.fill("#target", "0.02")
         page.dispatch_event("body", "drop", {"dataTransfer": dropped})
-        inner.locator("h1:has-text('dropped.csv')").wait_for()
+        inner.locator(".title:has-text('dropped.csv')").wait_for()
         assert page.input_value("#unit") == ""  # which was said of the other one
         assert inner.locator("#target").input_value() == "0.02"
         assert not errors

@@ -6,6 +6,7 @@ on a linear one.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,21 +16,19 @@ from matplotlib.transforms import ScaledTranslation
 from korisk.curves.curve import Curve
 from korisk.curves.unit import words
 from korisk.planning.compare import Comparison, Crossover
-from korisk.planning.explain import SURE, chance, count
+from korisk.planning.explain import chance
 from korisk.planning.plan import Plan
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Entry, values
 from korisk.report.figures.style import DARK, LARGE, LOOKS, SMALL, Look, Options
+from korisk.report.headline import headline, interval, short
 
 WIDTH, HEIGHT = 6.3, 3.5  # inches, the height without the legend
 NOTE = "points: means of seeds ± standard error; dashed: forecast with its 90% band"
 CROWDED = "points: means of seeds ± standard error; dashed: forecasts (bands: up to three models)"
-UNREACHABLE = "not reachable according to this pilot"
-NOT_KNOWN = "not known whether it is reachable"
-NO_ANSWER = "no answer, see below"
 _BANDS = 3  # models up to which each has its band and its bracket
 _STEPS = 100  # N at which a curve is drawn
-_NEAR = 1.05  # factor in N and in the error within which a curve passes through a mark
+_SURE = 0.9  # the level of the answer that is drawn
 _ANSWER = Look("#D55E00", "D", "")
 
 
@@ -94,24 +93,20 @@ def plan_figure(
     ]
     if not plan.forecast.doubt:
         entries.append((panels.forecast_handle(look), "forecast, 90% band"))
-    safe = plan.samples(0.9) if plan.middle is not None else None
-    mark = LOOKS[1].mark("v" if curve.unit.larger_is_better else "^", 5.5)
-    if safe is not None and safe != plan.middle:
-        entries.append((panels.line(**mark), f"enough with 90%: N = {safe:,}"))
+    if not plan.doubt:
+        entries += _answer_entries(plan, _ANSWER)
     doubts = list(dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt))))
-    title, said = curve.model or curve.metric or "learning curve", answer(plan)
-    if plan.middle is not None:
-        said = f"{'◆' if _on_curve(plan) else '◇'} {said}"  # as the mark at the target
+    title = curve.model or curve.metric or "learning curve"
+    advice = plan.recommend(_SURE)
+    reason = [] if advice.action == "collect" else [advice.sentence]
     with style.settings():
-        notes = [how, *style.glossary([curve.model]), *doubts]
+        notes = [*reason, how, *style.glossary([curve.model]), *doubts]
         figure, axes = _canvas((plan,), entries, notes, narrow=narrow, ax=ax)
         strong: Options = {"color": _ANSWER.colour, "fontweight": "bold"}
         if headed:
+            said = answer(plan)
             panels.head(axes, title, said, size=LARGE, lift=11, most=1 + narrow, **strong)
-        if plan.middle is not None:
-            _mark_answer(axes, plan, _ANSWER)
-        if safe is not None and safe != plan.middle:
-            axes.plot([safe], [plan.target], gid="safe", zorder=3.1, **mark)
+        _mark_answer(axes, plan, _ANSWER)
         return figure
 
 
@@ -190,14 +185,14 @@ def _several(
         doubts = dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt)))
         notes += [f"{name}: {said}" for said in doubts]
     counted = _counted(*(plan.curve for plan in plans))
-    how = f"{plans[0].fit} forecasts from {counted}; diamonds: N for the target"
+    how = f"{plans[0].fit} forecasts from {counted}; diamonds: N, 90% sure and at even odds"
     with style.settings():
         figure, axes = _canvas(plans, entries, notes, crossover, narrow=narrow, ax=ax)
         panels.head(axes, title, how, size=LARGE, lift=11, most=1 + narrow)
         for index, plan in enumerate(plans):
-            if plan.middle is not None:  # side by side, about the target's line
-                shift = 5.0 * (index - 0.5 * (len(plans) - 1)) if len(plans) <= _BANDS else None
-                _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", shift)
+            # Side by side, about the target's line.
+            shift = 5.0 * (index - 0.5 * (len(plans) - 1)) if len(plans) <= _BANDS else None
+            _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", shift)
         if crossover is not None:
             at = np.array([float(crossover.n)])
             errors = np.concatenate([plan.forecast.middle(at) for plan in plans])
@@ -207,31 +202,30 @@ def _several(
 
 
 def answer(plan: Plan) -> str:
-    """The number of samples with its chance and its range, as a figure writes it."""
+    """The recommendation with its interval in few words, as a figure writes it."""
+    advice = plan.recommend(_SURE)
+    if advice.action != "collect":
+        return short(advice)
+    said = headline(advice, plan).removeprefix(f"{plan.curve.model}: ")
+    ends = interval(advice, plan)
+    return f"{said} ({ends})" if ends else said
+
+
+def _answer_entries(plan: Plan, look: Look) -> list[Entry]:
+    """What the marks on the target are, with their numbers."""
+    entries: list[Entry] = []
+    for n, label, filled in _numbers(plan):
+        mark = replace(look, filled=filled).mark(size=6.0) | {"markeredgewidth": 1.2}
+        entries.append((panels.line(**mark), f"{label}: N = {n:,}"))
+    return entries
+
+
+def _numbers(plan: Plan) -> list[tuple[int, str, bool]]:
+    """N that is marked on the target, what it is, and whether its mark is full."""
     if plan.doubt:
-        return NO_ANSWER
-    if plan.middle is None or plan.chance is None:
-        missed = NOT_KNOWN if plan.missed == "not known" else UNREACHABLE
-        return f"{missed}, chance {chance(plan.reach)}"
-    condition = "" if _on_curve(plan) or plan.reach >= SURE else "if reached: "
-    if plan.at_once:
-        return f"N ≤ {plan.middle:,}, chance {chance(plan.chance)}"
-    ends = ""
-    if math.isfinite(plan.lower):
-        level = "90%: " if plan.middle > plan.last else ""
-        ends = f" ({level}{count(plan.lower)} to {count(plan.upper)})"
-    return f"{condition}N = {plan.middle:,}, chance {chance(plan.chance)}{ends}"
-
-
-def _on_curve(plan: Plan) -> bool:
-    """Whether the curve that is drawn passes the target at the plan's N, within a few per cent.
-
-    Inside the pilot, where measured means answer, it does.
-    """
-    if plan.middle is None or plan.middle <= plan.last:
-        return plan.middle is not None
-    before, after = plan.forecast.middle([plan.middle / _NEAR, plan.middle * _NEAR]).tolist()
-    return bool(before * _NEAR >= plan.goal >= after / _NEAR)
+        return []
+    marked = [(plan.even, "even odds", False), (plan.samples(_SURE), "90% sure", True)]
+    return [(n, label, filled) for n, label, filled in marked if n is not None]
 
 
 # --- The frame and the curves --------------------------------------------------------------------
@@ -251,7 +245,7 @@ def _canvas(
         1,
         entries,
         notes,
-        margins=(0.66, 0.58, 0.45, 0.78) if narrow else (0.75, 0.75, 0.45, 0.62),
+        margins=(0.74, 0.58, 0.45, 0.78) if narrow else (0.75, 0.75, 0.45, 0.62),
         height=0.85 * HEIGHT if narrow else HEIGHT,
         width=WIDTH,
         size=SMALL,
@@ -317,10 +311,11 @@ def _farthest(plan: Plan) -> float:
     if plan.forecast.doubt:
         return last  # of larger N nothing is said
     ends = [4.0 * last, float(last * (last / first) ** 0.3)]
-    if plan.middle is None:
+    numbers = [n for n, *_ in _numbers(plan)]
+    if not numbers:
         return max(*ends, 16.0 * last)
-    ends += [2.0 * plan.middle, 1.3 * (plan.samples(0.9) or 0)]
-    if plan.upper <= 20.0 * max(plan.middle, last):
+    ends += [1.3 * n for n in numbers]
+    if plan.upper <= 20.0 * max(*numbers, last):
         ends.append(1.3 * plan.upper)
     return max(ends)
 
@@ -331,17 +326,21 @@ def _farthest(plan: Plan) -> float:
 def _mark_answer(
     axes: Axes, plan: Plan, look: Look, tag: str = "", shift: float | None = 0.0
 ) -> None:
-    """The answer on the target's line, and its range as a bracket, `shift` points above it.
+    """N on the target's line, full at the level asked for and hollow at even odds, with its range.
 
-    Hollow where the drawn curve passes the target elsewhere; without a shift there is no bracket.
+    The range is a bracket, `shift` points above the line; without a shift there is none.
     """
+    if plan.doubt:
+        return
     moved = axes.transData + ScaledTranslation(0, (shift or 0) / 72, axes.figure.dpi_scale_trans)
     place: Options = {"transform": moved, "color": look.colour, "zorder": 3}
-    if shift is not None:
+    if shift is not None and math.isfinite(plan.lower):
         panels.bracket(axes, plan.lower, plan.upper, plan.target, gid=f"range{tag}", **place)
-    face = look.colour if _on_curve(plan) else "white"
-    diamond = look.mark("D", 6.0) | {"markerfacecolor": face, "markeredgewidth": 1.2, "zorder": 3.2}
-    axes.plot([plan.middle or 0], [plan.target], gid=f"answer{tag}", **place | diamond)
+    for n, _, filled in _numbers(plan):
+        face = look.colour if filled else "white"
+        diamond = look.mark("D", 6.0) | {"markerfacecolor": face, "markeredgewidth": 1.2}
+        gid = f"answer{tag}" if filled else f"even{tag}"
+        axes.plot([n], [plan.target], gid=gid, **place | diamond | {"zorder": 3.2 + 0.1 * filled})
 
 
 # --- Words ---------------------------------------------------------------------------------------

@@ -24,11 +24,11 @@ from korisk.planning import explain as words
 from korisk.planning.fit import check_target
 from korisk.planning.forecast import forecast
 from korisk.planning.plan import LEVELS
-from korisk.planning.protocol import Recommendation
 from korisk.planning.targets import Group, main_group
 from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
-from korisk.report.page.planner import HEADLINES, LEGEND, groups_data, headline, interval
+from korisk.report.headline import HEADLINES, headline, interval, short
+from korisk.report.page.planner import LEGEND, groups_data
 from korisk.report.tables.table import worded
 from korisk.report.tables.text import html as table_html
 
@@ -148,7 +148,7 @@ def overview(groups: Sequence[Group]) -> str:
                     at = 1 + 2 * names.index(plan.curve.name)
                     advice = plan.recommend()
                     number = math.inf if advice.n is None else float(advice.n)
-                    cells[at] = _advised(advice), number if advice.action == "collect" else math.inf
+                    cells[at] = short(advice), number if advice.action == "collect" else math.inf
                     if advice.even is not None:
                         cells[at + 1] = words.count(advice.even), advice.even
         both, grey = group.comparison, ""
@@ -182,15 +182,6 @@ def overview(groups: Sequence[Group]) -> str:
         f"<tbody>{''.join(rows)}</tbody></table></div>"
         f"<details><summary>The same in sentences</summary>{said}</details>"
     )
-
-
-def _advised(advice: Recommendation) -> str:
-    """The advice in a word or two."""
-    if advice.action == "collect":
-        return words.count(advice.n or 0)
-    if advice.action == "measure":
-        return f"measure {words.count(advice.n or 0)} next"
-    return {"train": "train longer first", "stop": "stop"}.get(advice.action, "not known")
 
 
 def figure_html(

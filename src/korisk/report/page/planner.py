@@ -18,11 +18,10 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.chances import LEAST_REACH, table_sizes
 from korisk.planning.compare import LEAST_SIZES
-from korisk.planning.explain import EVEN, FAR, SURE, count, findings, no_floor
+from korisk.planning.explain import EVEN, FAR, SURE, findings, no_floor
 from korisk.planning.fit import fitted_line
 from korisk.planning.forecast import Forecast
 from korisk.planning.plan import Plan
-from korisk.planning.protocol import Recommendation
 from korisk.planning.recommend import collectable
 from korisk.planning.targets import Group, main_group
 from korisk.report.figures.panels import Array, error_bars, track
@@ -44,15 +43,6 @@ LEVELS = (*(round(0.5 + 0.05 * step, 2) for step in range(10)), 0.975, 0.99)  # 
 
 _ADVICE = ("action", "n", "seeds", "sentence", "reasons")
 
-# The advice in one line, in templates: the page's table.js fills in the same names.
-HEADLINES = {
-    "collect": "collect {n} ({sure} sure)",
-    "inside": "{n} are enough ({sure} sure)",
-    "already": "already at N = {n} ({sure} sure)",
-    "even": "; even odds {even}",
-    "interval": "90% interval {lower} to {upper}",
-    "at_least": "at least {lower} (95% sure)",
-}
 LEGEND = (
     "Points: means of seeds ± standard error, joined by straight lines. Dashed with a hatched "
     "band: forecast, 90%. Dotted: the paper's line."
@@ -232,28 +222,6 @@ def planner_data(made: Forecast, plans: Sequence[Plan], stops: Sequence[int]) ->
             "doubt": [doubts.index(plan.doubt) + 1 if plan.doubt else 0 for plan in plans],
         },
     }
-
-
-def headline(advice: Recommendation, plan: Plan) -> str:
-    """The advice in one line with the model's name, as the page says it."""
-    if advice.action != "collect" or advice.n is None:
-        return advice.sentence
-    kind = "inside" if advice.n <= plan.last else "collect"
-    kind = "already" if advice.n <= plan.curve.sizes[0] else kind
-    said = HEADLINES[kind].format(n=count(advice.n), sure=f"{100 * advice.sure:.4g}%")
-    name = plan.curve.model
-    said = f"{name}: {said}" if name else f"{said[0].upper()}{said[1:]}"
-    if kind == "already" or advice.even is None:
-        return said
-    return said + HEADLINES["even"].format(even=count(advice.even))
-
-
-def interval(advice: Recommendation, plan: Plan) -> str:
-    """The interval of N as the page says it; empty where the smallest size is enough."""
-    if advice.lower is None or (advice.upper or math.inf) <= plan.curve.sizes[0]:
-        return ""
-    kind = "at_least" if advice.upper is None else "interval"
-    return HEADLINES[kind].format(lower=count(advice.lower), upper=count(advice.upper or 0))
 
 
 def _finite(n: float) -> int | None:

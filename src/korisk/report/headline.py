@@ -1,0 +1,48 @@
+"""The recommendation in one line, as pages, tables and figures say it."""
+
+import math
+
+from korisk.planning.explain import count
+from korisk.planning.plan import Plan
+from korisk.planning.protocol import Recommendation
+
+# The advice in one line, in templates: the page's table.js fills in the same names.
+HEADLINES = {
+    "collect": "collect {n} ({sure} sure)",
+    "inside": "{n} samples are enough ({sure} sure)",
+    "already": "already at N = {n} ({sure} sure)",
+    "even": "; even odds {even}",
+    "interval": "90% interval {lower} to {upper}",
+    "at_least": "at least {lower} (95% sure)",
+}
+
+
+def headline(advice: Recommendation, plan: Plan) -> str:
+    """The advice in one line with the model's name, as the page says it."""
+    if advice.action != "collect" or advice.n is None:
+        return advice.sentence
+    kind = "inside" if advice.n <= plan.last else "collect"
+    kind = "already" if advice.n <= plan.curve.sizes[0] else kind
+    said = HEADLINES[kind].format(n=count(advice.n), sure=f"{100 * advice.sure:.4g}%")
+    name = plan.curve.model
+    said = f"{name}: {said}" if name else f"{said[0].upper()}{said[1:]}"
+    if kind == "already" or advice.even is None:
+        return said
+    return said + HEADLINES["even"].format(even=count(advice.even))
+
+
+def interval(advice: Recommendation, plan: Plan) -> str:
+    """The interval of N as the page says it; empty where the smallest size is enough."""
+    if advice.lower is None or (advice.upper or math.inf) <= plan.curve.sizes[0]:
+        return ""
+    kind = "at_least" if advice.upper is None else "interval"
+    return HEADLINES[kind].format(lower=count(advice.lower), upper=count(advice.upper or 0))
+
+
+def short(advice: Recommendation) -> str:
+    """The advice in a word or two, for a table or a legend."""
+    if advice.action == "collect":
+        return count(advice.n or 0)
+    if advice.action == "measure":
+        return f"measure {count(advice.n or 0)} next"
+    return {"train": "train longer first", "stop": "stop"}.get(advice.action, "not known")
