@@ -1,6 +1,5 @@
 """Predicted curves on paper and in the page of a study, read off artists and HTML."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,9 @@ from commands import outputs, refused
 from matplotlib.figure import Figure
 
 from korisk.curves.curve import Curve
+from korisk.planning.chances import Chances
 from korisk.prediction.outcomes import Outcome, measured_curves, outcomes, sentences
-from korisk.prediction.prediction import PredictedSize
+from korisk.prediction.prediction import PredictedPlan
 from korisk.prediction.study import (
     NAME,
     PointRecord,
@@ -101,17 +101,19 @@ def test_measurements_the_crossing_and_the_examples_are_marked(figure: Figure) -
 
 
 def test_a_target_and_the_n_of_each_model_are_drawn(record: PointRecord) -> None:
-    known = PredictedSize(0.004, 5000, 90.0, math.inf, 0.9, 0.5)
-    dense = PredictedSize(0.004, None, math.inf, math.inf, 0.1, None)
+    n = np.array([2.0, 90, 5000, 10**6])
+    known = PredictedPlan("KO", 0.004, Chances(n, np.array([0.0, 0.5, 0.92, 0.93])))
+    dense = PredictedPlan("FC", 0.004, Chances(n, np.array([0.0, 0.01, 0.02, 0.1])))
     drawn = prediction_figure(record, needed=[known, dense])
     (axes,) = drawn.axes
     assert values(drawn, "target") == [0.004] * 2
-    assert data(line(drawn, "answer-KO")) == ([5000], [0.004])
-    assert axes.get_xlim()[1] > 5000
-    assert data(line(drawn, "range-KO"))[0] == [90, axes.get_xlim()[1]]
+    assert data(line(drawn, "answer-KO")) == ([known.samples(0.9)], [0.004])
+    assert data(line(drawn, "even-KO")) == ([known.even], [0.004])
+    assert axes.get_xlim()[1] > (known.samples(0.9) or 0)
+    assert data(line(drawn, "range-KO"))[0] == [known.lower, axes.get_xlim()[1]]  # without an end
     assert not lines(drawn, "answer-FC")
-    for words in ("KO: N = 5,000, chance 50%", "FC: target out of reach, chance 10%"):
-        assert words in written(drawn)
+    for plan in (known, dense):
+        assert plan.recommend().sentence.rstrip(".") in written(drawn)
     check_page(drawn)
 
 

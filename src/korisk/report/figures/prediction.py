@@ -10,7 +10,6 @@ from matplotlib.transforms import ScaledTranslation
 
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossover
-from korisk.planning.explain import chance, count
 from korisk.prediction.prediction import PredictedPlan
 from korisk.prediction.study import ModelRecord, PointRecord
 from korisk.report.figures import panels, style
@@ -45,9 +44,9 @@ def prediction_figure(
         end = math.inf if at.upper is None else at.upper
         found = Crossover(round(at.n), at.lower, end, style.plain(at.better_after), False)
     n = [float(size) for curve in measured for size in curve.sizes]
-    n += [float(size.middle) for size in needed if size.middle is not None]
+    n += [float(size) for plan in needed for size in (plan.even, plan.samples()) if size]
     errors = [float(mean) for curve in measured for mean in curve.means]
-    errors += [size.target for size in needed]
+    errors += [plan.target for plan in needed]
     entries: list[Entry] = []
     for made in point.models:
         n += [row.n for row in made.track]
@@ -59,13 +58,14 @@ def prediction_figure(
             entries.append((panels.line(**_cross(look)), f"{name} rehearsed on the examples"))
         if made.checks:
             entries.append((panels.line(**_diamond(look)), f"{name} in the pilot"))
-    for made, size in zip(point.models, needed, strict=False):
-        words = f"{style.plain(made.model)}: {_answer_words(size)}"
+    for made, plan in zip(point.models, needed, strict=False):
+        words = style.plain(plan.recommend().sentence.rstrip("."))
         entries.append((panels.line(**_answer(looks[made.model])), words))
     for curve in measured:
         mark = panels.line(**panels.measured_style(looks[curve.model]))
         entries.append((mark, f"{style.plain(curve.model)} measured"))
     notes = [SIMULATED if simulated else NOTE, *style.glossary(looks)]
+    notes += ["diamonds: 90% sure; circles: even odds; bars: 90% of N"] if needed else []
     if found is not None:
         entries.append(panels.crossover_entry())
         notes.append(found.explain())
@@ -114,21 +114,26 @@ def prediction_figure(
             if low < made.floor < high:
                 text = f"{style.plain(made.model)} levels\noff at {style.digits(made.floor)}"
                 floors.append((made.floor, text, looks[made.model].text_colour))
-        for target in {size.target for size in needed}:
+        for target in {plan.target for plan in needed}:
             axes.axhline(target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
             floors.append((target, f"target\n{style.digits(target, 4)}", DARK))
         panels.beside(axes, floors)
-        for place, (made, size) in enumerate(zip(point.models, needed, strict=False)):
-            if size.middle is not None:
-                # The ranges of two models lie side by side, about the target's line.
-                shift = 5.0 * (place - 0.5 * (len(needed) - 1)) / 72
-                moved = ScaledTranslation(0, shift, axes.figure.dpi_scale_trans)
-                options = _answer(looks[made.model]) | {"transform": axes.transData + moved}
-                bar = {key: options[key] for key in ("color", "transform")} | {"zorder": 3}
-                ends = size.lower, size.upper, size.target
+        for place, (made, plan) in enumerate(zip(point.models, needed, strict=False)):
+            # The ranges of two models lie side by side, about the target's line.
+            shift = 5.0 * (place - 0.5 * (len(needed) - 1)) / 72
+            moved = axes.transData + ScaledTranslation(0, shift, axes.figure.dpi_scale_trans)
+            options = _answer(looks[made.model]) | {"transform": moved, "zorder": 3.2}
+            bar: Options = {"color": options["color"], "transform": moved, "zorder": 3}
+            if math.isfinite(plan.lower):
+                ends = plan.lower, plan.upper, plan.target
                 panels.bracket(axes, *ends, gid=f"range-{made.model}", **bar)
-                where = [size.middle], [size.target]
-                axes.plot(*where, gid=f"answer-{made.model}", zorder=3.2, **options)
+            hollow = options | {"markerfacecolor": "white", "marker": "o", "markersize": 4.5}
+            for kind, size, dot in (
+                ("even", plan.even, hollow),
+                ("answer", plan.samples(), options),
+            ):
+                if size is not None:
+                    axes.plot([size], [plan.target], gid=f"{kind}-{made.model}", **dot)
         axes.axvline(point.examples, color=DARK, linewidth=0.6, zorder=1.9, gid="examples")
         words = f"{point.examples:,} {'simulated pairs' if simulated else 'example images'}"
         panels.above(axes, words, point.examples, ha="center", fontstyle="italic")
@@ -144,14 +149,6 @@ def prediction_figure(
 def _columns(made: ModelRecord) -> tuple[Array, ...]:
     rows = [(row.n, row.computed, row.expected, row.lower, row.upper) for row in made.track]
     return tuple(np.array(rows).T)
-
-
-def _answer_words(size: PredictedPlan) -> str:
-    """The number of samples with its chance and its range."""
-    if size.middle is None or size.chance is None:
-        return f"target out of reach, chance {chance(size.reach)}"
-    ends = f"90%: {count(size.lower)} to {count(size.upper)}"
-    return f"N = {size.middle:,}, chance {chance(size.chance)} ({ends})"
 
 
 def _answer(look: Look) -> Options:
