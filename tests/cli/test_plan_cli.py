@@ -189,11 +189,12 @@ def test_columns_and_units_of_ones_own(tmp_path: Path) -> None:
 
 def test_compare_shows_ratio_factors_and_crossover() -> None:
     out = text("compare", H128, "--target", "0.06")
-    assert "Proposition 1" in out
+    assert "Proposition 1" in text("compare", H128, "--target", "0.06", "--full")
     found = content("compare", H128, "--target", "0.06")
     ko, fc = kr.Curve.read_all(H128)
     library = kr.compare(ko, fc, 0.06)
     assert library.crossover is not None
+    assert out.startswith(library.saving())
     assert f"The curves cross at about N = {library.crossover.n}" in out
     assert (found["ratio"], found["crossover"]["n"]) == (library.ratio, library.crossover.n)
     swapped = content("compare", H128, "--target", "0.06", "--models", "FC,KO")
@@ -212,8 +213,13 @@ def test_compare_takes_two_files(tmp_path: Path) -> None:
 
 
 def test_compare_says_when_one_has_no_answer() -> None:
-    out = text("compare", H128, "--target", "0.042", code=3)
-    assert "It is not known whether KO reaches 0.042" in out
+    ko, fc = kr.Curve.read_all(H128)
+    advice = [kr.plan(curve, 0.042).recommend() for curve in (ko, fc)]
+    code = 0 if {each.action for each in advice} <= {"collect", "measure"} else 3
+    out = text("compare", H128, "--target", "0.042", code=code)
+    assert all(each.sentence in out for each in advice)
+    full = text("compare", H128, "--target", "0.042", "--full", code=code)
+    assert "It is not known whether KO reaches 0.042" in full
 
 
 def test_every_target_is_answered() -> None:
@@ -239,10 +245,11 @@ def test_a_comparison_answers_every_target() -> None:
     asked = ("compare", H8, "--target", 0.003, "--target", 0.0022)
     found = content(*asked)["comparisons"]
     assert found == [content("compare", H8, "--target", target) for target in (0.003, 0.0022)]
-    said = text(*asked)
-    assert all(f"Samples for {target} (fit" in said for target in (0.003, 0.0022))
+    said, full = text(*asked), text(*asked, "--full")
+    assert all(f"Samples for {target}" in full for target in (0.003, 0.0022))
     for both in found:
-        assert both["explanation"].partition(". ")[0] in said
+        assert both["saving"] in said
+        assert both["explanation"].partition(". ")[0] in full
 
 
 @pytest.mark.parametrize("target", [0.02, 0.003, 0.0022, 0.001, 0.0001])

@@ -158,6 +158,8 @@ def test_a_comparison_says_the_same_everywhere(
     figure = one_line(written(comparison_figure(both)))
     assert "KO: already at N = 16 (90% sure)" in figure
     assert "≤ 16" in printed
-    for place in (printed, both.explain()):
-        assert "KO needs at most 16 samples" in place
-        assert f"at least {times(low)} with 95% probability" in place
+    assert printed.startswith(both.saving())
+    assert told["saving"] == both.saving()
+    assert f"at least {times(low)}" in both.saving()
+    assert "KO needs at most 16 samples" in both.explain()
+    assert f"at least {times(low)} with 95% probability" in both.explain()

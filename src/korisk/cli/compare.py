@@ -19,7 +19,7 @@ from korisk.cli.options import (
 )
 from korisk.cli.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, OutOfReachError, did_you_mean, shown
+from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.planning import compare as planning
 from korisk.planning.answer import comparison_tables
 from korisk.planning.fit import DEFAULT_FIT
@@ -46,12 +46,14 @@ def compare(
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
     plot: Plot = None,
     html: Html = None,
+    full: Annotated[
+        bool, "Say everything: both factors of the paper, conditions, findings."
+    ] = False,
     json: Json = False,
 ) -> None:
     """How many more samples does one model need than another, and where do their curves cross?
 
-    Shows the sample sizes of both with their chances, the ratio, and the two factors of the paper's
-    Proposition 1.
+    Shows how many times fewer samples the better of the two needs, and what to do with each.
     """
     targets = list(dict.fromkeys(target or []))
     if not targets:
@@ -66,14 +68,15 @@ def compare(
     reading = Reading(metric, unit, column, point, worksheet)
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
     comparisons = [planning.compare(*curves, wanted, fit=fit) for wanted in targets]
-    comparison, *others = comparisons
+    comparison, others = comparisons[0], comparisons[1:]
     if json:
         contents = [each.to_dict() for each in comparisons]
         print_json({"comparisons": contents} if others else contents[0])
     else:
-        show(*comparison_tables(comparison), *read_as(curves), comparison.explain())
-        for each in others:
-            show(*comparison_tables(each), each.headline())
+        for each in comparisons:
+            show(each.explain() if full else each.brief())
+            show(*comparison_tables(each, full=full))
+        show(*read_as(curves))
     if plot is not None:
         from korisk.report.figures.pilot import comparison_figure
 
@@ -93,9 +96,7 @@ def compare(
         )
         write_page(html, page)
     for each in comparisons:
-        for plan in (each.first, each.second):
-            if plan.middle is None:  # so that there is no ratio
-                raise OutOfReachError(plan.recommend().explain())
+        each.require()
 
 
 def _two(curves: list[Curve], models: str | None) -> tuple[Curve, Curve]:

@@ -268,18 +268,20 @@ def sample_cells(plan: Plan, levels: Sequence[float]) -> list[str]:
     return [*texts, *ends, reach]
 
 
-def comparison_tables(comparison: Comparison) -> Iterator[Table]:
+def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator[Table]:
     """The sample sizes of two models with their ratio, and the factors of Proposition 1, as texts.
 
     Parameters
     ----------
     comparison : Comparison
         What `compare` returns.
+    full : bool, default False
+        Whether to show the two factors by both calibrations, too.
 
     Yields
     ------
     Table
-        Samples for the target; the two factors by both calibrations.
+        Samples for the target; with `full`, the two factors.
     """
     first, second = comparison.first, comparison.second
     low, high = comparison.ratio_range or (0.0, math.inf)
@@ -290,14 +292,17 @@ def comparison_tables(comparison: Comparison) -> Iterator[Table]:
     elif low or math.isfinite(high):  # with 95% probability, as the sentence says
         ratio = f"at least {number(low, 3)}" if low else f"at most {number(high, 3)}"
     ratios = "-" if first.even is None else "1", ratio
+    fit = "" if first.fit == DEFAULT_FIT else f" (fit {first.fit})"
     yield Table(
-        f"Samples for {number(comparison.target)} (fit {first.fit})",
+        f"Samples for {number(comparison.target)}{fit}" if full or fit else "",
         ["model", *sample_heads((0.9,)), "ratio"],
         [
             [name, *sample_cells(plan, (0.9,)), shown]
             for name, plan, shown in zip(comparison.names, (first, second), ratios, strict=True)
         ],
     )
+    if not full:
+        return
     rows = []
     for fit in ("line", "paper"):
         parts: Sequence[float | None] = (None, None, None)

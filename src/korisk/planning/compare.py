@@ -14,7 +14,7 @@ from korisk._checks import one_of
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import paired_correlation
-from korisk.errors import KoriskError, Message, invalid
+from korisk.errors import KoriskError, Message, OutOfReachError, invalid
 from korisk.planning.explain import EVEN, SURE, chance, paragraph, span, times, value
 from korisk.planning.fit import DEFAULT_FIT, check_curve, check_target, fitted_line, sample_counts
 from korisk.planning.forecast import Forecast, forecast
@@ -484,6 +484,28 @@ class Comparison(Drawn):
             bound = f"90%: {times(low)} to {times(high)}"
         return f"{times(self.ratio)}{more}" + (f" ({bound})" if bound else "")
 
+    def brief(self) -> str:
+        """Who needs fewer samples, what to do with each, and where the curves cross.
+
+        Returns
+        -------
+        str
+            A line each.
+        """
+        lines = [self.saving()]
+        for name, plan in zip(self.names, self._plans, strict=True):
+            advice = plan.recommend().sentence.removeprefix(f"{plan.curve.model}: ")
+            lines.append(f"{name}: {advice[0].lower()}{advice[1:]}")
+        return "\n".join([*lines, self.crossing.explain()])
+
+    def require(self) -> None:
+        """Raise `OutOfReachError` where one of the two reaches the target by no amount of data."""
+        for name, plan in zip(self.names, self._plans, strict=True):
+            advice = plan.recommend()
+            if advice.action not in ("collect", "measure"):
+                why = advice.explain()
+                raise OutOfReachError(why if plan.curve.model else f"{name}: {why}")
+
     def explain(self) -> Message:
         """The comparison as a paragraph of plain words.
 
@@ -501,7 +523,7 @@ class Comparison(Drawn):
             why += (
                 f"{times(factors.approximation_budget)} (distances of the floors from the target)."
             )
-        said = [self.headline(), why, self.crossing.explain()]
+        said = [self.saving(), self.headline(), why, self.crossing.explain()]
         pairs = zip(self.names, (self.first, self.second), strict=True)
         said += [Message(f"{name}: ", finding) for name, plan in pairs for finding in plan.findings]
         return paragraph(said)
@@ -529,6 +551,7 @@ class Comparison(Drawn):
             "target": self.target,
             "first": {"name": first, **self.first.to_dict()},
             "second": {"name": second, **self.second.to_dict()},
+            "saving": self.saving(),
             "ratio": self.ratio,
             "ratio_range": self.ratio_range,
             "two_factors": factors,

@@ -174,13 +174,18 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
         said = f"not known how to reach {target}: no larger N is planned for"
         return _advice(plan, "unknown", said, sure, (_why_not(plan, sure, far), _remedy(plan)))
     seeds = max(int(plan.curve.counts[-1]), _LEAST_SEEDS)
+    settled: float | None
     n, settled = settling_size(plan.forecast, plan.goal, plan.chances, seeds)
     if found.next_run and settled < _TELLING:
         said = f"not known whether {target} can be reached: the {plan.curve.unit.noun} hardly "
         said += "improves any more with N"
         return _advice(plan, "unknown", said, sure, (found.sentence, _remedy(plan)))
-    said = f"measure N = {n:,} next, with {seeds} seeds: with {chance(settled)} it settles whether "
-    said += f"{target} can be reached"
+    said = f"measure N = {n:,} next, with {seeds} seeds: "
+    if plan.reach < LEAST_REACH:
+        settled = None
+        said += f"single seeds cannot tell whether {target} is out of reach"
+    else:
+        said += f"with {chance(settled)} it settles whether {target} can be reached"
     price, paid = _price(plan, n, cost)
     reasons = (_why_not(plan, sure, far), *paid)
     return _advice(
