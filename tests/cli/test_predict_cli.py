@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from commands import outputs
 
-from korisk.planning.explain import chance
 from korisk.prediction.study import NAME
 
 STUDY = """
@@ -68,10 +67,11 @@ def test_a_geometry_alone_is_predicted(study: Path) -> None:
 def test_numbers_of_samples_have_their_chance(dense: Path) -> None:
     (found,) = point_of(dense, "--target", 0.02)["models"][0]["samples"]
     assert 0 < found["chance"] <= found["reach"] <= 1
+    advice, samples = found["recommendation"], found["samples"]
+    assert (advice["n"], advice["even"]) == (samples["0.9"], samples["0.5"])
     said = " ".join(predict(dense, "--target", 0.02)[0].split())
-    number, odds = f"{found['samples']:,}", chance(found["chance"])
-    assert f" {number} {odds} " in said  # in the table, side by side
-    assert f"needs about {number} samples for 0.02 (chance {odds};" in said
+    assert f" {samples['0.9']:,} {samples['0.5']:,} " in said  # in the table, side by side
+    assert advice["sentence"] in said
 
 
 def test_json_holds_all_of_it(study: Path) -> None:
@@ -82,14 +82,14 @@ def test_json_holds_all_of_it(study: Path) -> None:
     assert (known["model"], dense["model"]) == ("KO", "FC")
     assert [row["n"] for row in dense["errors"]] == [16, 300]
     assert [row["target"] for row in dense["samples"]] == [0.02, 0.0014]
-    assert [found["samples"] is None for found in known["samples"]] == [False, True]
-    assert dense["samples"][1]["samples"] is not None
+    assert [found["middle"] is None for found in known["samples"]] == [False, True]
+    assert dense["samples"][1]["middle"] is not None
     assert dense["effective"]["parameters"] == 64 * dense["effective"]["directions"]
     assert known["parameters"] == 80
     for row in dense["errors"]:
         assert row["lower"] < row["expected"] < row["upper"]
     track = np.log([(row["n"], row["expected"]) for row in dense["track"]]).T
-    error = np.exp(np.interp(np.log(dense["samples"][0]["samples"]), *track))
+    error = np.exp(np.interp(np.log(dense["samples"][0]["middle"]), *track))
     assert error == pytest.approx(0.02, rel=0.1)
     assert point["seconds"] > 0
     assert set(point["two_factors"][0]) >= {"target"}
@@ -98,7 +98,8 @@ def test_json_holds_all_of_it(study: Path) -> None:
 def test_a_target_out_of_reach_of_every_model_is_code_3(dense: Path) -> None:
     out, err = predict(dense, "--target", 1e-9, "--json", code=3)
     (model,) = json.loads(out)["points"][0]["models"]
-    assert (model["samples"][0]["samples"], model["samples"][0]["upper"]) == (None, None)
+    (found,) = model["samples"]
+    assert (found["middle"], found["upper"], found["samples"]["0.5"]) == (None, None, None)
     assert err.startswith("korisk: no model is expected to reach 1e-09 at rigorous-8; allow")
     assert err.count("\n") == 1
 
