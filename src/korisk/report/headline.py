@@ -32,11 +32,17 @@ def headline(advice: Recommendation, plan: Plan) -> str:
 
 
 def interval(advice: Recommendation, plan: Plan) -> str:
-    """The interval of N as the page says it; empty where the smallest size is enough."""
+    """The interval of N as the page says it; empty where the smallest size is enough.
+
+    Where the headline has no even odds, they stand before it.
+    """
     if advice.lower is None or (advice.upper or math.inf) <= plan.curve.sizes[0]:
         return ""
     kind = "at_least" if advice.upper is None else "interval"
-    return HEADLINES[kind].format(lower=count(advice.lower), upper=count(advice.upper or 0))
+    ends = HEADLINES[kind].format(lower=count(advice.lower), upper=count(advice.upper or 0))
+    if advice.action == "collect" or advice.even is None:
+        return ends
+    return f"{HEADLINES['even'].format(even=count(advice.even))[2:]}; {ends}"
 
 
 def short(advice: Recommendation) -> str:

@@ -178,11 +178,13 @@ var koriskTable = (() => {
       return kind === "already" || plan.even === null ? name : name + fill(templates.even, { even: count(plan.even) });
     }
 
-    /** What stands under it: the interval of N. */
+    /** What stands under it: the interval of N, and even odds where the line above has none. */
     interval(plan, templates) {
-      if (plan.lower === null) return "";
-      const kind = plan.upper === null ? "at_least" : plan.upper <= this.sizes[0] ? "" : "interval";
-      return kind && fill(templates[kind], { lower: count(plan.lower), upper: count(plan.upper) });
+      if (plan.lower === null || (plan.upper !== null && plan.upper <= this.sizes[0])) return "";
+      const kind = plan.upper === null ? "at_least" : "interval";
+      const ends = fill(templates[kind], { lower: count(plan.lower), upper: count(plan.upper) });
+      const even = plan.advice.action !== "collect" && plan.even !== null;
+      return (even ? `${fill(templates.even, { even: count(plan.even) }).slice(2)}; ` : "") + ends;
     }
 
     /**

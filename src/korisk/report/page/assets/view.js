@@ -524,7 +524,9 @@
     const marked = answers().filter(([plan]) => plan.lower !== null);
     // The chart ends where the pilot has grown so many times that the answers lie in it.
     const last = Math.max(...shown().map((at) => table(at).last));
-    const far = Math.max(...marked.flatMap(([plan]) => [plan.lower, plan.even, plan.n, plan.upper]), 0);
+    // A target that is probably not reached has no place of its own: it would press the curves aside.
+    const likely = marked.filter(([plan, at]) => plan.reach >= table(at).even);
+    const far = Math.max(...likely.flatMap(([plan]) => [plan.lower, plan.even, plan.n, plan.upper]), 0);
     const reach = last * REACHES.find((each) => far <= 0.8 * each * last);
     const parts = shown().map((at) => {
       const { track } = model(at);
@@ -556,7 +558,7 @@
     axes(pen, scale, quantity(), value, high / 45);
     const { toError } = table(state.model).unit; // curves leave the corner above free, or that below
     const corner = toError(2) > toError(1) ? top + 16 : bottom - 7;
-    words("measured", edge - 6, corner, { "text-anchor": "end", class: "quiet" });
+    if (edge - left > 150) words("measured", edge - 6, corner, { "text-anchor": "end", class: "quiet" });
     if (right - edge > 90) words("forecast", edge + 6, corner, { class: "quiet" });
 
     add("clipPath", { id: "inside" });
@@ -651,7 +653,7 @@
       if (plan.even !== plan.n) mark(plan.even, "var(--paper)");
       mark(plan.n, colour(at));
     }
-    words(`${level(state.sure)} sure`, right - 22, state.sure > 0.8 ? height + 15 : height - 6, { "text-anchor": "end", class: "quiet" });
+    words(`${level(state.sure)} sure`, left + 6, state.sure > 0.8 ? height + 15 : height - 6, { class: "quiet" });
     add("rect", { x: right - 16, y: height - 9, width: 16, height: 18, rx: 4, class: "handle", id: "handle" });
     add("path", { d: `M${right - 12} ${height - 3}h8m-8 6h8`, class: "grip" });
     show(plot, made, wide);
