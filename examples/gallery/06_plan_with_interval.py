@@ -78,4 +78,4 @@ figure.savefig("06_plan_with_interval.png")
 # korisk draws without pyplot, which shows the picture here, pixel by pixel.
 plt.figure().figimage(plt.imread("06_plan_with_interval.png"), resize=True)
 advice = plan.recommend()
-print(f"{advice} {advice.odds} The target was met by N = {met}.")
+print(f"wrote 06_plan_with_interval.png: {advice} {advice.odds} It was met by N = {met}.")

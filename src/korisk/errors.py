@@ -172,7 +172,7 @@ class OutOfReachError(KoriskError):
     ...                  model="KO")
     >>> kr.plan(pilot, target=0.01).require()
     Traceback (most recent call last):
-    korisk.errors.OutOfReachError: It is not known whether KO reaches 0.01: most sizes ...
+    korisk.errors.OutOfReachError: KO: measure N = 512 next, with 3 seeds: ...
     """
 
     exit_code: ClassVar[int] = 3

@@ -401,7 +401,7 @@ def test_constants_of_the_planner_are_those_of_its_page() -> None:
         f"within {HORIZON:,.0f} times the pilot",
         f"read at {100 * chances.MIDDLE:g}% of futures that meet the target before long",
         f"(by {chances.NEAR} times the pilot, or {chances.LATER} times `lower`",
-        f"Below a `reach` of {100 * chances.LEAST_REACH:g}% there is no `samples`",
+        f"Below a `reach` of {100 * chances.LEAST_REACH:g}% there is no `middle`",
         f"takes τ above {ROUGHEST:g}",
         f"the {100 * (1 - 2 * chances.TAIL):g}% interval of N",
         f"More than {MOST_SIZES} sizes are averaged",

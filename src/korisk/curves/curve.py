@@ -131,8 +131,8 @@ class Curve(Drawn):
         Examples
         --------
         >>> import korisk as kr
-        >>> kr.Curve.of_errors([64, 128], [0.04, 0.01], unit="rmse") == kr.Curve(
-        ...     [64, 128], [0.2, 0.1], unit="rmse"
+        >>> kr.Curve.of_errors([64, 128], [0.25, 0.0625], unit="rmse") == kr.Curve(
+        ...     [64, 128], [0.5, 0.25], unit="rmse"
         ... )
         True
         """

@@ -62,20 +62,20 @@ class Recommendation:
         more data of this kind will not get there; or none of these, because too little is known.
     n : int or None
         The number of samples to collect in all, or the size to measure; None for other actions.
-    seeds : int or None
-        With how many seeds to measure.
+    sentence : str
+        The advice.
     sure : float
         The chance that was asked for.
-    chance : float or None
-        That N is enough, for "collect"; that the measurement settles the question, for "measure".
     even, lower, upper : number or None
         N with even odds, and the 90% interval of N; None where no N has the probability.
+    seeds : int or None
+        With how many seeds to measure.
+    chance : float or None
+        That N is enough, for "collect"; that the measurement settles the question, for "measure".
     cost : float or None
         Of the samples that are still to be collected, where a price was given.
     limit : Limit or None
         What limits the error, where there is evidence.
-    sentence : str
-        The advice.
     reasons : tuple of str
         Why, in sentences.
 

@@ -465,7 +465,20 @@ class Rehearsal(Drawn, Answers):
         return replace(made, chances=Chances(made.chances.n[beyond], made.chances.p[beyond]))
 
     def expected_with(self, n: float, pilot: Curve | None = None) -> Expectation:
-        """What is expected of real images at one N, with a small real pilot or without."""
+        """What is expected of real images at one N, with a small real pilot or without.
+
+        Parameters
+        ----------
+        n : int
+            Training samples.
+        pilot : Curve, optional
+            Errors that were measured on real images.
+
+        Returns
+        -------
+        Expectation
+            The error with its 90% band.
+        """
         if pilot is not None:
             return self.forecast(pilot).expected(n)
         remedy = "rehearse smaller sizes, or give a pilot"
