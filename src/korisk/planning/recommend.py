@@ -177,8 +177,8 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
     settled: float | None
     n, settled = settling_size(plan.forecast, plan.goal, plan.chances, seeds)
     if found.next_run and settled < _TELLING:
-        said = f"not known whether {target} can be reached: the {plan.curve.unit.noun} hardly "
-        said += "improves any more with N"
+        said = f"not known whether more data reaches {target}: something else may limit the "
+        said += plan.curve.unit.noun
         return _advice(plan, "unknown", said, sure, (found.sentence, _remedy(plan)))
     said = f"measure N = {n:,} next, with {seeds} seeds: "
     if plan.reach < LEAST_REACH:
