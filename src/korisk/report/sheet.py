@@ -77,7 +77,7 @@ def sheet(
         told = [" ".join([measured, *(f"{each}." for each in style.glossary([curve.model]))])]
         down = _advice(page, _text(page, down, told, SMALL, color=GREY) + 0.02, advice) + 0.28
         drawn = _axes(page, 1.4, down, 5.25, 2.85)
-        plan_figure(plan, ax=drawn, headed=False)
+        plan_figure(plan, ax=drawn, sure=sure, headed=False)
         drawn.set_xlabel("")
         _odds(_axes(page, 1.4, down + 3.15, 5.25, 1.3), plan, advice, drawn.get_xlim())
         top = max(down + 5.15, 8.3)
@@ -142,7 +142,6 @@ def _odds(axes: Axes, plan: Plan, advice: Recommendation, across: tuple[float, f
     """The chance that the target is met by N, the level asked for, and its N."""
     labels, sizes, blue = (panels.SAMPLES, "chance, %"), plan.curve.sizes, LOOKS[0].colour
     panels.frame(axes, across, (0, 104), labels=labels, log=False, sizes=sizes)
-    axes.set_yticks([0, 50, 100])
     n = np.geomspace(max(across[0], plan.chances.n[0]), min(across[1], plan.chances.n[-1]), 300)
     chances = 100 * np.array([plan.chances.at(size) for size in n])
     if plan.doubt or not np.isfinite(chances).all():
@@ -154,10 +153,11 @@ def _odds(axes: Axes, plan: Plan, advice: Recommendation, across: tuple[float, f
     axes.axhline(level, color=DARK, linewidth=0.9, gid="level")
     panels.beside(axes, [(level, f"{level:.4g}% sure", DARK)], SMALL)
     place: Options = {"textcoords": "offset points", "fontsize": SMALL}
-    for size, look in {advice.even: LOOKS[0], needed: LOOKS[1]}.items():  # one where both agree
+    for size, face in {advice.even: "white", needed: LOOKS[1].colour}.items():  # one if equal
         if size is not None and across[0] <= size <= across[1]:
             height = 100 * plan.chances.at(size)
-            axes.plot([size], [height], gid=f"n-{size}", zorder=3, **look.mark("D", 5.0))
+            mark = LOOKS[1].mark("D", 6.0) | {"markerfacecolor": face, "markeredgewidth": 1.2}
+            axes.plot([size], [height], gid=f"n-{size}", zorder=3, **mark)
             axes.annotate(f"N = {size:,}", (size, height), (6, -4), va="top", **place)
     if needed is None:
         words = f"chance {chance(plan.reach)} by N = {count(plan.forecast.horizon)}"
@@ -166,10 +166,10 @@ def _odds(axes: Axes, plan: Plan, advice: Recommendation, across: tuple[float, f
 
 def _reliability(axes: Axes) -> None:
     """What was said against what came true; larger dots stand for more statements."""
-    said, true, statements = np.array(held()["odds"]).T
+    said, true, weight = np.array(held()["odds"]).T
     axes.plot([0, 100], [0, 100], color=GREY, linewidth=0.8)
-    sizes = 50 * np.sqrt(statements / statements.max())
-    axes.scatter(100 * said, 100 * true, s=sizes, color=LOOKS[0].colour, linewidth=0, gid="held")
+    look: Options = {"s": 50 * np.sqrt(weight / weight.max()), "color": LOOKS[0].colour}
+    axes.scatter(100 * said, 100 * true, linewidth=0, gid="held", **look)
     panels.gridded(axes)
     axes.set(xlim=(-5, 105), ylim=(-5, 105), xticks=[0, 50, 100], yticks=[0, 50, 100])
     axes.tick_params(labelsize=FINE, length=2)

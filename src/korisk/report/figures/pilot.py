@@ -56,7 +56,12 @@ def curve_figure(curve: Curve, *, ax: Axes | None = None) -> Figure:
 
 
 def plan_figure(
-    plan: Plan, *, narrow: bool = False, ax: Axes | None = None, headed: bool = True
+    plan: Plan,
+    *,
+    narrow: bool = False,
+    ax: Axes | None = None,
+    sure: float = _SURE,
+    headed: bool = True,
 ) -> Figure:
     """Draw one pilot, its forecast, and the number of samples that a target asks for.
 
@@ -68,6 +73,8 @@ def plan_figure(
         For a column of print or a telephone.
     ax : matplotlib.axes.Axes, optional
         Draw into these, without the notes.
+    sure : float, default 0.9
+        The level of the number of samples that is marked.
     headed : bool, default True
         Whether the model and the answer stand above it.
 
@@ -94,19 +101,19 @@ def plan_figure(
     if not plan.forecast.doubt:
         entries.append((panels.forecast_handle(look), "forecast, 90% band"))
     if not plan.doubt:
-        entries += _answer_entries(plan, _ANSWER)
+        entries += _answer_entries(plan, _ANSWER, sure)
     doubts = list(dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt))))
     title = curve.model or curve.metric or "learning curve"
-    advice = plan.recommend(_SURE)
+    advice = plan.recommend(sure)
     reason = [] if advice.action == "collect" else [advice.sentence]
     with style.settings():
         notes = [*reason, how, *style.glossary([curve.model]), *doubts]
-        figure, axes = _canvas((plan,), entries, notes, narrow=narrow, ax=ax)
+        figure, axes = _canvas((plan,), entries, notes, narrow=narrow, ax=ax, sure=sure)
         strong: Options = {"color": _ANSWER.colour, "fontweight": "bold"}
         if headed:
-            said = answer(plan)
+            said = answer(plan, sure)
             panels.head(axes, title, said, size=LARGE, lift=11, most=1 + narrow, **strong)
-        _mark_answer(axes, plan, _ANSWER)
+        _mark_answer(axes, plan, _ANSWER, sure=sure)
         return figure
 
 
@@ -201,9 +208,9 @@ def _several(
         return figure
 
 
-def answer(plan: Plan) -> str:
+def answer(plan: Plan, sure: float = _SURE) -> str:
     """The recommendation with its interval in few words, as a figure writes it."""
-    advice = plan.recommend(_SURE)
+    advice = plan.recommend(sure)
     if advice.action != "collect":
         return short(advice)
     said = headline(advice, plan).removeprefix(f"{plan.curve.model}: ")
@@ -211,20 +218,23 @@ def answer(plan: Plan) -> str:
     return f"{said} ({ends})" if ends else said
 
 
-def _answer_entries(plan: Plan, look: Look) -> list[Entry]:
+def _answer_entries(plan: Plan, look: Look, sure: float) -> list[Entry]:
     """What the marks on the target are, with their numbers."""
     entries: list[Entry] = []
-    for n, label, filled in _numbers(plan):
+    for n, label, filled in _numbers(plan, sure):
         mark = replace(look, filled=filled).mark(size=6.0) | {"markeredgewidth": 1.2}
         entries.append((panels.line(**mark), f"{label}: N = {n:,}"))
     return entries
 
 
-def _numbers(plan: Plan) -> list[tuple[int, str, bool]]:
+def _numbers(plan: Plan, sure: float) -> list[tuple[int, str, bool]]:
     """N that is marked on the target, what it is, and whether its mark is full."""
     if plan.doubt:
         return []
-    marked = [(plan.even, "even odds", False), (plan.samples(_SURE), "90% sure", True)]
+    marked = [
+        (plan.even, "even odds", False),
+        (plan.samples(sure), f"{100 * sure:.4g}% sure", True),
+    ]
     return [(n, label, filled) for n, label, filled in marked if n is not None]
 
 
@@ -239,6 +249,7 @@ def _canvas(
     *,
     narrow: bool = False,
     ax: Axes | None = None,
+    sure: float = _SURE,
 ) -> tuple[Figure, Axes]:
     """Axes around all points, the target, the answers and most of the bands, with the curves."""
     figure, (axes,) = panels.sheet(
@@ -254,7 +265,7 @@ def _canvas(
     )
     first, curve, target = plans[0], plans[0].curve, plans[0].target
     log = curve.unit.logarithmic
-    end = max(*map(_farthest, plans), 2.0 * crossover.n if crossover else 0.0)
+    end = max(*(_farthest(plan, sure) for plan in plans), 2.0 * crossover.n if crossover else 0.0)
     made = [plan.forecast for plan in plans]
     tracks = [panels.track(each, panels.drawn_sizes(each, end, steps=_STEPS)) for each in made]
     floor = None
@@ -305,13 +316,13 @@ def _canvas(
     return figure, axes
 
 
-def _farthest(plan: Plan) -> float:
+def _farthest(plan: Plan, sure: float) -> float:
     """The N up to which a plan is drawn: beyond the answer, and some way beyond the pilot."""
     last, first = float(plan.last), float(plan.curve.sizes[0])
     if plan.forecast.doubt:
         return last  # of larger N nothing is said
     ends = [4.0 * last, float(last * (last / first) ** 0.3)]
-    numbers = [n for n, *_ in _numbers(plan)]
+    numbers = [n for n, *_ in _numbers(plan, sure)]
     if not numbers:
         return max(*ends, 16.0 * last)
     ends += [1.3 * n for n in numbers]
@@ -324,7 +335,12 @@ def _farthest(plan: Plan) -> float:
 
 
 def _mark_answer(
-    axes: Axes, plan: Plan, look: Look, tag: str = "", shift: float | None = 0.0
+    axes: Axes,
+    plan: Plan,
+    look: Look,
+    tag: str = "",
+    shift: float | None = 0.0,
+    sure: float = _SURE,
 ) -> None:
     """N on the target's line, full at the level asked for and hollow at even odds, with its range.
 
@@ -336,7 +352,7 @@ def _mark_answer(
     place: Options = {"transform": moved, "color": look.colour, "zorder": 3}
     if shift is not None and math.isfinite(plan.lower):
         panels.bracket(axes, plan.lower, plan.upper, plan.target, gid=f"range{tag}", **place)
-    for n, _, filled in _numbers(plan):
+    for n, _, filled in _numbers(plan, sure):
         face = look.colour if filled else "white"
         diamond = look.mark("D", 6.0) | {"markerfacecolor": face, "markeredgewidth": 1.2}
         gid = f"answer{tag}" if filled else f"even{tag}"
