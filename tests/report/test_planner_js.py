@@ -385,8 +385,8 @@ def test_no_number_without_odds(browser: "Browser", pair: tuple[str, str], tmp_p
             assert "% sure" in shown or words.chance(level) in shown or "not known" in shown
             if plan.middle is None:
                 continue
-            told = [plan.middle, plan.lower, plan.upper, plan.before_long, plan.last]
-            told += [plan.samples(p) for p in LEVELS]
+            told: list[float | None] = [plan.middle, plan.lower, plan.upper, plan.before_long]
+            told += [plan.last, *(plan.samples(p) for p in LEVELS)]
             number = plan.if_reached(0.9)
             if number is None or number in told:
                 continue
