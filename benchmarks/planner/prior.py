@@ -32,9 +32,9 @@ from torch import Tensor
 
 from benchmarks.planner import curves as curves
 from korisk.curves.curve import Curve
-from korisk.planning import posterior as module
-from korisk.planning.posterior import posterior
-from korisk.planning.prior import PLAIN, PRIOR, SHARES, Kind, Prior
+from korisk.planning.futures import posterior as module
+from korisk.planning.futures.posterior import posterior
+from korisk.planning.futures.prior import PLAIN, PRIOR, SHARES, Kind, Prior
 
 Array = NDArray[np.float64]
 Work = tuple[int, Curve, Array, Array]  # domain, pilot, hidden N and errors

@@ -3,7 +3,7 @@
 For every network of benchmarks/data/image_networks.csv the curves on ellipses and blobs are the
 relatives, and the pilot is the curve on real images up to N = 32 or 64. Asked are the errors at 8
 to 64 times the pilot's last N, and the N that reaches each of them. Digits choose the constants of
-`korisk.planning.related.Kinship` (--part tune), clothing and photographs report (--part report).
+`planning.futures.related.Kinship` (--part tune), clothing and photographs report (--part report).
 Misleading relatives: the simulated curves of a network for another task ("task"), of another
 network for the same task ("network"), and a curve that nobody measured, N^-1/2 or one that levels
 off ("invented").

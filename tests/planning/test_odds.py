@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import korisk as kr
 from korisk.curves.noise import lasting_share, paired_correlation
 from korisk.curves.unit import metric_family
-from korisk.planning.law import normals, recalibrated
-from korisk.planning.posterior import posterior
-from korisk.planning.prior import PRIOR, PRIORS, prior_of
+from korisk.planning.futures.law import normals, recalibrated
+from korisk.planning.futures.posterior import posterior
+from korisk.planning.futures.prior import PRIOR, PRIORS, prior_of
 
 N = 16 * 2 ** np.arange(5)
 

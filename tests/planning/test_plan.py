@@ -18,9 +18,9 @@ from korisk.curves.noise import RESAMPLES
 from korisk.planning import chances
 from korisk.planning import plan as planning
 from korisk.planning.forecast import Forecast
+from korisk.planning.futures.posterior import HORIZON, MOST_SIZES, ROUGHEST
 from korisk.planning.next_size import ROUND
 from korisk.planning.plan import LEVELS
-from korisk.planning.posterior import HORIZON, MOST_SIZES, ROUGHEST
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
 Array = NDArray[np.float64]

@@ -13,8 +13,8 @@ from scipy.stats import beta, norm
 import korisk as kr
 from korisk.curves.noise import relative_variance
 from korisk.planning.compare import first_above
-from korisk.planning.posterior import MOST_SIZES, Posterior, heavy, posterior, thinned
-from korisk.planning.prior import LEARNED, PRIOR, PRIORS, Kind, Prior
+from korisk.planning.futures.posterior import MOST_SIZES, Posterior, heavy, posterior, thinned
+from korisk.planning.futures.prior import LEARNED, PRIOR, PRIORS, Kind, Prior
 from pilots import FC_128, N_128, power_pilot, scaled
 
 RESULTS = Path(__file__).parents[2] / "benchmarks/results"
@@ -95,8 +95,8 @@ def test_several_steps_of_the_walk_are_mixed_by_their_evidence() -> None:
         curve = power_pilot(0.1, 1.0, 0.5, noise=noise)
         coarse = posterior(curve).probability(n, 0.1 + 3000**-0.5)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("korisk.planning.posterior._CELLS", 40)
-            patch.setattr("korisk.planning.posterior._KEPT", 10**6)
+            patch.setattr("korisk.planning.futures.posterior._CELLS", 40)
+            patch.setattr("korisk.planning.futures.posterior._KEPT", 10**6)
             fine = posterior(curve).probability(n, 0.1 + 3000**-0.5)
         assert coarse == pytest.approx(fine, abs=0.006)
 

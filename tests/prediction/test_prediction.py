@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 import korisk as kr
 from korisk.errors import KoriskError
 from korisk.planning.chances import LEAST_REACH
-from korisk.planning.posterior import MOST_SIZES, posterior
-from korisk.planning.prior import PRIORS
+from korisk.planning.futures.posterior import MOST_SIZES, posterior
+from korisk.planning.futures.prior import PRIORS
 from korisk.prediction.misfit import BELIEF, LogErrors
 from korisk.prediction.pair import PredictedPair, track
 from korisk.prediction.prediction import FARTHEST_N, Prediction, log_errors, size_words, trust_words

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from korisk.curves.curve import Curve
 from korisk.curves.noise import collapsed, collapsed_sizes, relative_variance
 from korisk.errors import Argument, Message
-from korisk.planning.posterior import ROUGHEST, Posterior
+from korisk.planning.futures.posterior import ROUGHEST, Posterior
 
 FAR = 64  # times the pilot, beyond which a number is a rough one
 SURE = 0.95  # reach from which on the condition "if the target is reachable" is left out

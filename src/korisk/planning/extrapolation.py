@@ -36,10 +36,10 @@ from korisk.planning.fit import (
     pooled_band,
     sample_counts,
 )
-from korisk.planning.law import Law, joined, mixed, normals
-from korisk.planning.posterior import HORIZON, Posterior, posterior
+from korisk.planning.futures.law import Law, joined, mixed, normals
+from korisk.planning.futures.posterior import HORIZON, Posterior, posterior
+from korisk.planning.futures.related import Relatives, relatives
 from korisk.planning.protocol import Expectation
-from korisk.planning.related import Relatives, relatives
 
 Array = NDArray[np.float64]
 

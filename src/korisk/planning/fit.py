@@ -20,7 +20,7 @@ from korisk.curves.curve import Curve
 from korisk.curves.noise import RESAMPLES, resampled_means, weights
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR
 from korisk.errors import KoriskError, UnreachableError, invalid
-from korisk.planning.posterior import posterior
+from korisk.planning.futures.posterior import posterior
 from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]

@@ -27,8 +27,8 @@ from korisk.errors import Argument, Message, shown
 from korisk.planning.chances import LEAST_REACH, NEAR, TAIL, Chances, answer, before_long, chances
 from korisk.planning.extrapolation import Extrapolation, extrapolate
 from korisk.planning.fit import target_error
-from korisk.planning.law import turned
-from korisk.planning.posterior import Posterior
+from korisk.planning.futures.law import turned
+from korisk.planning.futures.posterior import Posterior
 
 Array = NDArray[np.float64]
 Cost = Callable[[int], float]

@@ -24,7 +24,7 @@ from korisk.planning.compare import LEAST_SIZES, Comparison, Crossing, crossing
 from korisk.planning.explain import value
 from korisk.planning.fit import check_target
 from korisk.planning.forecast import Forecast, forecast
-from korisk.planning.law import Law
+from korisk.planning.futures.law import Law
 from korisk.planning.plan import Plan, plan_from
 
 Array = NDArray[np.float64]

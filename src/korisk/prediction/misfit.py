@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from korisk.planning.law import Law, normals
+from korisk.planning.futures.law import Law, normals
 
 Array = NDArray[np.float64]
 Grid = tuple[tuple[float, float], ...]  # values, each with its probability

@@ -15,10 +15,11 @@ from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, invalid
 from korisk.planning.chances import LEAST_REACH, TAIL, Chances, table
 from korisk.planning.explain import chance, times, value
-from korisk.planning.law import Law, mixed, normals
+from korisk.planning.futures.law import Law, mixed, normals
+from korisk.planning.futures.posterior import MOST_SIZES, Posterior, posterior, thinned
+from korisk.planning.futures.prior import PRIORS
+from korisk.planning.futures.related import trust
 from korisk.planning.plan import LEVELS
-from korisk.planning.posterior import MOST_SIZES, Posterior, posterior, thinned
-from korisk.planning.prior import PRIORS
 from korisk.planning.protocol import (
     Answers,
     Expectation,
@@ -28,7 +29,6 @@ from korisk.planning.protocol import (
     level_of,
 )
 from korisk.planning.recommend import recommend_unmeasured
-from korisk.planning.related import trust
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
 
 Array = NDArray[np.float64]

@@ -36,10 +36,10 @@ from korisk.planning.chances import Chances
 from korisk.planning.explain import chance, value
 from korisk.planning.fit import check_target
 from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.futures.posterior import posterior
+from korisk.planning.futures.related import Kinship, Relatives, relatives
 from korisk.planning.plan import Plan, plan_from
-from korisk.planning.posterior import posterior
 from korisk.planning.protocol import Answers, Expectation
-from korisk.planning.related import Kinship, Relatives, relatives
 from korisk.prediction.independent import relative_error
 from korisk.prediction.misfit import Belief, LogErrors
 from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, Prediction, size_words

@@ -15,7 +15,7 @@ doubling beyond the pilot, where in some futures its steps are larger: curves su
 The level is integrated out; b, phi, s, c and tau are weighed on a grid. For every rate the floor
 that fits best and its precision follow from Gauss-Newton steps, so that its grid lies where the
 weight is; the grid of rates closes in by itself. No random numbers, no starting values. What is
-held likely before a pilot is seen, and how probabilities are recalibrated: korisk.planning.prior.
+held likely before a pilot is seen, and how probabilities are recalibrated: futures/prior.py.
 
 SciPy is imported where it is used: it takes longer to load than NumPy and all of the command.
 """
@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import collapsed_sizes, lasting_share, relative_variance
-from korisk.planning.law import Law, normals, recalibrated
-from korisk.planning.prior import Prior, prior_of
+from korisk.planning.futures.law import Law, normals, recalibrated
+from korisk.planning.futures.prior import Prior, prior_of
 
 Array = NDArray[np.float64]
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
-from korisk.planning.law import Law, normals
-from korisk.planning.posterior import Posterior, posterior
+from korisk.planning.futures.law import Law, normals
+from korisk.planning.futures.posterior import Posterior, posterior
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,1 @@
+"""What may follow a pilot: laws of the error, priors over curves, the posterior, relatives."""
