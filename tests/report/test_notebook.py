@@ -94,10 +94,11 @@ def test_each_shows_numbers_and_a_small_figure_of_its_own(values: dict[str, Any]
         if not name.startswith(("curve", "network", "b", "pa", "fan", "point")):
             assert plain(explained) in words(html), name
     shown = pages["plan"]
-    assert f"<dd>{values['plan'].middle:,}</dd>" in shown
+    assert f"<dd>{values['plan'].even:,}</dd>" in shown
     assert NAME in words(shown)
     assert "<dd>no answer</dd>" in pages["refused"]
-    assert "<dd>not known</dd>" in pages["not known"]
+    for name in ("plan", "refused", "not known"):
+        assert plain(values[name].recommend().sentence) in words(pages[name])
     assert "no network was trained" not in words(pages["rehearsal"])
     for theme in ("prefers-color-scheme:dark", '[data-jp-theme-light="false"] .k-figure'):
         assert theme in shown

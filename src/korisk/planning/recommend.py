@@ -259,7 +259,8 @@ def _advice(
         lower=int(plan.lower) if known and math.isfinite(plan.lower) else None,
         upper=int(plan.upper) if known and math.isfinite(plan.upper) else None,
         cost=cost,
-        limit=plan.limit,
+        # A target that no amount of data meets is not limited by it.
+        limit=None if action == "stop" and plan.limit.kind == "data" else plan.limit,
         reasons=tuple(reason for reason in reasons if reason),
     )
 

@@ -110,12 +110,15 @@ def _samples(plan: Plan) -> str:
 
 
 def _plan(plan: Plan) -> Told:
-    advice, unknown = plan.recommend(), "not known"
-    numbers = [("what to do", advice.sentence), ("samples with even odds", _samples(plan))]
-    if advice.action != "collect" and not plan.doubt:
+    advice = plan.recommend()
+    numbers = [("what to do", advice.sentence)]
+    if plan.even is not None or plan.doubt:
+        numbers.append(("samples with even odds", _samples(plan)))
+    else:
         numbers.append(("chance to reach the target", chance(plan.reach)))
-    lower, upper = advice.lower, math.inf if advice.upper is None else advice.upper
-    numbers.append(("90% interval", unknown if lower is None else span(lower, upper)))
+    if advice.lower is not None:
+        upper = math.inf if advice.upper is None else advice.upper
+        numbers.append(("90% interval", span(advice.lower, upper)))
     return f"{plan.curve.name}: target {value(plan.target)}", numbers, plan.explain()
 
 
