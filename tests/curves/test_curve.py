@@ -295,7 +295,7 @@ def test_a_long_frame() -> None:
 def test_a_wide_frame_may_have_gaps() -> None:
     gaps = [0.5, math.nan, None, NAType()]
     frame = Frame(n=[4, 8, 16, 32], s1=[0.9, 0.8, 0.7, 0.6], s2=gaps)
-    assert Curve.from_frame(frame).counts.tolist() == [2, 1, 1, 1]
+    assert Curve.from_frame(frame, wide="seed").counts.tolist() == [2, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_a_wide_frame_may_have_gaps() -> None:
         (Frame(n=[], error=[]), "holds no measurements"),
         (Frame(), "holds no measurements"),
         ([1, 2], "frame must be a data frame"),
-        (Frame(n=[4], mean=[0.5], std=[0.1]), "'mean', 'std' can name neither a seed nor a model"),
+        (Frame(n=[4], mean=[0.5], std=[0.1]), "'std' has standard deviations; pass seeds="),
     ],
 )
 def test_wrong_frames_are_refused_in_one_line(frame: Any, expected: str) -> None:

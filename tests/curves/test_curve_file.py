@@ -48,7 +48,7 @@ def refuse(path: Path, content: str | bytes, **options: object) -> str:
         LONG.replace("16,0.5", "1.6e1,5e-1").replace("4,0.9", "4.0,.9"),
         LONG.replace("KO", '"KO"').replace("0.5", '"0.5"'),
         "date,n,error,seed,model\n1,16,.5,1,KO\n\n,4,.9,1,KO\n,4,.7,2,KO\n",
-        "n,1,2,model\n4,0.9,0.7,KO\n16,0.5,,KO\n",
+        "n,seed1,seed2,model\n4,0.9,0.7,KO\n16,0.5,,KO\n",
         json.dumps(KO.records()),
         json.dumps({"records": KO.records(), "version": 1}, indent=1),
         " \n" + json.dumps([{k.upper(): v for k, v in row.items()} for row in KO.records()]),
@@ -76,14 +76,14 @@ def test_every_model_of_a_file(tmp_path: Path) -> None:
         Curve.read(path, model="zzz")
 
 
-@pytest.mark.parametrize("name", ["seed 3", "run7", "7", "fold-2", "s1", "Rep_12", "trial 4"])
+@pytest.mark.parametrize("name", ["seed 3", "run7", "fold-2", "Rep_12", "trial 4"])
 def test_headers_that_name_a_seed(tmp_path: Path, name: str) -> None:
     assert read(tmp_path / "pilot.csv", f"n,{name}\n4,0.5\n").seeds == (name,)
 
 
 @pytest.mark.parametrize("name", ["mean", "std", "test_mse", "accuracy", "epoch", "U-Net"])
 def test_headers_that_name_no_seed_beside_one_that_does(tmp_path: Path, name: str) -> None:
-    assert repr(name) in refuse(tmp_path / "pilot.csv", f"n,1,{name}\n4,0.5,0.1\n")
+    assert repr(name) in refuse(tmp_path / "pilot.csv", f"n,seed 1,{name}\n4,0.5,0.1\n")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_headers_that_name_no_seed_beside_one_that_does(tmp_path: Path, name: st
         ("n\n4\n", "no column 'error', found 'n'"),
         ("n,error,Error\n4,1,1\n", ": column 'Error' is there twice"),
         ("n,1,1\n4,1,1\n", ": column '1' is there twice"),
-        (",n,1\n7,4,0.5\n", ": column 1 has no name; name it, or remove it"),
+        (",n,1\n7,4,0.5\n", ": '1' may be models, seeds, or no errors at all; pass wide='seed'"),
         ("n,error\n4,abc\n", ": line 2, column 'error': 'abc' is no number; write numbers as 64"),
         ("#\n\nn,error\n\n4,abc\n", ": line 5, column 'error': 'abc' is no number"),
         ("n,error\nfour,1\n", ": line 2, column 'n': 'four' is no number"),
@@ -125,7 +125,7 @@ def test_headers_that_name_no_seed_beside_one_that_does(tmp_path: Path, name: st
         ("n,error\n" + "," * 1_000_001 + "\n", ": line 2 has more than 1,000,000 characters"),
         (b"\xff\xfen\x00,", ": is damaged UTF-16 text"),
         ("n,error\n4,1\n".encode("utf-16-le"), ": is a binary file"),
-        (b"PK\x03\x04\x00\x00", ": is a damaged archive"),
+        (b"PK\x03\x04\x00\x00", ": cannot be read: it is a damaged archive"),
         ("[]", ": holds no records"),
         ("{}", ": must hold a list of records"),
         ("[4]", ": record 1 must be a mapping with the keys n and error, got 4"),

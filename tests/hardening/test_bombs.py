@@ -293,7 +293,7 @@ def test_parquet_that_repeats_a_long_text(tmp_path: Path) -> None:
     table = arrow.table({"n": np.full(rows, 4), "error": np.full(rows, 0.5), "model": once})
     parquet.write_table(table, tmp_path / "a.parquet")
     assert (tmp_path / "a.parquet").stat().st_size < 10_000
-    with pytest.raises(KoriskError, match=r"a\.parquet: is no Parquet file that can be read"):
+    with pytest.raises(KoriskError, match=r"a\.parquet: cannot be read"):
         Curve.read(tmp_path / "a.parquet")
 
 

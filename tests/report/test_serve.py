@@ -197,7 +197,11 @@ def bomb() -> bytes:
         ("x" * 500, b"", "x: the file is empty"),
         ("<script>alert(1)</script>", b"", "the file is empty"),
         ("few.csv", b"n,error\n1,2\n", "few"),
-        ("a.csv", b"n,<img src=x onerror=alert(1)>,b std\n1,2,3\n4,5,6\n", "neither a seed"),
+        (
+            "a.csv",
+            b"n,<img src=x onerror=alert(1)>,b std\n1,2,3\n4,5,6\n",
+            "whether larger is better",
+        ),
     ],
     ids=lambda value: str(value)[:12],
 )

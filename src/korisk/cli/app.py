@@ -22,6 +22,7 @@ from korisk.cli.operators import operators
 from korisk.cli.output import running, with_command
 from korisk.cli.plan import plan
 from korisk.cli.predict import predict
+from korisk.cli.read import read
 from korisk.cli.report import report
 from korisk.cli.run import run as run_study
 from korisk.cli.serve import serve
@@ -45,6 +46,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _COMMANDS: list[Callable[..., None]] = [
+    read,
     plan,
     compare,
     predict,
@@ -57,7 +59,7 @@ _COMMANDS: list[Callable[..., None]] = [
     serve,
 ]
 if paper is not None:
-    _COMMANDS[6:] = [paper.reproduce, run_study, report, paper.check, export, serve]
+    _COMMANDS[7:] = [paper.reproduce, run_study, report, paper.check, export, serve]
 for _function in _COMMANDS:
     app.command(cls=Command)(_function)
 

@@ -113,8 +113,14 @@ class Command(TyperCommand):
         if any(value is wordless for wordless in (Absent, ..., True)):  # 1 == True
             return option
         if isinstance(value, dict):  # one option for each pair
-            pairs = ((ours, "..." if theirs is ... else theirs) for ours, theirs in value.items())
-            return " ".join(f"{option} {quote(f'{ours}={theirs}')}" for ours, theirs in pairs)
+            pairs = [
+                (ours, "..." if text is ... else text)
+                for ours, theirs in value.items()
+                for text in (theirs if isinstance(theirs, list) else [theirs])
+            ]
+            return " ".join(f"{option} {quote(f'{ours}={text}')}" for ours, text in pairs)
+        if isinstance(value, list):
+            return " ".join(f"{option} {quote(str(text))}" for text in value)
         return f"{option} {quote(str(value))}" if not key else f"{option}={quote(str(value))}"
 
 

@@ -6,13 +6,18 @@ from typing import Annotated
 from korisk.cli.command import command
 from korisk.cli.options import (
     Column,
+    Filter,
     Html,
+    Ignore,
     Json,
     Plot,
     Reading,
+    Scale,
     Targets,
     Unit,
+    Wide,
     check_page,
+    in_unit,
     one_target,
     read_as,
     renamed,
@@ -25,7 +30,9 @@ from korisk.planning.answer import comparison_tables
 from korisk.planning.fit import DEFAULT_FIT
 
 
-@command("planning.answer.answer", "curves.curve.Curve.read", columns="column")
+@command(
+    "planning.answer.answer", "curves.curve.Curve.read", "curves.read.Options", columns="column"
+)
 def compare(
     paths: Annotated[
         list[Path],
@@ -41,6 +48,13 @@ def compare(
     metric: str | None = None,
     unit: Unit = None,
     column: Column = None,
+    filter: Filter = None,
+    ignore: Ignore = None,
+    last: Annotated[str | None, "COLUMN"] = None,
+    best: Annotated[str | None, "COLUMN"] = None,
+    scale: Scale = None,
+    wide: Wide = None,
+    seeds: int | None = None,
     point: str | None = None,
     worksheet: str | None = None,
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
@@ -65,8 +79,11 @@ def compare(
     one_target(targets, plot)
     check_plot(plot)
     check_page(html, fit)
-    reading = Reading(metric, unit, column, point, worksheet)
+    reading = Reading(
+        metric, unit, point, worksheet, column, filter, ignore, last, best, scale, wide, seeds
+    )
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
+    targets = in_unit(targets, curves)
     comparisons = [planning.compare(*curves, wanted, fit=fit) for wanted in targets]
     comparison, others = comparisons[0], comparisons[1:]
     if json:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+
+from typer import BadParameter, Option
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, shown
@@ -19,13 +21,23 @@ Html = Annotated[
     "Write a page on which the target can be changed: FILE.html (needs korisk[report]).",
 ]
 Target = Annotated[float | None, "E"]
-Targets = Annotated[list[float] | None, "E"]
+Targets = Annotated[list[float] | None, Option(parser=lambda text: _target(text)), "E"]
 Unit = Annotated[str | None, "UNIT"]
 Column = Annotated[
     list[str] | None,
     "OURS=YOURS",
     "Name a column: --column n=train_size --column error=test_mse. Repeatable.",
 ]
+Filter = Annotated[
+    list[str] | None,
+    "COLUMN=VALUE",
+    "Read rows with that value: --filter set=test; set=!train leaves rows out. Repeatable.",
+]
+Ignore = Annotated[list[str] | None, "COLUMN"]
+Scale = Annotated[
+    list[str] | None, "OURS=FACTOR", "Multiply n or error: --scale n=1000. Repeatable."
+]
+Wide = Annotated[str | None, "seed|model|n"]
 Training = Annotated[list[str] | None, "KEY=VALUE"]
 Folder = Annotated[Path, "DIR", "The folder of a study, or its store."]
 
@@ -43,37 +55,89 @@ Live = Annotated[
 Port = Annotated[int | None, "PORT", "Port of --live. [default: a free one]"]
 
 
-def columns(options: list[str] | None) -> dict[str, str]:
+class Percent(float):
+    """A target that was given with a percent sign."""
+
+
+def _target(text: str) -> float:
+    """A target as it is typed, such as 0.01 or 88%."""
+    try:
+        return Percent(float(text[:-1])) if text.endswith("%") else float(text)
+    except ValueError:
+        raise BadParameter(f"{text!r} is not a valid float.") from None
+
+
+def in_unit(targets: Sequence[float], curves: Sequence[Curve]) -> list[float]:
+    """Targets in the unit of the curves: 88% is 88 of a score up to 100, and else 0.88."""
+    unit, plain = curves[0].unit, []
+    for target in targets:
+        if isinstance(target, Percent) and unit.law not in ("error", "complement", "percent"):
+            problem = f"--target {target:g}% needs a metric up to 1 or 100, and this is"
+            raise KoriskError(f"{problem} {unit.name}; write the value to reach")
+        hundred = unit.law == "percent" or (unit.law == "error" and curves[0].error.max() > 1)
+        share = isinstance(target, Percent) and not hundred
+        plain.append(float(target) / 100 if share else float(target))
+    return list(dict.fromkeys(plain))
+
+
+def pairs(option: str, texts: list[str] | None, form: str, example: str) -> dict[str, list[str]]:
+    """The texts KEY=VALUE of a repeated option, by key."""
+    values: dict[str, list[str]] = {}
+    for text in texts or []:
+        key, between, value = text.partition("=")
+        if not key.strip() or not between:
+            rule = f"{option} must be {form}, got {shown(text)}"
+            raise KoriskError(f"{rule}; write {option} {example}, for example")
+        values.setdefault(key.strip(), []).append(value.strip())
+    return values
+
+
+def columns(texts: list[str] | None) -> dict[str, str]:
     """The --column options as a mapping from our names to the file's."""
-    pairs = {}
-    for option in options or []:
-        ours, _, theirs = option.partition("=")
-        if not ours or not theirs:
-            raise KoriskError(
-                f"--column must be OURS=YOURS, got {shown(option)}; write --column n=train_size, "
-                "for example"
-            )
-        pairs[ours.strip()] = theirs.strip()
-    return pairs
+    found = pairs("--column", texts, "OURS=YOURS", "n=train_size")
+    for ours, theirs in found.items():
+        if not theirs[-1]:
+            problem = f"--column must be OURS=YOURS, got '{ours}='"
+            raise KoriskError(f"{problem}; write --column n=train_size, for example")
+    return {ours: theirs[-1] for ours, theirs in found.items()}
 
 
 @dataclass(frozen=True)
 class Reading:
     """How files are read: what the options say."""
 
-    metric: str | None
-    unit: str | None
-    column: list[str] | None
-    point: str | None
-    worksheet: str | None
+    metric: str | None = None
+    unit: str | None = None
+    point: str | None = None
+    worksheet: str | None = None
+    column: list[str] | None = None
+    filter: list[str] | None = None
+    ignore: list[str] | None = None
+    last: str | None = None
+    best: str | None = None
+    scale: list[str] | None = None
+    wide: str | None = None
+    seeds: int | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """What the library takes."""
+        options = dict(vars(self))
+        options["columns"] = columns(options.pop("column"))
+        options["filter"] = pairs("--filter", self.filter, "COLUMN=VALUE", "set=test")
+        options["scale"] = {}
+        for ours, factors in pairs("--scale", self.scale, "OURS=FACTOR", "n=1000").items():
+            try:
+                options["scale"][ours] = float(factors[-1])
+            except ValueError:
+                problem = f"--scale {ours} must be a number, got {shown(factors[-1])}"
+                raise KoriskError(f"{problem}; write --scale n=1000") from None
+        return options
 
     def curves(self, path: Path, model: str | None = None) -> tuple[Curve, ...]:
         """The curves in one file or store, one for each model, or that of the named one."""
-        options = dict(vars(self))
-        options["columns"] = columns(options.pop("column"))
         if model is not None:
-            return (Curve.read(path, model=model, **options),)
-        return Curve.read_all(path, **options)
+            return (Curve.read(path, model=model, **self.arguments()),)
+        return Curve.read_all(path, **self.arguments())
 
 
 def renamed(curve: Curve, name: str) -> Curve:

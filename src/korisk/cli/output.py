@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 NARROWEST = 110
 # Arguments which a user can add as advised.
 _ADDED = {"columns", "unit", "metric", "model", "point", "worksheet"}
+_ADDED |= {"filter", "ignore", "last", "best", "scale", "wide"}
+_REPEATED = {"columns", "filter", "ignore", "scale"}
 
 # The command that runs, which `app.run` sets: messages are told with its options.
 running: ContextVar[Command | None] = ContextVar("running", default=None)
@@ -57,7 +59,7 @@ def with_command(message: Message, arguments: list[str]) -> str:
             given = list(arguments)
             with suppress(ValueError):  # an option that was given already is given anew
                 place = given.index(option.partition(" ")[0])
-                del given[place : place + (2 if part.name != "columns" else 0)]
+                del given[place : place + (2 if part.name not in _REPEATED else 0)]
             return f"{said}: {' '.join(map(quote, ('korisk', *given)))} {option}"
     return said
 

@@ -9,13 +9,18 @@ from typing import Annotated
 from korisk.cli.command import command
 from korisk.cli.options import (
     Column,
+    Filter,
     Html,
+    Ignore,
     Json,
     Plot,
     Reading,
+    Scale,
     Targets,
     Unit,
+    Wide,
     check_page,
+    in_unit,
     one_target,
     read_as,
     renamed,
@@ -31,6 +36,7 @@ from korisk.planning.limits import Evidence
 @command(
     "planning.answer.answer",
     "curves.curve.Curve.read",
+    "curves.read.Options",
     columns="column",
     n="at",
 )
@@ -45,6 +51,13 @@ def plan(
     metric: str | None = None,
     unit: Unit = None,
     column: Column = None,
+    filter: Filter = None,
+    ignore: Ignore = None,
+    last: Annotated[str | None, "COLUMN"] = None,
+    best: Annotated[str | None, "COLUMN"] = None,
+    scale: Scale = None,
+    wide: Wide = None,
+    seeds: int | None = None,
     point: str | None = None,
     worksheet: str | None = None,
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
@@ -79,7 +92,9 @@ def plan(
     check_page(html, fit)
     check_plot(plot)
     check_plot(sheet)
-    reading = Reading(metric, unit, column, point, worksheet)
+    reading = Reading(
+        metric, unit, point, worksheet, column, filter, ignore, last, best, scale, wide, seeds
+    )
     curves = reading.curves(path, model)
     if sheet is not None and len(curves) > 1:
         named = ", ".join(curve.name for curve in curves)
@@ -87,6 +102,7 @@ def plan(
             f"--sheet is for one model, and the pilot has {len(curves)} ({named}); name one with "
             "--model"
         )
+    targets = in_unit(targets, curves)
     for wanted in targets:
         check_target(curves, wanted)
     relatives = _relatives(path, curves, related or [], reading)
@@ -112,7 +128,7 @@ def plan(
         print_json({"plans": [each.to_dict() for each in answers]})
     else:
         for (first, *others), own in zip(by_model, relatives, strict=True):
-            show(*filter(None, [first.explain(full=full, named=len(curves) > 1)]))
+            show(*[text for text in [first.explain(full=full, named=len(curves) > 1)] if text])
             show(*(each.explain(full=full, named=len(curves) > 1, again=True) for each in others))
             if any(relatives) and not own:
                 show(f"No related curve is named {first.curve.name}.")

@@ -1,10 +1,11 @@
 """A learning curve: the errors that were measured, over the number of training samples."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Any, Self, TypeVar, final
+from typing import Any, Self, TypeVar, Unpack, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,17 +13,26 @@ from numpy.typing import ArrayLike, NDArray
 from korisk._checks import LARGEST_N, natural, require
 from korisk._show import Drawn
 from korisk.curves.formats import Source, grid_of_frame, read_grid
+from korisk.curves.preview import Preview, Understood
 from korisk.curves.read import (
     ERROR_NAMES,
-    Columns,
     Measurement,
     Measurements,
+    Options,
     label,
     measurements,
     record_measurements,
 )
 from korisk.curves.stored import is_store, stored_curves
-from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit, words
+from korisk.curves.unit import (
+    LARGEST_ERROR,
+    SMALLEST_ERROR,
+    UNITS,
+    Unit,
+    suggested_unit,
+    unit_by_name,
+    words,
+)
 from korisk.curves.unit import unit as as_unit
 from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid, shown
 from korisk.theory.bracket import set_fields
@@ -218,9 +228,9 @@ class Curve(Drawn):
         model: str | None = None,
         metric: str | None = None,
         unit: Unit | str | None = None,
-        columns: Columns = None,
         point: str | None = None,
         worksheet: str | None = None,
+        **options: Unpack[Options],
     ) -> Self:
         """The curve in a CSV or JSON file: long (n, error, seed) or wide (n, one column a seed).
 
@@ -236,14 +246,16 @@ class Curve(Drawn):
             Which metric, if the file holds several; where it names none, what to call it.
         unit : str or Unit, optional
             Unit of the values: error, complement, percent, psnr, squared, negated, accuracy, auc,
-            dice, f1, iou, r2, ssim, db, rmse. Default: by the metric's name, such as psnr, and
-            error otherwise.
-        columns : dict, optional
-            Our names and the file's, as {"n": "train_size"}.
+            dice, f1, iou, r2, ssim, db, rmse, log10, ln, error_db. Default: by the metric's name,
+            such as psnr, and error otherwise.
         point : str, optional
             Which point, if a study has several.
         worksheet : str, optional
             Which sheet, if a spreadsheet has several.
+        **options : optional
+            `columns`, `filter`, `ignore`, `last`, `best`, `scale`, `wide` and `seeds`: what the
+            names in the table do not say, see `korisk.curves.read.Options`. A table that can be
+            meant in two ways is refused with the option that answers.
 
         Returns
         -------
@@ -266,10 +278,10 @@ class Curve(Drawn):
         Curve(psnr, N = 64 ... 128 (2 sizes), 1 seed)
         """
         if is_store(path):
-            curves = cls._stored(path, point, metric, unit, columns or worksheet)
+            curves = cls._stored(path, point, metric, unit, any(options.values()) or worksheet)
             names = [curve.model for curve in curves]
             return curves[names.index(_choose("model", model, names, Source(str(path))))]
-        return cls._one(_file(path, columns, worksheet, point), model, metric, unit)
+        return cls._one(_file(path, worksheet, point, options), model, metric, unit)
 
     @classmethod
     def read_all(
@@ -278,9 +290,9 @@ class Curve(Drawn):
         *,
         metric: str | None = None,
         unit: Unit | str | None = None,
-        columns: Columns = None,
         point: str | None = None,
         worksheet: str | None = None,
+        **options: Unpack[Options],
     ) -> tuple[Self, ...]:
         """One curve for each model in a file, in the order in which they first appear.
 
@@ -292,9 +304,9 @@ class Curve(Drawn):
             As in `read`.
         unit : str or Unit, optional
             As in `read`.
-        columns : dict, optional
-            As in `read`.
         point, worksheet : str, optional
+            As in `read`.
+        **options : optional
             As in `read`.
 
         Returns
@@ -311,8 +323,74 @@ class Curve(Drawn):
         ['KO', 'FC']
         """
         if is_store(path):
-            return cls._stored(path, point, metric, unit, columns or worksheet)
-        return cls._each(_file(path, columns, worksheet, point), metric, unit)
+            return cls._stored(path, point, metric, unit, any(options.values()) or worksheet)
+        return cls._each(_file(path, worksheet, point, options), metric, unit)
+
+    @classmethod
+    def preview(
+        cls,
+        path: str | PathLike[str],
+        *,
+        metric: str | None = None,
+        unit: Unit | str | None = None,
+        point: str | None = None,
+        worksheet: str | None = None,
+        **options: Unpack[Options],
+    ) -> Preview:
+        """What is understood of a table: its models, sizes, seeds, unit, and what is left out.
+
+        Parameters
+        ----------
+        path : str or path
+            As in `read`.
+        metric : str, optional
+            As in `read`.
+        unit : str or Unit, optional
+            As in `read`.
+        point, worksheet : str, optional
+            As in `read`.
+        **options : optional
+            As in `read`.
+
+        Returns
+        -------
+        Preview
+            With a question instead of curves where the table can be meant in several ways.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> import korisk as kr
+        >>> _ = Path("seeds.csv").write_text("n,1,2\\n64,0.3,0.1\\n")
+        >>> kr.Curve.preview("seeds.csv").question
+        "seeds.csv: '1', '2' may be models, seeds, or no errors at all; pass wide='seed' if ...
+        >>> kr.Curve.preview("seeds.csv", wide="seed").curves[0].seeds
+        (2,)
+        """
+        try:
+            if is_store(path):
+                used = any(options.values()) or worksheet
+                curves, unused = cls._stored(path, point, metric, unit, used), list[str]()
+                notes = list(dict.fromkeys(curve.read_as for curve in curves))
+            else:
+                table = _file(path, worksheet, point, options)
+                curves = cls._each(table, metric, unit)
+                notes, unused = table.notes, table.unused
+        except KoriskError as error:
+            return Preview(str(path), question=error.message)
+        seen = tuple(curve._understood() for curve in curves)
+        return Preview(str(path), seen, tuple(notes), tuple(unused))
+
+    def _understood(self) -> Understood:
+        return Understood(
+            self.model,
+            self.metric,
+            self.unit.name,
+            self.unit.larger_is_better,
+            tuple(self.sizes.tolist()),
+            tuple(self.unit.from_error(self.means).tolist()),
+            tuple(self.counts.tolist()),
+        )
 
     @classmethod
     def _stored(
@@ -324,7 +402,7 @@ class Curve(Drawn):
         of_tables: object,  # what only tables take
     ) -> tuple[Self, ...]:
         """The curves of a point of a study, or of a pilot."""
-        if of_tables is not None or (unit is not None and metric is None):
+        if of_tables or (unit is not None and metric is None):
             names = ("columns", "worksheet", "unit")
             columns, sheet, given = (Argument(name, ...) for name in names)
             leave = Message("; leave ", columns, ", ", sheet, " and ", given, " out, or give a ")
@@ -355,7 +433,7 @@ class Curve(Drawn):
         model: str | None = None,
         metric: str | None = None,
         unit: Unit | str | None = None,
-        columns: Columns = None,
+        **options: Unpack[Options],
     ) -> Self:
         """The curve of records such as {"n": 64, "error": 0.1, "seed": 1}.
 
@@ -367,7 +445,7 @@ class Curve(Drawn):
             As in `read`.
         unit : str or Unit, optional
             As in `read`.
-        columns : dict, optional
+        **options : optional
             As in `read`.
 
         Returns
@@ -382,7 +460,7 @@ class Curve(Drawn):
         >>> kr.Curve.from_records(rows, metric="accuracy", unit="accuracy").error.round(3).tolist()
         [0.1, 0.05]
         """
-        return cls._one(record_measurements(records, columns), model, metric, unit)
+        return cls._one(record_measurements(records, options), model, metric, unit)
 
     @classmethod
     def all_from_records(
@@ -391,7 +469,7 @@ class Curve(Drawn):
         *,
         metric: str | None = None,
         unit: Unit | str | None = None,
-        columns: Columns = None,
+        **options: Unpack[Options],
     ) -> tuple[Self, ...]:
         """One curve for each model in the records.
 
@@ -403,7 +481,7 @@ class Curve(Drawn):
             As in `read`.
         unit : str or Unit, optional
             As in `read`.
-        columns : dict, optional
+        **options : optional
             As in `read`.
 
         Returns
@@ -418,7 +496,7 @@ class Curve(Drawn):
         >>> [curve.model for curve in kr.Curve.all_from_records(rows)]
         ['KO', 'FC']
         """
-        return cls._each(record_measurements(records, columns), metric, unit)
+        return cls._each(record_measurements(records, options), metric, unit)
 
     @classmethod
     def from_frame(
@@ -428,7 +506,7 @@ class Curve(Drawn):
         model: str | None = None,
         metric: str | None = None,
         unit: Unit | str | None = None,
-        columns: Columns = None,
+        **options: Unpack[Options],
     ) -> Self:
         """The curve in a data frame of pandas or polars, long or wide.
 
@@ -440,7 +518,7 @@ class Curve(Drawn):
             As in `read`.
         unit : str or Unit, optional
             As in `read`.
-        columns : dict, optional
+        **options : optional
             As in `read`.
 
         Returns
@@ -448,7 +526,7 @@ class Curve(Drawn):
         Curve
             The curve.
         """
-        return cls._one(measurements(grid_of_frame(frame), columns), model, metric, unit)
+        return cls._one(measurements(grid_of_frame(frame), options), model, metric, unit)
 
     @classmethod
     def from_learning_curve(
@@ -549,9 +627,16 @@ class Curve(Drawn):
             unit = stated
         if unit is None:
             _ask_for_unit(table, rows, name, n, values)
-            unit = suggested_unit(name) or "error"
+            unit = unit_by_name(name, rows[0].heads[1])
             if unit != "error":
                 read_as = "; ".join(filter(None, (read_as, f"unit {unit}, by its name")))
+        if suggested_unit(name) and not as_unit(unit).larger_is_better and not _rise(n, values):
+            name = f"{name} error"  # as the user says of values that fall
+        if table.pick_best:
+            errors = as_unit(unit).to_error(values)
+            best = {(rows[k].n, rows[k].seed): k for k in np.argsort(-errors, kind="stable")}
+            rows = [rows[k] for k in sorted(best.values())]
+            n, values = np.array([row.n for row in rows]), np.array([row.value for row in rows])
         curve, seeds = cls.__new__(cls), [row.seed for row in rows]
 
         def where(row: int, field: str) -> str:
@@ -628,7 +713,7 @@ class Curve(Drawn):
             tell it.
         """
         values = self.unit.from_error(self.error)
-        told = (suggested_unit(self.metric) or "error") == self.unit.name
+        told = unit_by_name(self.metric) == self.unit.name
         named = {"model": self.model, "metric": self.metric}
         named |= {} if told else {"unit": self.unit.name}
         return [
@@ -761,12 +846,12 @@ def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
 
 
 def _file(
-    path: str | PathLike[str], columns: Columns, worksheet: str | None, point: str | None
+    path: str | PathLike[str], worksheet: str | None, point: str | None, options: Options
 ) -> Measurements:
     if point is not None:
         rest = " does not apply; leave it out"
         raise KoriskError(f"{path}: is no store, so ", Argument("point", ...), rest)
-    return measurements(read_grid(path, worksheet), columns)
+    return measurements(read_grid(path, worksheet), options)
 
 
 def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source) -> str:
@@ -791,8 +876,20 @@ def _ask_for_unit(
     suggested, column = suggested_unit(metric), rows[0].heads[1]
     where = f"{table.source.column} {shown(column)}"
     unnamed = suggested is None and not ERROR_NAMES.intersection(words(metric or column))
-    rising = unnamed and _rise(n, values)
-    if column in table.percent and not rising:
+    rises = _rise(n, values)
+    if not unit_by_name(metric, column):
+        names = ("log10", "ln", "error_db", "psnr")
+        log10, ln, decibels, scores = (Argument("unit", name) for name in names)
+        if {"log", "ln"}.isdisjoint(words(f"{metric} {column}")) and "log" not in column.casefold():
+            raise table.source.error(
+                f"{where} is in decibels; pass ", scores, " if larger is better, or ", decibels
+            )
+        raise table.source.error(f"{where} has logarithms; pass ", log10, ", ", ln, ", or ", _ERROR)
+    if suggested and _rise(n, UNITS[suggested].to_error(values)) and not rises:
+        right = Message(Argument("unit", suggested), " if that is right")
+        problem = f"of {shown(metric)} larger is better, and its values fall with N; pass "
+        raise table.source.error(problem, _ERROR, " if they are errors, or ", right)
+    if column in table.percent and not (unnamed and rises):
         unit = Argument("unit", "percent" if suggested else "error")
         rest = " to take its numbers as they are, and give targets in percent too"
         raise table.source.error(f"{where} is in percent; pass ", unit, rest)
@@ -801,8 +898,9 @@ def _ask_for_unit(
         problem = f"{shown(metric)} is {values[row]:g}, and fractions are at most 1; pass "
         place, unit = table.where(rows[row], "error"), Argument("unit", "percent")
         raise KoriskError(f"{place}: {problem}", unit, " if 100 is perfect")
-    if rising or (suggested is None and {"score", "scores"} & set(words(metric))):
-        but = ", and its values rise with N" if rising else ""
+    inverted = rises and re.match(r"\s*1\s*[-\u2212\u2013]", column)
+    if inverted or (unnamed and (rises or {"score", "scores"} & set(words(metric)))):
+        but = ", and its values rise with N" if rises else ""
         units = _FRACTIONS
         if (values > 1).any():
             units = _SCORES

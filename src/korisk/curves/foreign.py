@@ -1,4 +1,4 @@
-"""Print the tables of the workbook or Parquet file on standard input as JSON.
+"""Print the tables of the workbook, Parquet file or NumPy archive on standard input as JSON.
 
 `formats.py` starts this file. What is damaged may make those parsers ask for any amount of memory
 or time, or end their process; so they have one of their own, with limits, which imports nothing of
@@ -8,25 +8,117 @@ korisk.
 import io
 import json
 import sys
+import zipfile
 from contextlib import suppress
 from typing import Any
+from xml.etree import ElementTree
 
 MEMORY = 3 << 30  # bytes
 SECONDS = 10  # of the processor
+UNPACKED = 64_000_000  # bytes of what a compressed file holds
+MEMBERS = 2_000
+_REL = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+_ODS = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 
 
 def workbook(content: bytes, largest: int) -> dict[str, Any]:
-    """The rows of each sheet."""
+    """The rows of each sheet, which of them are hidden, and formulas without a value."""
     import python_calamine as calamine
 
     book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(content))
-    made: dict[str, Any] = {}
-    for name in book.sheet_names[:100]:
-        made[name] = book.get_sheet_by_name(name).to_python()
-        largest -= sum(map(len, made[name]))
+    marked = _marks(content) if content.startswith(b"PK") else {}
+    sheets: dict[str, Any] = {}
+    for about in book.sheets_metadata[:100]:
+        sheet = book.get_sheet_by_name(about.name)
+        largest -= sheet.total_height * sheet.total_width
         if largest < 0:
             raise ValueError("it has cells far outside of any table")
-    return made
+        rows = sheet.to_python(skip_empty_area=False)
+        visible = about.visible == calamine.SheetVisibleEnum.Visible
+        hidden, formulas = marked.get(about.name, ([], []))
+        sheets[about.name] = {"rows": rows, "visible": visible, "hidden": hidden}
+        sheets[about.name]["formulas"] = formulas
+    return {"sheets": sheets}
+
+
+def _marks(content: bytes) -> dict[str, tuple[list[int], list[str]]]:
+    """Hidden rows and formulas without a value of each sheet, by Excel's or LibreOffice's XML."""
+    marks = {}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+
+        def parsed(name: str) -> ElementTree.Element:
+            return ElementTree.fromstring(archive.read(name))
+
+        if "content.xml" in archive.namelist():
+            for table in parsed("content.xml").iter(f"{_ODS}table"):
+                at, hidden = 0, list[int]()
+                for row in table.iter(f"{_ODS}table-row"):
+                    count = int(row.get(f"{_ODS}number-rows-repeated", "1"))
+                    if row.get(f"{_ODS}visibility", "visible") != "visible":
+                        hidden += range(at + 1, at + 1 + min(count, 100_000))
+                    at += count
+                marks[table.get(f"{_ODS}name", "")] = hidden, list[str]()
+        elif "xl/_rels/workbook.xml.rels" in archive.namelist():
+            parts = {part.get("Id"): part for part in parsed("xl/_rels/workbook.xml.rels")}
+            for sheet in parsed("xl/workbook.xml").findall(".//{*}sheet"):
+                target = parts[sheet.get(_REL)].get("Target", "")
+                name = target[1:] if target.startswith("/") else f"xl/{target}"
+                if not name.endswith(".xml"):  # the binary kind has no such marks
+                    continue
+                rows = parsed(name).findall(".//{*}sheetData/{*}row")
+                hidden = [int(r.get("r", "0")) for r in rows if r.get("hidden") in ("1", "true")]
+                formulas = [
+                    cell.get("r", "")
+                    for row in rows
+                    for cell in row
+                    if cell.find("{*}f") is not None
+                    and not cell.findtext("{*}v")
+                    and cell.get("t") != "str"  # whose value may be an empty text
+                ]
+                marks[sheet.get("name", "")] = hidden, formulas
+    return marks
+
+
+def arrays(content: bytes, largest: int) -> dict[str, Any]:
+    """The arrays of a .npz or .npy file as lists; those with named fields as one list for each."""
+    import numpy as np
+
+    if content.startswith(b"PK"):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            files = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
+    else:
+        files = {"": content}
+    columns: dict[str, Any] = {}
+    for key, file in files.items():
+        array = np.load(io.BytesIO(file), allow_pickle=False)
+        fields = array.dtype.names
+        for name, part in (
+            {name: array[name] for name in fields}.items() if fields else [(key, array)]
+        ):
+            largest -= part.size
+            if largest < 0:
+                raise ValueError("it holds too many values")
+            if part.dtype.kind not in "biufUS":
+                raise ValueError(f"it holds {part.dtype.name}, not numbers or texts")
+            columns[name] = (part.astype("U") if part.dtype.kind == "S" else part).tolist()
+    return {"arrays": columns}
+
+
+def archive(content: bytes, largest: int) -> dict[str, Any]:
+    """The tables of a workbook, or of a NumPy archive, if all together is of a sensible size."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            members = packed.infolist()
+    except Exception as error:
+        raise ValueError("it is a damaged archive") from error
+    if sum(member.file_size for member in members) > UNPACKED or len(members) > MEMBERS:
+        raise ValueError(f"it unpacks to more than {UNPACKED / 1e6:g} MB; a pilot is a small table")
+    names = [member.filename for member in members]
+    if names and all(name.endswith(".npy") for name in names):
+        return arrays(content, largest)
+    if not {"xl/workbook.xml", "xl/workbook.bin", "content.xml"} & set(names):
+        raise ValueError("it is a ZIP archive and no table; unpack it first")
+    return workbook(content, largest)
 
 
 def parquet(content: bytes, largest: int) -> dict[str, Any]:
@@ -40,27 +132,27 @@ def parquet(content: bytes, largest: int) -> dict[str, Any]:
     fields = about.schema.to_arrow_schema()
     names = [each.name for each in fields if not any(kind(each.type) for kind in nested)]
     columns = parquet.read_table(io.BytesIO(content), columns=names, use_threads=False)
-    made: dict[str, Any] = columns.to_pydict()
-    return made
+    return {"columns": columns.to_pydict()}
 
 
-def main(kind: str, largest: int) -> None:
-    """Print {"tables": ...} of at most `largest` cells, or {"problem": ...}."""
+def main(largest: int) -> None:
+    """Print the tables, of at most `largest` cells, or {"problem": ...}."""
     with suppress(ImportError, OSError, ValueError):  # not on every system
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    made: dict[str, object] = {}
     try:
         content = sys.stdin.buffer.read()
-        made["tables"] = (workbook if kind == "workbook" else parquet)(content, largest)
-        text = json.dumps(made, default=str)
+        kinds = {b"PK\x03\x04": archive, b"PAR1": parquet, b"\x93NUM": arrays}
+        text = json.dumps(kinds.get(content[:4], workbook)(content, largest), default=str)
+    except ModuleNotFoundError as error:
+        text = json.dumps({"missing": error.name})
     except BaseException as error:  # whatever a damaged file causes, panics included
         text = json.dumps({"problem": (str(error).splitlines() or [type(error).__name__])[0]})
     sys.stdout.write(text)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(int(sys.argv[1]))

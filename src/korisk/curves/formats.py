@@ -1,40 +1,36 @@
 """Files and frames as one kind of table: text, JSON, spreadsheets, NumPy, Parquet, data frames.
 
 A `Grid` has a header and rows of cells, each with its place in the user's count. Cells are texts,
-numbers, or None where they are empty; what they mean is left to `read.py`.
+numbers, or None where they are empty; what they mean is left to `read.py`. Text is parted by a
+delimiter, or copied from Markdown or LaTeX; a head may take two rows.
 """
 
 import csv
-import io
 import json
 import math
+import os
 import re
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from korisk._checks import unique_keys
 from korisk.curves import foreign
 from korisk.errors import Argument, KoriskError, MissingExtraError, invalid, shown
 
 MAX_BYTES = 16_000_000
-MAX_UNPACKED = 64_000_000  # bytes of what a compressed file holds
 MAX_CELLS = 200_000  # read in some seconds
 MAX_LINE = 1_000_000  # characters
 
-Table = NDArray[Any]  # of numbers, texts, or fields with names
-
-_SPREADSHEETS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
+_FOREIGN = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x93NUMPY", b"PAR1")  # not text
+_RULE = re.compile(r"[\s|+:=-]*(--|==|:-)[\s|+:=-]*")  # between a head and its table
 
 
 @dataclass(frozen=True)
@@ -71,25 +67,19 @@ def read_grid(path: str | PathLike[str], worksheet: str | None = None) -> Grid:
     from korisk.files import read_bytes  # imports pydantic and yaml
 
     content = read_bytes(path, max_bytes=MAX_BYTES)
-    name = str(path)
-    if content.startswith(b"PK\x03\x04"):
-        members = _unpacked(content, Source(name))
-        if any(member in _SPREADSHEETS for member in members):
-            return _of_spreadsheet(content, name, worksheet)
-        if not members or not all(member.endswith(".npy") for member in members):
-            raise KoriskError(f"{path}: is a ZIP archive and no table; unpack it first")
-        arrays = {key: _npy(io.BytesIO(each), Source(name)) for key, each in members.items()}
-        return _of_arrays({key.removesuffix(".npy"): arrays[key] for key in arrays}, name)
-    if content.startswith(b"\xd0\xcf\x11\xe0"):
-        return _of_spreadsheet(content, name, worksheet)
+    source, tables = Source(str(path)), dict[str, Any]()
+    if content.startswith(_FOREIGN):
+        tables = _foreign(content, source)
+    if "sheets" in tables:
+        return _of_sheets(tables["sheets"], source, worksheet)
     if worksheet is not None:
         rest = " does not apply; leave it out"
-        raise KoriskError(f"{path}: is no spreadsheet, so ", Argument("worksheet", ...), rest)
-    if content.startswith(b"\x93NUMPY"):
-        return _of_arrays({"": _npy(io.BytesIO(content), Source(name))}, name)
-    if content.startswith(b"PAR1"):
-        return _of_columns(_foreign(content, name, "Parquet file", "pyarrow"), Source(name))
-    return _of_text(_decoded(content, name), name)
+        raise source.error("is no spreadsheet, so ", Argument("worksheet", ...), rest)
+    if "arrays" in tables:
+        return _of_arrays(tables["arrays"], source)
+    if "columns" in tables:
+        return _of_columns(tables["columns"], source)
+    return _of_text(_decoded(content, str(path)), str(path))
 
 
 def grid_of_records(records: Iterable[object], source: Source) -> Grid:
@@ -171,35 +161,84 @@ def _cell(value: object) -> object:
 
 
 def _checked(grid: Grid) -> Grid:
-    """The table without empty columns at its edge and rows without any content."""
+    """The table without empty columns, a count of its rows, and rows without any content."""
     rows = [row for row in grid.rows if any(cell is not None for cell in row[1])]
-
-    def is_kept(place: int, name: str) -> bool:
-        if place == 0 and name.casefold() in ("", "unnamed: 0", "index"):
-            return not _counts(row[0] for _, row in rows)
-        return bool(name) or any(row[place] is not None for _, row in rows)
-
-    kept = [place for place, name in enumerate(grid.header) if is_kept(place, name)]
-    header = [grid.header[place] for place in kept]
-    rows = [(at, [row[place] for place in kept]) for at, row in rows]
-    if "" in header:
-        place = kept[header.index("")] + 1
-        raise grid.source.error(f"column {place} has no name; name it, or remove it")
-    seen = set[str]()
-    for name in header:
-        if name.casefold() in seen:
-            problem = f"{grid.source.column} {shown(name)} is there twice"
-            raise grid.source.error(f"{problem}; rename or remove one")
-        seen.add(name.casefold())
     if not rows:
         raise grid.source.error("holds no measurements; add rows with n and error")
-    return replace(grid, header=header, rows=rows)
+
+    def is_used(place: int, name: str) -> bool:
+        cells = [str(row[place]) for _, row in rows]
+        if place == 0 and name.casefold() in ("", "unnamed: 0", "index"):
+            return not any(cells == [str(at + k) for at in range(len(rows))] for k in (0, 1))
+        return bool(name) or any(row[place] is not None for _, row in rows)
+
+    used = [place for place, name in enumerate(grid.header) if is_used(place, name)]
+    header = [grid.header[place] or f"column {place + 1}" for place in used]
+    folded = [name.casefold() for name in header]
+    for at, name in enumerate(header):
+        if folded[at] in folded[:at]:
+            problem = f"{grid.source.column} {shown(name)} is there twice"
+            raise grid.source.error(f"{problem}; rename or remove one")
+    picked = [(position, [row[place] for place in used]) for position, row in rows]
+    return replace(grid, header=header, rows=picked)
 
 
-def _counts(cells: Iterable[object]) -> bool:
-    """Whether cells count rows, from 0 or 1, as pandas writes them."""
-    found = [str(cell) for cell in cells]
-    return any(found == [str(at + first) for at in range(len(found))] for first in (0, 1))
+def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str]) -> Grid:
+    """The table in rows of a text or a sheet: titles, a head of one row or two, and its body."""
+    filled = [sum(cell not in ("", None) for cell in cells) for _, cells in rows]
+    titles = 0
+    while max(filled, default=0) > 1 and filled[titles] == 1:
+        notes = [*notes, f"{source.place} {rows[titles][0]} is a title"]
+        titles += 1
+    (_, first), *body = rows[titles:]
+    header = [re.sub(r"^(\d+)\.0$", r"\1", str(cell or "").strip()) for cell in first]
+    while (
+        header
+        and not header[-1]
+        and all(len(cells) != len(header) or not cells[-1] for _, cells in body)
+    ):
+        header.pop()
+    width = len(header)
+    if body and len(set(filter(None, header))) < width and not any(map(_is_number, body[0][1])):
+        upper = ""
+        below = [str(cell or "") for cell in body.pop(0)[1]] + [""] * width
+        for at, name in enumerate(header):  # a cell that spans several stands in the first of them
+            upper = name or upper
+            header[at] = f"{upper} {below[at]}".strip()
+        notes = [*notes, "the head has two rows"]
+    if (
+        body
+        and width > 1
+        and body[0][1][0]
+        and not any(body[0][1][1:])
+        and not _is_number(body[0][1][0])
+    ):
+        header[0] = str(body.pop(0)[1][0])  # the name of an index, as pandas writes it
+    extra = [str(cells[0]) for _, cells in body if len(cells) == width + 1]
+    names = not any(map(_is_number, extra)) or extra in (
+        [str(at + first) for at in range(len(body))] for first in (0, 1)
+    )
+    if body and len(extra) == len(body) and names:
+        header.insert(0, "")  # names of rows, which R and pandas put before the first column
+        width += 1
+    problems = [
+        f"{source.at(position)} has {len(cells)} cells where the header has {width}"
+        for position, cells in body
+        if len(cells) < width or any(cell not in ("", None) for cell in cells[width:])
+    ]
+    if problems:
+        more = f" and {len(problems) - 10} lines more" if len(problems) > 10 else ""
+        raise source.error(
+            f"{', '.join(problems[:10])}{more}; fill them up, write 0.5 and not 0,5 between "
+            "commas, and quote texts that hold the delimiter"
+        )
+    cells = [(position, [_cell(cell) for cell in row[:width]]) for position, row in body]
+    return _checked(Grid(source, header, cells, notes))
+
+
+def _is_number(cell: object) -> bool:
+    """Whether a cell begins as a number does: then its row is no part of a head."""
+    return not isinstance(cell, str | None) or bool(re.match(r"\s*[-+\u2212]?[.,]?\d", cell or ""))
 
 
 # --- Text ----------------------------------------------------------------------------------------
@@ -229,15 +268,19 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     if start in "[{":
         return _of_json(text, name)
     source = Source(name, "line")
+    if r"\begin{tabular" in text or re.search(r"&.*\\\\", text):
+        text, notes = _plain_latex(text), [*notes, "a table of LaTeX"]
     numbers: list[int] = []
     lines: list[str] = []
-    comment = ""
+    comment, bars = "", False
     for position, line in enumerate(text.splitlines(), start=1):
         if len(line) > MAX_LINE:
             problem = f"line {position} has more than {MAX_LINE:,} characters"
             raise source.error(f"{problem}; is this a table?")
         if line.lstrip()[:1] in ("#", "%"):
             comment = comment if lines else line.strip().lstrip("#%").strip()
+        elif _RULE.fullmatch(line):
+            bars = bars or "|" in line or "+" in line  # Markdown, and tables drawn with rules
         elif line.strip():
             numbers.append(position)
             lines.append(line)
@@ -246,57 +289,51 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     stated = re.fullmatch(r"sep=(.)", lines[0].strip())
     if stated:  # Excel's own line
         del numbers[0], lines[0]
-    delimiter = stated[1] if stated else _delimiter(lines)
+    if bars or notes[-1:] == ["a table of LaTeX"]:
+        lines = [re.sub(r"\*\*|`|^\s*\||\|\s*$", "", line) if bars else line for line in lines]
+        delimiter = "|"
+    else:
+        delimiter = stated[1] if stated else _delimiter(lines)
     rows = _split(lines, numbers, delimiter, source)
-    usual = max((len(cells) for _, cells in rows), default=0)
-    while len(rows) > 1 and usual > 1 and sum(cell != "" for cell in rows[0][1]) == 1:
-        notes = [*notes, f"line {rows[0][0]} is a title"]
-        del rows[0]
     if not rows:
         raise source.error("holds no table; write a header such as n,error,seed first")
-    position, header = rows.pop(0)
-    if all(re.fullmatch(r"[-+.,\deE]+", cell) for cell in header):
+    if all(re.fullmatch(r"[-+.,\deE]+", cell) for cell in rows[0][1]):
         names = comment.split(delimiter) if delimiter != " " else comment.split()
-        if len(names) != len(header):
-            listed = ", ".join(shown(cell, limit=30) for cell in header[:10])
+        if len(names) != len(rows[0][1]):
+            listed = ", ".join(shown(cell, limit=30) for cell in rows[0][1][:10])
             raise source.error(f"no header, found {listed}; name the columns in the first line")
-        rows.insert(0, (position, header))  # as NumPy's savetxt writes it
-        header = names
+        rows.insert(0, (0, names))  # as NumPy's savetxt writes it
         notes = [*notes, "the header is a comment"]
-    header = [cell.strip() for cell in header]
-    while header and not header[-1]:  # spreadsheets end lines with empty cells
-        header.pop()
-    width = len(header)
-    problems = [
-        f"{source.at(position)} has {len(cells)} cells where the header has {width}"
-        for position, cells in rows
-        if len(cells) < width or any(cells[width:])
-    ]
-    if problems:
-        more = f" and {len(problems) - 10} lines more" if len(problems) > 10 else ""
-        raise source.error(
-            f"{', '.join(problems[:10])}{more}; fill them up, write 0.5 and not 0,5 between "
-            "commas, and quote texts that hold the delimiter"
-        )
-    made = [(position, [_cell(cell) for cell in cells[:width]]) for position, cells in rows]
-    return _checked(Grid(source, header, made, notes, delimiter))
+    return replace(_headed(rows, source, notes), delimiter=delimiter)
+
+
+def _plain_latex(text: str) -> str:
+    """The rows of a table of LaTeX with | between its cells; other lines become empty."""
+    text = re.sub(r"(?<!\\)%.*", "", text).replace(r"\%", "%").replace(r"\pm", "±")
+    text = re.sub(
+        r"\\multicolumn\{(\d+)\}\{[^}]*\}\{([^}]*)\}",
+        lambda m: m[2] + "&" * (int(m[1][:3]) - 1),
+        text,
+    )
+    text = re.sub(r"\\(text\w+|math\w+|emph)\{([^}]*)\}", r"\2", text).replace(r"\_", "_")
+    lines = []
+    for line in text.splitlines():
+        row = re.sub(r"\\(?!\\)[a-zA-Z]+(\{[^}]*\}|\[[^]]*\]|\([^)]*\))*|[${}~]", " ", line)
+        lines.append(row.split(r"\\")[0].replace("&", "|") if "&" in row else "")
+    return "\n".join(lines)
 
 
 def _delimiter(lines: Sequence[str]) -> str:
     """The delimiter with which most lines have as many cells as the first, and most of them."""
 
     def fit(delimiter: str) -> tuple[float, int]:
-        counts = [len(_quick(line, delimiter)) for line in lines[:50]]
+        bare = (re.sub(r'"[^"]*"', "x", line) for line in lines[:50])
+        parts = (line.split(None if delimiter == " " else delimiter) for line in bare)
+        counts = [len(cells) for cells in parts]
         usual = max(set(counts), key=counts.count)
         return (counts.count(usual) / len(counts) if usual > 1 else 0.0, usual)
 
     return max("\t;,| ", key=fit)
-
-
-def _quick(line: str, delimiter: str) -> list[str]:
-    if delimiter == " ":
-        return line.split()
-    return re.sub(r'"[^"]*"', "", line).split(delimiter)
 
 
 def _split(
@@ -304,10 +341,12 @@ def _split(
 ) -> list[tuple[int, list[str]]]:
     from korisk.files import from_cell  # imports pydantic and yaml
 
-    if delimiter == " ":
-        return [(at, line.split()) for at, line in zip(numbers, lines, strict=True)]
+    ends = " " if delimiter == " " else ""
     reader = csv.reader(
-        (f"{line}\n" for line in lines), delimiter=delimiter, strict=True, skipinitialspace=True
+        (f"{line.strip(ends) if ends else line}\n" for line in lines),
+        delimiter=delimiter,
+        strict=True,
+        skipinitialspace=True,
     )
     rows, begun, cells = list[tuple[int, list[str]]](), 0, 0
     try:
@@ -315,9 +354,9 @@ def _split(
             cells += len(row)
             if cells > MAX_CELLS:
                 raise source.error(_too_many())
-            found = [from_cell(" ".join(cell.split())) for cell in row]
-            if any(found):
-                rows.append((numbers[begun], found))
+            texts = [from_cell(" ".join(cell.split())) for cell in row]
+            if any(texts):
+                rows.append((numbers[begun], texts))
             begun = reader.line_num
     except csv.Error as error:
         where = source.at(numbers[min(begun, len(numbers) - 1)])
@@ -349,9 +388,10 @@ def _of_json(text: str, name: str) -> Grid:
     lines = [line for line in text.splitlines() if line.strip()]
     content = parsed(text)
     if isinstance(content, dict):
+        content = _of_pandas(content)
         lists = {key: value for key, value in content.items() if isinstance(value, list)}
         if len(lists) > 1 and not any(isinstance(v, dict) for vs in lists.values() for v in vs):
-            return _of_arrays({key: _as_array(key, lists[key], source) for key in lists}, name)
+            return _of_arrays(lists, Source(name))
         content = next(iter(lists.values())) if len(lists) == 1 else content
     if not isinstance(content, list):
         raise source.error(
@@ -361,78 +401,59 @@ def _of_json(text: str, name: str) -> Grid:
     return grid_of_records(content, source)
 
 
-def _as_array(name: str, values: list[object], source: Source) -> Table:
-    mixed = any(isinstance(value, str | None) for value in values)
-    try:
-        return np.array(values, dtype=object if mixed else None)
-    except ValueError:
-        raise source.error(f"{shown(name)} has rows of different lengths; fill them up") from None
+def _of_pandas(content: dict[str, Any]) -> dict[str, Any]:
+    """What `DataFrame.to_json` writes, with one list for each column; else what was given."""
+    names, data = content.get("columns"), content.get("data")
+    if isinstance(names, list) and isinstance(data, list):  # orient="split"
+        return {"rows": [dict(zip(map(str, names), row, strict=False)) for row in data]}
+    if "schema" in content and isinstance(data, list):  # orient="table"
+        return {"rows": data}
+    if not content or not all(isinstance(value, dict) for value in content.values()):
+        return content
+    if all(key.isdecimal() for key in content):  # orient="index"
+        rows = content
+    else:  # one mapping from the index for each column
+        index = dict.fromkeys(key for column in content.values() for key in column)
+        rows = {at: {name: column.get(at) for name, column in content.items()} for at in index}
+    counts = list(rows) == [str(at) for at in range(len(rows))]
+    return {"rows": [row if counts else {"index": at, **row} for at, row in rows.items()]}
 
 
-# --- Arrays --------------------------------------------------------------------------------------
+# --- Other programs' files -----------------------------------------------------------------------
 
 
-def _unpacked(content: bytes, source: Source) -> dict[str, bytes]:
-    """The members of an archive, if all together are of a sensible size."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = archive.infolist()
-            if sum(each.file_size for each in members) > MAX_UNPACKED or len(members) > 2000:
-                size = f"{MAX_UNPACKED / 1e6:g} MB"
-                raise source.error(f"unpacks to more than {size}; a pilot is a small table")
-            contents = {}
-            for member in members:
-                with archive.open(member) as file:
-                    contents[member.filename] = file.read(member.file_size)  # and never more
-            return contents
-    except KoriskError:
-        raise
-    except Exception as error:  # whatever damage causes: zipfile, zlib and lzma have their own
-        raise source.error(f"is a damaged archive: {shown(str(error))}; save it again") from None
+def _foreign(content: bytes, source: Source) -> Any:
+    """What libraries read that damaged files may bring down, in a process with limits."""
+    command = [sys.executable, "-P", foreign.__file__, str(MAX_CELLS)]
+    one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each takes memory
+    done = subprocess.run(command, input=content, capture_output=True, check=False, env=one_thread)
+    answer: dict[str, Any] = {"problem": "it takes too much memory or time"}
+    with suppress(ValueError):
+        answer = json.loads(done.stdout)
+    if "missing" in answer:
+        problem = f"needs {answer['missing'].replace('_', '-')}, which is not installed"
+        remedy = "pip install 'korisk[io]', or save the table as CSV"
+        raise MissingExtraError(f"{source.name}: {problem}; {remedy}")
+    if "problem" in answer:
+        raise source.error(f"cannot be read: {answer['problem'][:200]}; save it again, or as CSV")
+    return answer
 
 
-def _npy(file: io.BytesIO, source: Source) -> Table:
-    """An array, whose header may claim no more than the file holds."""
-    try:
-        version = 1 if np.lib.format.read_magic(file) == (1, 0) else 2
-        shape, _, dtype = getattr(np.lib.format, f"read_array_header_{version}_0")(file)
-        if max(math.prod(shape), *shape, 0) > MAX_CELLS:
-            raise ValueError(f"it {_too_many()}")
-        if dtype.hasobject:
-            raise ValueError("it holds Python objects")
-        if math.prod(shape) * dtype.itemsize > len(file.getbuffer()):
-            raise ValueError("it is cut short")
-        file.seek(0)
-        made: Table = np.load(file, allow_pickle=False)
-        for each in [made[name] for name in dtype.names] if dtype.names else [made]:
-            if each.dtype.kind not in "biufUS":
-                raise ValueError(f"it holds {shown(each.dtype.name)}, not numbers or texts")
-            if each.dtype.kind == "U":  # NumPy makes texts of any numbers, which fail when used
-                plain = np.ascontiguousarray(each, each.dtype.newbyteorder("="))
-                if plain.view("u4").max(initial=0) > sys.maxunicode:
-                    raise ValueError("it holds invalid characters")
-        return made
-    except Exception as error:  # whatever a damaged header causes
-        raise source.error(f"an array cannot be read: {shown(str(error))}; save it again") from None
-
-
-def _of_arrays(arrays: Mapping[str, Table], name: str) -> Grid:
-    """The table of named arrays; one with two axes has a column for each fold or field."""
-    source, columns = Source(name), dict[str, Sequence[Any]]()
-    for key, array in arrays.items():
-        if array.dtype.names:  # a table with named fields
-            columns |= {field: array[field].tolist() for field in array.dtype.names}
-        elif array.ndim == 1:
-            columns[key] = array.tolist()
-        elif array.ndim == 2 and array.size <= MAX_CELLS and key == "" and array.shape[1] == 2:
-            columns |= {"n": array[:, 0].tolist(), "error": array[:, 1].tolist()}
-        elif array.ndim == 2 and array.size <= MAX_CELLS and "score" in key:
-            folds = range(1, array.shape[1] + 1)
-            columns |= {f"{key} fold {fold}": array[:, fold - 1].tolist() for fold in folds}
+def _of_arrays(arrays: Mapping[str, Sequence[Any]], source: Source) -> Grid:
+    """The table of named lists; one with two axes has a column for each fold or field."""
+    columns = dict[str, Sequence[Any]]()
+    for key, values in arrays.items():
+        widths = {len(row) if isinstance(row, list) else 0 for row in values}
+        if widths <= {0}:
+            columns[key] = values
+        elif len(widths) == 1 and ((key == "" and widths == {2}) or "score" in key):
+            names = [f"{key} fold {fold}" for fold in range(1, max(widths) + 1)]
+            names = ["n", "error"] if key == "" else names
+            columns |= dict(zip(names, zip(*values, strict=True), strict=True))
         else:
             raise source.error(
-                f"an array of shape {array.shape} does not say what its columns are; save an array "
-                "for each model, or what learning_curve returns as train_sizes and test_scores"
+                f"{shown(key)} has several axes and does not say what its columns are; save one "
+                "list for each model, or what learning_curve returns as train_sizes and test_scores"
             )
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
@@ -442,56 +463,39 @@ def _of_arrays(arrays: Mapping[str, Table], name: str) -> Grid:
     return _of_columns(columns, source)
 
 
-# --- Other programs' files -----------------------------------------------------------------------
-
-
-def _of_spreadsheet(content: bytes, name: str, worksheet: str | None) -> Grid:
+def _of_sheets(sheets: dict[str, Any], source: Source, worksheet: str | None) -> Grid:
     from korisk.files import from_cell  # imports pydantic and yaml
 
-    tables: dict[str, list[list[Any]]] = _foreign(content, name, "workbook", "python_calamine")
-    names = list(tables)
-    if worksheet is not None:
-        if worksheet not in tables:
-            listed = ", ".join(map(shown, names[:10]))
-            raise KoriskError(f"{name}: no sheet {shown(worksheet)}; there are {listed}")
-        tables = {worksheet: tables[worksheet]}
-    tables = {each: rows for each, rows in tables.items() if any(c != "" for r in rows for c in r)}
-    if not tables:
-        raise KoriskError(f"{name}: is empty; write a header such as n,error,seed first")
-    if len(tables) > 1:
-        listed = ", ".join(map(shown, list(tables)[:10]))
-        problem = f"has {len(tables)} sheets with content ({listed}); name one, such as "
-        raise KoriskError(f"{name}: {problem}", Argument("worksheet", next(iter(tables))))
-    [(title, rows)] = tables.items()
-    source = Source(name, "row")
-    filled = [(at, row) for at, row in enumerate(rows, start=1) if any(cell != "" for cell in row)]
-    notes = [f"sheet {shown(title)}"] if worksheet is None and len(names) > 1 else []
-    while len(filled) > 1 and sum(cell != "" for cell in filled[0][1]) == 1:
-        notes.append(f"row {filled[0][0]} is a title")
-        del filled[0]
-    header = [from_cell(" ".join(str(cell).split())) for cell in filled[0][1]]
-    header = [re.sub(r"^(\d+)\.0$", r"\1", cell) for cell in header]
-    kept = [
-        (at, [_cell(from_cell(cell) if isinstance(cell, str) else cell) for cell in row])
-        for at, row in filled[1:]
-        if not str(next(cell for cell in row if cell != "")).startswith("#")
+    if worksheet is not None and worksheet not in sheets:
+        listed = ", ".join(map(shown, list(sheets)[:10]))
+        raise source.error(f"no sheet {shown(worksheet)}; there are {listed}")
+    used = {
+        title: sheet
+        for title, sheet in sheets.items()
+        if any(cell != "" for row in sheet["rows"] for cell in row)
+        and (sheet["visible"] if worksheet is None else title == worksheet)
+    }
+    if len(used) > 1:
+        listed = ", ".join(map(shown, list(used)[:10]))
+        problem = f"has {len(used)} sheets with content ({listed}); name one, such as "
+        raise source.error(problem, Argument("worksheet", next(iter(used))))
+    title, sheet = next(iter(used.items()), ("", {"rows": [], "hidden": [], "formulas": []}))
+    hidden = set(sheet["hidden"])
+    formulas = [at for at in sheet["formulas"] if int(re.sub(r"\D", "", at) or 0) not in hidden]
+    if formulas:
+        listed, more = ", ".join(formulas[:5]), ", ..." * (len(formulas) > 5)
+        problem = f"has formulas without values ({listed}{more})"
+        raise source.error(f"{problem}; open it in a spreadsheet program and save it, or as CSV")
+    notes = [f"sheet {shown(title)}"] if worksheet is None and len(sheets) > 1 else []
+    rows = [(at, row) for at, row in enumerate(sheet["rows"], start=1) if any(c != "" for c in row)]
+    unseen = sum(at in hidden for at, _ in rows)
+    if unseen:
+        notes.append(f"{unseen} hidden row{'s' * (unseen > 1)} left out")
+    texts = [
+        (at, [from_cell(" ".join(c.split())) if isinstance(c, str) else c for c in row])
+        for at, row in rows
+        if at not in hidden and not str(next(c for c in row if c != "")).startswith("#")
     ]
-    return _checked(Grid(source, header, kept, notes))
-
-
-def _foreign(content: bytes, name: str, kind: str, library: str) -> Any:
-    """What a library of another language reads, in a process with limits."""
-    if find_spec(library) is None:
-        what = "a workbook" if kind == "workbook" else "Parquet"
-        problem = f"{what} needs {library.replace('_', '-')}, which is not installed"
-        remedy = "pip install 'korisk[io]', or save the table as CSV"
-        raise MissingExtraError(f"{name}: {problem}; {remedy}")
-    command = [sys.executable, "-P", foreign.__file__, kind, str(MAX_CELLS)]
-    done = subprocess.run(command, input=content, capture_output=True, check=False)
-    made: dict[str, Any] = {"problem": "it takes too much memory or time"}
-    with suppress(ValueError):
-        made = json.loads(done.stdout)
-    if "problem" in made:
-        problem = f"is no {kind} that can be read: {shown(made['problem'])}"
-        raise KoriskError(f"{name}: {problem}; save it again, or as CSV")
-    return made["tables"]
+    if not texts:
+        raise source.error("is empty; write a header such as n,error,seed first")
+    return _headed(texts, source, notes)

@@ -1,35 +1,34 @@
 """What a table means: which column is N, which are errors, and of which seed, model and metric.
 
 A table is *long*, one measurement in a row (n, error and maybe seed, model, metric), or *wide*, one
-seed or one model in a column. Columns are seeds only where their names say so; they are never
-averaged otherwise. What cannot be told is asked, with the option that answers it, and how a table
-was read is noted (`Measurements.read_as`).
+seed, model or N in a column. Columns of the names below mean what they say. Any other column either
+tells nothing apart and is named as not used, or it splits what would be one curve: then it is asked
+about, whatever its name, with the options that answer. `Measurements.read_as` notes how a table was
+read.
 """
 
 import difflib
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from numbers import Real
-from typing import Any, NamedTuple, TypeGuard
+from statistics import NormalDist
+from typing import Any, NamedTuple, TypedDict, TypeGuard
 
 from korisk.curves.formats import Grid, Source, grid_of_records
 from korisk.curves.unit import UNITS, suggested_unit, vocabulary, words
-from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
+from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid, shown
 from korisk.store.cells import row_digests
 
 DIGEST = "digest"  # the column of checksums, in tables that korisk wrote
 MAX_LABEL = 80
 MAX_PROBLEMS = 10  # that one message names
 
-Columns = Mapping[str, str] | None  # our names → the file's
-
-_NAMES = ("n", "error", "seed", "model", "metric")
-
+_ROLES = ("n", "error", "seed", "model", "metric", "deviation")
 # Words of which the name of the column with N consists, and those of which it has at least one.
 _OF_N = vocabulary(
     "n samples size sizes images examples scans slices volumes cases subjects patients anzahl "
@@ -40,73 +39,101 @@ _BESIDE_N = vocabulary(
     "sample num number no nr of the train training set data dataset labelled labeled der daten "
     "trainings nombre d de número numero"
 )
-_SEEDS = re.compile(
-    r"(random_)?seed|random_state|run|run_(number|no|nr|index)|rep(eat|etition|licate)?|"
-    r"(cv_)?(fold|split)|trial|lauf|wiederholung|graine"
-)
-_RUNS = {"run_id", "run_name", "name", "id", "trial_id", "uuid"}  # that name runs, not models
-_NO_LABELS = {"unit", "digest", "user", "tags", "notes", "artifact_uri", "source_name"}
-_ROLES = {
-    "model": vocabulary(
-        "model method network net arch architecture algorithm variant estimator approach modell "
-        "netz verfahren"
-    )
-    | {"model_name"},
+_NAMED = {
+    "seed": {"seed", "random_seed", "random_state", "graine"},
+    "run": vocabulary("run fold trial rep repeat repetition replicate lauf wiederholung"),
+    "model": vocabulary("model method network net arch architecture algorithm modell netz")
+    | {"model_name", "verfahren"},
     "metric": {"metric", "measure", "metrik", "kennzahl"},
     "status": {"status", "state"},
+    "exclude": {"exclude", "excluded", "outlier", "ignore", "skip", "diverged", "failed"},
+    "include": {"include", "included", "valid", "keep", "use", "ok"},
 }
 _FINISHED = {"finished", "done", "completed", "complete", "success", "succeeded", "ok"}
-_ERROR = {"error", "fehler", "erreur", "errore"}  # by which a column says that it holds errors
-ERROR_NAMES = _ERROR | vocabulary(
+_FLAGS = {"true": 1, "yes": 1, "ja": 1, "1": 1, "x": 1, "false": 0, "no": 0, "nein": 0, "0": 0}
+_FLAGS |= {"wahr": 1, "falsch": 0, "y": 1, "n": 0}
+_ERROR = {"error", "fehler", "erreur", "errore", "value", "wert"}  # which names no metric
+ERROR_NAMES = (_ERROR - {"value", "wert"}) | vocabulary(
     "errors err mse rmse nmse nrmse mae mape loss risk nll ce bce hd95 wer cer distance deviation"
 )
 _VALUES = ERROR_NAMES | {"value", "wert", "score", "scores"}
-_TRAINED_ON = {"train", "training"}
-_PHASES = _TRAINED_ON | {"val", "valid", "validation", "dev", "test", "eval", "holdout"}
-_BESIDE_METRICS = _PHASES | vocabulary(
-    "final best rel relative normalised normalized neg drop gap decrease mean squared absolute "
-    "root rate top1 top5 image"
+_TRAINED_ON, _VALIDATED_ON = {"train", "training"}, {"val", "valid", "validation", "dev"}
+_BESIDE_METRICS = vocabulary(
+    "test eval holdout final best rel relative normalised normalized neg drop gap decrease squared "
+    "absolute root rate top1 top5 image log log10 ln db m 1"
 )
-# Columns that are neither a seed's nor a model's, whatever they are.
-_SPREADS = vocabulary(
-    "std stdev stddev sd sem stderr var variance lower upper ci iqr streuung standardabweichung "
-    "rank log log2 log10 ln"
+_BESIDE_METRICS |= _TRAINED_ON | _VALIDATED_ON
+_MEANS = {"mean", "average", "avg", "mittelwert", "mittel"}
+_DEVIATIONS = vocabulary("std stdev stddev sd streuung standardabweichung deviation")
+_SUMMARIES = _MEANS | _DEVIATIONS | {"median", "total", "sum", "summe", "sem", "min", "max"}
+# Heads of these words alone name neither a model nor a seed.
+_STATISTICS = _BESIDE_METRICS | _MEANS | _DEVIATIONS | _OF_N | _BESIDE_N
+_STATISTICS |= vocabulary(
+    "sem se stderr var variance lower upper lo hi ci iqr min max median count sum total ratio "
+    "difference diff delta gain rank id index p"
 )
-_ENDS = {"se", "err", "error", "lo", "hi", "low", "high", "min", "max"}  # behind a model's name
-_STATISTICS = _SPREADS | vocabulary(
-    "mean average avg median min max count sum total mittelwert summe ratio difference diff delta "
-    "gain speedup p value pvalue mittel durchschnitt moyenne media improvement differenz best "
-    "seeds"
-)
-_REMARKS = vocabulary(
-    "epoch epochs time seconds runtime duration date comment notes id index parameters params lr "
-    "learning batch step steps gpu s sec ms h memory created user experiment weight decay lambda "
-    "rate dropout iteration iterations depth width layers channels momentum temperature size"
-)
-_NO_MODELS = _STATISTICS | _REMARKS | _PHASES | _OF_N | _BESIDE_N | {"seed", "run", "fold"}
 _EMPTY = {"-", "--", "–", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "#div/0!", "?"}  # noqa: RUF001
-_TOTALS = vocabulary(
-    "mean average averages avg median std sd sem sum total totals all summe mittelwert mittel "
-    "durchschnitt gesamt ø moyenne media difference differenz diff delta ratio"
-)
 _PREFIX = re.compile(r"(params|metrics|config|summary|tags)[./]", re.IGNORECASE)
+_LOGARITHM = re.compile(r"(?i)^(log10|log|ln)[ _(]*((?:n?r?mse|mae|loss|error|risk)\b[^)]*)\)?$")
 _BRACKET = re.compile(r"\s*[\[(]([^\])]*)[\])]\s*$")
 _SEED_AT_END = re.compile(
     r"(?:(?P<rest>.+?)[\s_\-/.,:]+)?"
-    r"(?:(?:seed|run|rep|repeat|repetition|replicate|fold|trial|split|lauf)[\s_\-#]*|s)"
-    r"(?P<seed>[0-9]+)",
+    r"(?:seed|run|rep|repeat|repetition|replicate|fold|trial|lauf)[\s_\-#]*(?P<seed>[0-9]+)",
     re.IGNORECASE,
 )
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*|\d+:\d\d(:\d\d.*)?")
+_SCALED = re.compile(
+    r"(?i)(x|\*|\u00d7|\u00b7)\s*(1e|10)|1e[-+]?\d|10\s*\^|10[\u2070-\u207f\u00b9\u00b2\u00b3]|thousand|tsd|\bk\b"
+)
+_SPREAD = re.compile(r"(?P<mean>[^±(]+?)\s*(?:±|\+/-|\+-)\s*(?P<spread>.+)")
 # Numbers as people write them.
 _SPACES = re.compile(r"(?<=\d)[\u00a0\u202f\u2009 '’_](?=\d{3}(?:\D|$))")  # noqa: RUF001
-_POINT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-_COMMA = re.compile(r"[-+]?(\d+,?\d*|,\d+)([eE][-+]?\d+)?")
+_PLAIN = {
+    ".": re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"),
+    ",": re.compile(r"[-+]?(\d+,?\d*|,\d+)([eE][-+]?\d+)?"),
+}
 _GROUPS = {  # thousands between the other mark
     ".": re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?"),
     ",": re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d*)?"),
 }
 _MARKED = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)\s*[^\d\s:-]{0,8}")  # such as 0.10*
 _EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
+
+
+class Options(TypedDict, total=False):
+    """How a table is read where its names do not say it; every question names one of these.
+
+    Parameters
+    ----------
+    columns : dict, optional
+        Our names and the table's, as {"n": "train_size"}: n, error, seed, model, metric, deviation.
+    filter : dict, optional
+        Rows to read, as {"set": "test"}; {"set": "!train"} leaves rows out, a list names several.
+    ignore : str or sequence of str, optional
+        Columns that tell nothing apart.
+    last : str, optional
+        A column such as epoch: of rows that differ only in it, the last is read.
+    best : str, optional
+        A column such as epoch: of rows that differ only in it, the one with the best value is read.
+    scale : dict, optional
+        Factors for n and error, as {"n": 1000} where a table counts in thousands.
+    wide : {"seed", "model", "n"}, optional
+        What each column is that is named after nothing known: a seed, a model, or one N.
+    seeds : int, optional
+        How many seeds are behind each mean, where a table has means and standard deviations.
+    """
+
+    columns: Mapping[str, str] | None
+    filter: Mapping[str, str | Sequence[str]] | None
+    ignore: str | Sequence[str] | None
+    last: str | None
+    best: str | None
+    scale: Mapping[str, float] | None
+    wide: str | None
+    seeds: int | None
+
+
+_Answer = tuple[str, object, str]  # an option, its value, and when it is right
 
 
 class Measurement(NamedTuple):
@@ -120,6 +147,7 @@ class Measurement(NamedTuple):
     metric: str
     unit: str  # by a column of that name, else ""
     heads: tuple[str, str]  # the names of the columns of N and of the value
+    order: float = 0.0  # in the column of `last`
 
 
 @dataclass(frozen=True)
@@ -129,7 +157,15 @@ class Measurements:
     source: Source
     rows: list[Measurement]
     percent: set[str]  # columns of values with percent signs
-    read_as: str  # how the table was read, where that was not a matter of course
+    notes: list[str]  # how the table was read, where that was not a matter of course
+    unused: list[str] = field(default_factory=list)  # columns
+    pick_best: bool = False
+
+    @property
+    def read_as(self) -> str:
+        """How the table was read, in one line."""
+        listed = ", ".join(map(shown, self.unused[:5])) + " and others" * bool(self.unused[5:])
+        return "; ".join([*self.notes, *([f"not used: {listed}"] if self.unused else [])])
 
     def where(self, row: Measurement, name: str) -> str:
         """The place of one measurement's `n` or `error`."""
@@ -137,13 +173,13 @@ class Measurements:
         return f"{self.source.name}, {place}" if self.source.name else place
 
 
-def record_measurements(records: object, columns: Columns) -> Measurements:
+def record_measurements(records: object, options: Options) -> Measurements:
     """The measurements of mappings such as {"n": 64, "error": 0.1, "seed": 1}."""
     if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
         remedy = "use Curve.read for files and Curve.from_frame for data frames"
         rule = "be a list of mappings with the keys n and error"
         raise invalid("records", rule, records, remedy)
-    return measurements(grid_of_records(records, Source("", "record", "key")), columns)
+    return measurements(grid_of_records(records, Source("", "record", "key")), options)
 
 
 def label(what: str, value: object) -> str:
@@ -159,16 +195,6 @@ def label(what: str, value: object) -> str:
     return text
 
 
-def _column(role: str, head: str) -> Argument:
-    """The argument that names a column; a name too long for a message is left open."""
-    return Argument("columns", {role: head if len(head) <= MAX_LABEL else "..."})
-
-
-def _ask(source: Source, problem: str, role: str, head: str, rest: str = "") -> KoriskError:
-    """An error whose remedy is to name a column."""
-    return source.error(f"{problem} pass ", _column(role, head), rest)
-
-
 def _is_number(value: object) -> TypeGuard[Real]:
     return type(value) in (int, float) or (isinstance(value, Real) and not isinstance(value, bool))
 
@@ -176,8 +202,7 @@ def _is_number(value: object) -> TypeGuard[Real]:
 # --- Where each thing stands ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Values:
+class _Values(NamedTuple):
     """A column of values: whose they are, as far as its name says it."""
 
     place: int
@@ -185,328 +210,364 @@ class _Values:
     model: str = ""
     metric: str = ""
     seed: str = ""
+    deviation: int | None = None  # the column of its standard deviations
 
 
-@dataclass
+class _Fact(NamedTuple):
+    """A row that is read, and whose it is."""
+
+    row: list[Any]
+    n: float | None
+    model: str
+    metric: str
+    seed: str
+
+
 class _Layout:
     """The places of columns, found one after the other, and notes on them."""
 
-    n: int | None = None
-    model: int | None = None
-    metric: int | None = None
-    status: int | None = None
-    values: list[_Values] = field(default_factory=list)
-    seeds: list[int] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    model: int | None
+    metric: int | None
+    status: int | None
+    exclude: int | None
+    include: int | None
+
+    def __init__(self, grid: Grid, options: Options) -> None:
+        self.grid, self.header, self.options = grid, grid.header, options
+        self.notes: list[str] = []
+        self.keys = ["_".join(words(_base(head))) for head in grid.header]
+        self.given = {}
+        for role, theirs in _checked("columns", options.get("columns"), _ROLES).items():
+            self.given[role] = _place(grid, theirs, role)
+        ignored = {_place(grid, name) for name in _listed(options.get("ignore"))}
+        named = ignored | {*self.given.values()}
+        self.free = [at for at in range(len(self.header)) if at not in named]
+        columns = zip(*(row for _, row in grid.rows), strict=True)
+        self.filled = [[cell for cell in column if not _is_empty(cell)] for column in columns]
+        shares = [(sum(map(_begins_as_number, cells)), len(cells)) for cells in self.filled]
+        self.numeric = {at for at, (count, total) in enumerate(shares) if 2 * count >= total > 0}
+        self.n = self.one("n", [at for at in self.free if _names_n(self.keys[at])])
+        self.seeds = [at for at in self.named("seed") if at != self.n]
+        if "seed" not in self.given:
+            self.seeds += [at for at in self.named("run") if self.counts_runs(at)]
+        for role in ("model", "metric", "status", "exclude", "include"):
+            places = self.named(role)
+            if role in ("exclude", "include"):
+                places = [at for at in places if set(map(_folded, self.filled[at])) <= set(_FLAGS)]
+            setattr(self, role, self.one(role, places))
+        self.unit = self.keys.index("unit") if "unit" in self.keys else None
+        taken = {self.n, self.model, self.metric, self.status, self.exclude, self.include}
+        answered = [*(options.get("filter") or {}), options.get("last"), options.get("best")]
+        taken |= {_place(grid, name) for name in answered if name} | {*self.seeds, self.unit}
+        self.rest = [at for at in self.free if at not in taken]
+        self.values = self.values_found()
+        used = {value.place for value in self.values} | {value.deviation for value in self.values}
+        self.rest = [at for at in self.rest if at not in used]
+        self.check_scales()
+
+    def named(self, role: str) -> list[int]:
+        """The columns of the listed names, or the one that the user named."""
+        if role in self.given:
+            return [self.given[role]]
+        return [at for at in self.free if self.keys[at] in _NAMED[role]]
+
+    def one(self, role: str, places: list[int]) -> int | None:
+        """The column of a role that has one column."""
+        if role in self.given:
+            return self.given[role]
+        if role == "n":
+            places = [at for at in places if at in self.numeric] or places
+            places = [at for at in places if {"n", "train"} & set(words(self.header[at]))] or places
+        if len(places) > 1:
+            problem = f"{'N' if role == 'n' else role} may be in {self.names(places)}"
+            raise self.ask(problem, self.column(role, places[0], "if that is right"))
+        return places[0] if places else None
+
+    def names(self, places: Iterable[int]) -> str:
+        """The names of columns, in a message."""
+        listed = list(dict.fromkeys(shown(self.header[at]) for at in places))
+        return ", ".join(listed[:10]) + ", ..." * bool(listed[10:])
+
+    def column(self, role: str, at: int, when: str) -> _Answer:
+        """The answer that a column has a role; a name too long for a message is left open."""
+        return "columns", {role: _short(self.header[at])}, when
+
+    def ignoring(self, places: Sequence[int], when: str) -> _Answer:
+        """The answer that columns say nothing."""
+        names = [self.header[at] for at in places]
+        return "ignore", _short(names[0]) if len(names) == 1 else names, when
+
+    def ask(self, problem: str, *answers: _Answer) -> KoriskError:
+        """The error for what can be meant in several ways, with the options that answer."""
+        parts: list[str | Argument] = []
+        for k, (name, value, when) in enumerate(answers):
+            between = "" if k == 0 else ", or " if k == len(answers) - 1 else ", "
+            parts += [between, Argument(name, value), f" {when}"]
+        return self.grid.source.error(f"{problem}; pass ", *parts)
+
+    def check_scales(self) -> None:
+        """Ask where numbers may be multiples, or N something else than a count of samples."""
+        scale, first = (
+            _checked("scale", self.options.get("scale"), _ROLES[:2]),
+            self.values[0].place,
+        )
+        for role, at in (("n", self.n), ("error", first)):
+            head = "" if at is None else self.header[at]
+            inside = _BRACKET.search(head)
+            scaled = _SCALED.search(inside[1] if inside else head)
+            unknown = inside and not set(words(inside[1]) or "%") <= _OF_N | _BESIDE_N
+            if role in scale or role in self.given or not (scaled or (role == "n" and unknown)):
+                continue
+            factor = 1000 if role == "n" else 0.001
+            plain = ("scale", {role: 1}, "if they are plain numbers")
+            multiples = ("scale", {role: factor if scaled else ...}, "to multiply them")
+            answers = (multiples, plain) if scaled else (plain, multiples)
+            raise self.ask(
+                f"{shown(head)} may count in {shown(inside[1] if inside else head)}", *answers
+            )
+
+    def counts_runs(self, at: int) -> bool:
+        """Whether a column run, fold or trial numbers repetitions: `unet-1` and `ko-1` do not."""
+        texts = set(map(str, self.filled[at]))
+        stems = {re.sub(r"\d+", "", text) for text in texts}
+        return at != self.n and (at in self.numeric or (len(stems) == 1 and stems != texts))
+
+    def values_found(self) -> list[_Values]:
+        """The columns of values: as the user named them, else by what their names say."""
+        wide, header = self.options.get("wide"), self.header
+        if wide not in (None, "seed", "model", "n"):
+            raise invalid("wide", "be one of seed, model, n", wide, "leave it out")
+        sizes = [at for at in self.rest if re.fullmatch(r"(?i)(n\s*=?\s*)?[0-9]+", header[at])]
+        if wide == "n" or (self.n is None and len(sizes) > 1 and not wide):
+            return self.by_size(sizes)
+        if self.n is None:
+            raise _missing(self.grid, "n", "n")
+        if header[self.n] != "n":
+            self.notes.append(f"N from {shown(header[self.n])}")
+        if "error" in self.given:
+            at = self.given["error"]
+            metric = "" if self.keys[at] in _ERROR else _base(header[at])
+            return [_Values(at, metric=metric, deviation=self.given.get("deviation"))]
+        places = [at for at in self.rest if at in self.numeric or self.keys[at] == "error"]
+        if not places and (len(header) < 2 or any(self.filled[at] for at in self.rest)):
+            raise _missing(self.grid, "error", "error")
+        if not places:
+            raise self.grid.source.error("holds no measurements; add rows with n and error")
+        names = [_base(header[at]) for at in places]
+        if len(set(names)) < len(names):  # then brackets tell columns apart, and are no units
+            names = [re.sub(r"[\[\]()]+", " ", header[at]).strip() for at in places]
+        heads = {at: _parted(at, name) for at, name in zip(places, names, strict=True)}
+        spreads = [at for at in places if set(words(header[at])) & _DEVIATIONS]
+        means = [at for at in places if at not in spreads] or places
+        partner = {_plain(heads[at]): at for at in spreads}
+        if wide:
+            named, seeded = dict(zip(places, names, strict=True)), wide == "seed"
+            values = [_Values(at, model=named[at] * (not seeded)) for at in means]
+            values = [value._replace(seed=named[value.place] * seeded) for value in values]
+        else:
+            values = self.chosen({at: heads[at] for at in means}, bool(spreads))
+        return [v._replace(deviation=partner.get(_plain(heads[v.place]))) for v in values]
+
+    def chosen(self, heads: dict[int, _Values], spread: bool) -> list[_Values]:
+        """Which of the columns hold errors: those of metrics, else of seeds, else of models."""
+        means = _MEANS if spread or len(heads) == 1 else set()
+        plain = [at for at in heads if self.keys[at] in _ERROR | means]
+        pure = [at for at in plain if self.keys[at] == "error"]
+        pure = pure or [at for at, head in heads.items() if head.metric and not head.model] or plain
+        if pure:
+            return self.of_metrics(heads, pure, plain)
+        seeds = [at for at, head in heads.items() if head.seed and not head.model]
+        others = [at for at in heads if at not in seeds]
+        if seeds and not others and not self.seeds:
+            listed = ", ".join(heads[at].seed for at in seeds[:10]) + ", ..." * bool(seeds[10:])
+            self.notes.append(f"one column for each seed ({listed})")
+            return [heads[at] for at in seeds]
+        varied = [at for at in others if len(set(self.filled[at])) != 1 or len(self.filled[at]) < 2]
+        others = varied or others  # a constant is no learning curve
+        odd = others if seeds or self.model is not None else self.odd(others)
+        if odd or seeds:
+            raise self.unsure(odd or self.seeds, [*seeds, *(at for at in others if at not in odd)])
+        metrics = all(heads[at].metric for at in others)
+        repeated = all(heads[at].seed for at in others) and not self.seeds
+        values = [heads[at]._replace(seed=heads[at].seed * repeated) for at in others]
+        if not metrics and not repeated:
+            values = [_Values(at, model=_base(self.header[at])) for at in others]
+        if len({value[1:5] for value in values}) < len(values):
+            values = [_Values(at, model=self.header[at].strip()) for at in others]
+        models = list(dict.fromkeys(shown(value.model) for value in values))
+        listed = ", ".join(models[:10]) + ", ..." * bool(models[10:])
+        self.notes.append(f"one column for each model{' and seed' * repeated} ({listed})")
+        return values
+
+    def unsure(self, odd: list[int], fine: list[int]) -> KoriskError:
+        """The question what columns are that are named after nothing known."""
+        model = ("wide", "model", "if each column is a model")
+        seed, size = ("wide", "seed", "if each is a seed"), ("wide", "n", "if each is an N")
+        alone = self.column("error", (fine or odd)[0], "for one alone")
+        out = self.ignoring(odd, "to leave that out")
+        answers = [out, model, seed, alone] if fine else [alone, model, seed, out]
+        if all(_is_short(self.header[at]) for at in odd):  # 1, 2, 3 and s1, s2, s3
+            answers = [seed, model, size, out]
+        return self.ask(f"{self.names(odd)} may be models, seeds, or no errors at all", *answers)
+
+    def odd(self, places: list[int]) -> list[int]:
+        """Columns that may be something else than the errors of a model.
+
+        Numbers, statistics, names that extend another's (FC and FC CI95), and what rises where
+        others fall, such as times.
+        """
+        named = {at: words(self.header[at]) for at in places}
+        odd, falls = [], {}
+        for at, own in named.items():
+            longer = any(own[: len(other)] == other != own for other in named.values() if other)
+            if longer or _is_short(self.header[at]) or set(own) <= _STATISTICS:
+                odd.append(at)
+                continue
+            pairs = [(_rough(row[self.n or 0]), _rough(row[at])) for _, row in self.grid.rows]
+            pairs = [pair for pair in pairs if not math.isnan(sum(pair))]
+            if len(pairs) > 1:
+                falls[at] = max(pairs)[1] < min(pairs)[1]
+        return odd + [at for at in falls if not falls[at] and any(falls.values())]
+
+    def of_metrics(
+        self, heads: dict[int, _Values], pure: list[int], plain: list[int]
+    ) -> list[_Values]:
+        """Columns that are named after metrics; those of the training data are left out."""
+        named = [at for at, head in heads.items() if head.seed or (head.model and head.metric)]
+        others = [at for at in named if at not in pure]
+        for unwanted in (_TRAINED_ON, _VALIDATED_ON):
+            tested = [at for at in pure if not unwanted.intersection(words(heads[at].metric))]
+            pure = tested or pure
+        pure.sort(
+            key=lambda at: "test" not in words(self.header[at])
+        )  # which a question then names
+        alone = self.column("error", pure[0], "for that one alone")
+        if all(_TRAINED_ON.intersection(words(heads[at].metric)) for at in pure):
+            problem = f"{self.names(pure[:1])} is of the training data, not of test data"
+            raise self.ask(problem, self.column("error", pure[0], "if it is not"))
+        if others or (self.metric is not None and len(pure) > 1):
+            raise self.ask(f"values may be in {self.names([*pure, *others])}", alone)
+        if self.seeds and any(heads[at].seed for at in pure):
+            raise self.unsure(self.seeds, pure)
+        values = [_Values(at, seed=heads[at].seed) if at in plain else heads[at] for at in pure]
+        metrics = list(dict.fromkeys(shown(value.metric) for value in values if value.metric))
+        if metrics:
+            self.notes.append(f"values from {', '.join(metrics[:5])}")
+        if any(value.seed for value in values):
+            self.notes.append(f"one column for each seed ({len({v.seed for v in values})})")
+        return values
+
+    def by_size(self, sizes: list[int]) -> list[_Values]:
+        """A table whose columns are named after N, with a row for each seed or model."""
+        others = [at for at in self.rest if at not in sizes]
+        others += [at for at in (self.n,) if at is not None and at not in self.seeds]
+        self.n = None
+        if not sizes:
+            raise _missing(self.grid, "n", "n")
+        self.notes.append("one column for each N")
+        for at in others if self.model is None and not self.seeds else []:
+            if len(others) == 1 and at not in self.numeric:
+                self.model = at  # the only other column names the rows
+                self.notes.append(f"models from {shown(self.header[at])}")
+            elif len(self.grid.rows) > 1:
+                problem = f"columns are named after N, and {shown(self.header[at])} names the rows"
+                role = "seed" if at in self.numeric else "model"
+                raise self.ask(problem, self.column(role, at, f"if it has {role}s"))
+        self.rest = [at for at in self.rest if at != self.model]
+        return [_Values(at, n=float(re.sub(r"\D", "", self.header[at]))) for at in sizes]
+
+
+def _checked(name: str, given: object, known: Sequence[str]) -> Mapping[str, Any]:
+    """The mapping that the user gave, if its keys are names of ours."""
+    mapped = {} if given is None else given
+    if not isinstance(mapped, Mapping):
+        raise invalid(name, "map our names to yours", mapped, "pass a dict")
+    for key, value in mapped.items():
+        if key not in known:
+            hint = did_you_mean(str(key)[:MAX_LABEL], known).removeprefix("; ")
+            raise invalid(name, f"map {', '.join(known)}", key, hint)
+        if not isinstance(value, str if name == "columns" else Real):
+            kind = "a column's name" if name == "columns" else "a number"
+            raise invalid(f"{name}[{key!r}]", f"be {kind}", value, "write one")
+    return mapped
+
+
+def _listed(names: str | Sequence[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())
+
+
+def _short(head: str) -> str:
+    return head if len(head) <= MAX_LABEL else "..."
 
 
 def _base(head: str) -> str:
     """The name in a head, without a tracker's prefix and without a unit in brackets."""
-    return _BRACKET.sub("", _PREFIX.sub("", head.strip(), count=1)).strip() or head.strip()
+    name = _LOGARITHM.sub(r"\1 \2", _PREFIX.sub("", head.strip(), count=1))
+    return _BRACKET.sub("", name).strip() or head.strip()
 
 
-def _key(head: str) -> str:
-    return "_".join(words(_base(head)))
+def _place(grid: Grid, name: object, role: str = "") -> int:
+    """The column of a name that the user gave."""
+    heads, wanted = [head.casefold() for head in grid.header], str(name).strip()
+    if wanted.casefold() not in heads:
+        raise _missing(grid, role, wanted)
+    return heads.index(wanted.casefold())
 
 
-def _layout(grid: Grid, columns: Columns) -> _Layout:
-    source, header = grid.source, grid.header
-    given = {}
-    for name, theirs in _wanted(columns).items():
-        there = [at for at, head in enumerate(header) if head.casefold() == theirs.casefold()]
-        if not there:
-            raise _missing(name, theirs, grid)
-        given[name] = there[0]
-    places = range(len(header))
-    filled = [[row[at] for _, row in grid.rows if not _is_empty(row[at])] for at in places]
-    numbers = [sum(map(_looks_numeric, cells)) for cells in filled]
-    keys = [_key(head) for head in header]
-    numeric = {  # also a column of numbers with remarks in it, such as 0.10* or OOM
-        at
-        for at, cells in enumerate(filled)
-        if (cells and 2 * numbers[at] >= len(cells))
-        or (_is_model(header[at]) and any(_MARKED.fullmatch(str(each)) for each in cells))
-    }
-
-    def named(role: str, fits: Callable[[str], object]) -> list[int]:
-        if role in given:
-            return [given[role]]
-        free = set(range(len(header))) - set(given.values())
-        return [at for at in sorted(free) if fits(keys[at])]
-
-    layout = _Layout()
-    counts = named("n", _names_n)
-    counts = [at for at in counts if at in numeric] or counts
-    best = [at for at in counts if keys[at] == "n" or "train" in keys[at]] or counts
-    if len(best) > 1:
-        listed = ", ".join(shown(header[at]) for at in best)
-        raise _ask(source, f"N may be in {listed};", "n", header[best[0]], " if that is right")
-    layout.n = best[0] if best else None
-    inside = _BRACKET.search(header[best[0]]) if best else None
-    if inside and "n" not in given and not set(words(inside[1]) or "%") <= _OF_N | _BESIDE_N:
-        unsure = f"{shown(header[best[0]])} may count in {shown(inside[1])}"
-        remedy = "write numbers of samples into a column n, or"
-        raise _ask(source, f"{unsure}; {remedy}", "n", header[best[0]], " if it has them")
-    layout.seeds = [at for at in named("seed", _SEEDS.fullmatch) if at != layout.n]
-    for at in layout.seeds if "seed" not in given else []:
-        odd = [str(each) for each in filled[at] if not _sums_up(each)]
-        stems = {re.sub(r"\d+", "", each) for each in odd}  # `unet-1` and `ko-1` are no seeds
-        if stems and "seed" not in keys[at] and (len(stems) > 1 or odd[0] in stems):
-            raise source.error(
-                f"column {shown(header[at])} holds {shown(odd[0])}; pass ",
-                _column("model", header[at]),
-                " if it has models, ",
-                _column("seed", header[at]),
-                " if it has repetitions, or keep one alone",
-            )
-    for role, names in _ROLES.items():
-        found = named(role, names.__contains__)
-        if len(found) > 1:
-            listed = ", ".join(shown(header[at]) for at in found)
-            problem = f"the {role} may be in {listed};"
-            raise _ask(source, problem, role, header[found[0]], " for the right one")
-        setattr(layout, role, found[0] if found else None)
-    taken = {layout.n, layout.model, layout.metric, layout.status, *layout.seeds}
-    rest = [at for at in range(len(header)) if at not in taken]
-    if "error" in given:
-        layout.values = [_Values(given["error"], metric=_own_metric(header[given["error"]]))]
-        rest.remove(given["error"])
-    else:
-        if layout.n is None:
-            return _by_size(grid, layout, rest)
-        likely = [at for at in rest if at in numeric or keys[at] == "error"]
-        layout.values = _values(grid, layout, likely)
-    if layout.n is None:
-        raise _missing("n", "n", grid)
-    if header[layout.n] != "n":
-        layout.notes.insert(0, f"N from {shown(header[layout.n])}")
-    used = {each.place for each in layout.values}
-    for at in rest if "model" not in given else []:
-        texts = {str(each).casefold() for each in filled[at]}
-        if at in numeric | used or not 1 < len(texts) < len(filled[at]) or keys[at] in _NO_LABELS:
-            continue
-        pairs = {(row[layout.model or 0], row[at]) for _, row in grid.rows}
-        models = {model for model, _ in pairs}
-        says_more = layout.model is None or len(pairs) > len(models)
-        if says_more and _is_model(header[at]):
-            example = f"holds different texts, such as {shown(filled[at][0])}, and is not used"
-            problem = f"column {shown(header[at])} {example};"
-            apart = " if it tells models apart, or remove it"
-            raise _ask(source, problem, "model", header[at], apart)
-    wide = layout.model is None and layout.status is None and not layout.seeds
-    unused = [at for at in rest if at not in used]  # of runs, settings; else a model without values
-    unused = [at for at in unused if at in numeric or (wide and not filled[at])]
-    if unused:
-        listed = ", ".join(shown(header[at]) for at in unused[:5])
-        listed += " and others" if unused[5:] else ""
-        layout.notes.append(f"not used: {listed}")
-    return layout
-
-
-def _wanted(columns: Columns) -> dict[str, str]:
-    """Our names and those of the input, as the user gave them."""
-    mapped = {} if columns is None else columns
-    if not isinstance(mapped, Mapping):
-        raise invalid("columns", "map our names to yours", mapped, "pass a dict")
-    for name, theirs in mapped.items():
-        if name not in _NAMES:
-            hint = did_you_mean(str(name)[:MAX_LABEL], _NAMES).removeprefix("; ")
-            raise invalid("columns", f"map {', '.join(_NAMES)}", name, hint)
-        if not isinstance(theirs, str):
-            raise invalid(f"columns[{name!r}]", "be a column's name", theirs, "quote it")
-    return {name: theirs.strip() for name, theirs in mapped.items()}
-
-
-def _names_n(key: str) -> bool:
-    found = set(key.split("_"))
-    return bool(found & _OF_N) and found <= _OF_N | _BESIDE_N
-
-
-def _missing(name: str, wanted: str, grid: Grid) -> KoriskError:
+def _missing(grid: Grid, role: str, wanted: str) -> KoriskError:
     header, source = grid.header, grid.source
-    listed = ", ".join(shown(column, limit=30) for column in header[:10]) or "none"
-    listed += ", ..." if len(header) > 10 else ""
+    listed = ", ".join(shown(column, limit=30) for column in header[:10]) + ", ..." * bool(
+        header[10:]
+    )
     short = {head.casefold(): head for head in header[:100] if len(head) <= MAX_LABEL}
     meant = difflib.get_close_matches(wanted.casefold(), short, n=1)
     hint = f"did you mean {shown(short[meant[0]])}? " if meant else ""
-    example = short[meant[0]] if meant else "..."
-    needed = "needed are n and error, or n and one column per seed or model:"
-    problem = f"no {source.column} {shown(wanted)}, found {listed}; {hint}{needed}"
-    return _ask(source, problem, name, example)
+    problem = f"no {source.column} {shown(wanted)}, found {listed}; {hint}"
+    if not role:
+        return source.error(f"{problem}name one of these")
+    example = Argument("columns", {role: short[meant[0]] if meant else "..."})
+    needed = "needed are n and error, or n and one column per seed or model: pass "
+    return source.error(f"{problem}{needed}", example)
 
 
-def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
-    """The columns of values, where none is named by the user."""
-    header, source = grid.header, grid.source
-    heads = _heads(header, rest)
-    exact = [at for at in rest if _key(header[at]) == "error" and not heads[at].model]
-    pure = exact or [at for at in rest if heads[at].metric and not heads[at].model]
-    if pure:
-        return _of_metrics(grid, layout, rest, pure)
-    seeds = [at for at in rest if heads[at].seed and not heads[at].model]
-    others = [at for at in rest if at not in seeds]
-    odd = [at for at in others if not _is_model(header[at])]
-    odd += [at for at in others if set(words(header[at])) & _SPREADS]  # such as U-Net std
-    all_words = [words(header[at]) for at in others]
-    names = {header[at].casefold() for at in others}
-    for at in others:  # such as U-Net hi, and FC/KO
-        *first, last = words(header[at]) or [""]
-        parts = [part.strip().casefold() for part in re.split(r"[/÷]| vs ", header[at])]
-        if (last in _ENDS and first in all_words) or (len(parts) == 2 and names.issuperset(parts)):
-            odd.append(at)
-    if not rest and len(header) > 1 and all(_is_empty(c) for _, row in grid.rows for c in row[1:]):
-        raise source.error("holds no measurements; add rows with n and error")
-    if not rest:
-        raise _missing("error", "error", grid)
-    if odd:
-        listed = ", ".join(dict.fromkeys(shown(header[at]) for at in odd[:10]))
-        likely = [at for at in rest if not set(words(header[at])) & _SPREADS] or rest
-        likely = [at for at in likely if at not in odd] or likely
-        likely.sort(key=lambda at: "test" not in words(header[at]))
-        rule = "can name neither a seed nor a model, and without a column 'error' each column must"
-        problem = f"{listed} {rule}; remove what is no error, or"
-        raise _ask(source, problem, "error", header[likely[0]], " to read that one alone")
-    if seeds and others:
-        raise source.error(
-            f"column {shown(header[seeds[0]])} names a seed and {shown(header[others[0]])} does "
-            "not; name all columns after seeds, or after models, or remove some"
-        )
-    if seeds:
-        if layout.seeds:
-            raise source.error(
-                f"seeds are in column {shown(header[layout.seeds[0]])} and in the names of "
-                f"columns, such as {shown(header[seeds[0]])}; remove one of them"
-            )
-        listed = ", ".join(heads[at].seed for at in seeds[:10])
-        layout.notes.append(f"one column for each seed ({listed}{', ...' * (len(seeds) > 10)})")
-        return [_Values(at, seed=heads[at].seed) for at in seeds]
-    if layout.model is not None:
-        listed = ", ".join(shown(header[at]) for at in others[:5])
-        problem = (
-            f"models are in column {shown(header[layout.model])}, and the columns {listed} name "
-        )
-        problem += "no seeds; name them s1, s2, ..., or"
-        raise _ask(source, problem, "error", header[others[0]], " for the one to read")
-    apart = all(heads[at].metric for at in others)
-    with_seeds = all(heads[at].seed for at in others) and not layout.seeds
-    made = []
-    for at in others:
-        found = heads[at]
-        if not apart:  # the metric's word belongs to the model's name
-            found = _parted(_base(header[at]), metrics=False)
-        if not with_seeds:
-            found = _Values(at, model=header[at] if not apart else found.model, metric=found.metric)
-        made.append(_Values(at, model=found.model, metric=found.metric, seed=found.seed))
-    models = list(dict.fromkeys(each.model for each in made))
-    listed = ", ".join(map(shown, models[:10])) + (", ..." if models[10:] else "")
-    layout.notes.append(f"one column for each model{' and seed' * with_seeds} ({listed})")
-    return made
+def _names_n(key: str) -> bool:
+    parts = set(key.split("_"))
+    return bool(parts & _OF_N) and parts <= _OF_N | _BESIDE_N
 
 
-def _of_metrics(grid: Grid, layout: _Layout, rest: list[int], pure: list[int]) -> list[_Values]:
-    """Columns that are named after metrics; those of the training data are left out."""
-    header = grid.header
-    heads = {at: each for at, each in _heads(header, rest).items() if at in pure}
-    for unwanted in (_TRAINED_ON, {"val", "valid", "validation", "dev"}):
-        kept = [at for at in pure if not unwanted.intersection(words(heads[at].metric))]
-        pure = kept or pure
-    pure.sort(key=lambda at: "test" not in words(header[at]))  # which a question then names
-    first = shown(header[pure[0]])
-    if all(_TRAINED_ON.intersection(words(heads[at].metric)) for at in pure):
-        problem = f"{first} is of the training data; give errors on test data, or"
-        raise _ask(grid.source, problem, "error", header[pure[0]], " if it is not")
-    seeds = [at for at in rest if at not in pure and _parted(_base(header[at])).seed]
-    if any(not _parted(_base(header[at])).metric for at in seeds):
-        problem = f"columns {first} and {shown(header[seeds[0]])} may both hold errors;"
-        raise _ask(grid.source, problem, "error", header[pure[0]], ", or remove one")
-    if layout.metric is not None and len(pure) > 1:
-        problem = f"values may be in {', '.join(shown(header[at]) for at in pure[:5])};"
-        raise _ask(grid.source, problem, "error", header[pure[0]], " for the right one")
-    long = layout.model is not None or layout.status is not None or bool(layout.seeds)
-    models = [at for at in rest if at not in heads and _is_model(header[at])]
-    if models and not long:  # a table of runs may have columns of settings
-        listed = ", ".join(shown(header[at]) for at in models[:5])
-        problem = f"{listed} may be errors as well, beside {first}; remove what is no error, or"
-        raise _ask(grid.source, problem, "error", header[pure[0]], " to read that one alone")
-    made = [_Values(at, metric=_own_metric(heads[at].metric), seed=heads[at].seed) for at in pure]
-    names = list(dict.fromkeys(each.metric for each in made if each.metric))
-    if names:
-        layout.notes.append(f"values from {', '.join(map(shown, names[:5]))}")
-    if any(each.seed for each in made):
-        layout.notes.append(f"one column for each seed ({len({each.seed for each in made})})")
-    return made
+def _is_short(head: str) -> bool:
+    """Whether a head is a number or a letter with one: a seed, a site, a width or an N."""
+    return bool(re.fullmatch(r"[A-Za-z]?[\s_-]?[0-9]+", head.strip()))
 
 
-def _own_metric(head: str) -> str:
-    """A column's name as the name of its metric; `error` and `value` name none."""
-    return "" if _key(head) in _ERROR | {"value", "wert"} else _base(head)
-
-
-def _by_size(grid: Grid, layout: _Layout, rest: list[int]) -> _Layout:
-    """A table whose columns are named after N, with a row for each seed or model."""
-    header = grid.header
-    sizes = [at for at in rest if re.fullmatch(r"(n\s*=\s*)?[0-9]+", header[at], re.IGNORECASE)]
-    if len(sizes) < 2:
-        raise _missing("n", "n", grid)
-    others = [at for at in rest if at not in sizes]
-    if layout.model is None and not layout.seeds and len(others) == 1:
-        layout.model = others[0]  # its only other column names the rows
-        layout.notes.append(f"models from {shown(header[others[0]])}")
-    elif others:
-        raise grid.source.error(
-            f"columns are named after N, and {shown(header[others[0]])} is neither a seed nor a "
-            "model; name it seed or model, or remove it"
-        )
-    layout.notes.insert(0, "one column for each N")
-    layout.values = [_Values(at, n=float(re.sub(r"\D", "", header[at]))) for at in sizes]
-    return layout
-
-
-def _heads(header: list[str], places: list[int]) -> dict[int, _Values]:
-    """What names of columns say; a bracket in them is a unit, or tells models apart."""
-    heads = {at: _parted(_base(header[at])) for at in places}
-    inside = {found[1] for at in places if (found := _BRACKET.search(header[at]))}
-    alike = len(set(map(_base, (header[at] for at in places)))) < len(places)
-    if len(inside) > 1 and (alike or any(each.seed for each in heads.values())):
-        return {at: _parted(re.sub(r"[\[\]()]+", " ", header[at]).strip()) for at in places}
-    return heads
-
-
-def _parted(base: str, *, metrics: bool = True) -> _Values:
+def _parted(at: int, name: str) -> _Values:
     """The seed, the metric and the model in the name of a column."""
-    if re.fullmatch(r"[0-9]+", base):
-        return _Values(0, seed=base)
-    found = _SEED_AT_END.fullmatch(base)
-    seed, rest = (found["seed"], found["rest"] or "") if found else ("", base)
-    if not rest:
-        return _Values(0, seed=base)
+    match = _SEED_AT_END.fullmatch(name)
+    seed, rest = (match["seed"], match["rest"] or "") if match else ("", name)
+    if match and not rest:
+        return _Values(at, seed=name)
     tokens = re.split(r"[\s_/:]+", rest)
     named = [token for token in tokens if _of_metric(token)]
-    if not metrics or not any(_names_metric(token) for token in named):
-        return _Values(0, model=rest, seed=seed)
-    if len(named) == len(tokens):
-        return _Values(0, metric=rest, seed=seed)
-    model = " ".join(token for token in tokens if not _of_metric(token))
-    return _Values(0, model=model, metric="_".join(named), seed=seed)
+    if not any(_names_metric(token) for token in named):
+        return _Values(at, model=rest, seed=seed)
+    model = " ".join(token for token in tokens if token not in named).strip(" -")
+    return _Values(at, model=model, metric="_".join(named) if model else rest, seed=seed)
+
+
+def _plain(head: _Values) -> str:
+    """What a column of means and that of its standard deviations have in common."""
+    named = words(f"{head.model} {head.metric} {head.seed}")
+    return " ".join(word for word in named if word not in _MEANS | _DEVIATIONS | _ERROR)
 
 
 def _names_metric(token: str) -> bool:
-    return suggested_unit(token) is not None or bool(_VALUES.intersection(words(token)))
+    return any(suggested_unit(w) is not None or w in _VALUES for w in words(token))
 
 
 def _of_metric(token: str) -> bool:
     """Whether a token consists of words that names of metrics have, such as `val` and `mse`."""
-    found = words(token)
-    return bool(found) and all(
-        word in _VALUES or word in _BESIDE_METRICS or suggested_unit(word) is not None
-        for word in found
-    )
-
-
-def _is_model(head: str) -> bool:
-    """Whether a head can name a model: statistics, times and the like cannot."""
-    found = set(words(head))
-    return not found or not found <= _NO_MODELS
+    known = _VALUES | _BESIDE_METRICS | _MEANS
+    return bool(words(token)) and all(w in known or suggested_unit(w) for w in words(token))
 
 
 # --- Numbers as people write them ----------------------------------------------------------------
@@ -514,8 +575,14 @@ def _is_model(head: str) -> bool:
 
 def _bare(text: str) -> str:
     """A number without percent sign, without spaces between thousands, with a plain minus."""
-    text = text.removesuffix("%").strip().replace("\u2212", "-")
-    return _SPACES.sub("", text)
+    return _SPACES.sub("", text.removesuffix("%").strip().replace("\u2212", "-"))
+
+
+def _folded(cell: object) -> str:
+    """A cell as a text to compare with others."""
+    if _is_number(cell) and float(cell).is_integer():
+        return str(int(float(cell)))
+    return "" if _is_empty(cell) else str(cell).strip().casefold()
 
 
 def _is_empty(cell: object) -> bool:
@@ -527,40 +594,44 @@ def _looks_numeric(cell: object) -> bool:
     return _is_numeric(cell) if isinstance(cell, str) else _is_number(cell)
 
 
+def _begins_as_number(cell: object) -> bool:
+    """Whether a cell is a number, maybe with a mark that is then refused, such as 0.10*."""
+    return _looks_numeric(cell) or bool(isinstance(cell, str) and _MARKED.fullmatch(cell))
+
+
 @lru_cache(maxsize=4096)
 def _is_numeric(cell: str) -> bool:
-    text = _bare(cell)
-    return (
-        len(text) <= MAX_LABEL
-        and text.isascii()
-        and any(each.fullmatch(text) for each in (_POINT, _COMMA, *_GROUPS.values()))
-    )
+    text, forms = _bare(cell), (*_PLAIN.values(), *_GROUPS.values())
+    return len(text) <= MAX_LABEL and text.isascii() and any(f.fullmatch(text) for f in forms)
+
+
+def _rough(cell: object) -> float:
+    """The number in a cell, where only order matters."""
+    try:
+        return float(str(cell) if _is_number(cell) else _bare(str(cell)).replace(",", "."))
+    except ValueError:
+        return math.nan
 
 
 def _decimal_mark(grid: Grid, places: Sequence[int]) -> str | None:
     """The mark of decimals in a table: the point, the comma, or None where nothing tells."""
     first: dict[str, str] = {}
-    for position, row in grid.rows:
-        for at in places:
-            text = _bare(row[at]) if isinstance(row[at], str) else ""
-            if not _looks_numeric(text) or _EITHER.fullmatch(text) or not re.search("[.,]", text):
-                continue
-            marks = [
-                mark
-                for mark, plain in ((".", _POINT), (",", _COMMA))
-                if plain.fullmatch(text) or _GROUPS[mark].fullmatch(text)
-            ]
-            for mark in marks[:1] if len(marks) == 1 else []:
-                first.setdefault(
-                    mark, f"{grid.source.at(position, grid.header[at])}: {shown(row[at])}"
-                )
+    texts = [
+        (_bare(row[at]), position, at)
+        for position, row in grid.rows
+        for at in places
+        if isinstance(row[at], str) and _is_numeric(row[at])
+    ]
+    for text, position, at in texts:
+        marks = [m for m in ".," if _PLAIN[m].fullmatch(text) or _GROUPS[m].fullmatch(text)]
+        if len(marks) == 1 and not _EITHER.fullmatch(text):
+            where = grid.source.at(position, grid.header[at])
+            first.setdefault(marks[0], f"{where}: {shown(text)}")
     if len(first) > 1:
-        found = f"decimal points ({first['.']}) and commas ({first[',']}) are mixed"
-        raise grid.source.error(f"{found}; write all numbers in one way")
+        problem = f"decimal points ({first['.']}) and commas ({first[',']}) are mixed"
+        raise grid.source.error(f"{problem}; write all numbers in one way")
     if not first and grid.delimiter in (",", " "):  # which no table with decimal commas has
-        texts = [row[at] for _, row in grid.rows for at in places if isinstance(row[at], str)]
-        found_marks = set("".join(texts)) & {".", ","}
-        return "." if found_marks == {"."} else None
+        return "." if set("".join(text for text, *_ in texts)) & {".", ","} == {"."} else None
     return next(iter(first), None)
 
 
@@ -577,7 +648,7 @@ def _number(cell: object, mark: str | None, *, whole: bool) -> float:
             return math.inf
     text = _bare(cell) if isinstance(cell, str) else ""
     if not _looks_numeric(text):
-        if re.fullmatch(r"[-+]?inf(inity)?", text, re.IGNORECASE):
+        if re.fullmatch(r"(?i)[-+]?inf(inity)?", text):
             raise _CellError(f"is {shown(cell)}", "leave the cell empty if the run failed")
         raise _CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
     if _EITHER.fullmatch(text) and (mark is None or (not whole and mark not in text)):
@@ -587,48 +658,28 @@ def _number(cell: object, mark: str | None, *, whole: bool) -> float:
         if mark is None:
             remedy = f"add a zero to one of them if they are decimals, or {remedy}"
         raise _CellError(f"{shown(cell)} may be a thousand or a decimal", remedy)
-    mark = mark or "."
-    if _GROUPS[mark].fullmatch(text):
-        text = text.replace("," if mark == "." else ".", "")
+    if _GROUPS[mark or "."].fullmatch(text):
+        text = text.replace("," if mark != "," else ".", "")
     try:
         return float(text.replace(",", ".") if mark == "," else text)
     except ValueError:
-        remedy = f"write all with a decimal {'point' if mark == '.' else 'comma'}"
+        remedy = f"write all with a decimal {'comma' if mark == ',' else 'point'}"
         raise _CellError(f"{shown(cell)} has another mark", remedy) from None
 
 
-# --- Rows to columns -----------------------------------------------------------------------------
-
-
-class Problems:
-    """What is wrong with a table, and what to do about it; all of it is said at once."""
-
-    def __init__(self, source: Source) -> None:
-        self.source, self.found, self.remedies = source, list[str](), dict[str, None]()
-
-    def add(self, where: str, what: str, remedy: str) -> None:
-        """Note a problem, with its place."""
-        self.found.append(f"{where}: {what}")
-        self.remedies[remedy] = None
-
-    def check(self) -> None:
-        """Raise an error with the first of them, if there are any."""
-        if self.found:
-            more = len(self.found) - MAX_PROBLEMS
-            listed = self.found[:MAX_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
-            raise self.source.error(f"{', '.join(listed)}; {', '.join(self.remedies)}")
+# --- Rows that are read --------------------------------------------------------------------------
 
 
 def _verified(grid: Grid) -> Grid:
     """The table without the digests that korisk wrote into a file, if its rows fit them."""
     at = grid.header.index(DIGEST) if DIGEST in grid.header else -1
-    found = [row[at] for _, row in grid.rows] if at >= 0 and grid.source.name else []
-    if not any(isinstance(each, str) and re.fullmatch("[a-fq-z]{16}", each) for each in found):
+    stored = [row[at] for _, row in grid.rows] if at >= 0 and grid.source.name else []
+    if not any(isinstance(text, str) and re.fullmatch("[a-fq-z]{1,16}", text) for text in stored):
         return grid
     header = grid.header[:at] + grid.header[at + 1 :]
     rows = [(position, row[:at] + row[at + 1 :]) for position, row in grid.rows]
-    made = row_digests(header, [row for _, row in rows])
-    wrong = [rows[place][0] for place, own in enumerate(made) if own != found[place]]
+    digests = row_digests(header, [row for _, row in rows])
+    wrong = [rows[k][0] for k, digest in enumerate(digests) if digest != stored[k]]
     if wrong:
         listed = ", ".join(map(grid.source.at, wrong[:MAX_PROBLEMS]))
         more = f" and {len(wrong) - MAX_PROBLEMS} more" if wrong[MAX_PROBLEMS:] else ""
@@ -641,129 +692,245 @@ def _verified(grid: Grid) -> Grid:
     return replace(grid, header=header, rows=rows)
 
 
-def measurements(grid: Grid, columns: Columns) -> Measurements:
+def _with_deviations(grid: Grid) -> Grid:
+    """The table with a column of its own for what follows a ± in cells."""
+    header, rows = list(grid.header), [(position, list(row)) for position, row in grid.rows]
+    for at, head in enumerate(grid.header):
+        pairs = [_SPREAD.fullmatch(str(row[at])) for _, row in rows]
+        labels = any("_".join(words(head)) in names for names in _NAMED.values())
+        if any(pairs) and not labels:
+            header.append(f"{head} std")
+            for (_, row), pair in zip(rows, pairs, strict=True):
+                row[at], spread = (pair["mean"], pair["spread"]) if pair else (row[at], None)
+                row.append(spread)
+    return replace(grid, header=header, rows=rows)
+
+
+def _filtered(grid: Grid, options: Options) -> Grid:
+    """The rows that the user asked for."""
+    rows, notes = grid.rows, list(grid.notes)
+    for name, wanted in (options.get("filter") or {}).items():
+        at, texts = _place(grid, name), _listed(wanted)
+        negated = all(text.startswith("!") for text in texts)
+        chosen = {_folded(text.removeprefix("!")) for text in texts}
+        matching = [row for row in rows if (_folded(row[1][at]) in chosen) != negated]
+        if not matching:
+            known = ", ".join(dict.fromkeys(shown(row[at]) for _, row in rows[:100]))
+            raise grid.source.error(f"no row has {name}={', '.join(texts)}; it has {known[:200]}")
+        out = len(rows) - len(matching)
+        notes.append(f"{out} row{'s' * (out != 1)} left out by {name}={', '.join(texts)}")
+        rows = matching
+    return replace(grid, rows=rows, notes=notes)
+
+
+def measurements(grid: Grid, options: Options) -> Measurements:
     """The measurements of a table."""
-    grid = _verified(grid)
-    layout, source, header = _layout(grid, columns), grid.source, grid.header
-    problems, left_out = Problems(source), Counter[str]()
-    signs, values = Counter[str](), Counter[str]()  # of percent, and all, in each column
-    places = [each.place for each in layout.values] + ([] if layout.n is None else [layout.n])
-    mark = _decimal_mark(grid, places)
-    made: list[Measurement] = []
-    labels = [at for at in (layout.model, *layout.seeds) if at is not None and source.name]
-    labels = [at for at in labels if not all(_sums_up(row[at]) for _, row in grid.rows)]
-    units = [row[header.index("unit")] if "unit" in header else "" for _, row in grid.rows]
-    if not all(isinstance(unit, str) and unit in UNITS for unit in units):
-        units = [""] * len(units)  # such as mm, which says nothing of the metric
-    texts: dict[object, str] = {}  # one copy of each label
+    grid = _filtered(_with_deviations(_verified(grid)), options)
+    layout, source, header = _Layout(grid, options), grid.source, grid.header
+    scale = {"n": 1.0, "error": 1.0, **(options.get("scale") or {})}
+    problems, remedies = list[str](), dict[str | Message, None]()
+    left_out, signs, totals = Counter[str](), Counter[str](), Counter[str]()
+    numbers = [value.place for value in layout.values] + [
+        at for at in (layout.n,) if at is not None
+    ]
+    mark = _decimal_mark(grid, numbers)
+    order = options.get("last") or options.get("best")
+    order_at = _place(grid, order) if order else None
+    table: list[Measurement] = []
+    facts: list[_Fact] = []
+
+    def wrong(position: int, place: int | None, what: str, remedy: str | Message) -> None:
+        at = source.at(position, None if place is None else header[place])
+        problems.append(f"{at}: {what}")
+        remedies[remedy] = None
 
     def number(position: int, row: list[object], place: int, *, whole: bool) -> float | None:
         """The number in a cell; None where it is empty, or not as it should be."""
-        if _is_empty(row[place]):
+        cell = row[place]
+        if _is_empty(cell):
             return None
         try:
-            return _number(row[place], mark, whole=whole)
+            return _number(cell, mark, whole=whole)
         except _CellError as error:
-            problems.add(source.at(position, header[place]), *error.args)
+            what, remedy = error.args
+            if whole and isinstance(cell, str) and cell.replace(" ", "").isalpha():  # Mean, Total
+                out = Argument("filter", {header[place]: f"!{cell}"})
+                remedy = Message("pass ", out, " to leave such rows out")
+            wrong(position, place, what, remedy)
             return None
 
-    for each in layout.values:
-        for what in ("model", "metric", "seed"):
-            try:
-                label(what, getattr(each, what))
-            except KoriskError as error:
-                raise source.error(f"column {each.place + 1}: {error}") from None
-    for (position, row), unit in zip(grid.rows, units, strict=True):
-        state = None if layout.status is None else row[layout.status]
-        if state is not None and str(state).casefold() not in _FINISHED:
-            left_out[f"{str(state).casefold()[:20]} run"] += 1
-            continue
-        if summary := _summary(row, layout, labels):
-            what = f"{shown(summary)} sums up other rows"
-            problems.add(source.at(position), what, "remove such rows")
+    for position, row in grid.rows:
+        if reason := _left_out(row, layout):
+            left_out[reason] += 1
             continue
         n = None if layout.n is None else number(position, row, layout.n, whole=True)
-        filled = [each for each in layout.values if not _is_empty(row[each.place])]
+        filled = [value for value in layout.values if not _is_empty(row[value.place])]
         if layout.n is not None and n is None:
             if filled and _is_empty(row[layout.n]):
-                problems.add(source.at(position, header[layout.n]), "is missing", "write N")
+                wrong(position, layout.n, "is missing", "write N")
             continue
         try:
             model, metric, seed = (
-                _label(row, each, header, texts)
-                for each in ([layout.model], [layout.metric], layout.seeds)
+                "/".join(label(shown(header[at]), row[at]) for at in places if at is not None)
+                for places in ([layout.model], [layout.metric], layout.seeds)
             )
         except KoriskError as error:
-            problems.add(source.at(position), *str(error).split("; ", 1))
+            wrong(position, None, *str(error).split("; ", 1))
             continue
-        if len(filled) < len(layout.values):
-            left_out["empty cell"] += len(layout.values) - len(filled)
-        for each in filled:
-            value = number(position, row, each.place, whole=False)
+        left_out["empty cell"] += len(layout.values) - len(filled)
+        unit = str(row[layout.unit]) if layout.unit is not None else ""
+        if filled:
+            facts.append(_Fact(row, n, model, metric, seed))
+        for column in filled:
+            value = number(position, row, column.place, whole=False)
             if value is None:
                 continue
-            if str(row[each.place]).endswith("%"):
-                signs[header[each.place]] += 1
-            values[header[each.place]] += 1
-            size = n if n is not None else each.n or math.nan
-            whose = (each.seed or seed, each.model or model, metric or each.metric, unit)
-            heads = (header[each.place if layout.n is None else layout.n], header[each.place])
-            made.append(Measurement(position, size, value, *whose, heads))
-    for head, count in signs.items():
-        if count < values[head]:
-            what = f"{count} of {values[head]} values have percent signs"
-            problems.add(f"{source.column} {shown(head)}", what, "write all with or without")
-    problems.check()
-    percent = {
-        head
-        for head in values
-        if signs[head] or ("%" in head and (_names_metric(head) or _base(head) != head.strip()))
+            name = header[column.place]
+            signs[name] += str(row[column.place]).endswith("%")
+            totals[name] += 1
+            spread = column.deviation
+            deviation = None if spread is None else number(position, row, spread, whole=False)
+            first = Measurement(
+                position,
+                (n if n is not None else column.n or math.nan) * scale["n"],
+                value * scale["error"],
+                column.seed or seed,
+                column.model or model,
+                metric or column.metric,
+                unit if unit in UNITS else "",
+                (header[column.place if layout.n is None else layout.n], name),
+                0.0 if order_at is None else _rough(row[order_at]),
+            )
+            if deviation is None:
+                table.append(first)
+            else:
+                spreads = _scores(layout, options.get("seeds"))
+                table += [
+                    first._replace(
+                        value=first.value + deviation * scale["error"] * z, seed=str(k + 1)
+                    )
+                    for k, z in enumerate(spreads)
+                ]
+    for name, count in signs.items():
+        if 0 < count < totals[name]:
+            what = f"{count} of {totals[name]} values have percent signs"
+            problems.append(f"{source.column} {shown(name)}: {what}")
+            remedies["write all with or without"] = None
+    if problems:
+        more = len(problems) - MAX_PROBLEMS
+        listed = problems[:MAX_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
+        parts = [part for remedy in remedies for part in (", ", remedy)]
+        raise source.error(", ".join(listed), "; ", *parts[1:])
+    skipped = [f"{n} {what}{'s' * (n > 1)} left out" for what, n in left_out.items() if n]
+    if not table:
+        but = f" but {', '.join(skipped)}" if skipped else ""
+        raise source.error(f"holds no measurements{but}; add rows with n and error")
+    _check_labels(layout, facts)
+    _check_others(layout, facts)
+    if options.get("last"):
+        table.sort(key=lambda row: row.order)
+        table = list({(r.n, r.seed, r.model, r.metric): r for r in table}.values())
+        table.sort(key=lambda row: row.position)
+    marked = {
+        head for head in totals if "%" in head and (_names_metric(head) or _base(head) != head)
     }
-    skipped = [f"{n} {what}{'s' * (n > 1)}" for what, n in left_out.items()]
-    if not made:
-        left = f" but {', '.join(skipped)}, which are left out; add some"
-        raise source.error(
-            "holds no measurements", left if skipped else "; add rows with n and error"
+    notes = [*layout.notes, *grid.notes, *(["decimal commas"] if mark == "," else []), *skipped]
+    notes += [f"{name} times {factor:g}" for name, factor in scale.items() if factor != 1]
+    notes += [
+        f"the {how} {shown(options[how])} of each run"
+        for how in ("last", "best")
+        if options.get(how)
+    ]
+    percent = marked | {head for head, count in signs.items() if count}
+    unused = [header[at] for at in layout.rest if layout.filled[at]]
+    return Measurements(source, table, percent, notes, unused, bool(options.get("best")))
+
+
+def _left_out(row: list[object], layout: _Layout) -> str:
+    """Why a row is not read: its run did not finish, or a column of flags says so."""
+    state = "" if layout.status is None else _folded(row[layout.status])
+    flags = [
+        layout.exclude is not None and _FLAGS.get(_folded(row[layout.exclude]), 0) == 1,
+        layout.include is not None and _FLAGS.get(_folded(row[layout.include]), 1) == 0,
+    ]
+    if state and state not in _FINISHED:
+        return f"{state[:20]} run"
+    return "excluded row" if any(flags) else ""
+
+
+def _scores(layout: _Layout, seeds: int | None) -> list[float]:
+    """Normal scores with mean 0 and sample deviation 1, for as many seeds as the user says."""
+    if not isinstance(seeds, int) or not 2 <= seeds <= 1000:
+        places = [value.deviation for value in layout.values if value.deviation is not None]
+        raise layout.ask(
+            f"{layout.names(places)} has standard deviations",
+            ("seeds", ..., "with the number of seeds behind each mean (2 to 1000)"),
+            layout.ignoring(places, "to read the means alone"),
         )
-    unnamed = [row.position for row in made if not row.model]
-    if layout.model is not None and 0 < len(unnamed) < len(made):
-        where = source.at(unnamed[0], header[layout.model])
-        raise source.error(f"{where}: is missing; name the model in every row")
-    runs = [at for at, head in enumerate(header) if _key(head) in _RUNS and layout.n != at]
-    taken = Counter((row.n, row.model, row.metric, row.seed) for row in made)
-    [((n, *_), times)] = taken.most_common(1)
-    if times > 1 and runs and not layout.seeds:
-        problem = f"N = {n:g} is there {times} times, and no column is named seed;"
-        raise _ask(source, problem, "seed", header[runs[0]], " if each row has a seed of its own")
-    notes = [*layout.notes, *grid.notes, *(["decimal commas"] if mark == "," else [])]
-    notes += [f"{text} left out" for text in skipped]
-    return Measurements(source, made, percent, "; ".join(notes))
+    scores = [NormalDist().inv_cdf((k + 0.5) / seeds) for k in range(seeds)]
+    unit = math.sqrt(sum(score * score for score in scores) / (seeds - 1))
+    return [score / unit for score in scores]
 
 
-def _label(
-    row: list[object], places: Sequence[int | None], header: list[str], texts: dict[object, str]
-) -> str:
-    """The text in one cell, or in several joined by a stroke."""
-    parts = []
-    for at in (place for place in places if place is not None):
-        cell = row[at]
-        if not (cell is None or isinstance(cell, str | Real)):
-            label(shown(header[at]), cell)  # refuses it
-        if (type(cell), cell) not in texts:
-            texts[type(cell), cell] = label(shown(header[at]), cell)
-        parts.append(texts[type(cell), cell])
-    return "/".join(parts)
+def _check_labels(layout: _Layout, facts: list[_Fact]) -> None:
+    """Refuse rows without a model among those with one, and rows that sum up seeds."""
+    models, header = [fact.model for fact in facts], layout.header
+    if layout.model is not None and any(models) and not all(models):
+        problem = (
+            f"{shown(header[layout.model])} is missing in some rows, as where cells are merged"
+        )
+        raise layout.grid.source.error(f"{problem}; name the model in every row")
+    for at in layout.seeds:
+        labels = {str(fact.row[at]) for fact in facts}
+        texts = sorted(text for text in labels if _SUMMARIES.intersection(words(text)))
+        if texts and len(texts) < len(labels):
+            problem = f"{shown(header[at])} has rows that sum up others ({', '.join(texts[:10])})"
+            out = (
+                "filter",
+                {header[at]: [f"!{text}" for text in texts[:10]]},
+                "to leave such rows out",
+            )
+            raise layout.ask(problem, out)
 
 
-def _summary(row: list[object], layout: _Layout, labels: list[int]) -> str:
-    """The word by which a row says that it sums up others."""
-    places: Iterable[int] = range(len(row))
-    if layout.n is not None and row[layout.n] is not None:
-        places = [layout.n, *labels]
-    return next((str(row[at]) for at in places if _sums_up(row[at])), "")
-
-
-def _sums_up(cell: object) -> bool:
-    if not isinstance(cell, str) or len(cell) > MAX_LABEL:
-        return False
-    return bool(({cell.casefold().strip(" :.")} | set(words(cell)[:1])) & _TOTALS)
+def _check_others(layout: _Layout, facts: list[_Fact]) -> None:
+    """Ask about a column that splits what would be one curve, and about remarks."""
+    times = Counter((fact.n, fact.model, fact.metric, fact.seed) for fact in facts)
+    (n, *_), most = times.most_common(1)[0]
+    telling = []
+    for at in layout.rest:
+        name, numeric = layout.header[at], at in layout.numeric
+        cells = [_folded(fact.row[at]) for fact in facts]
+        present = [cell for cell in cells if cell]
+        unused = layout.ignoring([at], "if it says nothing")
+        if not present or (not numeric and all(map(_DATE.fullmatch, present))):
+            continue
+        if not numeric and len(present) < len(cells):
+            remark = f"{len(present)} of {len(cells)} rows have a remark in {shown(name)}, such as "
+            out = ("filter", {name: ""}, "to leave these rows out")
+            raise layout.ask(f"{remark}{shown(present[0])}", out, unused)
+        pairs = list(zip(facts, cells, strict=True))
+        of_curve = len({(f.model, f.metric, cell) for f, cell in pairs}) > len(
+            {(f.model, f.metric) for f in facts}
+        )
+        of_size = len({(f.n, f.model, f.metric, cell) for f, cell in pairs}) > len(
+            {(f.n, f.model, f.metric) for f in facts}
+        )
+        recurs = len({(f.n, cell) for f, cell in pairs}) > len(set(cells)) < len(cells)
+        if most > 1 and len({(*f[1:], cell) for f, cell in pairs}) == len(cells):
+            telling.append(at)
+        if not (recurs and of_size) if numeric else not (of_curve and len(set(cells)) < len(cells)):
+            continue
+        model = layout.column("model", at, "if it tells models apart")
+        seed = layout.column("seed", at, "if it numbers repetitions")
+        one = ("filter", {name: _short(str(facts[-1].row[at]))}, "for one of them")
+        last, best = ("last", name, "for the last of each run"), ("best", name, "for the best")
+        answers = [model, one, seed] if not numeric else [model, seed, one, last]
+        if numeric and most > 1 and (layout.seeds or len(set(cells)) > 10):  # such as an epoch
+            answers = [last, best, one, model, seed]
+        values = list(dict.fromkeys(str(f.row[at]) for f in facts if not _is_empty(f.row[at])))
+        listed = ", ".join(map(shown, values[:4])) + ", ..." * bool(values[4:])
+        raise layout.ask(f"{shown(name)} has {listed} in one curve", *answers, unused)
+    if telling:
+        problem = f"N = {n or 0:g} is there {most} times, and no column tells the seed"
+        raise layout.ask(problem, layout.column("seed", telling[0], "if rows repeat one model"))

@@ -38,6 +38,7 @@ _LARGER_IS_BETTER = {
 _ROOTS = {"nrmse", "rmsd", "rmse"}
 _SMALLER_IS_BETTER = {"error", "err", "loss", "risk", "distance", "deviation", "mae", "mape", "mse"}
 _SMALLER_IS_BETTER |= {"nmse", "l1", "l2", "lpips", "cer", "wer", "drop", "gap", "decrease"}
+_ERRORS = _SMALLER_IS_BETTER | _ROOTS
 
 # What a metric is made of, by its words; the first family that has one of them.
 _FAMILIES = {
@@ -112,6 +113,27 @@ _LAWS = {
         larger_is_better=False,
         rule="above 0 (1e-50 to 1e50)",
         remedy=_LOGARITHM,
+    ),
+    "log10": _Law(
+        lambda x: np.power(10.0, x),
+        np.log10,
+        larger_is_better=False,
+        rule="from -100 to 100",
+        remedy="give decimal logarithms of errors",
+    ),
+    "ln": _Law(
+        np.exp,
+        np.log,
+        larger_is_better=False,
+        rule="from -230 to 230",
+        remedy="give natural logarithms of errors",
+    ),
+    "error_db": _Law(
+        lambda x: np.power(10.0, x / 10.0),
+        lambda e: 10.0 * np.log10(e),
+        larger_is_better=False,
+        rule="from -1000 to 1000",
+        remedy="give errors in decibels, 10 log10 of each",
     ),
     "negated": _Law(
         lambda x: -x,
@@ -274,6 +296,25 @@ def suggested_unit(metric_name: str) -> str | None:
     if _SMALLER_IS_BETTER.intersection(found) or re.match(r"\s*1\s*[-−–]", metric_name):  # noqa: RUF001
         return None  # "dice loss", "1 - ssim"
     return next((_LARGER_IS_BETTER[word] for word in found if word in _LARGER_IS_BETTER), None)
+
+
+def unit_by_name(metric_name: str, head: str = "") -> str:
+    """The unit that a metric's name and its column's say: `psnr`, `rmse`, `MSE (log10)`; or error.
+
+    It is empty where they say a transform that can be meant in two ways, such as `log MSE`.
+    """
+    score, spoken = suggested_unit(metric_name), set(words(f"{metric_name} {head}"))
+    if score is not None:
+        return score
+    if "log10" in spoken:
+        return "log10"
+    if spoken & {"log", "ln"} or any(
+        word.startswith("log") and word[3:] in _ERRORS for word in spoken
+    ):
+        return ""
+    if {"db", "decibel", "decibels"} & spoken:
+        return "error_db" if spoken & _ERRORS else ""
+    return "rmse" if _ROOTS & set(words(metric_name)) else "error"
 
 
 def metric_family(metric_name: str, unit: Unit) -> str:

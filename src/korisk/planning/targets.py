@@ -34,6 +34,7 @@ _EASIEST = 1.5  # times the largest mean: the first target
 _HARDEST = 0.05  # of the last mean: the last target,
 _REMOTE = 0.01  # unless the chance to meet an easier one at all is this small
 _BEYOND = 0.7  # of the last mean: at least so hard is the last target
+_LOGARITHMS = ("psnr", "log10", "ln", "error_db")
 _ROUND = (1, 1.2, 1.5, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)  # times powers of ten, which people type:
 _FEWER = (1, 2, 5)  # with a range of more than
 _DECADES = 4.0
@@ -122,7 +123,7 @@ class Group:
         for factor in _NEARLY if len(self.forecasts) > 1 else _STRETCH:
             step = 10.0 ** (math.floor(math.log10(factor * lowest)) - 2)
             error = math.ceil(round(factor * lowest / step, 6)) * step
-            digits = 4 if first.unit.law == "psnr" else 8
+            digits = 4 if first.unit.law in _LOGARITHMS else 8
             target = _digits(float(first.unit.from_error(error)), digits)
             goal = float(first.unit.to_error(target))
             away = min(_standard_errors(made.curve, goal) for made in self.forecasts)
@@ -322,7 +323,7 @@ def _targets(made: Forecast) -> tuple[list[float], list[float]]:
     ]
     stops = []
     for error in [*np.concatenate(grid), low]:  # with as few digits as people would give
-        if unit.law == "psnr":
+        if unit.law in _LOGARITHMS:
             stops.append(round(float(unit.from_error(error)), 2))
         elif unit.law in ("complement", "percent"):  # the digits of what is left to be right
             stops.append(_digits(float(unit.from_error(_digits(error, 3))), 12))
@@ -341,7 +342,7 @@ def _round_targets(unit: Unit, low: float, high: float) -> list[float]:
     root = 0.5 if unit.law == "squared" else 1.0
     powers = range(math.floor(root * math.log10(low)), math.ceil(root * math.log10(high)) + 1)
     targets = [float(f"{mantissa}e{power}") for power in powers for mantissa in mantissas]
-    if unit.law == "psnr":
+    if unit.law in _LOGARITHMS:
         ends = sorted(float(unit.from_error(error)) for error in (low, high))
         targets = np.arange(math.ceil(ends[0]), ends[1]).tolist()
     elif unit.law in ("complement", "percent"):

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from korisk._json import JsonDict
 from korisk.curves.curve import Curve
@@ -24,11 +25,19 @@ FIELDS = {  # of the form, by the arguments that they are
     "only_model": "Model",
     "only_metric": "Metric",
     "unit": "Unit",
+    "filter": "Rows to read",
+    "ignore": "Columns to ignore",
+    "last": "Last of",
+    "best": "Best of",
+    "scale": "Times",
+    "wide": "Each column is",
+    "seeds": "Seeds behind each mean",
     "worksheet": "Worksheet",
     "point": "Point of the study",
 }
 _COLUMNS = ("n", "error", "seed", "model", "metric")
 _ONE_OF_SEVERAL = {"model": "only_model", "metric": "only_metric"}  # names that columns have too
+_PAIRED = ("filter", "scale")  # fields with texts such as set=test; parted by a semicolon
 _MEMORY = 4 << 30  # bytes
 
 
@@ -62,25 +71,48 @@ def table_page(
     **columns: str,
 ) -> str:
     """The page of a table, as the fields of the form ask for it; empty ones ask for nothing."""
-    goal = None
-    if target.strip():
-        try:
-            goal = float(target.strip().replace(",", "."))
-        except ValueError:
-            rule, remedy = "be a number", "write it as 0.01"
-            raise invalid("target", rule, target, remedy) from None
-    options = {"metric": only_metric, "unit": unit, "point": point, "worksheet": worksheet}
-    given = {option: value.strip() or None for option, value in options.items()}
-    named = {ours: theirs for ours in _COLUMNS if (theirs := columns.get(ours, "").strip())}
+    goal = _number("target", target) if target.strip() else None
+    texts = {"metric": only_metric, "unit": unit, "point": point, "worksheet": worksheet}
+    texts |= {option: columns.get(option, "") for option in ("last", "best", "wide")}
+    given: dict[str, Any] = {option: text.strip() or None for option, text in texts.items()}
+    given["columns"] = {
+        ours: theirs for ours in _COLUMNS if (theirs := columns.get(ours, "").strip())
+    }
+    given["ignore"] = _parts(columns.get("ignore", ""))
+    given["filter"] = dict(_pair("filter", text) for text in _parts(columns.get("filter", "")))
+    given["scale"] = {
+        ours: _number("scale", factor)
+        for ours, factor in (_pair("scale", text) for text in _parts(columns.get("scale", "")))
+    }
+    if seeds := columns.get("seeds", "").strip():
+        given["seeds"] = int(_number("seeds", seeds))
     curves: Sequence[Curve]
     if only_model.strip():
-        curves = [Curve.read(name, model=only_model.strip(), columns=named or None, **given)]
+        curves = [Curve.read(name, model=only_model.strip(), **given)]
     else:
-        curves = Curve.read_all(name, columns=named or None, **given)
+        curves = Curve.read_all(name, **given)
     # Imported here, since it takes longer to load than it takes to refuse a table.
     from korisk.report.page.page import pilot_page
 
     return pilot_page(curves, title=name, target=goal)
+
+
+def _number(field: str, text: str) -> float:
+    try:
+        return float(text.strip().replace(",", "."))
+    except ValueError:
+        raise invalid(field, "be a number", text, "write it as 0.01") from None
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(";") if part.strip()]
+
+
+def _pair(field: str, text: str) -> tuple[str, str]:
+    name, between, value = text.partition("=")
+    if not between:
+        raise invalid(field, "be written as NAME=VALUE", text, "write set=test, for example")
+    return name.strip(), value.strip()
 
 
 def in_fields(message: Message) -> str:
@@ -113,5 +145,14 @@ def _fields(argument: Argument) -> list[tuple[str, object]]:
     if argument.name == "columns":
         pairs = argument.value if isinstance(argument.value, dict) else {}
         return [(name, value) for name, value in pairs.items() if name in _COLUMNS]
+    if argument.name in _PAIRED and isinstance(argument.value, dict):
+        texts = [
+            f"{name}={'...' if value is ... else value}"
+            for name, values in argument.value.items()
+            for value in (values if isinstance(values, list) else [values])
+        ]
+        return [(argument.name, "..." if "..." in "".join(texts) else "; ".join(texts))]
+    if argument.name == "ignore" and isinstance(argument.value, list):
+        return [("ignore", "; ".join(argument.value))]
     field = _ONE_OF_SEVERAL.get(argument.name, argument.name)
     return [(field, argument.value)] if field in FIELDS else []

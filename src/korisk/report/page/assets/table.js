@@ -47,6 +47,9 @@ var koriskTable = (() => {
     psnr: { toError: (x) => 10 ** (-x / 10), fromError: (e) => -10 * Math.log10(e) },
     squared: { toError: (x) => (x > 0 ? x * x : NaN), fromError: (e) => Math.sqrt(e) },
     negated: { toError: (x) => -x, fromError: (e) => -e },
+    log10: { toError: (x) => 10 ** x, fromError: (e) => Math.log10(e) },
+    ln: { toError: (x) => Math.exp(x), fromError: (e) => Math.log(e) },
+    error_db: { toError: (x) => 10 ** (x / 10), fromError: (e) => 10 * Math.log10(e) },
   };
 
   // ---- The table ----

@@ -1,0 +1,61 @@
+"""`korisk read`: what is understood of a table, and the command that reads it so."""
+
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+from korisk.cli.command import command
+from korisk.cli.options import Column, Filter, Ignore, Json, Reading, Scale, Unit, Wide
+from korisk.cli.output import in_options, print_json, show
+from korisk.curves.curve import Curve
+from korisk.errors import Absent, Argument, KoriskError, Message
+
+
+@command("curves.curve.Curve.read", "curves.read.Options", columns="column")
+def read(
+    path: Annotated[Path, "TABLE"],
+    metric: str | None = None,
+    unit: Unit = None,
+    column: Column = None,
+    filter: Filter = None,
+    ignore: Ignore = None,
+    last: Annotated[str | None, "COLUMN"] = None,
+    best: Annotated[str | None, "COLUMN"] = None,
+    scale: Scale = None,
+    wide: Wide = None,
+    seeds: int | None = None,
+    point: str | None = None,
+    worksheet: str | None = None,
+    json: Json = False,
+) -> None:
+    """Show what is understood of a table: models, sizes, seeds, unit, and what is left out.
+
+    Where it can be meant in several ways, the question is shown with a command for each answer.
+    """
+    reading = Reading(
+        metric, unit, point, worksheet, column, filter, ignore, last, best, scale, wide, seeds
+    )
+    preview = Curve.preview(path, **reading.arguments())
+    if json:
+        print_json(preview.to_dict())
+    elif not preview.question:
+        show(preview.table(), *preview.sentences())
+        show(f"To plan with it: korisk plan {_options(path, reading)} --target E", whole_lines=True)
+    elif isinstance(preview.question, Message):
+        for part in preview.question.parts:
+            if isinstance(part, Argument) and part.value is not Absent:
+                answer = in_options(Message(part)) + " ..." * (part.value is ...)
+                show(f"korisk read {_options(path, reading)} {answer}", whole_lines=True)
+    if preview.question:
+        message = preview.question
+        parts = message.parts if isinstance(message, Message) else (message,)
+        raise KoriskError(*parts)
+
+
+def _options(path: Path, reading: Reading) -> str:
+    """The options that were given, as they are typed."""
+    given = []
+    for name, value in vars(reading).items():
+        values = value if isinstance(value, list) else [] if value is None else [value]
+        given += [f"--{name} {quote(str(each))}" for each in values]
+    return " ".join([quote(str(path)), *given])
