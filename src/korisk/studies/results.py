@@ -13,7 +13,7 @@ from korisk._json import JsonMapping
 from korisk.curves import stored
 from korisk.curves.curve import Curve
 from korisk.curves.read import DIGEST
-from korisk.curves.unit import suggested_unit
+from korisk.curves.unit import unit_by_name
 from korisk.errors import Argument, KoriskError, did_you_mean, needed_by
 from korisk.files import to_cell
 from korisk.store.cells import row_digests
@@ -145,7 +145,7 @@ def signed_table(rows: Sequence[tuple[Value, ...]]) -> Table:
     The unit is left out where the names of all metrics tell it.
     """
     columns: tuple[str, ...] = ("n", "error", "seed", "model", "metric", "unit")
-    if all(unit == (suggested_unit(str(metric)) or "error") for *_, metric, unit in rows):
+    if all(unit == unit_by_name(str(metric)) for *_, metric, unit in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     signed = zip(rows, row_digests(columns, rows), strict=True)
     return Table((*columns, DIGEST), tuple((*row, own) for row, own in signed))
