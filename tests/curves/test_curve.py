@@ -353,3 +353,12 @@ def test_folds_are_seeds() -> None:
 def test_wrong_learning_curves_are_refused(sizes: Any, scores: Any, expected: str) -> None:
     message = refused(lambda: Curve.from_learning_curve(sizes, scores, unit="complement"))
     assert expected in message
+
+
+@pytest.mark.parametrize("unit", ["rmse", "psnr", "accuracy", "percent"])
+def test_parts_of_a_curve_keep_its_errors_in_every_unit(unit: str) -> None:
+    errors = np.array([0.4, 0.2, 0.1, 0.05])
+    curve = Curve([4, 8, 16, 32], UNITS[unit].from_error(errors), unit=unit)
+    assert curve.error == pytest.approx(errors)
+    assert curve.up_to(16).error.tolist() == curve.error[:3].tolist()
+    assert curve.up_to(16).unit == curve.unit

@@ -114,8 +114,9 @@ def test_two_models_of_a_store_are_one_point_with_a_ratio(tmp_path: Path) -> Non
         found = json.loads(done.stdout)
         assert (found["first"]["name"], found["second"]["name"]) == ("A", "B")
         assert found["ratio"] == expected.ratio
-        ends = expected.ratio_range or ()
-        assert found["ratio_range"] == [end if math.isfinite(end) else None for end in ends]
+        ends = expected.ratio_range
+        finite = ends and [end if math.isfinite(end) else None for end in ends]
+        assert found["ratio_range"] == finite
 
 
 def test_damaged_fits_of_another_model_stay_refused_until_that_is_run(tmp_path: Path) -> None:

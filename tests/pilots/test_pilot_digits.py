@@ -14,7 +14,8 @@ from korisk.pilots.adapters import held_out
 
 PATH = Path(__file__).parents[2] / "examples" / "pilot_digits.py"
 ROW = re.compile(
-    r"(?P<name>.+?)  +(?P<target>[\d.]+)%  +(?P<planned>out of reach|[\d,]+ \([\d,]+ to .+?\))  +"
+    r"(?P<name>.+?)  +(?P<target>[\d.]+)%  +"
+    r"(?P<planned>(?:none|[\d,]+) / (?:none|[\d,]+) \(.+? to .+?\))  +"
     r"(?P<error>[\d.]+)% \((?P<low>[\d.]+)% to (?P<high>[\d.]+)%\)  +"
     r"(?P<truth>[\d.]+)% \((?P<least>[\d.]+)% to (?P<most>[\d.]+)%\)  +(?P<inside>yes|no)"
 )

@@ -119,7 +119,7 @@ class Curve(Drawn):
         model: str = "",
         metric: str = "",
         unit: Unit | str = "error",
-    ) -> "Curve":
+    ) -> Self:
         """A curve of errors that is told in another unit.
 
         Parameters
@@ -418,7 +418,7 @@ class Curve(Drawn):
                 problem = f"{path}: metric {shown(metric)} does not say whether larger is better"
                 raise KoriskError(f"{problem}, and values rise with N; pass ", _FRACTIONS)
             try:
-                curve = cls(n, error, seed, stored.model, name, of_metric)
+                curve = cls.of_errors(n, error, seed, stored.model, name, of_metric)
             except KoriskError as wrong:
                 raise KoriskError(f"{path}: ", wrong.message) from None
             set_fields(curve, read_as="; ".join(stored.notes))
@@ -804,7 +804,7 @@ class Curve(Drawn):
             )
 
     def _with(self, n: NDArray[np.int64], error: Floats, seed: tuple[str, ...]) -> Self:
-        return type(self)(n, error, seed, self.model, self.metric, self.unit)
+        return self.of_errors(n, error, seed, self.model, self.metric, self.unit)
 
     def __len__(self) -> int:
         return len(self.n)

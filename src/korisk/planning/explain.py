@@ -140,14 +140,15 @@ def findings(curve: Curve) -> tuple[str, ...]:
         more = [f"There are {len(found) - _LISTED} more {kind}."] if len(found) > _LISTED else []
         said += found[:_LISTED] + more
     if no_learning(curve):
-        said.append(
+        said.insert(  # first, since it may mean that the unit is another one
+            0,
             Message(
                 f"No learning from N = {sizes[0]:,} to {sizes[-1]:,} may mean that training is too "
                 "short, that test data leak into it, or that larger values are better in this "
                 "metric (then say so with ",
                 Argument("unit", ...),
                 f"); or that all that can be learned is learned at N = {sizes[0]:,}.",
-            )
+            ),
         )
     if relative_variance(curve) is None:
         said.append("With one seed at every N, the noise is guessed: repeat with other seeds.")
