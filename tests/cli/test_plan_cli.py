@@ -270,7 +270,8 @@ def test_a_cost_is_told_of_what_is_still_to_be_collected() -> None:
     command = ("plan", H8, "--model", "FC", "--target", 0.003, "--cost", 2.5)
     advice = content(*command)["plans"][0]["recommendation"]
     assert advice["cost"] == 2.5 * (advice["n"] - 64)
-    assert f"{advice['n'] - 64} more samples cost {advice['cost']:,.6g}." in text(*command)
+    more = f"{advice['n'] - 64} more samples than the pilot's 64 cost {advice['cost']:,.6g}."
+    assert more in text(*command)
 
 
 @pytest.mark.parametrize("command", ["plan", "compare"])

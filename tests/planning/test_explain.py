@@ -111,7 +111,7 @@ def test_what_to_collect_comes_first_with_its_level_and_its_cost(
     said = plan.explain(sure, cost=2.5)
     assert said.startswith(f"Collect {samples:,} samples for 0.012 ({level} sure).")
     more = samples - plan.last
-    assert f"{more:,} more samples cost {2.5 * more:,.6g}." in said
+    assert f"{more:,} more samples than the pilot's {plan.last:,} cost {2.5 * more:,.6g}." in said
     assert "cost" not in plan.explain(sure)
 
 
@@ -325,34 +325,35 @@ def test_related_curves_change_nothing_inside_the_pilot_and_remove_no_doubt() ->
 
 
 def test_both_numbers_have_their_chances() -> None:
-    both = kr.compare(released_h8("KO"), released_h8("FC"), 0.00205)
+    both = kr.compare(released_h8("KO"), released_h8("FC"), 0.003)
     said = both.headline()
     for made in (both.first, both.second):
-        assert made.chance is not None
-        assert (
-            f"{made.middle:,}{' samples' if made is both.first else ''} "
-            f"(chance {words.chance(made.chance)}, at most {words.chance(made.reach)}"
-        ) in said
+        assert made.even is not None
+        odds = words.chance(made.probability(made.even))
+        assert f"{made.even:,}{' samples' * (made is both.first)} (chance {odds}" in said
 
 
-@pytest.mark.parametrize(("samples", "said"), [(16, "at most 16"), (17, "about 17")])
-def test_a_pilot_that_meets_the_target_at_once_may_need_fewer(
-    plan: kr.Plan, samples: int, said: str
-) -> None:
-    first = replace(plan, middle=samples)
-    told = kr.Comparison(first, replace(plan, middle=1600)).headline()
-    assert f"first needs {said} samples (chance " in told
-    assert "second about 1,600 (chance " in told
-    assert ("or more" in told) == (samples == 16)
-    assert f"a ratio of {words.times(1600 / samples)}" in told
+EASY = kr.Curve([16, 32, 64, 128], [0.01, 0.005, 0.0025, 0.00125])
+HARD = kr.Curve([16, 32, 64, 128], [0.4, 0.2, 0.1, 0.05])
+LEVELLED = kr.Curve(
+    [16, 32, 64, 128] * 2, [0.4, 0.21, 0.2, 0.2, 0.41, 0.22, 0.2, 0.2], [1] * 4 + [2] * 4
+)
 
 
-def test_one_that_does_not_reach_the_target_is_told_apart(plan: kr.Plan) -> None:
-    never = replace(plan, middle=None, reach=0.2)
-    some = replace(plan, middle=1600)
-    told = kr.Comparison(some, never).headline()
-    assert told.startswith(f"first: {some.headline()} second: {never.headline()}")
-    assert "is 20%" in told
+def test_a_pilot_that_meets_the_target_at_once_may_need_fewer() -> None:
+    both = kr.compare(EASY, HARD, 0.02)
+    told, even = both.headline(), both.second.even
+    assert even is not None
+    assert "first needs at most 16 samples (chance " in told
+    assert f"second about {even:,} (chance " in told
+    assert f"a ratio of {words.times(even / 16)} or more" in told
+
+
+def test_one_that_does_not_reach_the_target_is_told_apart() -> None:
+    both = kr.compare(HARD, LEVELLED, 0.02)
+    assert both.second.even is None
+    told = both.headline()
+    assert told.startswith(f"first: {both.first.headline()} second: {both.second.headline()}")
 
 
 def test_a_doubt_of_one_side_is_told() -> None:

@@ -79,9 +79,7 @@ def test_the_track_record_is_that_of_the_kept_benchmark() -> None:
     assert held() == import_module("benchmarks.planner.odds").held()
     text = said(sheet(PLANS["collect"]))
     pilots = sum(each["pilots"] for each in held()["sets"].values())
-    mean, true, count = held()["odds"][-1]
-    for fact in (f"{pilots} learning curves", f"{true:.0%} of {count:,}", f"{mean:.0%} on average"):
-        assert fact in text
+    assert f"{pilots} learning curves" in text
     for each in held()["sets"].values():
         assert f"{each['enough']:.0%} of" in text
 

@@ -58,7 +58,7 @@ class Answer:
 
     def require(self) -> None:
         """Raise `OutOfReachError` where more data is no answer, or N has none."""
-        if self.advice is not None and self.advice.action not in ("collect", "measure"):
+        if self.advice is not None and self.advice.action not in ("collect", "measure", "train"):
             raise OutOfReachError(self.advice.explain())
         doubt, last = self.forecast.doubt, self.forecast.last
         for n, expected, _ in self.at:

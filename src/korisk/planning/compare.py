@@ -222,7 +222,7 @@ class Comparison(Drawn):
         the first does, the ratio may be larger, since fewer may be enough; where the second does,
         smaller.
         """
-        first, second = self.first.middle, self.second.middle
+        first, second = self.first.even, self.second.even
         if first is None or second is None or (self.first.at_once and self.second.at_once):
             return None
         return second / first
@@ -240,7 +240,7 @@ class Comparison(Drawn):
         if any(plan.fit != DEFAULT_FIT for plan in made):
             return None
         met = [plan for plan in made if plan.at_once]
-        met = met or [plan for plan in made if plan.middle is not None]
+        met = met or [plan for plan in made if plan.even is not None]
         if self.ratio is None and len(met) != 1:
             return None
         if len(met) == 1:
@@ -397,7 +397,7 @@ class Comparison(Drawn):
             Both numbers with their chances, and the ratio.
         """
         (first, second), plans = self.names, (self.first, self.second)
-        if all(plan.middle is not None for plan in plans):
+        if all(plan.even is not None for plan in plans):
             said = f"To reach {value(self.target)}, {first} needs {_about(plans[0], ' samples')} "
             said += f"and {second} {_about(plans[1])}"
             if self.ratio is None:
@@ -446,6 +446,10 @@ class Comparison(Drawn):
             ratio = ratio and 1 / ratio
         goal = f"for {value(self.target)}"
         names = f"{better[0]} and {worse[0]}"
+        evens = [plan.even for _, plan in (better, worse)]
+        if self.ratio_range is None and None not in evens and self.first.fit == DEFAULT_FIT:
+            odds = " and ".join(f"{n:,}" for n in evens)
+            return f"Which of {names} needs fewer samples {goal} is not clear: even odds at {odds}."
         if ratio is None:
             if low <= 1:
                 return f"Which of {names} needs fewer samples {goal} is not known."
@@ -502,7 +506,7 @@ class Comparison(Drawn):
         """Raise `OutOfReachError` where one of the two reaches the target by no amount of data."""
         for name, plan in zip(self.names, self._plans, strict=True):
             advice = plan.recommend()
-            if advice.action not in ("collect", "measure"):
+            if advice.action not in ("collect", "measure", "train"):
                 why = advice.explain()
                 raise OutOfReachError(why if plan.curve.model else f"{name}: {why}")
 
@@ -633,8 +637,9 @@ def mean_at(curve: Curve, n: int) -> float:
 def _about(plan: Plan, noun: str = "") -> str:
     """A number of samples with its odds, and the most that any number has where that is little."""
     most = "" if plan.reach >= SURE else f", at most {chance(plan.reach)} {plan.anywhere}"
-    number = f"{'at most' if plan.at_once else 'about'} {plan.middle:,}{noun}"
-    return f"{number} (chance {chance(plan.chance)}{most})"
+    even = plan.even or int(plan.curve.sizes[0])
+    number = f"{'at most' if plan.at_once else 'about'} {even:,}{noun}"
+    return f"{number} (chance {chance(plan.probability(even))}{most})"
 
 
 def _coupling(first: Array, second: Array, correlation: Array | float) -> Array:

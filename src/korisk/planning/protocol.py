@@ -110,8 +110,8 @@ class Recommendation:
         parts = [] if self.even is None else [f"even odds at {count(self.even)}"]
         if self.lower is not None:
             ends = span(self.lower, math.inf if self.upper is None else self.upper)
-            level = "90% interval" if self.upper is not None else "95% sure:"
-            parts.append(f"{level} {ends}")
+            takes = f"it takes {ends} samples (95% sure)"
+            parts.append(f"90% interval {ends}" if self.upper is not None else takes)
         said = "; ".join(parts)
         return f"{said[0].upper()}{said[1:]}." if said else ""
 

@@ -20,12 +20,13 @@ from korisk.curves.curve import Curve
 from korisk.planning.chances import LEAST_REACH, NEAR, Chances
 from korisk.planning.explain import chance, count, no_learning, value
 from korisk.planning.extrapolation import Extrapolation
-from korisk.planning.limits import Limit
+from korisk.planning.limits import Evidence, Limit
 from korisk.planning.next_size import settling_size
 from korisk.planning.protocol import Action, Planned, Recommendation, Unmeasured
 
 _LEAST_SEEDS = 3  # of a size that is measured to settle something
 _TELLING = 0.5  # chance to settle the question below which another run tells more
+_EASY = 10.0  # times the largest error: a target that is probably in another unit
 _FIRST = 16  # the smallest N of a first measurement
 _UNMEASURED = "Nothing was measured: it assumes your noise and images; check it at N = 16 first."
 
@@ -97,6 +98,10 @@ class Situation(Planned, Protocol):
     def limit(self) -> Limit:
         """What limits the error."""
 
+    @property
+    def evidence(self) -> Evidence:
+        """What else is known of the error."""
+
 
 def recommend(plan: Situation, sure: float = 0.9, cost: float | None = None) -> Recommendation:
     """The advice of a plan.
@@ -141,7 +146,7 @@ def _collect(plan: Situation, samples: int, sure: float, cost: float | None) -> 
     else:
         said = f"collect {count(samples)} samples for {target} ({level})"
     price, paid = _price(plan, samples, cost)
-    reasons = (_still_falls(plan, samples), *paid)
+    reasons = (_too_easy(plan), _still_falls(plan, samples), *paid)
     chance_there = plan.probability(samples)
     return _advice(plan, "collect", said, sure, reasons, n=samples, chance=chance_there, cost=price)
 
@@ -154,9 +159,7 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
         said = f"not known how many samples {target} needs: {why[0].lower()}{why[1:]}"
         return _advice(plan, "unknown", said, sure, (found.sentence, _remedy(plan)))
     if found.kind == "training":
-        said = f"train longer or otherwise first: training limits the {plan.curve.unit.noun}, not "
-        said += f"N = {plan.last:,}"
-        return _advice(plan, "train", said, sure, (found.sentence,))
+        return _advice(plan, "train", _trained(plan), sure, (found.sentence,))
     far = f"chance {chance(plan.reach)} by N = {count(plan.forecast.horizon)}"
     if found.kind in ("network", "noise"):
         said = f"stop: more data of this kind will not reach {target}; the {found.kind} limits it"
@@ -214,7 +217,7 @@ def recommend_unmeasured(
         action, odds = "measure", None
         n = 2 * last if last else max(_FIRST, int(min(plan.lower, plan.farthest) / NEAR))
         said = f"measure N = {n:,} next, with {_LEAST_SEEDS} seeds, and plan with it"
-        reasons = [f"No number of samples has a chance of {sure:.0%}: {far} at most."]
+        reasons = [_none(sure, plan.reach)]
     price = None if cost is None or n is None else cost * max(n - last, 0)
     if price is not None and n is not None:
         reasons.append(f"{max(n - last, 0):,} more samples cost {price:,.6g}.")
@@ -273,6 +276,31 @@ def _remedy(plan: Situation) -> str:
     return f"To find out, {plan.limit.next_run or f'measure N = {twice:,} and plan again'}."
 
 
+def _trained(plan: Situation) -> str:
+    """What longer training gave, and whether that is enough."""
+    longer = plan.evidence.longer
+    if longer is None:
+        return f"train longer or otherwise first: data does not limit it at N = {plan.last:,}"
+    errors = plan.curve.unit.to_error(longer.errors)
+    after = value(float(plan.curve.unit.from_error(errors.mean())))
+    said = f"train {longer.factor:g} times as long: at N = {longer.n:,} that gave {after}"
+    if errors.mean() <= plan.goal:
+        return f"{said}, which meets {value(plan.target)} without new samples"
+    return f"{said}; plan again with the longer training before more is collected"
+
+
+def _too_easy(plan: Situation) -> str:
+    """That a target may be in another unit, where every measurement is far better."""
+    largest = float(plan.curve.means.max())
+    if plan.goal <= _EASY * largest:
+        return ""
+    measured = value(float(plan.curve.unit.from_error(largest)))
+    return (
+        f"Every measured {plan.curve.unit.noun} is far better, from {measured} on: is the target "
+        f"in another unit than {plan.curve.unit.name!r}?"
+    )
+
+
 def _still_falls(plan: Situation, samples: int) -> str:
     if samples <= plan.last:
         return ""
@@ -287,7 +315,12 @@ def _why_not(plan: Situation, sure: float, far: str) -> str:
             f"{count(samples)} samples would be enough with {sure:.0%}, but lie more than {NEAR} "
             "times beyond the pilot, where odds were not checked."
         )
-    return f"No number of samples has a chance of {sure:.0%}: {far} at most."
+    return _none(sure, plan.reach)
+
+
+def _none(sure: float, reach: float) -> str:
+    most = "a little less" if chance(reach) == f"{sure:.0%}" else chance(reach)
+    return f"No number of samples has a chance of {100 * sure:.4g}%; the most is {most}."
 
 
 def _price(
@@ -298,7 +331,8 @@ def _price(
         return None, ()
     more = max(samples - plan.last, 0)
     total = cost * more
-    return total, (f"{more:,} more samples cost {total:,.6g}.",)
+    beyond = f"{more:,} more samples than the pilot's {plan.last:,} cost {total:,.6g}."
+    return total, (beyond if more else "Nothing more has to be collected.",)
 
 
 def _level(sure: float) -> str:

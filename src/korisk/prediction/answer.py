@@ -256,7 +256,7 @@ class RehearsalAnswer:
         lost = [
             number(size["target"], 6)
             for size in self.sizes
-            if size["recommendation"]["action"] not in ("collect", "measure")
+            if size["recommendation"]["action"] not in ("collect", "measure", "train")
         ]
         if self.asked and lost:
             raise OutOfReachError(

@@ -65,7 +65,8 @@ def sheet(
     [8.3, 11.7]
     """
     advice, curve = plan.recommend(sure, cost), plan.curve
-    question = f"How many training samples does {curve.name} need to reach {quantity(curve)} "
+    need = f"does {curve.model} need to reach" if curve.model else "are needed to reach"
+    question = f"How many training samples {need} {quantity(curve)} "
     seeds = f"{len(curve.sizes)} sizes, {panels.seeds([curve])}"
     measured = f"Pilot {title}".strip() + f": N = {panels.span(curve.sizes.tolist())}, {seeds}."
     with style.settings():
@@ -75,7 +76,8 @@ def sheet(
         _line(page, _PAGE[1], 0.6, when, color=GREY, ha="right")
         down = _text(page, 0.95, [f"{question}{value(plan.target)}?"], 13, fontweight="bold")
         told = [" ".join([measured, *(f"{each}." for each in style.glossary([curve.model]))])]
-        down = _advice(page, _text(page, down, told, SMALL, color=GREY) + 0.02, advice) + 0.28
+        down = _text(page, down, told, SMALL, color=GREY) + 0.02
+        down = _advice(page, down, advice, plan.findings) + 0.28
         drawn = _axes(page, 1.4, down, 5.25, 2.85)
         plan_figure(plan, ax=drawn, sure=sure, headed=False)
         drawn.set_xlabel("")
@@ -114,21 +116,21 @@ def _assumptions(plan: Plan, advice: Recommendation) -> list[str]:
 
 
 def _record() -> list[str]:
-    sets, (mean, true, statements) = held()["sets"], held()["odds"][-1]
+    sets = held()["sets"]
     enough = [f"{each['enough']:.0%} of {_SETS[name]}" for name, each in sets.items()]
     return [
-        f"On {sum(each['pilots'] for each in sets.values())} learning curves that the method had "
-        f"not seen, {true:.0%} of {statements:,} statements with at least 90% came true (said: "
-        f"{mean:.0%} on average).",
-        f"An N called 90% sure was enough for {', '.join(enough)}, where that could be checked.",
+        f"Tried on {sum(each['pilots'] for each in sets.values())} learning curves that the method "
+        f"had not seen: an N called 90% sure was enough for {', '.join(enough)}. Where it must not "
+        "fail, ask for 95% or plan in two rounds.",
+        "The picture: chances of all targets, said and come true.",
     ]
 
 
-def _advice(page: Figure, top: float, advice: Recommendation) -> float:
-    """The advice in a box, and where that ends."""
+def _advice(page: Figure, top: float, advice: Recommendation, findings: tuple[str, ...]) -> float:
+    """The advice in a box, with what is odd about the pilot, and where that ends."""
     blue = LOOKS[0].colour
     down = _text(page, top + 0.3, [advice.sentence], 13, _BOX, fontweight="bold", color=blue)
-    said = [" ".join(advice.reasons), advice.odds]
+    said = [" ".join(advice.reasons), advice.odds, *findings[:2]]
     down = _text(page, down + 0.02, said, MEDIUM, _BOX) - 0.02
     corner, width = (_PAGE[0] / WIDTH, 1 - down / HEIGHT), (_PAGE[1] - _PAGE[0]) / WIDTH
     box = FancyBboxPatch(corner, width, (down - top) / HEIGHT, zorder=0)
