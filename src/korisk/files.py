@@ -193,10 +193,12 @@ def write_text(path: str | PathLike[str], text: str) -> None:
 def write_bytes(path: str | PathLike[str], content: bytes) -> None:
     """Write a file whole or not at all: an interrupted write leaves the old content.
 
-    A link is replaced, not followed. A device or a pipe is written to.
+    A link is followed, and stays one. A device or a pipe is written to.
     """
     target = Path(path)
     try:
+        if target.is_symlink():
+            target = target.resolve()
         if target.exists() and not target.is_dir():
             device = target.absolute().parts[1:2] in (("dev",), ("proc",))
             if device or not target.is_file():

@@ -362,3 +362,10 @@ def test_parts_of_a_curve_keep_its_errors_in_every_unit(unit: str) -> None:
     assert curve.error == pytest.approx(errors)
     assert curve.up_to(16).error.tolist() == curve.error[:3].tolist()
     assert curve.up_to(16).unit == curve.unit
+
+
+def test_masked_values_stay_out_and_are_counted() -> None:
+    values = np.ma.masked_array([0.3, 9.0, 0.1], mask=[False, True, False])
+    curve = Curve([4, 8, 16], values, seed=["1", "1", "2"])
+    assert curve == Curve([4, 16], [0.3, 0.1], seed=["1", "2"])
+    assert curve.read_as == "1 masked values left out"

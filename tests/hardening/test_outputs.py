@@ -76,12 +76,21 @@ def test_the_default_folder_is_below_this_one(name: str) -> None:
 # --- Links and devices ---------------------------------------------------------------------------
 
 
-def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_bytes(b"kept")
-    (tmp_path / "out.png").symlink_to("precious")
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_followed_and_stays_one(tmp_path: Path, there: bool) -> None:
+    if there:
+        (tmp_path / "elsewhere").write_bytes(b"old")
+    (tmp_path / "out.png").symlink_to("elsewhere")
     files.write_bytes(tmp_path / "out.png", b"new")
-    assert (tmp_path / "precious").read_bytes() == b"kept"
-    assert (tmp_path / "out.png").read_bytes() == b"new"
+    assert (tmp_path / "elsewhere").read_bytes() == b"new"
+    assert (tmp_path / "out.png").is_symlink()
+
+
+def test_links_in_a_circle_are_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(KoriskError, match="cannot be written"):
+        files.write_bytes(tmp_path / "a", b"new")
 
 
 def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:

@@ -148,6 +148,10 @@ def ablate(
     True
     """
     change = Replacement(layer=replace) if isinstance(replace, str) else replace
+    given: object = replace
+    if not isinstance(given, str | Replacement):
+        rule, remedy = "name a known layer, or be a Replacement", "pass replace='A^T', for example"
+        raise invalid("replace", rule, replace, remedy)
     numbers, recipe = checked_seeds(seeds), _checks.options_of("training", training, Training)
     told = _checks.options_of("callbacks", callbacks, Callbacks)
     watch = told.progress or (lambda what, share: None)

@@ -78,6 +78,8 @@ def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMa
     if not file.is_file() or spec is None or spec.loader is None:
         raise KoriskError(f"{option} {file}: there is no such Python file; check the path")
     module = importlib.util.module_from_spec(spec)
+    if (folder := str(file.resolve().parent)) not in sys.path:
+        sys.path.insert(0, folder)  # its neighbours, which it may import later too
     try:
         spec.loader.exec_module(module)
     except Exception as error:

@@ -160,6 +160,14 @@ class Curve(Drawn):
     ) -> None:
         """Check the lengths of what was given, and fill the curve with it."""
         sizes, measured = _numbers("n", n), _numbers("error", values)
+        masked = np.ma.getmaskarray(values) if np.ma.isMaskedArray(values) else None
+        if masked is not None and masked.shape == sizes.shape and not masked.all():
+            seen = ~masked
+            seed = None if seed is None else [s for s, one in zip(seed, seen, strict=False) if one]
+            told_as = f"{masked.sum()} masked values left out" if masked.any() else ""
+            self._check(sizes[seen], measured[seen], seed, named, told)
+            set_fields(self, read_as=told_as)
+            return
         if isinstance(seed, str | bytes) or not isinstance(seed, Iterable | None):
             raise invalid("seed", "be a list of labels, one for each n", seed, "pass a list")
         seeds = [""] * len(sizes) if seed is None else [label("seed", each) for each in seed]

@@ -674,7 +674,7 @@ def _verified(grid: Grid) -> Grid:
     """The table without the digests that korisk wrote into a file, if its rows fit them."""
     at = grid.header.index(DIGEST) if DIGEST in grid.header else -1
     stored = [row[at] for _, row in grid.rows] if at >= 0 and grid.source.name else []
-    if not any(isinstance(text, str) and re.fullmatch("[a-fq-z]{1,16}", text) for text in stored):
+    if not any(re.fullmatch("[a-fq-z]{0,16}", str(text or "")) for text in stored):
         return grid
     header = grid.header[:at] + grid.header[at + 1 :]
     rows = [(position, row[:at] + row[at + 1 :]) for position, row in grid.rows]

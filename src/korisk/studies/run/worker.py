@@ -162,16 +162,20 @@ def block_interrupts() -> "set[int | signal.Signals]":
 
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
-    """Have SIGTERM end a run as Ctrl-C does."""
+    """Have SIGTERM, and SIGHUP of a closed terminal, end a run as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():  # others get no signals
         yield
         return
 
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, signal.default_int_handler)}
+    hangup = getattr(signal, "SIGHUP", None)  # which `nohup` ignores, and Windows lacks
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+        before[hangup] = signal.signal(hangup, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # --- In the worker -------------------------------------------------------------------------------
