@@ -212,7 +212,8 @@ def write_bytes(path: str | PathLike[str], content: bytes) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path, or no name
+    # ValueError: a null byte in the path, or no name; RuntimeError: links in a circle.
+    except (OSError, ValueError, RuntimeError) as error:
         problem = f"{_named(path)}: cannot be written: {_reason(error)}"
         raise KoriskError(f"{problem}; name a file in a folder that you may write to") from None
 
