@@ -48,7 +48,6 @@ def refuse(path: Path, content: str | bytes, **options: object) -> str:
         LONG.replace("16,0.5", "1.6e1,5e-1").replace("4,0.9", "4.0,.9"),
         LONG.replace("KO", '"KO"').replace("0.5", '"0.5"'),
         "date,n,error,seed,model\n1,16,.5,1,KO\n\n,4,.9,1,KO\n,4,.7,2,KO\n",
-        "n,seed1,seed2,model\n4,0.9,0.7,KO\n16,0.5,,KO\n",
         json.dumps(KO.records()),
         json.dumps({"records": KO.records(), "version": 1}, indent=1),
         " \n" + json.dumps([{k.upper(): v for k, v in row.items()} for row in KO.records()]),
@@ -81,7 +80,15 @@ def test_headers_that_name_a_seed(tmp_path: Path, name: str) -> None:
     assert read(tmp_path / "pilot.csv", f"n,{name}\n4,0.5\n").seeds == (name,)
 
 
-@pytest.mark.parametrize("name", ["mean", "std", "test_mse", "accuracy", "epoch", "U-Net"])
+def test_a_column_for_each_seed(tmp_path: Path) -> None:
+    content = "n,seed1,seed2,model\n4,0.9,0.7,KO\n16,0.5,,KO\n"
+    seeds = ("seed1", "seed2", "seed1")
+    assert read(tmp_path / "pilot.csv", content) == Curve(KO.n, KO.error, seeds, "KO")
+    curve = read(tmp_path / "pilot.csv", "n,seed 1,std\n4,0.5,0.1\n")
+    assert "not used: 'std'" in curve.read_as
+
+
+@pytest.mark.parametrize("name", ["mean", "test_mse", "accuracy", "epoch", "U-Net"])
 def test_headers_that_name_no_seed_beside_one_that_does(tmp_path: Path, name: str) -> None:
     assert repr(name) in refuse(tmp_path / "pilot.csv", f"n,seed 1,{name}\n4,0.5,0.1\n")
 

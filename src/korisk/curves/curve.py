@@ -650,6 +650,10 @@ class Curve(Drawn):
         def where(row: int, field: str) -> str:
             return table.where(rows[row], field)
 
+        try:
+            label("model", model)
+        except KoriskError as error:  # a header, which is in the file
+            raise table.source.error(str(error)) from None
         curve._fill(n, values, seeds, (model, name, unit), where)
         set_fields(curve, read_as=read_as)
         return curve
