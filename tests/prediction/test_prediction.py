@@ -249,7 +249,8 @@ def test_targets_below_the_floor_are_out_of_reach() -> None:
     assert near.middle is not None
     assert near.upper == math.inf
     assert near.reach < 0.6
-    assert f"95% sure: at least {near.lower:,.0f}" in size_words(PLAIN, FLOOR * 0.99)
+    least = f"it takes at least {near.lower:,.0f} samples (95% sure)"
+    assert least in size_words(PLAIN, FLOOR * 0.99).replace("It takes", "it takes")
     made = replace(PLAIN, level=0.05)  # between unlikely and impossible there is an earliest size
     tried = [made.plan(float(target)) for target in np.geomspace(0.01, 0.03, 20)]
     between = [each for each in tried if each.middle is None and each.reach >= 0.05]
