@@ -63,7 +63,7 @@ def test_errors_at_n_need_no_target() -> None:
 @pytest.mark.parametrize("fit", kr.FITS)
 def test_every_fit_plans(fit: str) -> None:
     said = text("plan", H8, "--model", "FC", "--target", "0.006", "--fit", fit)
-    assert (f"(fit {fit})" in said) == (fit != kr.FITS[0])  # the default needs no name
+    assert (f"(by fit: {fit}; " in said) == (fit != kr.FITS[0])  # the default needs no name
 
 
 def test_out_of_reach_is_exit_code_3_in_words_and_json(tmp_path: Path) -> None:

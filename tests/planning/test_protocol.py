@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import korisk as kr
+from korisk.planning.answer import comparison_tables
 
 SIZES = (16, 32, 64, 128, 256)
 SURE = (0.5, 0.7, 0.9, 0.95, 0.99)
@@ -166,7 +167,7 @@ def test_advice_is_one_action_with_one_number_and_its_price(
         assert advice.n == plan.samples(sure)
         assert advice.chance == plan.probability(advice.n or 2) >= sure
     elif advice.action == "measure":
-        assert plan.last < (advice.n or 0)
+        assert plan.inside or plan.last < (advice.n or 0)
     else:
         assert advice.cost is None
     if advice.action in ("measure", "unknown", "stop", "train"):
@@ -181,3 +182,36 @@ def test_levels_are_asked_in_order_of_how_sure_one_can_be() -> None:
         plan = kr.plan(curve, target_of(curve, float(factor)))
         collects = [plan.recommend(sure).action == "collect" for sure in SURE]
         assert all(before >= after for before, after in pairwise(collects))
+
+
+@pytest.mark.parametrize("noise", [None, 0.0799])
+@pytest.mark.parametrize("target", [0.081, 0.085, 0.0905])
+def test_a_target_that_the_pilot_meets_is_measured_again_whatever_limits_it(
+    target: float, noise: float | None
+) -> None:
+    n, seeds = np.repeat([16, 32, 64, 128], 2), [1, 2] * 4
+    flat = kr.Curve(n, [0.10, 0.08, 0.09, 0.08, 0.085, 0.095, 0.09, 0.07], seed=seeds)
+    made = kr.plan(flat, target, evidence=kr.Evidence(noise=noise))
+    advice = made.recommend()
+    assert made.inside
+    assert made.samples() is None
+    assert (advice.action, advice.seeds) == ("measure", 4)
+    assert advice.n == (made.between or (16, 16))[1]
+    assert made.recommend(sure=0.5).action == "collect"
+
+
+def test_another_fit_has_its_own_number_beside_the_advice_of_the_default() -> None:
+    n = np.array([16, 32, 64, 128, 256])
+    falls = n**-0.5
+    ko, fc = kr.Curve(n, 0.3 * falls + 0.01, model="KO"), kr.Curve(n, falls + 0.01, model="FC")
+    ours, power = kr.compare(ko, fc, 0.05), kr.compare(ko, fc, 0.05, fit="power")
+    assert power.first.recommend() == ours.first.recommend()
+    numbers = power.first.middle, power.second.middle
+    assert numbers[0]
+    assert numbers[1]
+    assert power.numbers == numbers
+    assert power.ratio == numbers[1] / numbers[0] != ours.ratio
+    assert "by fit 'power'" in power.saving()
+    (table,) = comparison_tables(power)
+    cell = dict(zip(table.heads, table.rows[1], strict=True))["by fit"]
+    assert cell == f"{numbers[1]:,}"

@@ -13,7 +13,8 @@ from commands import outputs, refused
 from matplotlib.figure import Figure
 
 import korisk as kr
-from korisk.report.sheet import held, sheet
+from korisk.report.headline import held
+from korisk.report.sheet import sheet
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pilot_h8.csv"
 SIZES = [8, 16, 32, 64, 128]

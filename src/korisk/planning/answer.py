@@ -231,8 +231,8 @@ def answer_tables(answers: Sequence[Answer], *, full: bool = False) -> Iterator[
             [number(plan.target), plan.curve.model or "-", *sample_cells(plan, levels)]
             for _, plan in asked
         ]
-        fit = "" if asked[0][1].fit == DEFAULT_FIT else f" (fit {asked[0][1].fit})"
-        heads = ["target", "model", *sample_heads(levels)]
+        fit = _of_fit(asked[0][1].fit)
+        heads = ["target", "model", *sample_heads(levels, asked[0][1].fit)]
         yield Table(f"Samples{fit}" if full or fit else "", heads, rows, "rlr")
     rows = []
     every = max(len(targets), 1)  # answers of one model, which differ in the chances alone
@@ -249,20 +249,30 @@ def answer_tables(answers: Sequence[Answer], *, full: bool = False) -> Iterator[
         yield Table(f"Expected {noun}", ["model", "N", noun, "90% from", "to", *odds], rows)
 
 
-def sample_heads(levels: Sequence[float]) -> list[str]:
+def _of_fit(fit: str) -> str:
+    return "" if fit == DEFAULT_FIT else f" (by fit: {fit}; chances: {DEFAULT_FIT})"
+
+
+def sample_heads(levels: Sequence[float], fit: str = DEFAULT_FIT) -> list[str]:
     """Titles of `sample_cells`."""
-    return [*(f"{level:.0%} sure" for level in levels), "even odds", "90% from", "to", "at most"]
+    own = [] if fit == DEFAULT_FIT else ["by fit"]
+    sure = [f"{100 * level:.4g}% sure" for level in levels]
+    return [*sure, "even odds", *own, "90% from", "to", "at most"]
 
 
 def sample_cells(plan: Plan, levels: Sequence[float]) -> list[str]:
-    """A plan in a row: N by levels, with even odds, its interval, and the largest chance."""
+    """A plan in a row: N by levels, with even odds, its interval, and the largest chance.
+
+    By another fit, the N of the fitted curve comes before its interval.
+    """
+    own = plan.fit != DEFAULT_FIT
     reach = "-" if math.isnan(plan.reach) else chance(plan.reach)
     if plan.doubt:
-        return [*["-"] * (3 + len(levels)), reach]
+        return [*["-"] * (3 + len(levels) + own), reach]
     first = int(plan.curve.sizes[0])
     texts = [
         "none" if n is None else f"{'≤ ' * (n <= first)}{whole(n)}"
-        for n in (*plan.samples(levels), plan.even)
+        for n in (*plan.samples(levels), plan.even, *[plan.middle] * own)
     ]
     ends = [samples_text(n) if math.isinf(n) else whole(int(n)) for n in (plan.lower, plan.upper)]
     return [*texts, *ends, reach]
@@ -291,11 +301,11 @@ def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator
         ratio = number(comparison.ratio, 3) + more
     elif low or math.isfinite(high):  # with 95% probability, as the sentence says
         ratio = f"at least {number(low, 3)}" if low else f"at most {number(high, 3)}"
-    ratios = "-" if first.even is None else "1", ratio
-    fit = "" if first.fit == DEFAULT_FIT else f" (fit {first.fit})"
+    ratios = "-" if comparison.numbers[0] is None else "1", ratio
+    fit = _of_fit(first.fit)
     yield Table(
         f"Samples for {number(comparison.target)}{fit}" if full or fit else "",
-        ["model", *sample_heads((0.9,)), "ratio"],
+        ["model", *sample_heads((0.9,), first.fit), "ratio"],
         [
             [name, *sample_cells(plan, (0.9,)), shown]
             for name, plan, shown in zip(comparison.names, (first, second), ratios, strict=True)

@@ -59,6 +59,12 @@ class Chances:
             n += 1
         return n if self.at(n) >= p else None
 
+    def interval(self) -> tuple[float, float]:
+        """The whole N between which the target comes to be met with 90%; infinite where never."""
+        lower, upper = self.first(TAIL), self.first(1 - TAIL)
+        lower = max(math.floor(lower), int(self.n[0])) if math.isfinite(lower) else lower
+        return lower, math.ceil(upper) if math.isfinite(upper) else upper
+
 
 def chances(made: Extrapolation, goal: float) -> Chances:
     """The table for an error."""
@@ -101,11 +107,7 @@ def answer(made: Extrapolation, goal: float, odds: Chances) -> tuple[int | None,
     """The number of samples for an error, if there is one, and the ends of its interval."""
     if made.fit != DEFAULT_FIT:
         return _by_fit(made, goal)
-    lower, upper = odds.first(TAIL), odds.first(1 - TAIL)
-    if math.isfinite(lower):
-        lower = max(math.floor(lower), int(made.curve.sizes[0]))
-    if math.isfinite(upper):
-        upper = math.ceil(upper)
+    lower, upper = odds.interval()
     passed = made.measured.crossing(goal)
     if passed is not None:  # inside the pilot the means answer, whatever lies beyond
         _, before, after = passed

@@ -218,14 +218,23 @@ class Comparison(Drawn):
     def ratio(self) -> float | None:
         """Samples of the second over samples of the first; None where one cannot be told.
 
-        It cannot where one has no answer, or where both meet the target at their smallest N. Where
-        the first does, the ratio may be larger, since fewer may be enough; where the second does,
-        smaller.
+        Of the N with even odds, or where the fitted curves meet the target by another fit. It
+        cannot be told where one has no such N, or where both meet the target at their smallest.
+        Where the first does, the ratio may be larger, since fewer may be enough; where the second
+        does, smaller.
         """
-        first, second = self.first.even, self.second.even
+        first, second = self.numbers
         if first is None or second is None or (self.first.at_once and self.second.at_once):
             return None
         return second / first
+
+    @property
+    def numbers(self) -> tuple[int | None, int | None]:
+        """The N of both that `ratio` is of; None where there is none."""
+        first, second = (
+            plan.even if plan.fit == DEFAULT_FIT else plan.middle for plan in self._plans
+        )
+        return first, second
 
     @cached_property
     def ratio_range(self) -> tuple[float, float] | None:
@@ -397,17 +406,18 @@ class Comparison(Drawn):
             Both numbers with their chances, and the ratio.
         """
         (first, second), plans = self.names, (self.first, self.second)
-        if all(plan.even is not None for plan in plans):
-            said = f"To reach {value(self.target)}, {first} needs {_about(plans[0], ' samples')} "
-            said += f"and {second} {_about(plans[1])}"
+        numbers = self.numbers
+        if None not in numbers:
+            each = _about(plans[0], numbers[0], " samples"), _about(plans[1], numbers[1])
+            said = f"To reach {value(self.target)}, {first} needs {each[0]} and {second} {each[1]}"
             if self.ratio is None:
                 return f"{said}; what they need in relation to each other is not known."
             return f"{said}, a ratio of {self.ratio_words()}."
         said = " ".join(
-            f"{name} needs {_about(plan, ' samples')}."
+            f"{name} needs {_about(plan, number, ' samples')}."
             if plan.at_once
             else f"{name}: {plan.headline()}"
-            for name, plan in zip(self.names, plans, strict=True)
+            for name, plan, number in zip(self.names, plans, numbers, strict=True)
         )
         if self.ratio_range is not None:
             said += f" The ratio, {second} over {first}, is {self.ratio_words()}."
@@ -445,6 +455,7 @@ class Comparison(Drawn):
             low, high = (0.0 if math.isinf(high) else 1 / high), (1 / low if low else math.inf)
             ratio = ratio and 1 / ratio
         goal = f"for {value(self.target)}"
+        goal += "" if self.first.fit == DEFAULT_FIT else f" by fit {self.first.fit!r}"
         names = f"{better[0]} and {worse[0]}"
         evens = [plan.even for _, plan in (better, worse)]
         if self.ratio_range is None and None not in evens and self.first.fit == DEFAULT_FIT:
@@ -460,7 +471,7 @@ class Comparison(Drawn):
             ends = f"90%: {times(low)} to {times(high)}"
         elif low or math.isfinite(high):
             ends = f"95% sure: at {f'least {times(low)}' if low else f'most {times(high)}'}"
-        if not self.likely:
+        if not self.likely:  # by another fit, which has an N all the same
             reach = min(plan.reach for plan in self._plans)
             ends = "; ".join(filter(None, (ends, f"if both reach it, chance {chance(reach)}")))
         ends = f" ({ends})" if ends else ""
@@ -634,12 +645,12 @@ def mean_at(curve: Curve, n: int) -> float:
     return float(curve.means[curve.sizes.tolist().index(n)])
 
 
-def _about(plan: Plan, noun: str = "") -> str:
+def _about(plan: Plan, number: int | None, noun: str = "") -> str:
     """A number of samples with its odds, and the most that any number has where that is little."""
     most = "" if plan.reach >= SURE else f", at most {chance(plan.reach)} {plan.anywhere}"
-    even = plan.even or int(plan.curve.sizes[0])
-    number = f"{'at most' if plan.at_once else 'about'} {even:,}{noun}"
-    return f"{number} (chance {chance(plan.probability(even))}{most})"
+    number = number or int(plan.curve.sizes[0])
+    odds = f"chance {chance(plan.probability(number))}{most}"
+    return f"{'at most' if plan.at_once else 'about'} {number:,}{noun} ({odds})"
 
 
 def _coupling(first: Array, second: Array, correlation: Array | float) -> Array:

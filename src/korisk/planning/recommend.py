@@ -4,7 +4,8 @@ Collect N samples; measure one more size; train longer; stop; or: it is not know
 first that applies is the advice:
 
 1. Nothing is said of a pilot that cannot be extrapolated, or of errors below rounding.
-2. Measured means that meet the target answer it, whatever else limits the error.
+2. Measured means that meet the target answer it, whatever else limits the error: with the number of
+   samples, or with more seeds at the size after which they meet it.
 3. Where longer training lowers the error at the same N, training comes before data.
 4. Where the network or the noise limits the error, no amount of data helps.
 5. A number of samples with the chance asked for is collected, as far as odds were checked.
@@ -28,7 +29,7 @@ _LEAST_SEEDS = 3  # of a size that is measured to settle something
 _TELLING = 0.5  # chance to settle the question below which another run tells more
 _EASY = 10.0  # times the largest error: a target that is probably in another unit
 _FIRST = 16  # the smallest N of a first measurement
-_UNMEASURED = "Nothing was measured: it assumes your noise and images; check it at N = 16 first."
+_UNMEASURED = "Nothing was measured: it assumes your noise and images; check it at N = {} first."
 
 
 class Situation(Planned, Protocol):
@@ -45,14 +46,6 @@ class Situation(Planned, Protocol):
     @property
     def goal(self) -> float:
         """The same as an error."""
-
-    @property
-    def lower(self) -> float:
-        """The lower end of the 90% interval of N."""
-
-    @property
-    def upper(self) -> float:
-        """The upper end of it."""
 
     @property
     def reach(self) -> float:
@@ -130,11 +123,11 @@ def recommend(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
 
 def collectable(plan: Situation, samples: int) -> bool:
     """Whether a number of samples is the advice, rather than what `otherwise` says."""
-    if samples <= plan.last and plan.inside:
-        return True
-    if plan.doubt or no_learning(plan.curve) or samples > NEAR * plan.last:
+    if plan.doubt or samples > NEAR * plan.last:
         return False
-    return plan.limit.kind not in ("training", "network", "noise")
+    if plan.inside:
+        return True
+    return not no_learning(plan.curve) and plan.limit.kind not in ("training", "network", "noise")
 
 
 def _collect(plan: Situation, samples: int, sure: float, cost: float | None) -> Recommendation:
@@ -145,8 +138,8 @@ def _collect(plan: Situation, samples: int, sure: float, cost: float | None) -> 
         said = f"{count(samples)} samples are enough for {target} ({level}); the pilot has them"
     else:
         said = f"collect {count(samples)} samples for {target} ({level})"
-    price, paid = _price(plan, samples, cost)
-    reasons = (_too_easy(plan), _still_falls(plan, samples), *paid)
+    price, paid = _price(samples, plan.last, cost)
+    reasons = (_too_easy(plan), _still_falls(plan, samples), paid)
     chance_there = plan.probability(samples)
     return _advice(plan, "collect", said, sure, reasons, n=samples, chance=chance_there, cost=price)
 
@@ -158,6 +151,8 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
         why = plan.doubt.removeprefix("The curve cannot be extrapolated: ").rstrip(".")
         said = f"not known how many samples {target} needs: {why[0].lower()}{why[1:]}"
         return _advice(plan, "unknown", said, sure, (found.sentence, _remedy(plan)))
+    if plan.inside:
+        return _repeat(plan, sure, cost)
     if found.kind == "training":
         return _advice(plan, "train", _trained(plan), sure, (found.sentence,))
     far = f"chance {chance(plan.reach)} by N = {count(plan.forecast.horizon)}"
@@ -175,7 +170,7 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
         return _advice(plan, "stop", said, sure, (plan.why_out_of_reach, probe))
     if plan.last >= LARGEST_N:
         said = f"not known how to reach {target}: no larger N is planned for"
-        return _advice(plan, "unknown", said, sure, (_why_not(plan, sure, far), _remedy(plan)))
+        return _advice(plan, "unknown", said, sure, (_why_not(plan, sure), _remedy(plan)))
     seeds = max(int(plan.curve.counts[-1]), _LEAST_SEEDS)
     settled: float | None
     n, settled = settling_size(plan.forecast, plan.goal, plan.chances, seeds)
@@ -189,11 +184,23 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
         said += f"single seeds cannot tell whether {target} is out of reach"
     else:
         said += f"with {chance(settled)} it settles whether {target} can be reached"
-    price, paid = _price(plan, n, cost)
-    reasons = (_why_not(plan, sure, far), *paid)
+    price, paid = _price(n, plan.last, cost)
+    reasons = (_why_not(plan, sure), paid)
     return _advice(
         plan, "measure", said, sure, reasons, n=n, seeds=seeds, chance=settled, cost=price
     )
+
+
+def _repeat(plan: Situation, sure: float, cost: float | None) -> Recommendation:
+    """More seeds where measured means meet the target and too few of them say so."""
+    met = plan.curve.means <= plan.goal
+    n = int(plan.curve.sizes[met.size - met[::-1].argmin() if not met.all() else 0])
+    seeds = max(2 * int(plan.curve.counts[plan.curve.sizes == n][0]), _LEAST_SEEDS)
+    said = f"measure N = {n:,} again, with {seeds} seeds: its mean meets {value(plan.target)}, but "
+    said += f"the seeds measured so far give it a chance of {chance(plan.probability(n))}"
+    price, paid = _price(n, plan.last, cost)
+    reasons = (_why_not(plan, sure), paid)
+    return _advice(plan, "measure", said, sure, reasons, n=n, seeds=seeds, cost=price)
 
 
 def recommend_unmeasured(
@@ -209,7 +216,7 @@ def recommend_unmeasured(
     if samples is not None:
         action, n, odds = "collect", samples, plan.probability(samples)
         said = f"collect {count(samples)} samples for {target} ({_level(sure)})"
-        reasons = [] if last else [_UNMEASURED]
+        reasons = [] if last else [_UNMEASURED.format(_FIRST)]
     elif plan.reach < LEAST_REACH:
         action, n, odds = "stop", None, None
         said, reasons = f"stop: more data of this kind will not reach {target} ({far})", []
@@ -218,9 +225,7 @@ def recommend_unmeasured(
         n = 2 * last if last else max(_FIRST, int(min(plan.lower, plan.farthest) / NEAR))
         said = f"measure N = {n:,} next, with {_LEAST_SEEDS} seeds, and plan with it"
         reasons = [_none(sure, plan.reach)]
-    price = None if cost is None or n is None else cost * max(n - last, 0)
-    if price is not None and n is not None:
-        reasons.append(f"{max(n - last, 0):,} more samples cost {price:,.6g}.")
+    price, paid = _price(n, last, cost)
     return Recommendation(
         action=action,
         n=n,
@@ -232,7 +237,7 @@ def recommend_unmeasured(
         lower=int(plan.lower) if math.isfinite(plan.lower) else None,
         upper=int(plan.upper) if math.isfinite(plan.upper) else None,
         cost=price,
-        reasons=tuple(reasons),
+        reasons=tuple(filter(None, (*reasons, paid))),
     )
 
 
@@ -250,7 +255,7 @@ def _advice(
 ) -> Recommendation:
     name = plan.curve.model
     sentence = f"{name}: {said}." if name else f"{said[0].upper()}{said[1:]}."
-    known = bool(plan.forecast.curve.n.size) and not plan.doubt
+    known, (lower, upper) = not plan.doubt, plan.chances.interval()
     return Recommendation(
         action=action,
         n=n,
@@ -259,8 +264,8 @@ def _advice(
         sure=sure,
         chance=chance,
         even=plan.even if known else None,
-        lower=int(plan.lower) if known and math.isfinite(plan.lower) else None,
-        upper=int(plan.upper) if known and math.isfinite(plan.upper) else None,
+        lower=int(lower) if known and math.isfinite(lower) else None,
+        upper=int(upper) if known and math.isfinite(upper) else None,
         cost=cost,
         # A target that no amount of data meets is not limited by it.
         limit=None if action == "stop" and plan.limit.kind == "data" else plan.limit,
@@ -307,32 +312,30 @@ def _still_falls(plan: Situation, samples: int) -> str:
     return f"That is {samples / plan.last:.2g} times the pilot's largest N of {plan.last:,}."
 
 
-def _why_not(plan: Situation, sure: float, far: str) -> str:
+def _why_not(plan: Situation, sure: float) -> str:
     """Why no number of samples is recommended although the target may be reachable."""
     samples = plan.samples(sure)
     if samples is not None:
-        return (
-            f"{count(samples)} samples would be enough with {sure:.0%}, but lie more than {NEAR} "
-            "times beyond the pilot, where odds were not checked."
-        )
+        enough = f"{count(samples)} samples would be enough with {100 * sure:.4g}%"
+        enough += f", but lie more than {NEAR} times beyond the pilot"
+        return f"{enough}, where odds were not checked."
     return _none(sure, plan.reach)
 
 
 def _none(sure: float, reach: float) -> str:
-    most = "a little less" if chance(reach) == f"{sure:.0%}" else chance(reach)
-    return f"No number of samples has a chance of {100 * sure:.4g}%; the most is {most}."
+    level = f"{100 * sure:.4g}%"
+    most = "a little less" if chance(reach) == level else chance(reach)
+    return f"No number of samples has a chance of {level}; the most is {most}."
 
 
-def _price(
-    plan: Situation, samples: int, cost: float | None
-) -> tuple[float | None, tuple[str, ...]]:
+def _price(samples: int | None, last: int, cost: float | None) -> tuple[float | None, str]:
     """What the samples that are still missing cost, as a number and a sentence."""
-    if cost is None:
-        return None, ()
-    more = max(samples - plan.last, 0)
-    total = cost * more
-    beyond = f"{more:,} more samples than the pilot's {plan.last:,} cost {total:,.6g}."
-    return total, (beyond if more else "Nothing more has to be collected.",)
+    if cost is None or samples is None:
+        return None, ""
+    more = max(samples - last, 0)
+    than = f" than the pilot's {last:,}" if last else ""
+    cost_more = f"{more:,} more samples{than} cost {cost * more:,.6g}."
+    return cost * more, cost_more if more else "Nothing more has to be collected."
 
 
 def _level(sure: float) -> str:

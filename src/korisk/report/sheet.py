@@ -5,17 +5,13 @@ What it says is what `Plan.recommend` says. How often such answers held is in `h
 """
 
 import datetime
-import json
 from collections.abc import Iterable
-from functools import cache
-from importlib.resources import files
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from korisk._json import JsonDict
 from korisk._version import __version__
 from korisk.planning.explain import chance, count, value
 from korisk.planning.plan import Plan
@@ -23,12 +19,13 @@ from korisk.planning.protocol import Recommendation
 from korisk.report.figures import panels, style
 from korisk.report.figures.pilot import plan_figure, quantity
 from korisk.report.figures.style import DARK, DPI, FINE, GREY, LARGE, LOOKS, MEDIUM, SMALL, Options
+from korisk.report.headline import held, record
 
 WIDTH, HEIGHT = 8.27, 11.69  # inches: A4
 Edges = tuple[float, float]  # of text, in inches from the left
 _PAGE, _FIRST, _SECOND = (0.8, 7.47), (0.8, 3.95), (4.32, 7.47)  # all of it, columns at its foot
 _BOX = (0.98, 7.29)  # inside the box
-_SETS = {"imaging": "imaging networks", "neural": "small networks", "lcdb": "other learners"}
+_PICTURE = "The picture: chances of all targets, said and come true."
 _HEADINGS = "What this assumes", "How often such answers held"
 _FOOT = "An estimate from measured errors: no guarantee, and no statement about single patients."
 
@@ -83,20 +80,13 @@ def sheet(
         drawn.set_xlabel("")
         _odds(_axes(page, 1.4, down + 3.15, 5.25, 1.3), plan, advice, drawn.get_xlim())
         top = max(down + 5.15, 8.3)
-        lists = (_FIRST, _assumptions(plan, advice)), (_SECOND, _record())
+        lists = (_FIRST, _assumptions(plan, advice)), (_SECOND, [record(), _PICTURE])
         for (x, said), heading in zip(lists, _HEADINGS, strict=True):
             _line(page, x[0], top, heading, fontsize=LARGE, fontweight="bold")
             down = _text(page, top + 0.27, said, SMALL, x)
         _reliability(_axes(page, _SECOND[0] + 0.42, down, 1.1, 0.85))
         _line(page, _PAGE[0], HEIGHT - 0.4, _FOOT, color=GREY, fontsize=FINE)
         return page
-
-
-@cache
-def held() -> JsonDict:
-    """How often answers held on curves that the planner had not seen: the kept benchmark."""
-    content: JsonDict = json.loads((files("korisk.report") / "held.json").read_text("utf-8"))
-    return content
 
 
 def _assumptions(plan: Plan, advice: Recommendation) -> list[str]:
@@ -113,17 +103,6 @@ def _assumptions(plan: Plan, advice: Recommendation) -> list[str]:
     if advice.limit is not None and advice.action in ("collect", "measure"):
         said.append(advice.limit.sentence)
     return said
-
-
-def _record() -> list[str]:
-    sets = held()["sets"]
-    enough = [f"{each['enough']:.0%} of {_SETS[name]}" for name, each in sets.items()]
-    return [
-        f"Tried on {sum(each['pilots'] for each in sets.values())} learning curves that the method "
-        f"had not seen: an N called 90% sure was enough for {', '.join(enough)}. Where it must not "
-        "fail, ask for 95% or plan in two rounds.",
-        "The picture: chances of all targets, said and come true.",
-    ]
 
 
 def _advice(page: Figure, top: float, advice: Recommendation, findings: tuple[str, ...]) -> float:

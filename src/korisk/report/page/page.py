@@ -27,7 +27,7 @@ from korisk.planning.plan import LEVELS
 from korisk.planning.targets import Group, main_group
 from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
-from korisk.report.headline import HEADLINES, headline, interval, short
+from korisk.report.headline import HEADLINES, headline, interval, record, short
 from korisk.report.page.planner import LEGEND, groups_data
 from korisk.report.tables.table import worded
 from korisk.report.tables.text import html as table_html
@@ -72,7 +72,8 @@ class Page:
             box = '<div class="missing" role="group" aria-label="Notes" tabindex="0">'
             missing = f"{box}{bullets(self.notes, 'notes')}</div>"
         title = "What this does and does not promise"
-        shown = [*self.sections, Section("promises", title, asset("promises.html"))]
+        promises = Template(asset("promises.html")).substitute(record=escape(record()))
+        shown = [*self.sections, Section("promises", title, promises)]
         odds = ""
         if main is None:
             answer = (
