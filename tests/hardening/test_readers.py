@@ -53,7 +53,7 @@ NO_FILE = {  # module: why
     "operators/ct/projector.py": "a scanner's numbers inside an exported program",
     "cli/command.py": "a part of the package",
     "report/dropped.py": "what the process that started it sends",
-    "report/sheet.py": "a part of the package",
+    "report/headline.py": "a part of the package",
     "report/serve.py": "a part of the package, and what its own process has answered",
     "report/live.py": "a part of the package, and what its own process has drawn",
     "report/page/page.py": "a part of the package",
