@@ -212,7 +212,7 @@ def test_files_say_what_is_wrong(tmp_path: Path) -> None:
 def test_the_tables_fit_a_terminal_of_80_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("korisk.cli.output.NARROWEST", 80)
+    monkeypatch.setattr("korisk.cli.common.output.NARROWEST", 80)
     monkeypatch.setenv("COLUMNS", "80")
     layers = kr.Learned("M", parameters=10**12, effective=3.3e10), kr.Known("K", lipschitz=0.0174)
     file = written(tmp_path, kr.Network(layers))

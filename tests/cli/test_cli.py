@@ -24,7 +24,7 @@ def test_bound_shows_layers_forms_and_meaning() -> None:
 
 @pytest.mark.parametrize("name", ["ct_h8_ko", "ct_h256_ko", "ct_h512_ko", "ct_h512_fc"])
 def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("korisk.cli.output.NARROWEST", 80)
+    monkeypatch.setattr("korisk.cli.common.output.NARROWEST", 80)
     monkeypatch.setenv("COLUMNS", "80")
     out, _ = outputs("bound", EXAMPLES / f"{name}.yaml", "--target", "1e4")
     net = kr.Network.read(EXAMPLES / f"{name}.yaml")

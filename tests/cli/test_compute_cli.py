@@ -11,8 +11,8 @@ import dummy_work
 import pytest
 from commands import content, korisk, outputs
 
-from korisk.cli import compute
-from korisk.cli.compute import chosen_compute, run_tasks
+from korisk.cli.common import compute
+from korisk.cli.common.compute import chosen_compute, run_tasks
 from korisk.errors import KoriskError
 from korisk.store.cells import Task
 from korisk.store.store import Store

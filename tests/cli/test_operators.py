@@ -33,7 +33,7 @@ def test_every_operator_has_a_row() -> None:
 
 
 def test_rows_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("korisk.cli.output.NARROWEST", 80)
+    monkeypatch.setattr("korisk.cli.common.output.NARROWEST", 80)
     monkeypatch.setenv("COLUMNS", "80")
     out, _ = outputs("operators", *SMALL, *FAN)
     assert max(len(line) for line in out.splitlines()) <= 80

@@ -256,7 +256,7 @@ def test_a_comparison_answers_every_target() -> None:
 def test_a_model_takes_six_lines_and_the_advice_comes_first(
     monkeypatch: pytest.MonkeyPatch, target: float
 ) -> None:
-    monkeypatch.setattr("korisk.cli.output.NARROWEST", 100)
+    monkeypatch.setattr("korisk.cli.common.output.NARROWEST", 100)
     monkeypatch.setenv("COLUMNS", "100")
     for model in ("KO", "FC"):
         advice = kr.plan(kr.Curve.read(H8, model=model), target).recommend()
@@ -276,7 +276,7 @@ def test_a_cost_is_told_of_what_is_still_to_be_collected() -> None:
 
 @pytest.mark.parametrize("command", ["plan", "compare"])
 def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    monkeypatch.setattr("korisk.cli.output.NARROWEST", 80)
+    monkeypatch.setattr("korisk.cli.common.output.NARROWEST", 80)
     monkeypatch.setenv("COLUMNS", "80")
     out, _ = outputs(command, H8, "--target", "0.003")
     assert all(len(line) <= 80 for line in out.splitlines())

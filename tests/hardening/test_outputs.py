@@ -177,7 +177,7 @@ def test_what_steers_a_terminal_is_written_out(
 
 
 def test_tables_do_not_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    from korisk.cli.output import show
+    from korisk.cli.common.output import show
     from korisk.texts import Table
 
     show(Table("\x1b[31mtitle", ["\x1b[2Jcolumn"], [["\x1b]0;x\x07"]]), "line\x1b[31m\nnext")

@@ -2,6 +2,7 @@
 
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 import korisk as kr
 from korisk.planning.answer import comparison_tables
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "pilot_h8.csv"
 SIZES = (16, 32, 64, 128, 256)
 SURE = (0.5, 0.7, 0.9, 0.95, 0.99)
 UNITS = ("error", "rmse", "psnr", "db", "accuracy", "percent", "ssim", "r2", "negated")
@@ -215,3 +217,20 @@ def test_another_fit_has_its_own_number_beside_the_advice_of_the_default() -> No
     (table,) = comparison_tables(power)
     cell = dict(zip(table.heads, table.rows[1], strict=True))["by fit"]
     assert cell == f"{numbers[1]:,}"
+
+
+@pytest.mark.parametrize("target", [0.0022, 0.0028])
+def test_where_a_measurement_seldom_settles_it_the_advice_says_what_it_does_reach(
+    target: float,
+) -> None:
+    pilot = kr.Curve.read(EXAMPLE, model="KO" if target < 0.0025 else "FC")
+    plan = kr.plan(pilot, target)
+    for sure in (0.8, 0.9):
+        advice = plan.recommend(sure)
+        there = [said for said in advice.reasons if said.startswith("What N =")]
+        unlikely = advice.action == "measure" and (advice.chance or 0.0) < 0.5
+        assert len(there) == unlikely
+        for said in there:
+            reached = float(said.split(" is ")[1].split()[0])
+            assert kr.plan(pilot, reached).probability(advice.n or 2) == pytest.approx(sure, 0.01)
+    assert ("What N =" in plan.explain()) == (target < 0.0025)

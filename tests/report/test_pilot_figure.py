@@ -326,3 +326,15 @@ def test_several_models_share_one_figure() -> None:
             assert points(mark) == [(made.even, 0.02)]
             assert answer(made) in words
         assert ("8 of 9 models" in words) == (count == 9)
+
+
+@pytest.mark.parametrize("models", [1, 2])
+def test_the_level_that_was_asked_for_is_marked(models: int) -> None:
+    plans = [plan(seeded(0.9, 1 + k, f"net {k}", noise=0.003), 0.003) for k in range(models)]
+    shown = plans_figure(plans, sure=0.8)
+    texts, numbers = written(shown), [made.samples(0.8) for made in plans]
+    assert "80% sure" in texts
+    assert "90% sure" not in texts
+    for made, n in zip(plans, numbers, strict=True):
+        assert f"{n:,}" in texts
+        assert n != made.samples(0.9)

@@ -162,7 +162,7 @@ def _read_network(path: Path) -> None:
 
 
 def _read_job_options(path: Path) -> None:
-    from korisk.cli.compute import chosen_compute
+    from korisk.cli.common.compute import chosen_compute
 
     assert chosen_compute("slurm", path).options
 

@@ -13,10 +13,10 @@ from rich.text import Text
 from typer import Argument as Positional
 
 from korisk._json import JsonDict
-from korisk.cli import own_code
-from korisk.cli.command import command
-from korisk.cli.options import Device, Json, Target, Training
-from korisk.cli.output import json_text, print_json, show, tell, warnings_as_lines
+from korisk.cli.common import own_code
+from korisk.cli.common.command import command
+from korisk.cli.common.options import Device, Json, Target, Training
+from korisk.cli.common.output import json_text, print_json, show, tell, warnings_as_lines
 from korisk.cli.predict import time_left
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, OutOfReachError, did_you_mean, shown

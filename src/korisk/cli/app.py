@@ -15,11 +15,11 @@ from korisk import __version__
 from korisk._text import plain
 from korisk.cli.ablate import ablate
 from korisk.cli.bound import bound
-from korisk.cli.command import Command
+from korisk.cli.common.command import Command
+from korisk.cli.common.output import running, with_command
 from korisk.cli.compare import compare
 from korisk.cli.export import export
 from korisk.cli.operators import operators
-from korisk.cli.output import running, with_command
 from korisk.cli.plan import plan
 from korisk.cli.predict import predict
 from korisk.cli.read import read

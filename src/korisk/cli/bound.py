@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from korisk.cli import own_code
-from korisk.cli.command import command
-from korisk.cli.options import Json, Plot, Target
-from korisk.cli.output import check_plot, print_json, save_plot, show, tell
+from korisk.cli.common import own_code
+from korisk.cli.common.command import command
+from korisk.cli.common.options import Json, Plot, Target
+from korisk.cli.common.output import check_plot, print_json, save_plot, show, tell
 from korisk.errors import Argument, KoriskError
 from korisk.theory import Network
 from korisk.theory.overview import overview

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
-from korisk.cli.command import command
-from korisk.cli.options import (
+from korisk.cli.common.command import command
+from korisk.cli.common.options import (
     Column,
     Filter,
     Html,
@@ -22,7 +22,7 @@ from korisk.cli.options import (
     read_as,
     renamed,
 )
-from korisk.cli.output import check_plot, print_json, save_plot, show, write_page
+from korisk.cli.common.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.planning import compare as planning

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from korisk import _checks
 from korisk._json import JsonDict
-from korisk.cli.command import command
-from korisk.cli.options import Json, Plot
-from korisk.cli.output import print_json, refuse_extra, show, tell, warnings_as_lines
+from korisk.cli.common.command import command
+from korisk.cli.common.options import Json, Plot
+from korisk.cli.common.output import print_json, refuse_extra, show, tell, warnings_as_lines
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.theory.footprint import Footprint
 

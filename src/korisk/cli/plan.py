@@ -6,8 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
-from korisk.cli.command import command
-from korisk.cli.options import (
+from korisk.cli.common.command import command
+from korisk.cli.common.options import (
     Column,
     Filter,
     Html,
@@ -25,7 +25,7 @@ from korisk.cli.options import (
     read_as,
     renamed,
 )
-from korisk.cli.output import check_plot, print_json, save_plot, show, write_page
+from korisk.cli.common.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.answer import answer, answer_tables
@@ -136,7 +136,8 @@ def plan(
     if plot is not None:
         from korisk.report.figures.pilot import plans_figure
 
-        save_plot(plans_figure([each.plan for each in answers if each.plan is not None]), plot)
+        drawn = [each.plan for each in answers if each.plan is not None]
+        save_plot(plans_figure(drawn, sure=sure), plot)
     if sheet is not None and answers[0].plan is not None:
         from korisk.report.sheet import sheet as drawn_sheet
 

@@ -14,10 +14,17 @@ from typer import Option
 
 from korisk import _checks
 from korisk._json import JsonMapping
-from korisk.cli import own_code
-from korisk.cli.command import command
-from korisk.cli.options import Column, Device, Json, Plot, Training, columns, one_target
-from korisk.cli.output import check_plot, print_json, save_plot, show, tell, warnings_as_lines
+from korisk.cli.common import own_code
+from korisk.cli.common.command import command
+from korisk.cli.common.options import Column, Device, Json, Plot, Training, columns, one_target
+from korisk.cli.common.output import (
+    check_plot,
+    print_json,
+    save_plot,
+    show,
+    tell,
+    warnings_as_lines,
+)
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, did_you_mean, shown
 from korisk.files import make_folder

@@ -4,9 +4,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
-from korisk.cli.command import command
-from korisk.cli.options import Column, Filter, Ignore, Json, Reading, Scale, Unit, Wide
-from korisk.cli.output import in_options, print_json, show
+from korisk.cli.common.command import command
+from korisk.cli.common.options import Column, Filter, Ignore, Json, Reading, Scale, Unit, Wide
+from korisk.cli.common.output import in_options, print_json, show
 from korisk.curves.curve import Curve
 from korisk.errors import Absent, Argument, KoriskError, Message
 

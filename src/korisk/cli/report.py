@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from korisk._checks import one_of
-from korisk.cli.command import command
-from korisk.cli.options import Folder, Json, Target
-from korisk.cli.output import print_json, tell
+from korisk.cli.common.command import command
+from korisk.cli.common.options import Folder, Json, Target
+from korisk.cli.common.output import print_json, tell
 from korisk.errors import KoriskError
 from korisk.files import FIGURE_KINDS, make_folder, write_text
 

@@ -11,10 +11,10 @@ from typing import Annotated
 from urllib.parse import quote
 
 from korisk._json import JsonDict
-from korisk.cli.command import command
-from korisk.cli.compute import Outcome, chosen_compute, report_failures, run_tasks
-from korisk.cli.options import Device, Full, Json, Live, Port, Wait, WithPage, Workers
-from korisk.cli.output import print_json, show, warnings_as_lines
+from korisk.cli.common.command import command
+from korisk.cli.common.compute import Outcome, chosen_compute, report_failures, run_tasks
+from korisk.cli.common.options import Device, Full, Json, Live, Port, Wait, WithPage, Workers
+from korisk.cli.common.output import print_json, show, warnings_as_lines
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossing, crossing
 from korisk.store.store import Store, store_path, store_to_write

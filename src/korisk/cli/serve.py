@@ -6,8 +6,8 @@ from typing import Annotated
 
 from typer import Option
 
-from korisk.cli.command import command
-from korisk.cli.output import tell
+from korisk.cli.common.command import command
+from korisk.cli.common.output import tell
 
 
 @command("report.local.LocalPort")

@@ -4,12 +4,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from korisk.planning.extrapolation import Extrapolation
 from korisk.planning.fit import DEFAULT_FIT
+from korisk.planning.protocol import Numbers, each_of, level_of
 
 Array = NDArray[np.float64]
 
@@ -64,6 +66,87 @@ class Chances:
         lower, upper = self.first(TAIL), self.first(1 - TAIL)
         lower = max(math.floor(lower), int(self.n[0])) if math.isfinite(lower) else lower
         return lower, math.ceil(upper) if math.isfinite(upper) else upper
+
+
+class Enough:
+    """Which N are enough with which probability, read off a table: part of a plan."""
+
+    chances: Chances
+
+    def met_by(self, n: float) -> float:
+        """The probability that the target is met by one N."""
+        raise NotImplementedError
+
+    @overload
+    def probability(self, n: float) -> float: ...
+
+    @overload
+    def probability(self, n: Numbers) -> list[float]: ...
+
+    def probability(self, n: float | Numbers) -> float | list[float]:
+        """The probability that the target is met by N, over all futures.
+
+        Parameters
+        ----------
+        n : int or sequence of int
+            Training samples; of a pilot, up to ten thousand times its largest.
+
+        Returns
+        -------
+        float or list of float
+            Zero for N below a pilot's smallest, where nothing was measured.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+        >>> made = kr.plan(pilot, target=0.005)
+        >>> made.probability(300) < 0.01, made.probability(1024) > 0.9
+        (True, True)
+        """
+        return each_of(n, self.met_by)
+
+    @overload
+    def samples(self, sure: float = 0.9) -> int | None: ...
+
+    @overload
+    def samples(self, sure: Numbers) -> list[int | None]: ...
+
+    def samples(self, sure: float | Numbers = 0.9) -> int | list[int | None] | None:
+        """The smallest N with `probability(N)` of at least `sure`, over all futures.
+
+        Parameters
+        ----------
+        sure : float or sequence of float, default 0.9
+            From 0.5 to 0.99.
+
+        Returns
+        -------
+        int or None, or a list of them
+            None where no N has it: `reach` is the most that any N has, and `recommend()` says what
+            to do then.
+
+        Raises
+        ------
+        KoriskError
+            If a level is out of range.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+        >>> made = kr.plan(pilot, target=0.005)
+        >>> made.even <= made.samples(sure=0.8) <= made.samples(sure=0.95)
+        True
+        >>> made.probability(made.samples()) >= 0.9
+        True
+        """
+        return each_of(sure, lambda level: self.chances.smallest(level_of(level)))
+
+    @property
+    def even(self) -> int | None:
+        """N with even odds, over all futures; None where no N has them."""
+        return self.samples(0.5)
 
 
 def chances(made: Extrapolation, goal: float) -> Chances:

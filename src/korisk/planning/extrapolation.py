@@ -358,38 +358,7 @@ class Extrapolation:
 def extrapolate(
     curve: Curve, *, fit: str = DEFAULT_FIT, related: Iterable[Curve] = ()
 ) -> Extrapolation:
-    """Extrapolate a pilot beyond its largest N.
-
-    Parameters
-    ----------
-    curve : Curve
-        The pilot, of at least three sizes (two for "paper").
-    fit : str, default "posterior"
-        One of `FITS`. The default is a posterior over many curves, which tells what is
-        likely; other fits extrapolate one fitted curve.
-    related : iterable of Curve, default ()
-        Curves of the same network on other data, such as simulated ones, whose shape the pilot's
-        may have. They count by how well they explain the pilot; see `kr.plan`.
-
-    Returns
-    -------
-    Extrapolation
-        The pilot and what was made of it.
-
-    Raises
-    ------
-    KoriskError
-        If the pilot is too small, or a related curve does not belong to it.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> from korisk.planning.extrapolation import extrapolate
-    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> made = extrapolate(pilot)
-    >>> round(made.expected(512).value, 4)
-    0.0063
-    """
+    """What `kr.forecast` makes of a pilot, before it is asked by the protocol of answers."""
     one_of("fit", fit, FITS)
     check_curve(curve)
     curve.require(least_sizes(fit), "a forecast")

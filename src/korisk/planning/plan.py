@@ -17,7 +17,7 @@ from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import Message, OutOfReachError
-from korisk.planning.chances import Chances, answer, before_long, chances
+from korisk.planning.chances import Chances, Enough, answer, before_long, chances
 from korisk.planning.explain import (
     ANSWERS,
     EVEN,
@@ -45,7 +45,7 @@ _DISAGREES = 0.01  # trust below which related curves count for nothing
 
 
 @dataclass(frozen=True)
-class Plan(Drawn):
+class Plan(Drawn, Enough):
     """The answer for one pilot and target. Made by `plan`.
 
     Errors and targets are in the user's unit.
@@ -196,82 +196,11 @@ class Plan(Drawn):
         """
         return each_of(n, self.forecast.expected)
 
-    @overload
-    def probability(self, n: float) -> float: ...
-
-    @overload
-    def probability(self, n: Numbers) -> list[float]: ...
-
-    def probability(self, n: float | Numbers) -> float | list[float]:
-        """The probability that the target is met by N, over all futures.
-
-        Parameters
-        ----------
-        n : int or sequence of int
-            Training samples, up to ten thousand times the pilot's largest.
-
-        Returns
-        -------
-        float or list of float
-            Zero for N below the pilot's smallest, where nothing was measured.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-        >>> made = kr.plan(pilot, target=0.005)
-        >>> made.probability(300) < 0.01, made.probability(1024) > 0.9
-        (True, True)
-        """
-        return each_of(n, self._probability)
-
-    def _probability(self, n: float) -> float:
+    def met_by(self, n: float) -> float:
+        """The probability that the target is met by one N."""
         count = self.forecast.sample_count(n)
         # Below the pilot nothing was measured, and nothing is claimed.
         return self.chances.at(count) if count >= self.chances.n[0] else 0.0
-
-    @overload
-    def samples(self, sure: float = 0.9) -> int | None: ...
-
-    @overload
-    def samples(self, sure: Numbers) -> list[int | None]: ...
-
-    def samples(self, sure: float | Numbers = 0.9) -> int | list[int | None] | None:
-        """The smallest N with `probability(N)` of at least `sure`, over all futures.
-
-        Parameters
-        ----------
-        sure : float or sequence of float, default 0.9
-            From 0.5 to 0.99.
-
-        Returns
-        -------
-        int or None
-            None where no N has it. `reach` is the most that any N has, `if_reached(p)` the number
-            under the condition that the target is reachable, and `recommend()` says what to do
-            then. A list for several levels.
-
-        Raises
-        ------
-        KoriskError
-            If a level is out of range.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-        >>> made = kr.plan(pilot, target=0.005)
-        >>> made.even <= made.samples(sure=0.8) <= made.samples(sure=0.95)
-        True
-        >>> made.probability(made.samples()) >= 0.9
-        True
-        """
-        return each_of(sure, lambda level: self.chances.smallest(level_of(level)))
-
-    @property
-    def even(self) -> int | None:
-        """N with even odds, over all futures; None where no N has them."""
-        return self.samples(0.5)
 
     @property
     def between(self) -> tuple[int, int] | None:

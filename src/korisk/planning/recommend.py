@@ -185,7 +185,8 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
     else:
         said += f"with {chance(settled)} it settles whether {target} can be reached"
     price, paid = _price(n, plan.last, cost)
-    reasons = (_why_not(plan, sure), paid)
+    relied = "" if settled is None or settled >= _TELLING else _relied_on(plan, n, sure)
+    reasons = (_why_not(plan, sure), relied, paid)
     return _advice(
         plan, "measure", said, sure, reasons, n=n, seeds=seeds, chance=settled, cost=price
     )
@@ -320,6 +321,13 @@ def _why_not(plan: Situation, sure: float) -> str:
         enough += f", but lie more than {NEAR} times beyond the pilot"
         return f"{enough}, where odds were not checked."
     return _none(sure, plan.reach)
+
+
+def _relied_on(plan: Situation, n: int, sure: float) -> str:
+    """What N samples reach with the chance asked for, where the target is not to be settled."""
+    error = float(plan.forecast.quantile([n], sure)[0])
+    there = value(float(plan.curve.unit.from_error(error)))
+    return f"What N = {n:,} does reach is {there} ({_level(sure)})."
 
 
 def _none(sure: float, reach: float) -> str:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, invalid
-from korisk.planning.chances import LEAST_REACH, TAIL, Chances, table
+from korisk.planning.chances import LEAST_REACH, TAIL, Chances, Enough, table
 from korisk.planning.explain import chance, times, value
 from korisk.planning.futures.law import Law, mixed, normals
 from korisk.planning.futures.posterior import MOST_SIZES, Posterior, posterior, thinned
@@ -23,10 +23,7 @@ from korisk.planning.plan import LEVELS
 from korisk.planning.protocol import (
     Answers,
     Expectation,
-    Numbers,
     Recommendation,
-    each_of,
-    level_of,
 )
 from korisk.planning.recommend import recommend_unmeasured
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
@@ -71,7 +68,7 @@ class Theory(Protocol):
 
 
 @dataclass(frozen=True)
-class PredictedPlan:
+class PredictedPlan(Enough):
     """The answer of a prediction or rehearsal for one target. Made by their `plan`.
 
     Parameters
@@ -113,11 +110,6 @@ class PredictedPlan:
         return float(self.chances.n[-1])
 
     @property
-    def even(self) -> int | None:
-        """N with even odds, over all futures; None where no N has them."""
-        return self.samples(0.5)
-
-    @property
     def middle(self) -> int | None:
         """N with even odds if the target is reachable; None where it is called out of reach."""
         if self.reach < LEAST_REACH:
@@ -139,47 +131,9 @@ class PredictedPlan:
         """N at which the target is met with 95%; infinite where no N has that."""
         return float(self.chances.smallest(1 - TAIL) or math.inf)
 
-    @overload
-    def samples(self, sure: float = 0.9) -> int | None: ...
-
-    @overload
-    def samples(self, sure: Numbers) -> list[int | None]: ...
-
-    def samples(self, sure: float | Numbers = 0.9) -> int | list[int | None] | None:
-        """The smallest N that is enough with this probability; None where no N has it.
-
-        Parameters
-        ----------
-        sure : float or sequence of float, default 0.9
-            From 0.5 to 0.99.
-
-        Returns
-        -------
-        int or None, or a list of them
-            Numbers of samples.
-        """
-        return each_of(sure, lambda level: self.chances.smallest(level_of(level)))
-
-    @overload
-    def probability(self, n: float) -> float: ...
-
-    @overload
-    def probability(self, n: Numbers) -> list[float]: ...
-
-    def probability(self, n: float | Numbers) -> float | list[float]:
-        """The probability that the target is met by N, over all futures.
-
-        Parameters
-        ----------
-        n : int or sequence of int
-            Training samples.
-
-        Returns
-        -------
-        float or list of float
-            Probabilities.
-        """
-        return each_of(n, lambda size: self.chances.at(float(checked_sizes([size])[0])))
+    def met_by(self, n: float) -> float:
+        """The probability that the target is met by one N."""
+        return self.chances.at(float(checked_sizes([n])[0]))
 
     def recommend(self, sure: float = 0.9, cost: float | None = None) -> Recommendation:
         """What to do: one action with one number.

@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from korisk._json import JsonDict
-from korisk.cli.command import command
-from korisk.cli.options import Folder, Json
-from korisk.cli.output import print_json, show
+from korisk.cli.common.command import command
+from korisk.cli.common.options import Folder, Json
+from korisk.cli.common.output import print_json, show
 from korisk.paper.theorem.check import MEASURED, PointTheorem, Theorem, read_theorem
 from korisk.paper.theorem.explain import answer, order_sentences, point_sentences, remarks
 from korisk.texts import Table, number, whole

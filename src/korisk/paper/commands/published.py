@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from korisk.cli.output import console, drawn, print_json, show
+from korisk.cli.common.output import console, drawn, print_json, show
 from korisk.paper import published
 from korisk.paper.reproduction import refuse_others, sweeps
 from korisk.store.store import Store, store_path

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from korisk import _checks
-from korisk.cli.command import command
-from korisk.cli.compute import chosen_compute, report_failures, run_tasks
-from korisk.cli.options import Device, Full, Json, Live, Port, Wait, WithPage, Workers
-from korisk.cli.output import print_json, refuse_extra, show
+from korisk.cli.common.command import command
+from korisk.cli.common.compute import chosen_compute, report_failures, run_tasks
+from korisk.cli.common.options import Device, Full, Json, Live, Port, Wait, WithPage, Workers
+from korisk.cli.common.output import print_json, refuse_extra, show
 from korisk.cli.run import print_end
 from korisk.errors import KoriskError
 from korisk.paper import reproduction as paper

@@ -148,13 +148,15 @@ def comparison_figure(
     return _several(plans, comparison.names, title, crossover, notes, narrow=narrow, ax=ax)
 
 
-def plans_figure(plans: Sequence[Plan]) -> Figure:
+def plans_figure(plans: Sequence[Plan], *, sure: float = _SURE) -> Figure:
     """Draw the pilots of one model or of several, their forecasts, and all answers at one target.
 
     Parameters
     ----------
     plans : sequence of Plan
         What `kr.plan` returns for each model, at the same target; the first eight are drawn.
+    sure : float, default 0.9
+        The level of the number of samples that is marked.
 
     Returns
     -------
@@ -162,11 +164,11 @@ def plans_figure(plans: Sequence[Plan]) -> Figure:
         The figure, 6.3 inches wide.
     """
     if len(plans) == 1:
-        return plan_figure(plans[0])
+        return plan_figure(plans[0], sure=sure)
     drawn, names = plans[: len(LOOKS)], [plan.curve.name for plan in plans[: len(LOOKS)]]
     title = " and ".join(names) if len(plans) == 2 else f"{len(plans)} models"
     left = [f"the first {len(drawn)} of {len(plans)} models are drawn"] if drawn != plans else []
-    return _several(drawn, names, title, more=left)
+    return _several(drawn, names, title, more=left, sure=sure)
 
 
 def _several(
@@ -178,10 +180,11 @@ def _several(
     *,
     narrow: bool = False,
     ax: Axes | None = None,
+    sure: float = _SURE,
 ) -> Figure:
     """Pilots in one axes, with an entry of the legend for each, and notes on what is odd."""
     entries: list[Entry] = [
-        (panels.line(**panels.measured_style(look)), f"{name[:36]}: {answer(plan)}")
+        (panels.line(**panels.measured_style(look)), f"{name[:36]}: {answer(plan, sure)}")
         for plan, look, name in zip(plans, LOOKS, names, strict=False)
     ]
     notes = [NOTE if len(plans) <= _BANDS else CROWDED, *style.glossary(names), *more]
@@ -192,14 +195,15 @@ def _several(
         doubts = dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt)))
         notes += [f"{name}: {said}" for said in doubts]
     counted = _counted(*(plan.curve for plan in plans))
-    how = f"{plans[0].fit} forecasts from {counted}; diamonds: N, 90% sure and at even odds"
+    how = f"{plans[0].fit} forecasts from {counted}; diamonds: N, {100 * sure:.4g}% sure and at "
+    how += "even odds"
     with style.settings():
-        figure, axes = _canvas(plans, entries, notes, crossover, narrow=narrow, ax=ax)
+        figure, axes = _canvas(plans, entries, notes, crossover, narrow=narrow, ax=ax, sure=sure)
         panels.head(axes, title, how, size=LARGE, lift=11, most=1 + narrow)
         for index, plan in enumerate(plans):
             # Side by side, about the target's line.
             shift = 5.0 * (index - 0.5 * (len(plans) - 1)) if len(plans) <= _BANDS else None
-            _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", shift)
+            _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", shift, sure=sure)
         if crossover is not None:
             at = np.array([float(crossover.n)])
             errors = np.concatenate([plan.forecast.middle(at) for plan in plans])

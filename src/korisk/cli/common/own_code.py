@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from korisk import _checks
 from korisk._json import JsonDict, JsonMapping
-from korisk.cli.output import warnings_as_lines
+from korisk.cli.common.output import warnings_as_lines
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.theory import Network
 

@@ -17,7 +17,7 @@ from rich.table import Table as DrawnTable
 from rich.text import Text
 
 from korisk._text import plain
-from korisk.cli.command import Command
+from korisk.cli.common.command import Command
 from korisk.errors import Absent, Argument, KoriskError, KoriskWarning, Message
 from korisk.files import figure_kind, write_text
 from korisk.texts import Table

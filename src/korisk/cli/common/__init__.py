@@ -1,0 +1,1 @@
+"""What commands share: how they are declared, their options, what they print, the user's code."""
