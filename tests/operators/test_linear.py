@@ -11,6 +11,7 @@ from torch import Tensor
 
 from korisk import operators as ops
 from korisk.errors import KoriskError
+from korisk.operators import norms
 from korisk.operators.linear import LinearOperator
 
 
@@ -117,6 +118,44 @@ def test_brackets_hold_where_many_singular_values_crowd_the_top(seed: int) -> No
     assert bracket.lower <= 1 + 1e-9
     assert bracket.upper >= 1 - 1e-9
     assert bracket.upper / bracket.lower == pytest.approx(1 + width, rel=1e-3)
+
+
+class Complement(LinearOperator):
+    """x - v (v.x), the projection onto the complement of a unit vector v: norm 1."""
+
+    def __init__(self, vector: Tensor) -> None:
+        shape = tuple(vector.shape)
+        super().__init__(shape, shape, name="P", device="cpu", dtype=torch.float64)
+        self.vector = vector / vector.norm()
+
+    def _map(self, x: Tensor) -> Tensor:
+        along: Tensor = (x @ self.vector)[..., None] * self.vector
+        return x - along
+
+    def _map_adjoint(self, y: Tensor) -> Tensor:
+        return self._map(y)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_projection_that_removes_what_a_user_draws_has_norm_one(seed: int) -> None:
+    torch.manual_seed(seed)
+    bracket = Complement(torch.randn(50, dtype=torch.float64)).norm(seed=seed)
+    assert bracket.lower <= 1 + 1e-9 <= bracket.upper + 1e-8
+    assert bracket.lower > 0.98
+
+
+def test_another_start_is_taken_where_the_first_is_removed() -> None:
+    removed = norms.start((50,), 0)
+    bracket = Complement(removed).norm()
+    assert bracket.lower == pytest.approx(1, rel=0.02)
+    # A weaker part that the first start does see, and a stronger one that it does not.
+    strong = norms.drawn((50,), 0, "a direction of this test")
+    strong = strong - (strong @ removed) / (removed @ removed) * removed
+    strong = strong / strong.norm()
+    spread = Complement(removed).as_matrix() * 0.25 + torch.outer(strong, strong)
+    whole = spread + 0.25 * torch.outer(removed, removed) / (removed @ removed)
+    found = LinearOperator._norm(ops.Matrix(whole), 0.01, 0)
+    assert found.upper >= float(torch.linalg.matrix_norm(whole, 2)) * (1 - 1e-9)
 
 
 def test_lanczos_takes_the_steps_that_the_theorem_asks_for() -> None:

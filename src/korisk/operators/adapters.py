@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from korisk._checks import require
 from korisk.errors import KoriskError, invalid, shown
-from korisk.operators import inputs
+from korisk.operators import inputs, norms
 from korisk.operators.inputs import DTYPES, Options, Shape, checked_length, shape_text
 from korisk.operators.linear import EXACT, ROUNDED, UNCHECKED, LinearOperator
 from korisk.operators.opaque import Opaque
@@ -155,16 +155,14 @@ class Adapted(Opaque):
 
     def _tested(self, dtype: torch.dtype) -> torch.dtype:
         """The precision of the results, if the functions are linear and each other's adjoint."""
-        generator = torch.Generator().manual_seed(0)
 
-        def draw(shape: Shape) -> Tensor:
-            numbers = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
-            return numbers.to(self.device, dtype)
+        def draw(shape: Shape, stream: str) -> Tensor:
+            return norms.drawn(shape, 0, f"adapter {stream}").to(self.device, dtype)
 
-        x = draw((2, *self.domain))
+        x = draw((2, *self.domain), "inputs")
         image = self._called(torch.cat([x, (x[0] - 2 * x[1])[None]]), False)
         # A random y shows whatever differs; y = A x shows a wrong factor best.
-        y = torch.stack([draw(self.range), image[1].to(dtype)])
+        y = torch.stack([draw(self.range, "outputs"), image[1].to(dtype)])
         back = self._called(y.clone(), True)
         double = dtype == image.dtype == back.dtype == torch.float64
         precision = torch.float64 if double else torch.float32

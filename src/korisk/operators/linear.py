@@ -108,6 +108,7 @@ class LinearOperator(Exported, ABC):
 
     __array_ufunc__ = None  # `array @ A` then is a TypeError, not an array of operators
     nonnegative = False  # whether every matrix entry is known to be >= 0
+    most_norm = math.inf  # a norm that is known not to be exceeded
     opaque = False  # whether compilers and tracers see it as one node, see `opaque.py`
     inexact = EXACT  # why products are known to float32 alone, even in float64
 
@@ -330,25 +331,48 @@ class LinearOperator(Exported, ABC):
         inner = math.prod(self.domain) <= math.prod(self.range)
         there, back = (self, self.adjoint) if inner else (self.adjoint, self)
         certain = self.nonnegative and not self.inexact  # what certifies divides by small numbers
-        start = norms.start(self._ends(not inner)[0], certain, seed).to(self.device)
-        size = norms.size(there(start))
-        steps = 1
-
-        def gram(x: Tensor) -> Tensor:  # of A / size, whose square neither over- nor underflows
-            nonlocal steps
-            steps += 1
-            return cast(Tensor, back(there(x) / size)) / size
-
-        if size == 0:  # then so is the image of almost every other vector
-            found = NormBracket(0.0, 0.0, how="every vector is mapped to zero")
+        shape = self._ends(not inner)[0]
+        slack = _INEXACT if self.inexact else norms.ROUNDING
+        if certain:
+            start = torch.ones(shape, dtype=torch.float64, device=self.device)
+            found, steps = self._norm_from(there, back, start, width, certain=True)
         else:
-            search = norms.nonnegative_norm if certain else norms.random_start_norm
-            found = scaled_bracket(search(gram, start, width=width), size)
+            for attempt in range(norms.STARTS):
+                start, witness = (
+                    norms.start(shape, seed, attempt + later).to(self.device) for later in (0, 1)
+                )
+                found, steps = self._norm_from(there, back, start, width, certain=False)
+                if not norms.is_contradicted((1 + slack) * found.upper, there, back, witness):
+                    break
+            else:
+                how = "random starts contradict one another; is the operator linear?"
+                found = NormBracket(found.lower, math.inf, how=how)
         if not self.inexact:
             return found
         slack = _INEXACT * math.sqrt(steps) * self._gross_norm(found.upper)
         how = f"{found.how}; {self.inexact}"
         return NormBracket(max(found.lower - slack, 0.0), found.upper + slack, how=how)
+
+    def _norm_from(
+        self, there: norms.Map, back: norms.Map, start: Tensor, width: float, *, certain: bool
+    ) -> tuple[NormBracket, int]:
+        """The bracket from one start, and how often the operator was applied."""
+        size = norms.size(there(start))
+        steps = 1
+        if size == 0:  # then so is the image of almost every other vector
+            return NormBracket(0.0, 0.0, how="every vector is mapped to zero"), steps
+
+        def gram(x: Tensor) -> Tensor:  # of A / size, whose square neither over- nor underflows
+            nonlocal steps
+            steps += 1
+            return back(there(x) / size) / size
+
+        if certain:
+            found = norms.nonnegative_norm(gram, start, width=width)
+        else:
+            most = self.most_norm / size
+            found = norms.random_start_norm(gram, start, width=width, most=most)
+        return scaled_bracket(found, size), steps
 
     def _gross_norm(self, found: float | None = None) -> float:
         """The size of what is rounded on the way, above the norm where parts cancel."""

@@ -6,27 +6,63 @@ import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
+from korisk.seeds import stream_key
 from korisk.theory.bracket import NormBracket
 
-Gram = Callable[[Tensor], Tensor]
+Map = Callable[[Tensor], Tensor]
+Gram = Map
 
 CHANCE = 1e-6  # that the upper end of a random start fails
 EXHAUSTED = 1e-13  # of the largest value: what M may leave of a space that it maps to itself
 _MOST_STEPS = 200
+STARTS = 4  # random starts that are tried where a witness contradicts an upper end
+_WITNESS_STEPS = 4  # of power iteration
 _UNIT = 2.3e-16  # of float64
-_ROUNDING = 1e-10  # relative; far above what float64 loses in these sums
+ROUNDING = 1e-10  # relative; far above what float64 loses in these sums
 
 
-def start(shape: tuple[int, ...], nonnegative: bool, seed: int) -> Tensor:
-    """Where to start: ones for an operator without negative entries, random for any other."""
-    if nonnegative:
-        return torch.ones(shape, dtype=torch.float64)
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
+def drawn(shape: tuple[int, ...], seed: int, stream: str) -> Tensor:
+    """Standard normal numbers of korisk's own stream, which nobody else draws.
+
+    Not of torch's generator: an operator made from what a user draws after `torch.manual_seed(0)`,
+    such as the projection onto its complement, would map the same numbers to zero.
+    """
+    generator = np.random.Generator(np.random.Philox(key=stream_key(seed, stream)))
+    return torch.from_numpy(generator.standard_normal(shape))
+
+
+def start(shape: tuple[int, ...], seed: int, attempt: int = 0) -> Tensor:
+    """A random start of Lanczos, another one for each attempt."""
+    return drawn(shape, seed, f"norm start {attempt}")
+
+
+def is_contradicted(upper: float, there: Map, back: Map, witness: Tensor) -> bool:
+    """Whether a few steps of power iteration from a vector find more than an upper end of the norm.
+
+    The vector has nothing to do with the start that the upper end comes from. What it contradicts
+    is wrong for certain, so asking can only lower the probability that an upper end fails.
+    """
+    vector = witness / witness.norm()
+    for _ in range(_WITNESS_STEPS):
+        image = there(vector)
+        largest = size(image)  # so that squares neither over- nor underflow
+        if largest == 0:
+            return False
+        image = image / largest
+        length = float(image.norm())
+        if largest * length > upper:
+            return True
+        vector = back(image)
+        if (largest := size(vector)) == 0:
+            return False
+        vector = vector / largest
+        vector = vector / vector.norm()
+    return False
 
 
 def size(image: Tensor) -> float:
@@ -61,17 +97,20 @@ def random_start_norm(
         square = max(float(torch.linalg.eigvalsh(last.tridiagonal)[-1]), 0.0)
         lower = math.sqrt(square)
         if lower * (1 + width) >= most:
-            return NormBracket(lower * (1 - _ROUNDING), most, how="Lanczos, up to a known bound")
+            lower = min(lower * (1 - ROUNDING), most)
+            return NormBracket(lower, most, how="Lanczos from below, a certain bound from above")
     if len(last.basis) == n:
-        upper, how = lower * (1 + _ROUNDING), "Lanczos to the end"
+        upper, how = lower * (1 + ROUNDING), "Lanczos to the end"
     else:
         done = len(last.basis)
         how = f"Lanczos, {done} step{'s' * (done > 1)}; "
         how += f"the upper end fails with probability < {chance:g}"
-        upper = lower / math.sqrt(1 - eps) * (1 + _ROUNDING)
+        upper = lower / math.sqrt(1 - eps) * (1 + ROUNDING)
         if last.exhausted:
-            upper = math.sqrt(square + missed(last, chance)) * (1 + _ROUNDING)
-    return NormBracket(lower * (1 - _ROUNDING), upper, how=how)
+            upper = math.sqrt(square + missed(last, chance)) * (1 + ROUNDING)
+    if most <= upper:
+        upper, how = most, "Lanczos from below, a certain bound from above"
+    return NormBracket(min(lower * (1 - ROUNDING), upper), upper, how=how)
 
 
 def missed(space: Krylov, chance: float) -> float:
@@ -130,5 +169,5 @@ def nonnegative_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket:
         upper = min(upper, float((image / vector).max()))
         vector = (image / image.max()).clamp_min(1e-3 * width)
     how = f"power iteration, {steps} step{'s' * (steps > 1)}, certified for entries >= 0"
-    ends = math.sqrt(lower) * (1 - _ROUNDING), math.sqrt(max(upper, lower)) * (1 + _ROUNDING)
+    ends = math.sqrt(lower) * (1 - ROUNDING), math.sqrt(max(upper, lower)) * (1 + ROUNDING)
     return NormBracket(*ends, how=how)

@@ -221,7 +221,7 @@ class Tikhonov(Wrapped, Opaque):
             return self._gram(flat / top) / top
 
         lower, upper, due = 0.0, 0.5 / math.sqrt(mu), 1
-        start = norms.start((n,), False, seed).to(self.device)
+        start = norms.start((n,), seed).to(self.device)
         most = min(_MOST_LANCZOS, max(50, _MOST_BYTES // (8 * n)))
         for space in norms.krylov(gram, start, most):
             steps = len(space.tridiagonal)
@@ -276,7 +276,7 @@ class Tikhonov(Wrapped, Opaque):
             once = shrunk(x)
             return 4 * (once - shrunk(once))
 
-        start = norms.start((math.prod(self._side),), False, seed).to(self.device)
+        start = norms.start((math.prod(self._side),), seed).to(self.device)
         peak = 0.5 / math.sqrt(self.mu)
         try:
             found = norms.random_start_norm(gram, start, width=width, chance=_CHANCE, most=1.0)

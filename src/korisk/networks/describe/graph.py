@@ -19,6 +19,7 @@ from korisk.theory.bracket import NormBracket
 
 SAMPLED = "sampled, a lower estimate"
 
+Gains = dict[int, rules.Gain | None]  # by step
 Inside = Callable[[Step, Tensor], NormBracket | None]  # the bracket of a module taken whole
 
 
@@ -30,7 +31,7 @@ class Link:
     steps: tuple[Step, ...]
     all_steps: Sequence[Step]  # of the recording, by index
     inside: Inside
-    _gains: dict[int, rules.Gain | None] = field(default_factory=dict)
+    gains: Gains = field(default_factory=dict)  # shared by the links of a recording
 
     @property
     def start(self) -> Step:
@@ -160,14 +161,14 @@ class Link:
 
     def gain(self, step: Step) -> rules.Gain | None:
         """What a step with one input does to distances; None where there is no rule."""
-        if step.index not in self._gains:
+        if step.index not in self.gains:
             x = self.all_steps[step.inputs[0]].value
             whole = None if step.module is None else self.inside(step, x)
             if whole is None and self.rounds(step):
                 kind = str(step.value.dtype).removeprefix("torch.")
                 whole = NormBracket(0.0, math.inf, how=f"rounds to {kind}, so it jumps")
-            self._gains[step.index] = rules.gain(step, x) if whole is None else rules.Gain(whole)
-        return self._gains[step.index]
+            self.gains[step.index] = rules.gain(step, x) if whole is None else rules.Gain(whole)
+        return self.gains[step.index]
 
     def _slope(self) -> float:
         def function(x: Tensor) -> Tensor:
@@ -190,7 +191,8 @@ def links(recording: Recording, inside: Inside) -> list[Link]:
     leaves.
     """
     steps, live = recording.steps, recording.live
-    part_of = _parts_without_rule(recording, inside)
+    gains: Gains = {}
+    part_of = _parts_without_rule(recording, inside, gains)
     owner = {0: 0}  # the last step of the link that a value comes from
     users = Counter(parent for index in live[1:] for parent in set(steps[index].parents))
     made: dict[int, Link] = {}  # by the last step
@@ -211,7 +213,7 @@ def links(recording: Recording, inside: Inside) -> list[Link]:
                 inner.add(place)
                 ahead.extend(steps[place].parents)
         starts = tuple(steps[each] for each in sorted(sources))
-        link = Link(starts, tuple(steps[each] for each in sorted(inner)), steps, inside)
+        link = Link(starts, tuple(steps[each] for each in sorted(inner)), steps, inside, gains)
         if not link.core:
             owner[index] = owner[step.parents[0]]
             continue
@@ -222,7 +224,8 @@ def links(recording: Recording, inside: Inside) -> list[Link]:
             alone = all(users[each.index] == 1 for each in (starts[0], *link.steps[:-1]))
             if call is not None and call == _layer_call(before.steps) and alone:
                 del made[starts[0].index]
-                link = Link(before.starts, (*before.steps, *link.steps), steps, inside)
+                joined = (*before.steps, *link.steps)
+                link = Link(before.starts, joined, steps, inside, gains)
         made[index] = link
     return list(made.values())
 
@@ -233,7 +236,9 @@ def cuts(recording: Recording) -> list[int]:
     return sorted(_gates(recording.live, parents)[recording.output])
 
 
-def _parts_without_rule(recording: Recording, inside: Inside) -> dict[int, tuple[int, ...]]:
+def _parts_without_rule(
+    recording: Recording, inside: Inside, gains: Gains
+) -> dict[int, tuple[int, ...]]:
     """The parts that stay together, each by the steps in it.
 
     Where a step joins several values without a constant: from the last value that all ways to it
@@ -253,7 +258,7 @@ def _parts_without_rule(recording: Recording, inside: Inside) -> dict[int, tuple
         if len(set(step.inputs)) == 1:
             continue
         starts = tuple(steps[each] for each in sorted(set(step.inputs)))
-        joined = Link(starts, (step,), steps, inside).joint
+        joined = Link(starts, (step,), steps, inside, gains).joint
         if math.isfinite(joined.upper) and rules.pieces(step, steps) is None:
             continue
         inner = {index}

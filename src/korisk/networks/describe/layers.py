@@ -240,7 +240,8 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
 
     def between(start: Step, end: Step) -> Link:
         steps = tuple(recording.leading_to(end.index, after=start.index))
-        return Link((start,), steps, recording.steps, spans[0][0].inside)
+        some = spans[0][0]
+        return Link((start,), steps, recording.steps, some.inside, some.gains)
 
     def is_known_linear(link: Link, layers: list[Layer]) -> bool:
         real = link.steps[-1].value.is_floating_point()

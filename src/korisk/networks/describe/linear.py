@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import count
 from typing import cast
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from korisk.operators.linear import LinearOperator
+from korisk.operators.norms import drawn
 from korisk.theory.bracket import NormBracket
 
 _ROUNDING = 1e-12  # relative; above what a float64 singular value loses
@@ -35,7 +37,14 @@ def words(text: str) -> frozenset[str]:
 class LinearPart(LinearOperator):
     """x -> f(x) - f(0) for an affine f, in float64; the adjoint is f's vector-Jacobian product."""
 
-    def __init__(self, function: Function, example: Tensor, *, nonnegative: bool = False) -> None:
+    def __init__(
+        self,
+        function: Function,
+        example: Tensor,
+        *,
+        nonnegative: bool = False,
+        most: float = math.inf,
+    ) -> None:
         self._origin = torch.zeros_like(example, dtype=torch.float64).requires_grad_()
         with torch.enable_grad():
             value = function(self._origin)
@@ -45,7 +54,7 @@ class LinearPart(LinearOperator):
         self._function = function
         self._value, self._at_zero = value, value.detach()
         self.is_real = value.is_floating_point()
-        self.nonnegative = nonnegative
+        self.nonnegative, self.most_norm = nonnegative, most
 
     def _map(self, x: Tensor) -> Tensor:
         return self._function(x) - self._at_zero
@@ -59,19 +68,16 @@ class LinearPart(LinearOperator):
         Measured by the linear part alone, and against the adjoint, which no offset enters: where
         f(0) is so large that rounding hides the rest, f(x) - f(0) means nothing: the answer is no.
         """
-        generator = torch.Generator().manual_seed(1)
-
-        def draw(shape: tuple[int, ...]) -> Tensor:
-            return torch.randn(shape, generator=generator, dtype=torch.float64).to(self.device)
-
-        one, two = draw(self.domain), draw(self.domain)
+        one, two, y = (
+            drawn(shape, 0, f"linearity {place}").to(self.device)
+            for place, shape in enumerate((self.domain, self.domain, self.range))
+        )
         with torch.no_grad():
             image = self._map(one)
             whole, parts = self._map(one - 3 * two), image - 3 * self._map(two)
         scale = float(parts.abs().max()) if parts.numel() else 0.0
         if not bool(((whole - parts).abs() <= 1e-9 * scale).all()):
             return False
-        y = draw(self.range)
         back = self._map_adjoint(y)
         slack = 1e-7 * float(image.norm() * y.norm() + one.norm() * back.norm())
         return abs(float((image * y).sum() - (one * back).sum())) <= slack
@@ -100,13 +106,16 @@ def pulled_back(value: Tensor, at: Tensor, y: Tensor) -> Tensor:
 
 
 def function_norm(
-    function: Function, example: Tensor, *, nonnegative: bool = False
+    function: Function, example: Tensor, *, nonnegative: bool = False, most: float = math.inf
 ) -> NormBracket | None:
-    """The norm of a real affine function's linear part; None where it is not one after all."""
+    """The norm of a real affine function's linear part; None where it is not one after all.
+
+    `most` is a norm that is known not to be exceeded.
+    """
     if not example.is_floating_point():
         return None
     try:
-        part = LinearPart(function, example, nonnegative=nonnegative)
+        part = LinearPart(function, example, nonnegative=nonnegative, most=most)
         return part.bracket() if part.is_real and part.is_linear() else None
     except RuntimeError:  # a function that does not take doubles, or has no derivative
         return None
@@ -157,11 +166,11 @@ def largest_slope(function: Function, point: Tensor) -> float:
     point = point.detach()
     if not point.is_floating_point():
         return 0.0
-    generator = torch.Generator().manual_seed(0)
+    draws = count()
     scale = float(point.norm()) / max(point.numel(), 1) ** 0.5 or 1.0
 
     def draw() -> Tensor:
-        return torch.randn(point.shape, generator=generator, dtype=torch.float64).to(point)
+        return drawn(point.shape, 0, f"slope {next(draws)}").to(point)
 
     found = [0.0]
     for _ in range(_DIRECTIONS):

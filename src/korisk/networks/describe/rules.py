@@ -6,9 +6,11 @@ docs/reference/describe.md has the table with the derivations.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import EllipsisType
 from typing import Any, TypeGuard
 
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 from korisk.errors import KoriskError
 from korisk.networks.describe.linear import function_norm, is_plain, matrix_norm, words
 from korisk.networks.describe.recording import Ref, Step
+from korisk.networks.describe.symbols import symbol_norm
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
@@ -121,6 +124,7 @@ _RISING = words(  # from 0 to the largest slope; softmax as the gradient of a co
     f"{_TO_ONE} sigmoid expit hardsigmoid erf selu celu softplus threshold hardshrink softmax"
 )
 _MIRRORED = words("gelu silu hardswish")  # f(x) = x + f(-x), so slopes lie between 1 - c and c
+_CONVOLUTION = re.compile(r"conv(_transpose)?([123])d")
 _ABOVE = words("gt __gt__ greater ge __ge__ greater_equal")
 _UNDER = words("lt __lt__ less le __le__ less_equal")
 
@@ -345,11 +349,7 @@ def _most_windows(
 ) -> int:
     """In how many windows of a pooling an entry is at most."""
     dims = int(step.name.split("pool")[1][0])
-
-    def each(given: Axes) -> tuple[int, ...]:
-        several = (given,) if isinstance(given, int) else tuple(given)
-        return several * dims if len(several) == 1 else several
-
+    each = partial(_each_axis, dims=dims)
     most = 1
     sides = zip(x.shape[-dims:], step.value.shape[-dims:], strict=True)
     for axis, (length, count) in enumerate(sides):
@@ -619,7 +619,30 @@ def _by_function(step: Step, x: Tensor) -> NormBracket | None:
         return step.replay({parent: value}, double=True)
 
     resized = step.name == "interpolate" and option(step, 3, "mode", "nearest") != "bicubic"
-    return function_norm(function, x, nonnegative=resized or step.name in _NONNEGATIVE)
+    nonnegative = resized or step.name in _NONNEGATIVE
+    return function_norm(function, x, nonnegative=nonnegative, most=_convolution_upper(step, x))
+
+
+def _convolution_upper(step: Step, x: Tensor) -> float:
+    """The norm of a convolution's Fourier symbol; infinite for anything else."""
+    matched = _CONVOLUTION.fullmatch(step.name)
+    if matched is None or len(step.parents) != 1 or not isinstance(step.args[0], Ref):
+        return math.inf
+    weight, dims = option(step, 1, "weight", None), int(matched[2])
+    if not isinstance(weight, Tensor) or weight.is_complex() or x.is_complex():
+        return math.inf
+    places = {"groups": 6, "dilation": 7} if matched[1] else {"dilation": 5, "groups": 6}
+    stride = _each_axis(option(step, 3, "stride", 1), dims)
+    dilation = _each_axis(option(step, places["dilation"], "dilation", 1), dims)
+    groups = int(option(step, places["groups"], "groups", 1))
+    lengths = (step.value if matched[1] else x).shape[-dims:]
+    return symbol_norm(weight, lengths, stride, dilation, groups)
+
+
+def _each_axis(given: Axes, dims: int) -> tuple[int, ...]:
+    """One number for each axis."""
+    several = (given,) if isinstance(given, int) else tuple(given)
+    return several * dims if len(several) == 1 else several
 
 
 def _consistency(step: Step, module: DataConsistency) -> Gain:
