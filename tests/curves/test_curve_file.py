@@ -117,7 +117,7 @@ def test_headers_that_name_no_seed_beside_one_that_does(tmp_path: Path, name: st
         ("n,error\n4,nan\n", ": holds no measurements"),
         ("n,error\n4,1e999\n", "got inf"),
         ("n,error\n4,0\n", "got 0.0; a fit needs its logarithm: leave it out"),
-        ("n,error\n4.5,1\n", ", line 2, column 'n': N must be a whole number from 2 to 10^15"),
+        ("n,error\n4.5,1\n", ": line 2, column 'n': N must be a whole number from 2 to 10^15"),
         ("n,error\n1,1\n", "got 1.0; count the training samples"),
         ("n,error\n,1\n", ": line 2, column 'n': is missing; write N"),
         ("n,error\n4,\n", ": holds no measurements"),

@@ -903,13 +903,18 @@ def _ask_for_unit(
         raise table.source.error(problem, _ERROR, " if they are errors, or ", right)
     if column in table.percent and not (unnamed and rises):
         unit = Argument("unit", "percent" if suggested else "error")
+        if suggested and (values <= 1).all():
+            fractions, hundred = Argument("unit", suggested), " if 100 is perfect"
+            problem = f"{where} is in percent, and its values are at most 1; pass "
+            raise table.source.error(problem, fractions, " if 1 is perfect, or ", unit, hundred)
         rest = " to take its numbers as they are, and give targets in percent too"
         raise table.source.error(f"{where} is in percent; pass ", unit, rest)
     if suggested and UNITS[suggested].law == "complement" and (values > 1).any():
         row = int(np.argmax(values > 1))
         problem = f"{shown(metric)} is {values[row]:g}, and fractions are at most 1; pass "
         place, unit = table.where(rows[row], "error"), Argument("unit", "percent")
-        raise KoriskError(f"{place}: {problem}", unit, " if 100 is perfect")
+        rest = " if 100 is perfect, or leave it out if it marks a missing value"
+        raise KoriskError(f"{place}: {problem}", unit, rest)
     inverted = rises and re.match(r"\s*1\s*[-\u2212\u2013]", column)
     if inverted or (unnamed and (rises or {"score", "scores"} & set(words(metric)))):
         but = ", and its values rise with N" if rises else ""

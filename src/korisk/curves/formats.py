@@ -190,6 +190,9 @@ def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str])
     while max(filled, default=0) > 1 and filled[titles] == 1:
         notes = [*notes, f"{source.place} {rows[titles][0]} is a title"]
         titles += 1
+    while filled[-1] == 1 < max(filled) and not any(map(_is_number, filter(None, rows[-1][1]))):
+        notes = [*notes, f"{source.place} {rows[-1][0]} is a note"]
+        rows, filled = rows[:-1], filled[:-1]
     (_, first), *body = rows[titles:]
     header = [re.sub(r"^(\d+)\.0$", r"\1", str(cell or "").strip()) for cell in first]
     while (
@@ -199,9 +202,11 @@ def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str])
     ):
         header.pop()
     width = len(header)
-    if body and len(set(filter(None, header))) < width and not any(map(_is_number, body[0][1])):
+    merged = len(set(filter(None, header))) < width
+    if body and _is_head(body[0][1], body[1:], merged=merged):
         upper = ""
-        below = [str(cell or "") for cell in body.pop(0)[1]] + [""] * width
+        types = re.compile(r"<\w+>|\[-?\]")  # of R's tibbles, and units of numbers without one
+        below = [types.sub("", str(cell or "")) for cell in body.pop(0)[1]] + [""] * width
         for at, name in enumerate(header):  # a cell that spans several stands in the first of them
             upper = name or upper
             header[at] = f"{upper} {below[at]}".strip()
@@ -236,6 +241,16 @@ def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str])
     return _checked(Grid(source, header, cells, notes))
 
 
+def _is_head(cells: list[Any], body: list[tuple[int, list[Any]]], *, merged: bool) -> bool:
+    """Whether a row belongs to the head above it: it has no number, or only those of seeds."""
+    if any(map(_is_number, cells)):  # seeds below models that stand in several columns
+        below = [row[0] for _, row in body if any(row[1:])]
+        return merged and not _is_number(cells[0]) and bool(below) and all(map(_is_number, below))
+    return merged or (
+        all(cells[1:]) and len(cells) > 1 and any(map(_is_number, body[0][1] if body else []))
+    )
+
+
 def _is_number(cell: object) -> bool:
     """Whether a cell begins as a number does: then its row is no part of a head."""
     return not isinstance(cell, str | None) or bool(re.match(r"\s*[-+\u2212]?[.,]?\d", cell or ""))
@@ -267,6 +282,8 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
         raise KoriskError(f"{name}: the file is empty; write a header such as n,error,seed first")
     if start in "[{":
         return _of_json(text, name)
+    if start == "<":
+        raise KoriskError(f"{name}: is a web page (HTML or XML); save its table as CSV")
     source = Source(name, "line")
     if r"\begin{tabular" in text or re.search(r"&.*\\\\", text):
         text, notes = _plain_latex(text), [*notes, "a table of LaTeX"]

@@ -85,7 +85,8 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*|\d
 _SCALED = re.compile(
     r"(?i)(x|\*|\u00d7|\u00b7)\s*(1e|10)|1e[-+]?\d|10\s*\^|10[\u2070-\u207f\u00b9\u00b2\u00b3]|thousand|tsd|\bk\b"
 )
-_SPREAD = re.compile(r"(?P<mean>[^±(]+?)\s*(?:±|\+/-|\+-)\s*(?P<spread>.+)")
+_SPREAD = re.compile(r"(?P<mean>[^±(]+?)\s*(?:(?:±|\+/-|\+-)\s*|(?=\([\d.,]+\)$))(?P<spread>.+)")
+_NUMBERED = re.compile(r"(?P<model>.+?)[\s_\-/.]+(?P<seed>(?P<letter>[A-Za-z]?)[0-9]+)")
 # Numbers as people write them.
 _SPACES = re.compile(r"(?<=\d)[\u00a0\u202f\u2009 '’_](?=\d{3}(?:\D|$))")  # noqa: RUF001
 _PLAIN = {
@@ -255,6 +256,8 @@ class _Layout:
             if role in ("exclude", "include"):
                 places = [at for at in places if set(map(_folded, self.filled[at])) <= set(_FLAGS)]
             setattr(self, role, self.one(role, places))
+        if len(self.seeds) > 1:
+            self.notes.append(f"each of {self.names(self.seeds)} together is a seed")
         self.unit = self.keys.index("unit") if "unit" in self.keys else None
         taken = {self.n, self.model, self.metric, self.status, self.exclude, self.include}
         answered = [*(options.get("filter") or {}), options.get("last"), options.get("best")]
@@ -315,8 +318,14 @@ class _Layout:
             head = "" if at is None else self.header[at]
             inside = _BRACKET.search(head)
             scaled = _SCALED.search(inside[1] if inside else head)
+            if (
+                role == "n"
+                and role not in scale
+                and re.search(r"(?i)(\b|_)(log|ln)(\d|\b|_)", head)
+            ):
+                raise self.grid.source.error(f"{shown(head)} has logarithms; add a column n with N")
             unknown = inside and not set(words(inside[1]) or "%") <= _OF_N | _BESIDE_N
-            if role in scale or role in self.given or not (scaled or (role == "n" and unknown)):
+            if role in scale or not (scaled or (role == "n" and unknown)):
                 continue
             factor = 1000 if role == "n" else 0.001
             plain = ("scale", {role: 1}, "if they are plain numbers")
@@ -362,8 +371,12 @@ class _Layout:
         partner = {_plain(heads[at]): at for at in spreads}
         if wide:
             named, seeded = dict(zip(places, names, strict=True)), wide == "seed"
-            values = [_Values(at, model=named[at] * (not seeded)) for at in means]
-            values = [value._replace(seed=named[value.place] * seeded) for value in values]
+            parted = _seeds_of_models([named[at] for at in means]) if seeded else {}
+            pairs = [parted.get(named[at], ("", named[at])[:: 1 if seeded else -1]) for at in means]
+            values = [
+                _Values(at, model=model, seed=seed)
+                for at, (model, seed) in zip(means, pairs, strict=True)
+            ]
         else:
             values = self.chosen({at: heads[at] for at in means}, bool(spreads))
         return [v._replace(deviation=partner.get(_plain(heads[v.place]))) for v in values]
@@ -408,6 +421,8 @@ class _Layout:
         answers = [out, model, seed, alone] if fine else [alone, model, seed, out]
         if all(_is_short(self.header[at]) for at in odd):  # 1, 2, 3 and s1, s2, s3
             answers = [seed, model, size, out]
+        elif not fine and _seeds_of_models([self.header[at] for at in odd]):
+            answers = [("wide", "seed", "if each is a seed of a model"), model, out]
         return self.ask(f"{self.names(odd)} may be models, seeds, or no errors at all", *answers)
 
     def odd(self, places: list[int]) -> list[int]:
@@ -418,9 +433,12 @@ class _Layout:
         """
         named = {at: words(self.header[at]) for at in places}
         odd, falls = [], {}
+        unnamed = [head for at in places if not _SEED_AT_END.fullmatch(head := self.header[at])]
+        grid = _seeds_of_models(unnamed)
         for at, own in named.items():
             longer = any(own[: len(other)] == other != own for other in named.values() if other)
-            if longer or _is_short(self.header[at]) or set(own) <= _STATISTICS:
+            numbered = self.header[at] in grid or _is_short(self.header[at])
+            if longer or numbered or set(own) <= _STATISTICS:
                 odd.append(at)
                 continue
             pairs = [(_rough(row[self.n or 0]), _rough(row[at])) for _, row in self.grid.rows]
@@ -446,7 +464,8 @@ class _Layout:
             problem = f"{self.names(pure[:1])} is of the training data, not of test data"
             raise self.ask(problem, self.column("error", pure[0], "if it is not"))
         if others or (self.metric is not None and len(pure) > 1):
-            raise self.ask(f"values may be in {self.names([*pure, *others])}", alone)
+            answers = [alone, self.ignoring(pure, "to read the others")][: 1 + bool(others)]
+            raise self.ask(f"values may be in {self.names([*pure, *others])}", *answers)
         if self.seeds and any(heads[at].seed for at in pure):
             raise self.unsure(self.seeds, pure)
         values = [_Values(at, seed=heads[at].seed) if at in plain else heads[at] for at in pure]
@@ -466,7 +485,11 @@ class _Layout:
             raise _missing(self.grid, "n", "n")
         self.notes.append("one column for each N")
         for at in others if self.model is None and not self.seeds else []:
-            if len(others) == 1 and at not in self.numeric:
+            seeds = [_SEED_AT_END.fullmatch(str(cell)) for cell in self.filled[at]]
+            if len(others) == 1 and all(seed and not seed["rest"] for seed in seeds):
+                self.seeds = [at]
+                self.notes.append(f"seeds from {shown(self.header[at])}")
+            elif len(others) == 1 and at not in self.numeric:
                 self.model = at  # the only other column names the rows
                 self.notes.append(f"models from {shown(self.header[at])}")
             elif len(self.grid.rows) > 1:
@@ -538,6 +561,16 @@ def _names_n(key: str) -> bool:
 def _is_short(head: str) -> bool:
     """Whether a head is a number or a letter with one: a seed, a site, a width or an N."""
     return bool(re.fullmatch(r"[A-Za-z]?[\s_-]?[0-9]+", head.strip()))
+
+
+def _seeds_of_models(heads: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The model and the seed in heads such as KO_s1, or KO 1, KO 2, FC 1, FC 2; else none."""
+    matches = [_NUMBERED.fullmatch(head) for head in heads]
+    pairs = [(match["model"], match["seed"]) for match in matches if match]
+    models, seeds = ({pair[k] for pair in pairs} for k in (0, 1))
+    every = len(models) * len(seeds) == len(set(pairs)) == len(heads) > len(models)
+    lettered = all(match and match["letter"] for match in matches)
+    return dict(zip(heads, pairs, strict=True)) if every and (lettered or len(models) > 1) else {}
 
 
 def _parted(at: int, name: str) -> _Values:
@@ -651,6 +684,10 @@ def _number(cell: object, mark: str | None, *, whole: bool) -> float:
         if re.fullmatch(r"(?i)[-+]?inf(inity)?", text):
             raise _CellError(f"is {shown(cell)}", "leave the cell empty if the run failed")
         raise _CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
+    if whole and mark == "." and _EITHER.fullmatch(text) and mark in text:
+        thousands, decimals = (Argument("scale", {"n": factor}) for factor in (1000, 1))
+        answers = Message("pass ", thousands, " for thousands, or ", decimals, " for decimals")
+        raise _CellError(f"{shown(cell)} may be a thousand or a decimal", answers)
     if _EITHER.fullmatch(text) and (mark is None or (not whole and mark not in text)):
         if mark is None and whole and not text.endswith("000"):
             return float(re.sub("[.,]", "", text))
@@ -701,7 +738,9 @@ def _with_deviations(grid: Grid) -> Grid:
         if any(pairs) and not labels:
             header.append(f"{head} std")
             for (_, row), pair in zip(rows, pairs, strict=True):
-                row[at], spread = (pair["mean"], pair["spread"]) if pair else (row[at], None)
+                row[at], spread = (
+                    (pair["mean"], pair["spread"].strip("()")) if pair else (row[at], None)
+                )
                 row.append(spread)
     return replace(grid, header=header, rows=rows)
 
@@ -728,6 +767,7 @@ def measurements(grid: Grid, options: Options) -> Measurements:
     grid = _filtered(_with_deviations(_verified(grid)), options)
     layout, source, header = _Layout(grid, options), grid.source, grid.header
     scale = {"n": 1.0, "error": 1.0, **(options.get("scale") or {})}
+    scaled = options.get("scale") or {}
     problems, remedies = list[str](), dict[str | Message, None]()
     left_out, signs, totals = Counter[str](), Counter[str](), Counter[str]()
     numbers = [value.place for value in layout.values] + [
@@ -750,10 +790,12 @@ def measurements(grid: Grid, options: Options) -> Measurements:
         if _is_empty(cell):
             return None
         try:
-            return _number(cell, mark, whole=whole)
+            return _number(cell, mark, whole=whole and "n" not in scaled)
         except _CellError as error:
             what, remedy = error.args
-            if whole and isinstance(cell, str) and cell.replace(" ", "").isalpha():  # Mean, Total
+            if _folded(cell) == header[place].casefold():
+                what, remedy = "another head", "save each table in a file of its own"
+            elif whole and isinstance(cell, str) and cell.replace(" ", "").isalpha():  # Mean, Total
                 out = Argument("filter", {header[place]: f"!{cell}"})
                 remedy = Message("pass ", out, " to leave such rows out")
             wrong(position, place, what, remedy)
@@ -825,6 +867,11 @@ def measurements(grid: Grid, options: Options) -> Measurements:
     if not table:
         but = f" but {', '.join(skipped)}" if skipped else ""
         raise source.error(f"holds no measurements{but}; add rows with n and error")
+    shares = [row for row in table if row.n % 1 and row.n < math.inf and "n" not in scaled]
+    if shares:
+        place = source.at(shares[0].position, shares[0].heads[0])
+        problem = f"{place}: N must be a whole number from 2 to 10^15, got {shares[0].n!r}"
+        raise layout.ask(problem, ("scale", {"n": ...}, "to multiply a share by the size of all"))
     _check_labels(layout, facts)
     _check_others(layout, facts)
     if options.get("last"):

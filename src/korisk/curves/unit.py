@@ -279,7 +279,7 @@ def unit(name: str | Unit) -> Unit:
 def words(name: str) -> list[str]:
     """The words of a column's or metric's name: `test_R²` and `testR2` are test and r2."""
     plain = unicodedata.normalize("NFKC", name).replace("^", "")
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z0-9])", " ", plain)
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z0-9])|(?<=[a-z]{2})(?=[A-Z]{2})", " ", plain)
     return re.findall(r"[^\W_]+", apart.casefold())
 
 
