@@ -36,12 +36,8 @@ from korisk.errors import KoriskError, KoriskWarning
 from korisk.fitting import Recipe, train
 from korisk.fitting.gradient.sharded import process_group, read_checkpoint, write_checkpoint
 from korisk.networks import DenseNet
-from korisk.prediction.study import (
-    predict_study,
-    prediction_content,
-    read_prediction,
-    write_prediction,
-)
+from korisk.prediction.record import prediction_content, read_prediction, write_prediction
+from korisk.prediction.study import predict_study
 from korisk.store.store import Store
 from korisk.studies.results import json_text, pilot_table
 from korisk.studies.run.cells import run_cell

@@ -92,7 +92,7 @@ def predictions() -> object:
             [curve.errors(sizes).tolist(), *map(np.ndarray.tolist, curve.band(sizes))]
             for curve in curves
         ],
-        json.loads(korisk("predict", str(ROOT / "examples/predict_ct.yaml"), "--json")),
+        json.loads(korisk("rehearse", str(ROOT / "examples/predict_ct.yaml"), "--json")),
     ]
 
 

@@ -37,7 +37,7 @@ _OF_TABLES = "korisk plan and korisk compare take tables of errors over N"
 # Files that are mistaken for each other, by a key that only one of them has.
 _OTHER_KINDS = {
     "layers": "describes a network, which korisk bound takes",
-    "points": "describes a study, which korisk run and korisk predict take",
+    "points": "describes a study, which korisk run and korisk rehearse take",
     "walltime": "has the options of a batch system, which korisk run --cluster-options takes",
 }
 _RULES = {

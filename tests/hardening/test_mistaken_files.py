@@ -15,7 +15,7 @@ FILES = {
     "pilot.csv": "# ours\n\nn,error,seed\n4,0.1,1\n8,0.05,1\n16,0.03,1\n",
     "pilot.json": '[{"n": 4, "error": 0.1}]',
 }
-NETWORK, STUDY = "which korisk bound takes", "which korisk run and korisk predict take"
+NETWORK, STUDY = "which korisk bound takes", "which korisk run and korisk rehearse take"
 JOBS, TABLE = "which korisk run --cluster-options takes", "korisk plan and korisk compare take"
 JOB_OPTIONS = ("--cluster", "slurm", "--cluster-options")
 STORE = "korisk plan, compare, report, check and export take the stores"
@@ -41,8 +41,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("run", "jobs.yaml"), JOBS),
         (("run", "pilot.csv"), TABLE),
         (("run", "study.db"), STORE),
-        (("predict", "net.yaml"), NETWORK),
-        (("predict", "pilot.csv"), TABLE),
+        (("rehearse", "net.yaml"), NETWORK),
+        (("rehearse", "pilot.csv"), TABLE),
         (("run", "study.yaml", *JOB_OPTIONS, "net.yaml"), "the options of slurm"),
         (("plan", "net.yaml", "--target", "1"), "net.yaml: "),
         (("plan", "study.db", "--target", "1"), "no cell is finished yet; run the study first"),
@@ -66,7 +66,7 @@ def test_each_file_is_taken_where_it_belongs(capsys: pytest.CaptureFixture[str])
     capsys.readouterr()
 
 
-# --- korisk predict ------------------------------------------------------------------------------
+# --- korisk rehearse ------------------------------------------------------------------------------
 
 
 def images(*sides: int) -> None:
@@ -77,7 +77,7 @@ def images(*sides: int) -> None:
         np.save(Path("images", f"{number}.npy"), rng.random((side, side)))
 
 
-PREDICT = ("predict", "study.yaml", "--examples", "8", "--images", "images", "--patients", "file")
+PREDICT = ("rehearse", "study.yaml", "--examples", "8", "--images", "images", "--patients", "file")
 
 
 def test_a_mixture_of_sizes_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +99,7 @@ def test_the_remedy_for_a_broken_image_is_an_option(capsys: pytest.CaptureFixtur
 
 
 def test_a_pilot_of_roots_is_read_as_squares(capsys: pytest.CaptureFixture[str]) -> None:
-    from korisk.cli.predict import read_pilot
+    from korisk.cli.rehearse import read_pilot
 
     for name, power in (("mse", 1.0), ("rmse", 0.5)):
         rows = [f"{n},{(0.5 / n) ** power},KO,{name}\n" for n in (4, 8, 16)]
@@ -108,14 +108,16 @@ def test_a_pilot_of_roots_is_read_as_squares(capsys: pytest.CaptureFixture[str])
     (roots,) = read_pilot(Path("rmse.csv"), "rmse")
     np.testing.assert_allclose(roots.error, squares.error)
     assert (roots.model, roots.metric, roots.unit) == ("KO", "mse", squares.unit)
-    assert korisk("predict", "study.yaml", "--pilot", "rmse.csv") == 2
-    assert korisk("predict", "study.yaml", "--pilot", "rmse.csv", "--pilot-unit", "psnr") == 2
+    assert korisk("rehearse", "study.yaml", "--pilot", "rmse.csv") == 2
+    assert korisk("rehearse", "study.yaml", "--pilot", "rmse.csv", "--pilot-unit", "psnr") == 2
     assert "--pilot-unit must be one of error, rmse" in capsys.readouterr().err
 
 
 def test_another_seed_draws_other_images(capsys: pytest.CaptureFixture[str]) -> None:
     said = []
     for seed in ("0", "1"):
-        assert korisk("predict", "study.yaml", "--examples", "8", "--seed", seed, "--at", "64") == 0
+        assert (
+            korisk("rehearse", "study.yaml", "--examples", "8", "--seed", seed, "--at", "64") == 0
+        )
         said.append([line for line in capsys.readouterr().out.splitlines() if " s, " not in line])
     assert said[0] != said[1]

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 import korisk as kr
 from korisk.cli.app import app
 from korisk.operators import testing
-from korisk.prediction.study import PredictionRecord
+from korisk.prediction.record import PredictionRecord
 from korisk.store.store import Store
 from korisk.studies.spec.kind import KINDS
 from korisk.theory.network_file import NetworkEntry

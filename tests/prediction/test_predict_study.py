@@ -11,17 +11,14 @@ import korisk.paper.theorem  # noqa: F401 (the kind deep)
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.prediction.pair import error_rows
-from korisk.prediction.study import (
+from korisk.prediction.record import (
     NAME,
-    PointPrediction,
-    expected_cost,
     point_record,
-    predict_study,
     prediction_content,
     read_prediction,
-    study_to_predict,
     write_prediction,
 )
+from korisk.prediction.study import PointPrediction, expected_cost, predict_study, study_to_predict
 from korisk.problems import HeatProblem
 from korisk.problems.sources import FileSource
 from korisk.studies.spec.study import Study

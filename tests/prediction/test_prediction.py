@@ -241,7 +241,7 @@ def test_targets_below_the_floor_are_out_of_reach() -> None:
     assert found.reach < 0.25
     written = found.to_dict()
     assert set(written["samples"].values()) == {None}
-    assert written["middle"] is written["lower"] is written["upper"] is None
+    assert written["lower"] is written["upper"] is None
     assert written["recommendation"]["action"] == "stop"
     said = size_words(FITTING, 0.25 * FLOOR)
     assert all(fact in said for fact in ("will not reach 0.005", "at 0.02", f"{FARTHEST_N:,}"))
@@ -408,7 +408,7 @@ def test_sizes_are_read_off_the_chances(
     monkeypatch.setattr(Prediction, "met", chances)
     found = made().plan(0.3)
     assert (found.target, found.reach) == (0.3, reach)
-    told = found.to_dict()
+    told = found.to_dict() | {"middle": found.middle}
     for name, level in (("middle", samples), ("lower", lower), ("upper", upper)):
         here = None if level is None else pytest.approx(1e6**level, abs=1)
         assert told[name] == here
@@ -568,7 +568,13 @@ def test_without_a_target_the_error_its_band_the_floor_and_the_notes_are_told() 
         told = one.explain()
         assert f"{float(one.errors([n])[0]):.4g} at N = {n} (90%: {low} to {high})" in told
         assert "levels off at 0.25" in told
-        assert told.endswith("A note.")
+        then = one.first_check()
+        assert told.endswith(
+            f"expect {then.value:.4g} (90%: {then.lower:.4g} to {then.upper:.4g}); "
+            "if not, suspect noise or images."
+        )
+        assert then.n == 16
+        assert "A note. This assumes" in told
         assert trust_words(one) == []
 
 
@@ -584,3 +590,26 @@ def test_the_farther_a_theory_holds_the_surer_is_what_lies_beyond_it() -> None:
     assert off[0] > off[1] > off[2]
     assert off[2] < 0.2
     assert widths[0] > 1.1 * widths[1] > 1.2 * widths[2]
+
+
+def test_a_theory_that_the_pilot_rejects_has_no_floor_and_no_first_check() -> None:
+    one = made(Power(0.25, 1.0, 1.0))
+    pilot = kr.Curve(
+        [16, 32, 64, 128] * 2, [1.2, 0.6, 0.3, 0.12, 1.3, 0.62, 0.29, 0.13], [0] * 4 + [1] * 4
+    )
+    rejected = one.with_pilot(pilot)
+    assert rejected.doubted
+    for said in (rejected.explain(), rejected.explain(0.3)):
+        assert "levels off" not in said
+        assert "speaks against" in said
+        assert "suspect noise" not in said
+    assert (one.check is None, rejected.check) == (False, None)
+
+
+def test_the_headline_is_the_number_at_the_level_asked_for() -> None:
+    found = PLAIN.plan(0.07)
+    for sure in (0.5, 0.8, 0.95):
+        assert f"collect {found.samples(sure):,} samples" in found.recommend(sure).sentence
+        assert f"({100 * sure:g}% sure)" in PLAIN.explain(0.07, sure)
+    rare = PLAIN.plan(FLOOR * 0.99).recommend(0.9)  # no N has this chance
+    assert (rare.action, rare.chance) == ("measure", None)

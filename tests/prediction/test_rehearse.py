@@ -1,9 +1,7 @@
 """Networks rehearsed on simulated pairs."""
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +15,6 @@ from korisk.operators import LinearOperator, ParallelBeam, Projector, fbp
 from korisk.prediction import Training
 from korisk.prediction.simulation import ExampleSource, altered
 from korisk.problems import CtProblem, CtScanner, FileSource, random_ellipses
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-from commands import content, refused, text
 
 SIZES = (4, 8, 16, 32)
 QUICK: dict[str, Any] = {"sizes": SIZES, "seeds": 2}
@@ -299,64 +294,3 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(kr.KoriskError, match=words):
         kr.rehearse(**{"build": Net, "operator": scan, **QUICK, **changed})
-
-
-FILE = """
-import torch
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.dense = torch.nn.Linear(72, 64)
-
-    def forward(self, y):
-        return self.dense(y.flatten(1)).unflatten(1, (8, 8))
-
-def fails():
-    return Net(1)
-
-def sized(width):
-    return Net()
-
-def never():
-    raise AssertionError
-"""
-
-
-def test_the_command_rehearses_the_network_of_a_file(tmp_path: Path) -> None:
-    file, study = tmp_path / "net.py", tmp_path / "study.yaml"
-    file.write_text(FILE)
-    study.write_text("problem: {beam: parallel}\npoints: [{side: 8, views: 6, bins: 12}]\n")
-    quick: list[object] = ["predict", study, "--device", "cpu"]
-    for each in ("steps=20", "rate=0.01", "seeds=2", "largest=64"):
-        quick += ["--training", each]
-    said = text(*quick, "--network", f"{file}:Net")
-    for fact in ("expected mse of Net", "Simulated: pairs of CtProblem", "Measured: nothing"):
-        assert fact in said
-    pilot = tmp_path / "pilot.csv"
-    pilot.write_text("n,error,seed\n16,.5,0\n32,.4,0\n64,.3,0\n16,.52,1\n32,.41,1\n64,.31,1\n")
-    found = content(*quick, "--network", f"{file}:Net", "--pilot", pilot, "--at", 64)
-    assert found["measured"] == [16, 32, 64]
-    assert [each["n"] for each in found["errors"]] == [64]
-    assert found["errors"][0]["value"] == pytest.approx(0.305, rel=0.03)
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for index in range(14):
-        np.save(folder / f"{index}.npy", images(1, index)[0].numpy())
-    few = text(*quick, "--network", f"{file}:Net", "--images", folder, "--patients", "image")
-    assert "14 example images" in few
-    assert "There are 14 images, of 256" in few
-    assert "TypeError" in refused(*quick, "--network", f"{file}:fails")
-    own = (*quick, "--network", f"{file}:Net")
-    assert "--network must take no arguments" in refused(*quick, "--network", f"{file}:sized")
-    assert "--training rate must be" in refused(*own, "--training", "rate=-1")
-    never = (*quick, "--network", f"{file}:never")  # refused before it is asked for a network
-    assert "--at must be" in refused(*never, "--at", 8)
-    assert "--at must be" in refused(*never, "--pilot", pilot, "--at", 10**6)
-    pilot.write_text("n,error\n16,.5\n32,.4\n")
-    assert "at least 3 distinct N, got 2" in refused(*never, "--pilot", pilot)
-    assert "no function 'net'; did you mean 'Net'" in refused(*quick, "--network", f"{file}:net")
-    assert "no such Python file" in refused(*quick, "--network", f"{tmp_path}/none.py:Net")
-    assert "FILE.py:BUILD" in refused(*quick, "--network", file)
-    assert "--network" in refused(*quick)
-    assert "steps" in refused(*quick, "--network", f"{file}:Net", "--training", "step=3")

@@ -14,7 +14,7 @@ from korisk.curves.curve import Curve
 from korisk.planning.chances import Chances
 from korisk.prediction.outcomes import Outcome, measured_curves, outcomes, sentences
 from korisk.prediction.prediction import PredictedPlan
-from korisk.prediction.study import (
+from korisk.prediction.record import (
     NAME,
     PointRecord,
     point_record,
@@ -202,7 +202,7 @@ def test_a_damaged_prediction_is_refused_and_the_remedy_works(
     report = ("report", folder, "--only", "page", "--out", tmp_path)
     said = refused(*report)
     assert str(file) in said
-    assert "run korisk predict again, or remove it" in said
+    assert "run korisk rehearse again, or remove it" in said
     assert list(tmp_path.iterdir()) == []
     file.unlink()
     outputs(*report)

@@ -130,7 +130,7 @@ def _read_ablation(path: Path) -> None:
 
 
 def _read_geometry(path: Path) -> None:
-    """A study of which `korisk predict` takes the geometry alone."""
+    """A study of which `korisk rehearse` takes the geometry alone."""
     from korisk.prediction.study import study_to_predict
 
     _put_images(path.parent / "images")
@@ -169,7 +169,8 @@ def _read_job_options(path: Path) -> None:
 
 @cache
 def _predictions() -> list[bytes]:
-    from korisk.prediction.study import predict_study, prediction_content, write_prediction
+    from korisk.prediction.record import prediction_content, write_prediction
+    from korisk.prediction.study import predict_study
     from korisk.studies.spec.study import Study
 
     (made,) = predict_study(Study(_STUDY), examples=16)
@@ -181,7 +182,7 @@ def _predictions() -> list[bytes]:
 
 
 def _read_prediction(path: Path) -> None:
-    from korisk.prediction.study import read_prediction
+    from korisk.prediction.record import read_prediction
 
     read_prediction(path)
 

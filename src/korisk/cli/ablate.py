@@ -17,7 +17,7 @@ from korisk.cli.common import own_code
 from korisk.cli.common.command import command
 from korisk.cli.common.options import Device, Json, Target, Training
 from korisk.cli.common.output import json_text, print_json, show, tell, warnings_as_lines
-from korisk.cli.predict import time_left
+from korisk.cli.rehearse import time_left
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, OutOfReachError, did_you_mean, shown
 from korisk.files import make_folder, read_yaml, write_text
@@ -204,9 +204,7 @@ def _of_study(
     device: str,
 ) -> tuple[Callable[[], nn.Module], Any, JsonDict]:
     """The network and the problem of a study's point, and the options of its file."""
-    import torch
-
-    from korisk.networks import zoo
+    from korisk.prediction.networks import study_networks
     from korisk.studies.spec.study import problem_of
 
     study, options = read_ablation(path)
@@ -220,20 +218,13 @@ def _of_study(
     options["seeds"] = [task.seed for task in study.tasks if task.point == name]
     if build is not None:
         return build, problem, options
-    models = {key: each for key, each in spec["models"].items() if "kind" in each}
+    models = study_networks(spec, problem, device)
     chosen = next(iter(models), "") if network is None else network
     if chosen not in models:
         hint = did_you_mean(chosen, models) if models else "; add one, such as kind: inverse-unet"
         raise KoriskError(f"{path} has no network {shown(chosen)} in models.networks{hint}")
-    settings = dict(models[chosen])
-    kind = settings.pop("kind")
-    options |= {key: settings.pop(key) for key in ("steps", "batch", "rate")}
-    known = problem.known_operators(device)
-
-    def of_zoo() -> nn.Module:
-        return zoo.build(kind, *known, seed=int(torch.randint(2**31, ())), **settings)
-
-    return of_zoo, problem, options
+    of_zoo, recipe = models[chosen]
+    return of_zoo, problem, {**options, **recipe}
 
 
 def _as_csv(curves: Sequence[Curve]) -> str:

@@ -21,8 +21,8 @@ from korisk.cli.compare import compare
 from korisk.cli.export import export
 from korisk.cli.operators import operators
 from korisk.cli.plan import plan
-from korisk.cli.predict import predict
 from korisk.cli.read import read
+from korisk.cli.rehearse import rehearse
 from korisk.cli.report import report
 from korisk.cli.run import run as run_study
 from korisk.cli.serve import serve
@@ -46,10 +46,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _COMMANDS: list[Callable[..., None]] = [
+    rehearse,
     read,
     plan,
     compare,
-    predict,
     ablate,
     bound,
     operators,

@@ -181,6 +181,10 @@ class Unmeasured(Planned, Protocol):
         """The largest N that was measured."""
 
     @property
+    def check(self) -> Expectation | None:
+        """What a first measurement is expected to show, where nothing was measured."""
+
+    @property
     def reach(self) -> float:
         """The probability that it is met at all."""
 

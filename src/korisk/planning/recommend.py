@@ -23,13 +23,12 @@ from korisk.planning.explain import chance, count, no_learning, value
 from korisk.planning.extrapolation import Extrapolation
 from korisk.planning.limits import Evidence, Limit
 from korisk.planning.next_size import settling_size
-from korisk.planning.protocol import Action, Planned, Recommendation, Unmeasured
+from korisk.planning.protocol import Action, Expectation, Planned, Recommendation, Unmeasured
 
 _LEAST_SEEDS = 3  # of a size that is measured to settle something
 _TELLING = 0.5  # chance to settle the question below which another run tells more
 _EASY = 10.0  # times the largest error: a target that is probably in another unit
-_FIRST = 16  # the smallest N of a first measurement
-_UNMEASURED = "Nothing was measured: it assumes your noise and images; check it at N = {} first."
+FIRST = 16  # the smallest N of a first measurement
 
 
 class Situation(Planned, Protocol):
@@ -214,19 +213,22 @@ def recommend_unmeasured(
     far = f"chance {chance(plan.reach)} by N = {count(plan.farthest)}"
     action: Action
     n: int | None
+    reasons: list[str] = []
     if samples is not None:
         action, n, odds = "collect", samples, plan.probability(samples)
         said = f"collect {count(samples)} samples for {target} ({_level(sure)})"
-        reasons = [] if last else [_UNMEASURED.format(_FIRST)]
     elif plan.reach < LEAST_REACH:
         action, n, odds = "stop", None, None
-        said, reasons = f"stop: more data of this kind will not reach {target} ({far})", []
+        said = f"stop: more data of this kind will not reach {target} ({far})"
     else:
         action, odds = "measure", None
-        n = 2 * last if last else max(_FIRST, int(min(plan.lower, plan.farthest) / NEAR))
+        n = 2 * last if last else max(FIRST, int(min(plan.lower, plan.farthest) / NEAR))
         said = f"measure N = {n:,} next, with {_LEAST_SEEDS} seeds, and plan with it"
-        reasons = [_none(sure, plan.reach)]
+        reasons.append(_none(sure, plan.reach))
     price, paid = _price(n, last, cost)
+    reasons.append(paid)
+    if plan.check is not None:
+        reasons.append(check_words(plan.check))
     return Recommendation(
         action=action,
         n=n,
@@ -238,7 +240,16 @@ def recommend_unmeasured(
         lower=int(plan.lower) if math.isfinite(plan.lower) else None,
         upper=int(plan.upper) if math.isfinite(plan.upper) else None,
         cost=price,
-        reasons=tuple(filter(None, (*reasons, paid))),
+        reasons=tuple(filter(None, reasons)),
+    )
+
+
+def check_words(check: Expectation) -> str:
+    """What to measure first where nothing was measured, and what it means if that differs."""
+    band = f"{value(check.lower)} to {value(check.upper)}"
+    return (
+        f"This assumes your noise level and images. Check it at N = {check.n:,}: expect "
+        f"{value(check.value)} (90%: {band}); if not, suspect noise or images."
     )
 
 

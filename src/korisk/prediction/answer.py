@@ -1,59 +1,115 @@
-"""Predictions and rehearsals as tables and sentences: everything that is said of a point."""
+"""What is said of a point before a scan is made: the advice first, then tables, then the rest."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from korisk.curves.curve import Curve
 from korisk.errors import OutOfReachError
 from korisk.planning.explain import chance, count
+from korisk.planning.plan import Plan
+from korisk.planning.recommend import check_words
 from korisk.prediction.pair import error_rows
-from korisk.prediction.prediction import outlook, size_words, trust_words
+from korisk.prediction.prediction import PredictedPlan, advice_words, outlook, trust_words
+from korisk.prediction.rehearsed import Rehearsed
 from korisk.texts import Table, duration, number, whole
 
 if TYPE_CHECKING:
-    from korisk.prediction.rehearse import Rehearsal
     from korisk.prediction.study import PointPrediction
 
 
-def point_tables(
-    point: PointPrediction, asked: Sequence[float] = (), at: Sequence[float] = ()
-) -> Iterator[Table]:
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked of every point.
+
+    Parameters
+    ----------
+    targets : sequence of float, default ()
+        Mean squared errors to reach; without any, examples are shown.
+    at : sequence of float, default ()
+        N at which errors are shown; without any, doublings, or the rehearsed N.
+    sure : float, default 0.9
+        The chance with which samples are to be enough, 0.5 to 0.99.
+    cost : float, optional
+        Price of one sample, to see what the advice costs.
+    """
+
+    targets: Sequence[float] = ()
+    at: Sequence[float] = ()
+    sure: float = 0.9
+    cost: float | None = None
+
+
+def point_advice(point: PointPrediction, asked: Question) -> Iterator[str]:
+    """What to do about each target, or the expected error, and what that assumes.
+
+    Parameters
+    ----------
+    point : PointPrediction
+        One of what `predict_study` returns.
+    asked : Question
+        Its targets.
+
+    Yields
+    ------
+    str
+        One paragraph for each model.
+    """
+    for made in point.models:
+        said: list[str] = []
+        reasons: list[str] = []
+        for target in asked.targets:
+            advice = made.plan(target).recommend(asked.sure, asked.cost)
+            if isinstance(made, Rehearsed):
+                said += [advice.sentence, advice.odds]
+            else:
+                said += advice_words(made, advice)
+            reasons += advice.reasons
+        if not asked.targets:
+            said.append(made.outlook() if isinstance(made, Rehearsed) else outlook(made))
+            reasons += [] if made.check is None else [check_words(made.check)]
+        yield " ".join(filter(None, [*said, *dict.fromkeys(reasons)]))
+
+
+def point_tables(point: PointPrediction, asked: Question) -> Iterator[Table]:
     """What is predicted of a point, as texts.
 
     Parameters
     ----------
     point : PointPrediction
         One of what `predict_study` returns.
-    asked : sequence of float, default ()
-        Targets; without any, examples are shown.
-    at : sequence of float, default ()
-        N at which errors are shown; without any, doublings.
+    asked : Question
+        Its targets and N.
 
     Yields
     ------
     Table
         Errors, samples for targets, what is determined, pilots beside the theory, two factors.
     """
-    models, n, targets = point.predictions, point.examples, asked or point.targets
+    models, n, targets = point.predictions, point.examples, asked.targets or point.targets
     parts = ("computed", "expected", "90% from", "to")
     rows = []
-    for of_models in zip(*(error_rows(made, at) for made in models), strict=True):
+    for of_models in zip(*(error_rows(made, asked.at) for made in models), strict=True):
         values = [number(value, 3) for row in of_models for value in list(row.values())[1:]]
         rows.append([whole(int(of_models[0]["n"])), *values])
-    heads = ["N", *(f"{made.model}\n{part}" for made in models for part in parts)]
-    title = f"{point.name}: expected mse, from {point.images} and nothing trained"
-    yield Table(title, heads, rows, "r")
-    heads = ["model", *size_heads()]
+    if models:
+        heads = ["N", *(f"{made.model}\n{part}" for made in models for part in parts)]
+        title = f"{point.name}: expected mse, from {point.images} and nothing trained"
+        yield Table(title, heads, rows, "r")
+    for network in point.rehearsed:
+        yield _rehearsed_table(point.name, network, asked.at)
+    heads = ["model", *size_heads(asked.sure)]
     rows = [
-        [made.model, *size_cells(size.to_dict())]
+        [made.model, *size_cells(size, asked.sure)]
         for target in targets
-        for made, size in zip(models, point.plans(target), strict=True)
+        for made, size in zip(point.models, point.plans(target), strict=True)
     ]
-    yield Table(f"Samples for {'a target' if asked else 'targets, as examples'}", heads, rows)
+    of = "a target" if asked.targets else "targets, as examples"
+    yield Table(f"Samples for {of}", heads, rows)
+    if not models:
+        return
     rows = []
     for made in models:
         used, weights = point.effective(made, n), made.parameters or 0
@@ -82,15 +138,27 @@ def point_tables(
             yield Table("Proposition 1, from lines through both", heads, rows, "r")
 
 
-def point_sentences(point: PointPrediction, asked: Sequence[float] = ()) -> Iterator[str]:
-    """What the tables do not say: the outlook, how far to trust it, who wins, and what it took.
+def _rehearsed_table(name: str, network: Rehearsed, at: Sequence[float]) -> Table:
+    """The expected errors of a network beside those of its simulated pairs."""
+    curve, rows = network.rehearsal.curve, []
+    simulated = dict(zip(curve.sizes.tolist(), curve.means.tolist(), strict=True))
+    for n in at or curve.sizes.tolist():
+        error = network.expected(n)
+        values = simulated.get(error.n), error.value, error.lower, error.upper
+        rows.append([whole(error.n), *(number(value, 3) for value in values)])
+    title = f"{name}: expected mse of {network.model}"
+    return Table(title, ["N", "simulated", "expected", "90% from", "to"], rows, "r")
+
+
+def point_sentences(point: PointPrediction, asked: Question) -> Iterator[str]:
+    """What advice and tables do not say: how far to trust them, who wins, and what it took.
 
     Parameters
     ----------
     point : PointPrediction
         One of what `predict_study` returns.
-    asked : sequence of float, default ()
-        Targets.
+    asked : Question
+        Its targets.
 
     Yields
     ------
@@ -99,15 +167,15 @@ def point_sentences(point: PointPrediction, asked: Sequence[float] = ()) -> Iter
     """
     told = ""
     for made in point.predictions:
-        said = [size_words(made, target) for target in asked] or [outlook(made)]
-        paragraph = " ".join(
-            [*said, *trust_words(made), *(note for note in made.notes if note not in told)]
-        )
-        told += paragraph
-        yield paragraph
+        said = [*trust_words(made), *(note for note in made.notes if note not in told)]
+        if said:
+            told += " ".join(said)
+            yield " ".join(said)
+    for network in point.rehearsed:
+        yield " ".join(network.basis())
     if point.pair is not None:
         yield point.pair.explain()
-        factors = map(point.pair.factors_or_reason, asked or point.targets)
+        factors = map(point.pair.factors_or_reason, asked.targets or point.targets)
         lacking = [number(each["target"]) for each in factors if "unknown" in each]
         if lacking:
             yield (
@@ -123,21 +191,21 @@ def point_sentences(point: PointPrediction, asked: Sequence[float] = ()) -> Iter
     yield f"{cost}.\n"
 
 
-def require_targets(points: Sequence[PointPrediction], targets: Sequence[float]) -> None:
+def require_targets(points: Sequence[PointPrediction], asked: Question) -> None:
     """Raise `OutOfReachError` if some target is out of reach of every model of a point.
 
     Parameters
     ----------
     points : sequence of PointPrediction
         What `predict_study` returns.
-    targets : sequence of float
-        Mean squared errors.
+    asked : Question
+        Its targets.
     """
     lost = [
         f"{goal:.6g} at {point.name}"
         for point in points
-        for goal in dict.fromkeys(targets)
-        if all(plan.recommend().action == "stop" for plan in point.plans(goal))
+        for goal in dict.fromkeys(asked.targets)
+        if all(plan.recommend().action in ("stop", "unknown") for plan in point.plans(goal))
     ]
     if lost:
         raise OutOfReachError(
@@ -146,120 +214,13 @@ def require_targets(points: Sequence[PointPrediction], targets: Sequence[float])
         )
 
 
-def size_heads() -> list[str]:
+def size_heads(sure: float = 0.9) -> list[str]:
     """Titles of `size_cells`."""
-    return ["target", "90% sure", "even odds", "90% from", "to", "at most"]
+    return ["target", f"{100 * sure:.4g}% sure", "even odds", "90% from", "to", "at most"]
 
 
-def size_cells(size: dict[str, Any]) -> list[str]:
+def size_cells(size: PredictedPlan | Plan, sure: float = 0.9) -> list[str]:
     """A number of samples in a row: target, N at two levels, ends, and the largest chance."""
-    levels = ["none" if n is None else whole(n) for n in map(size["samples"].get, ("0.9", "0.5"))]
-    ends = [count(math.inf if size[end] is None else size[end]) for end in ("lower", "upper")]
-    return [number(size["target"]), *levels, *ends, chance(size["reach"])]
-
-
-@dataclass(frozen=True, eq=False)
-class RehearsalAnswer:
-    """Everything that a rehearsal says of a point.
-
-    Parameters
-    ----------
-    point : str
-        Name of the point.
-    made : Rehearsal
-        The rehearsal.
-    pilot : Curve or None
-        What was measured, if anything.
-    notes : tuple of str
-        On the images.
-    asked : sequence of float
-        Targets; without any, an example is shown.
-    at : sequence of int
-        N at which errors are shown; without any, the rehearsed ones.
-    """
-
-    point: str
-    made: Rehearsal
-    pilot: Curve | None = None
-    notes: tuple[str, ...] = ()
-    asked: Sequence[float] = ()
-    at: Sequence[int] = ()
-
-    @property
-    def sizes(self) -> list[dict[str, Any]]:
-        """Samples for each target, as plain values."""
-        made, pilot = self.made, self.pilot
-        last = int(made.curve.sizes[-1])
-        targets = self.asked or [float(f"{made.expected_with(last, pilot).value:.3g}")]
-        if pilot is None:
-            return [made.plan(target).to_dict() for target in targets]
-        return [made.plan(target, pilot).to_dict() for target in targets]
-
-    def sentences(self) -> list[str]:
-        """What is expected, target by target."""
-        targets: Sequence[float | None] = self.asked or (None,)
-        return [self.made.explain(target, self.pilot) for target in targets]
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values, for JSON.
-
-        Returns
-        -------
-        dict
-            See docs/reference/files.md for its keys.
-        """
-        made, curve = self.made, self.made.curve
-        rows = zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True)
-        return {
-            "point": self.point,
-            "network": curve.model,
-            "metric": "mse",
-            "simulated": made.simulated,
-            "measured": None if self.pilot is None else self.pilot.sizes.tolist(),
-            "curve": [dict(zip(("n", "error", "seed"), row, strict=True)) for row in rows],
-            "errors": [
-                vars(made.expected_with(n, self.pilot)) for n in self.at or curve.sizes.tolist()
-            ],
-            "samples": self.sizes,
-            "unaltered": made.unaltered,
-            "notes": [*made.notes, *self.notes],
-            "explanation": self.sentences(),
-            "seconds": made.seconds,
-        }
-
-    def tables(self) -> Iterator[Table]:
-        """Errors and samples as texts.
-
-        Yields
-        ------
-        Table
-            Errors at each N; samples for each target.
-        """
-        curve, rows = self.made.curve, []
-        simulated = dict(zip(curve.sizes.tolist(), curve.means.tolist(), strict=True))
-        for n in self.at or curve.sizes.tolist():
-            error = self.made.expected_with(n, self.pilot)
-            values = simulated.get(error.n), error.value, error.lower, error.upper
-            rows.append([whole(error.n), *(number(value, 3) for value in values)])
-        title = f"{self.point}: expected mse of {curve.model}"
-        yield Table(title, ["N", "simulated", "expected", "90% from", "to"], rows, "r")
-        title = f"Samples for a target{'' if self.asked else ', as an example'}"
-        yield Table(title, size_heads(), [size_cells(size) for size in self.sizes], "r")
-
-    def explain(self) -> str:
-        """What is expected, what to know of the images, and how long it took."""
-        end = f"{self.point}: {duration(self.made.seconds)}.\n"
-        return "\n".join([*self.sentences(), *self.notes, end])
-
-    def require(self) -> None:
-        """Raise `OutOfReachError` if a target that was asked for is out of reach."""
-        lost = [
-            number(size["target"], 6)
-            for size in self.sizes
-            if size["recommendation"]["action"] not in ("collect", "measure", "train")
-        ]
-        if self.asked and lost:
-            raise OutOfReachError(
-                f"{self.made.curve.model} is not expected to reach {', '.join(lost)}; allow a "
-                "larger error"
-            )
+    levels = ["none" if n is None else whole(n) for n in (size.samples(sure), size.even)]
+    reach = "-" if math.isnan(size.reach) else chance(size.reach)
+    return [number(size.target), *levels, count(size.lower), count(size.upper), reach]

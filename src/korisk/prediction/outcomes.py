@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from korisk.curves.curve import Curve
-from korisk.prediction.study import PointRecord
+from korisk.prediction.record import PointRecord
 from korisk.store.store import Cell
 
 _METRIC = "mse"

@@ -19,13 +19,13 @@ from korisk.planning.futures.law import Law, mixed, normals
 from korisk.planning.futures.posterior import MOST_SIZES, Posterior, posterior, thinned
 from korisk.planning.futures.prior import PRIORS
 from korisk.planning.futures.related import trust
-from korisk.planning.plan import LEVELS
+from korisk.planning.plan import LEVELS, Plan
 from korisk.planning.protocol import (
     Answers,
     Expectation,
     Recommendation,
 )
-from korisk.planning.recommend import recommend_unmeasured
+from korisk.planning.recommend import FIRST, check_words, recommend_unmeasured
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
 
 Array = NDArray[np.float64]
@@ -81,6 +81,8 @@ class PredictedPlan(Enough):
         The probability that it is met by N, as a table, up to N = 10,000,000.
     measured : int
         The largest N of a pilot; 0 without one.
+    check : Expectation, optional
+        What a first measurement is expected to show; None with a pilot.
 
     Examples
     --------
@@ -98,6 +100,7 @@ class PredictedPlan(Enough):
     target: float
     chances: Chances = field(repr=False, compare=False)
     measured: int = 0
+    check: Expectation | None = field(default=None, repr=False, compare=False)
 
     @property
     def reach(self) -> float:
@@ -152,24 +155,34 @@ class PredictedPlan(Enough):
         """
         return recommend_unmeasured(self, sure, cost)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, sure: float = 0.9, cost: float | None = None) -> dict[str, Any]:
         """As plain values, for JSON.
+
+        Parameters
+        ----------
+        sure : float, default 0.9
+            The chance with which samples are to be enough, from 0.5 to 0.99.
+        cost : float, optional
+            Price of one sample.
 
         Returns
         -------
         dict
             See docs/reference/files.md for its keys.
         """
-        ends = {"lower": self.lower, "upper": self.upper}
-        return {
-            "target": self.target,
-            "recommendation": self.recommend().to_dict(),
-            "samples": {f"{level:g}": self.samples(level) for level in (0.5, *LEVELS)},
-            "middle": self.middle,
-            "chance": self.chance,
-            **{name: None if math.isinf(end) else end for name, end in ends.items()},
-            "reach": self.reach,
-        }
+        return sample_dict(self, sure, cost)
+
+
+def sample_dict(plan: PredictedPlan | Plan, sure: float, cost: float | None) -> dict[str, Any]:
+    """An answer for a target as plain values: what to do, N by levels, the interval of N."""
+    return {
+        "target": plan.target,
+        "recommendation": plan.recommend(sure, cost).to_dict(),
+        "samples": {f"{p:g}": plan.samples(p) for p in sorted({0.5, *LEVELS, sure})},
+        "lower": plan.lower if math.isfinite(plan.lower) else None,
+        "upper": plan.upper if math.isfinite(plan.upper) else None,
+        "reach": plan.reach if math.isfinite(plan.reach) else None,
+    }
 
 
 @dataclass(frozen=True)
@@ -452,10 +465,36 @@ class Prediction(Drawn, Answers):
         grid = np.unique(
             np.round(_START * 2 ** np.linspace(0, doublings, 1 + int(_PER_DOUBLING * doublings)))
         )
+        odds = table(lambda n: self.met(n, goal), grid)
         last = 0 if self.pilot is None else int(self.pilot.sizes[-1])
-        return PredictedPlan(self.model, goal, table(lambda n: self.met(n, goal), grid), last)
+        return PredictedPlan(self.model, goal, odds, last, self.check)
 
-    def explain(self, target: float | None = None) -> str:
+    def first_check(self) -> Expectation:
+        """What a first measurement shows if noise and images are as assumed.
+
+        Returns
+        -------
+        Expectation
+            At N = 16, or at the nearest N at which the theory holds.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> from korisk.prediction.dense.spectral import Spectrum
+        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+        >>> kr.Prediction(theory, model="FC", examples=64).first_check().n
+        16
+        """
+        return self.expected(math.ceil(min(max(FIRST, self.valid_from), self.valid_to)))
+
+    @property
+    def check(self) -> Expectation | None:
+        """The first check, unless a pilot has answered it."""
+        return self.first_check() if self.pilot is None else None
+
+    def explain(
+        self, target: float | None = None, sure: float = 0.9, cost: float | None = None
+    ) -> str:
         """The prediction in sentences: the answer, how sure it is, and its notes.
 
         Parameters
@@ -463,11 +502,15 @@ class Prediction(Drawn, Answers):
         target : float, optional
             Mean squared error to reach; without it, the expected error at as many samples as there
             were examples is stated.
+        sure : float, default 0.9
+            The chance with which samples are to be enough, from 0.5 to 0.99.
+        cost : float, optional
+            Price of one sample.
 
         Returns
         -------
         str
-            Sentences on one line.
+            Sentences on one line; without a pilot, the last says what to measure first.
 
         Examples
         --------
@@ -476,10 +519,16 @@ class Prediction(Drawn, Answers):
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
         >>> made = kr.Prediction(theory, model="FC", examples=64)
         >>> made.explain()
-        'FC has an expected error of ... at N = 64 (90%: ... to ...); its curve levels off at 0.1.'
+        'FC has an expected error of ... at N = 64 (90%: ...); its curve levels off at 0.1. ...'
         """
-        first = outlook(self) if target is None else size_words(self, target)
-        return " ".join([first, *trust_words(self), *self.notes])
+        if target is None:
+            said, last = [outlook(self)], []
+            if self.check is not None:
+                last.append(check_words(self.check))
+        else:
+            advice = self.plan(target).recommend(sure, cost)
+            said, last = advice_words(self, advice), list(advice.reasons)
+        return " ".join([*said, *trust_words(self), *self.notes, *last])
 
     # --- The pilot -------------------------------------------------------------------------------
 
@@ -711,23 +760,27 @@ def _goal(target: float) -> float:
 
 
 def outlook(made: Prediction) -> str:
-    """The error at as many samples as there were examples, and the floor."""
-    n = max(made.examples, _START)
-    (error,), ((lower,), (upper,)) = made.errors([n]), made.band([n])
+    """The error at as many samples as there were examples, and the theory's floor if it stands."""
+    then = made.expected(max(made.examples, _START))
+    floor = "" if made.doubted else f"; its curve levels off at {value(made.floor)}"
     return (
-        f"{made.model} has an expected error of {value(error)} at N = {n:,} (90%: "
-        f"{value(lower)} to {value(upper)}); its curve levels off at {value(made.floor)}."
+        f"{made.model} has an expected error of {value(then.value)} at N = {then.n:,} (90%: "
+        f"{value(then.lower)} to {value(then.upper)}){floor}."
     )
 
 
-def size_words(made: Prediction, target: float, answer: PredictedPlan | None = None) -> str:
-    """What to do about a target, and the odds; `answer` where it is known already."""
-    found = answer or made.plan(target)
-    advice = found.recommend()
-    said = [advice.sentence, *advice.reasons, advice.odds]
+def advice_words(made: Prediction, advice: Recommendation) -> list[str]:
+    """What to do about a target and the odds, before any reasons."""
+    said = [advice.sentence, advice.odds]
     if advice.action == "stop" and made.floor > 0 and not made.doubted:
         said.append(f"Its curve levels off at {value(made.floor)}.")
-    return " ".join(filter(None, said))
+    return [sentence for sentence in said if sentence]
+
+
+def size_words(made: Prediction, target: float, answer: PredictedPlan | None = None) -> str:
+    """What to do about a target, the odds and the reasons; `answer` where it is known already."""
+    advice = (answer or made.plan(target)).recommend()
+    return " ".join([*advice_words(made, advice), *advice.reasons])
 
 
 def trust_words(made: Prediction) -> list[str]:

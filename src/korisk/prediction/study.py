@@ -1,54 +1,48 @@
-"""The learning curves of a study, predicted before anything is trained; as values, JSON and a file.
+"""The learning curves of a study before a scan is made; as values, JSON and a file.
 
-`predict_study` returns a `PointPrediction` for each operating point. `korisk predict --out` writes
-them to `prediction.json`, which a report reads back as a `PredictionRecord`.
+`predict_study` returns a `PointPrediction` for each operating point, to which networks that were
+rehearsed by training may be added. `korisk rehearse --out` writes them to `prediction.json`, which
+a report reads back as a `PredictionRecord`.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import ConfigDict, Field
 
 from korisk import _checks
 from korisk._show import Drawn
-from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean, shown
-from korisk.files import Spec, make_folder, parse, read_text, read_yaml, write_text
+from korisk.files import read_yaml
 from korisk.prediction.pair import PredictedPair, error_rows
-from korisk.prediction.prediction import PredictedPlan, Prediction
-from korisk.store.cells import digest
+from korisk.prediction.prediction import PredictedPlan, Prediction, trust_words
 from korisk.store.usage import Meter, Usage
 from korisk.studies.spec.kind import entries
 from korisk.studies.spec.study import Study, problem_of
 
 if TYPE_CHECKING:
+    from korisk.planning.plan import Plan
+    from korisk.prediction.rehearsed import Rehearsed
     from korisk.problems.sources import FileSource
 
-NAME = "prediction.json"
-_LARGEST_BYTES = 5_000_000
-_MOST = 10_000  # points and models of a file, and rows of each
 _MOST_EXAMPLES = 10**4  # all pairs of examples are compared
 _TARGETS = (0.5, 0.1)  # of the distance between the error at N = examples and the floor
 _LEAST_DISTANCE = 0.05  # of an error: how far first targets lie above a floor already reached
 _LINEAR = (
     "KO and FC are linear here, up to a last ReLU; a CNN behind the known operator may need far "
-    "fewer samples: rehearse it with --network FILE.py:build, kr.rehearse in Python."
+    "fewer samples: rehearse it too, with --network FILE.py:BUILD, kr.rehearse in Python."
 )
 _METRICS = ("", "mse", "mean_squared_error", "error")
 
 Progress = Callable[[str, float], None]  # what is being computed, and the share that is done
-Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False)]
-Zero = Annotated[float, Field(ge=0, lt=1e300, allow_inf_nan=False)]
 
 
 def study_to_predict(path: str | PathLike[str]) -> Study:
@@ -128,11 +122,11 @@ def predict_study(
         if point not in specs:
             raise KoriskError(f"the study has no point {shown(point)}{did_you_mean(point, specs)}")
         specs = {point: specs[point]}
-    measured = _pilots_by_model(list(pilots), specs)
+    measured = pilots_by_model(list(pilots), specs)
     for name, spec in specs.items():
         if all("kind" in settings for settings in spec["models"].values()):
             got = f"{', '.join(spec['models'])} alone at {name}"
-            remedy = "rehearse such networks with korisk.rehearse"
+            remedy = "rehearse such networks with korisk rehearse, kr.rehearse in Python"
             raise KoriskError(f"a prediction is of KO and FC, got {got}; {remedy}")
     try:
         import torch
@@ -161,7 +155,7 @@ def predict_study(
                 raise KoriskError("noise is too large; bring it to a reasonable size") from None
             reconstruction = problem.reconstruction(device)
             for model, settings in spec["models"].items():
-                if "kind" in settings:  # which `_notes` names
+                if "kind" in settings:  # not linear: to be rehearsed by training
                     continue
                 shared: dict[str, Any] = {
                     "relu": bool(settings.get("relu")),
@@ -252,7 +246,7 @@ def expected_cost(
     return seconds / (1 if device == "cpu" else 13), most
 
 
-def _pilots_by_model(
+def pilots_by_model(
     pilots: Sequence[Curve], specs: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Curve]:
     """Measured curves by the name of their model."""
@@ -314,15 +308,13 @@ def _notes(spec: Mapping[str, Any]) -> Iterator[str]:
             "The study refines KO with the ReLU in its loss; it is predicted without that, and may "
             "come out a little better."
         )
-    if trained := [name for name, settings in spec["models"].items() if "kind" in settings]:
-        yield f"Not predicted: {', '.join(trained)}; rehearse such networks with korisk.rehearse."
     if spec["metric"] != "mse":
         yield f"The study measures {spec['metric']}; the prediction is of the mse."
 
 
 @dataclass(frozen=True, eq=False)
 class PointPrediction(Drawn):
-    """The predictions of the models at one operating point.
+    """What is said of the models at one operating point before a scan is made.
 
     Parameters
     ----------
@@ -331,7 +323,7 @@ class PointPrediction(Drawn):
     spec : mapping
         The point's settings, with the noise and the images that were used.
     predictions : tuple of Prediction
-        One for each model, in mean squared errors of an entry.
+        One for each linear model, in mean squared errors of an entry.
     images : str
         What they were computed from, in words.
     entries : int
@@ -342,6 +334,8 @@ class PointPrediction(Drawn):
         Time and memory that it took.
     caveats : tuple of str
         What the prediction does not say.
+    rehearsed : tuple of Rehearsed
+        One for each network that was trained on simulated pairs.
 
     Examples
     --------
@@ -360,11 +354,19 @@ class PointPrediction(Drawn):
     notes: tuple[str, ...]
     usage: Usage
     caveats: tuple[str, ...] = (_LINEAR,)
+    rehearsed: tuple[Rehearsed, ...] = ()
 
     @property
     def examples(self) -> int:
-        """Number of example images."""
+        """Number of example images; where nothing was computed, the largest rehearsed N."""
+        if not self.predictions:
+            return max(network.last for network in self.rehearsed)
         return self.predictions[0].examples
+
+    @property
+    def models(self) -> tuple[Prediction | Rehearsed, ...]:
+        """What is said of each model."""
+        return (*self.predictions, *self.rehearsed)
 
     @cached_property
     def pair(self) -> PredictedPair | None:
@@ -376,8 +378,11 @@ class PointPrediction(Drawn):
     def targets(self) -> tuple[float, ...]:
         """Targets for users who name none: steps of FC, or of KO alone, towards a floor.
 
-        That is the higher floor of the two, which both can come near, if FC has not passed it.
+        That is the higher floor of the two, which both can come near, if FC has not passed it. Of
+        networks alone, what each is expected to reach at its largest N.
         """
+        if not self.predictions:
+            return tuple(dict.fromkeys(network.target for network in self.rehearsed))
         made = self.predictions[-1]
         error = float(made.errors([self.examples])[0])
         floors = [each.floor for each in self.predictions]
@@ -385,7 +390,7 @@ class PointPrediction(Drawn):
         distance = max(error - floor, _LEAST_DISTANCE * error)
         return tuple(float(f"{floor + share * distance:.3g}") for share in _TARGETS)
 
-    def plans(self, target: float) -> tuple[PredictedPlan, ...]:
+    def plans(self, target: float) -> tuple[PredictedPlan | Plan, ...]:
         """How many samples each model needs.
 
         Parameters
@@ -395,8 +400,8 @@ class PointPrediction(Drawn):
 
         Returns
         -------
-        tuple of PredictedPlan
-            In the order of `predictions`.
+        tuple of PredictedPlan or Plan
+            In the order of `models`; a Plan of a rehearsed network with a pilot.
 
         Examples
         --------
@@ -406,7 +411,7 @@ class PointPrediction(Drawn):
         >>> [found.target for found in point.plans(0.5)]
         [0.5, 0.5]
         """
-        return tuple(made.plan(target) for made in self.predictions)
+        return tuple(made.plan(target) for made in self.models)
 
     def effective(self, made: Prediction, n: float) -> float:
         """How many weights N samples determine, to compare with the number of weights.
@@ -437,7 +442,13 @@ class PointPrediction(Drawn):
         """
         return made.effective(n) * (self.entries if made.model == "FC" else 1)
 
-    def to_dict(self, targets: Sequence[float], at: Sequence[float] = ()) -> dict[str, Any]:
+    def to_dict(
+        self,
+        targets: Sequence[float],
+        at: Sequence[float] = (),
+        sure: float = 0.9,
+        cost: float | None = None,
+    ) -> dict[str, Any]:
         """Everything as plain values, for JSON.
 
         Parameters
@@ -446,11 +457,15 @@ class PointPrediction(Drawn):
             Mean squared errors for which sample sizes are computed.
         at : sequence of float, optional
             N at which errors are listed. Default: doublings.
+        sure : float, default 0.9
+            The chance with which samples are to be enough, from 0.5 to 0.99.
+        cost : float, optional
+            Price of one sample.
 
         Returns
         -------
         dict
-            What `korisk predict --json` prints for a point.
+            What `korisk rehearse --json` prints for a point.
 
         Examples
         --------
@@ -467,7 +482,8 @@ class PointPrediction(Drawn):
             del crossover["measured"]
         sizes = [[made.plan(target) for target in targets] for made in self.predictions]
         # Curves are drawn as far as the largest N that a target needs, and somewhat beyond.
-        last = 2.0 * max((size.middle or 0 for row in sizes for size in row), default=0)
+        wanted = (size.samples(sure) or size.even or 0 for row in sizes for size in row)
+        last = 2.0 * max(wanted, default=0)
         models = []
         for made, needed in zip(self.predictions, sizes, strict=True):
             rehearsed = zip(made.rehearsal.n, np.exp(made.rehearsal.log_error), strict=True)
@@ -479,33 +495,37 @@ class PointPrediction(Drawn):
             models.append(
                 {
                     "model": made.model,
+                    "how": "closed form",
                     "relu": bool(self.spec["models"][made.model].get("relu")),
-                    "floor": made.floor,
+                    "floor": None if made.doubted else made.floor,
                     "valid_to": _finite(made.valid_to),
                     "parameters": made.parameters,
                     "effective": effective,
                     "errors": error_rows(made, at),
-                    "samples": [size.to_dict() for size in needed],
+                    "samples": [size.to_dict(sure, cost) for size in needed],
                     "track": error_rows(made, doublings=False, to=last),
                     "rehearsal": [{"n": float(n), "measured": float(e)} for n, e in rehearsed],
                     "checks": [vars(check) | {"ratio": check.ratio} for check in made.checks],
                     "trust": made.trust if made.tested else None,
                     "doubted": made.doubted,
-                    "notes": list(made.notes),
-                    "explanation": made.explain(targets[0] if targets else None),
+                    "first_check": made.check and vars(made.check),
+                    "notes": [*trust_words(made), *made.notes],
+                    "explanation": made.explain(targets[0] if targets else None, sure, cost),
                 }
             )
+        models += [network.to_dict(targets, at, sure, cost) for network in self.rehearsed]
         return {
             "point": self.name,
             "problem": dict(self.spec["problem"]),
             "images": self.images,
             "examples": self.examples,
+            "simulated": not self.predictions,
             "metric": "mse",
             "models": models,
             "crossover": crossover,
             "better_at_last": None if pair is None else pair.ahead,
             "two_factors": [] if pair is None else [pair.factors_or_reason(t) for t in targets],
-            "independent": self.predictions[0].independent,
+            "independent": self.predictions[0].independent if self.predictions else None,
             "notes": list(self.notes),
             "caveats": list(self.caveats),
             "seconds": usage.seconds,
@@ -516,106 +536,3 @@ class PointPrediction(Drawn):
 
 def _finite(value: float) -> float | None:
     return None if math.isinf(value) else value
-
-
-# --- The file ------------------------------------------------------------------------------------
-
-
-class _Record(Spec):
-    """A part of the file; keys that a later korisk may add are ignored."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
-
-
-class TrackRecord(_Record):
-    """A curve at one N."""
-
-    n: Positive
-    computed: Positive
-    expected: Positive
-    lower: Positive
-    upper: Positive
-
-
-class MeasuredRecord(_Record):
-    """An error of a pilot, or of a fit to the examples themselves."""
-
-    n: Positive
-    measured: Positive
-
-
-class CrossoverRecord(_Record):
-    """Where the curves cross."""
-
-    n: Positive
-    lower: Positive
-    upper: Positive | None
-    better_after: str
-
-
-class ModelRecord(_Record):
-    """The curve of one model."""
-
-    model: str
-    relu: bool
-    floor: Zero
-    track: list[TrackRecord] = Field(min_length=2, max_length=_MOST)
-    rehearsal: list[MeasuredRecord] = Field(max_length=_MOST)
-    checks: list[MeasuredRecord] = Field(max_length=_MOST)
-
-
-class PointRecord(_Record):
-    """The curves of one point."""
-
-    point: str
-    problem: dict[str, object]
-    images: str
-    examples: int = Field(ge=1)
-    models: list[ModelRecord] = Field(min_length=1, max_length=_MOST)
-    crossover: CrossoverRecord | None = None
-
-
-class PredictionRecord(_Record):
-    """The whole file, as far as it is drawn."""
-
-    study: str
-    points: list[PointRecord] = Field(max_length=_MOST)
-
-
-def prediction_content(study: str, points: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """The content of a file, from points as `PointPrediction.to_dict` gives them."""
-    content = {"korisk": __version__, "study": study, "points": list(points)}
-    return {"digest": _digest(content), **content}
-
-
-def write_prediction(folder: str | PathLike[str], content: Mapping[str, object]) -> Path:
-    """Write the file into a folder, which is created if needed."""
-    file = make_folder(folder) / NAME
-    write_text(file, json.dumps(content, indent=1, allow_nan=False) + "\n")
-    return file
-
-
-def _digest(content: Mapping[str, object]) -> str:
-    return digest(json.dumps(content, sort_keys=True))
-
-
-def point_record(content: Mapping[str, object]) -> PointRecord:
-    """A point as it is drawn, from `PointPrediction.to_dict`."""
-    return parse(PointRecord, dict(content), source="a prediction")
-
-
-def read_prediction(path: str | PathLike[str]) -> PredictionRecord:
-    """Read a file that was written before, or a folder that contains one."""
-    file = Path(path) / NAME if Path(path).is_dir() else Path(path)
-    text = read_text(file, max_bytes=_LARGEST_BYTES)
-    try:
-        content = json.loads(text, object_pairs_hook=_checks.unique_keys)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise KoriskError(f"{file}: not valid JSON: {reason}; run korisk predict again") from None
-    if isinstance(content, dict):
-        kept = content.pop("digest", None)
-        unsigned = kept is None and content.get("korisk") == "0.1.0"  # which wrote no digests
-        if not unsigned and kept != _digest(content):
-            raise KoriskError(f"{file}: is not as it was written; run korisk predict again")
-    return parse(PredictionRecord, content, source=file)

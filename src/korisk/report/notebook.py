@@ -155,7 +155,9 @@ def _expected(made: Prediction, n: int) -> Numbers:
 
 
 def _prediction(made: Prediction) -> Told:
-    numbers = [*_expected(made, max(made.examples, 4)), ("levels off at", value(made.floor))]
+    numbers = _expected(made, max(made.examples, 4))
+    if not made.doubted:
+        numbers.append(("levels off at", value(made.floor)))
     return f"{made.model}: predicted, mean squared error", numbers, made.explain()
 
 
@@ -258,7 +260,7 @@ def _figure(made: Any, ax: Axes | None) -> Figure | None:
         "Ablation": lambda: ablation_figure(made, ax=ax),
         "Prediction": lambda: _prediction_figure(made, ax),
         "PointPrediction": lambda: _point_figure(made, ax),
-        "Rehearsal": lambda: _prediction_figure(made.predict(), ax),
+        "Rehearsal": lambda: _rehearsal_figure(made, ax),
         "Network": lambda: networks.architecture_figure([TitledNetwork(made.name, made)], ax=ax),
         "Bound": lambda: networks.bound_figure(made, ax=ax),
         "BarronBound": lambda: networks.bound_figure(made.whole, made.floors, ax=ax),
@@ -279,11 +281,21 @@ def _prediction_figure(made: Prediction, ax: Axes | None) -> Figure:
 
 
 def _point_figure(point: PointPrediction, ax: Axes | None) -> Figure:
-    from korisk.prediction.study import point_record
+    from korisk.prediction.record import point_record
     from korisk.report.figures.prediction import prediction_figure
 
-    simulated = getattr(point.predictions[0].theory, "simulated", False)
-    return prediction_figure(point_record(point.to_dict(())), ax=ax, simulated=simulated)
+    return prediction_figure(point_record(point.to_dict(())), ax=ax)
+
+
+def _rehearsal_figure(made: Rehearsal, ax: Axes | None) -> Figure:
+    from korisk.prediction.rehearsed import Rehearsed
+    from korisk.prediction.study import PointPrediction
+    from korisk.store.usage import Usage
+
+    spec: JsonDict = {"problem": {}, "models": {}}
+    usage, name = Usage(started="", seconds=0.0), made.curve.model
+    point = PointPrediction(name, spec, (), "", 1, (), usage, (), (Rehearsed(made),))
+    return _point_figure(point, ax)
 
 
 def _store_figure(store: Store) -> Figure | None:

@@ -74,25 +74,32 @@ def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMa
             f"{option} must be FILE.py:BUILD, a function in a file, got {shown(place)}"
         )
     file = Path(path)
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    # Inside a package the file is a module of it, so that `from .blocks import Block` works.
+    names, folders = [file.stem], [file.resolve().parent]
+    while (folders[-1] / "__init__.py").is_file():
+        names.append(folders[-1].name)
+        folders.append(folders[-1].parent)
+    spec = importlib.util.spec_from_file_location(".".join(reversed(names)), file)
     if not file.is_file() or spec is None or spec.loader is None:
         raise KoriskError(f"{option} {file}: there is no such Python file; check the path")
     module = importlib.util.module_from_spec(spec)
-    if (folder := str(file.resolve().parent)) not in sys.path:
-        sys.path.insert(0, folder)  # its neighbours, which it may import later too
+    for folder in (str(folders[-1]), str(folders[0])):  # its neighbours, also while it runs
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    registered = sys.modules.setdefault(module.__name__, module)  # where dataclasses look it up
     try:
-        spec.loader.exec_module(module)
+        # What the user's code prints goes to stderr, so that --json stays readable.
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
     except Exception as error:
+        if registered is module:
+            del sys.modules[module.__name__]
         raise KoriskError(
             f"{option} {file} cannot be imported: {_first_line(error)}; run it with Python first"
         ) from error
     build: Callable[[], nn.Module] | None = getattr(module, name, None)
     if not callable(build):
-        known = [
-            key
-            for key, value in vars(module).items()
-            if callable(value) and getattr(value, "__module__", "") == module.__name__
-        ]
+        known = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
         raise KoriskError(f"{file} has no function {name!r}{did_you_mean(name, known)}")
     return build, vars(module)
 
@@ -101,7 +108,8 @@ def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMa
 def failures_named(option: str, place: str | None) -> Iterator[None]:
     """Errors of the user's own network, while it is trained, as one line that names its option."""
     try:
-        yield
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
     except (KoriskError, MemoryError, OSError):
         raise
     except Exception as error:

@@ -10,8 +10,9 @@ from matplotlib.transforms import ScaledTranslation
 
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossover
+from korisk.planning.plan import Plan
 from korisk.prediction.prediction import PredictedPlan
-from korisk.prediction.study import ModelRecord, PointRecord
+from korisk.prediction.record import ModelRecord, PointRecord
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Array, Entry
 from korisk.report.figures.style import DARK, LARGE, Look, Options
@@ -29,14 +30,16 @@ def prediction_figure(
     *,
     narrow: bool = False,
     ax: Axes | None = None,
-    simulated: bool = False,
-    needed: Sequence[PredictedPlan] = (),
+    needed: Sequence[PredictedPlan | Plan] = (),
+    sure: float = 0.9,
+    headed: bool = True,
 ) -> Figure:
     """Predicted curves of a point, with measured ones in mean squared errors where there are.
 
-    It is 6.3 inches wide, or 3.4 if `narrow`. Of a rehearsal, the curve was `simulated`. `needed`
-    are the N that each model needs for one target, which is drawn with them.
+    It is 6.3 inches wide, or 3.4 if `narrow`. `needed` are the N that each model needs for one
+    target with the chance `sure`, which are drawn with it. It is `headed` by the point's name.
     """
+    simulated = point.simulated
     looks = style.looks_of([*(made.model for made in point.models), *(c.model for c in measured)])
     found = None
     if point.crossover is not None:
@@ -44,7 +47,7 @@ def prediction_figure(
         end = math.inf if at.upper is None else at.upper
         found = Crossover(round(at.n), at.lower, end, style.plain(at.better_after), False)
     n = [float(size) for curve in measured for size in curve.sizes]
-    n += [float(size) for plan in needed for size in (plan.even, plan.samples()) if size]
+    n += [float(size) for plan in needed for size in (plan.even, plan.samples(sure)) if size]
     errors = [float(mean) for curve in measured for mean in curve.means]
     errors += [plan.target for plan in needed]
     entries: list[Entry] = []
@@ -55,17 +58,19 @@ def prediction_figure(
         look, name = looks[made.model], style.plain(made.model)
         entries.append((panels.forecast_handle(look), f"{name} expected"))
         if made.rehearsal:
-            entries.append((panels.line(**_cross(look)), f"{name} rehearsed on the examples"))
+            where = "on simulated pairs" if simulated else "rehearsed on the examples"
+            entries.append((panels.line(**_cross(look)), f"{name} {where}"))
         if made.checks:
             entries.append((panels.line(**_diamond(look)), f"{name} in the pilot"))
     for made, plan in zip(point.models, needed, strict=False):
-        words = style.plain(plan.recommend().sentence.rstrip("."))
+        words = style.plain(plan.recommend(sure).sentence.rstrip("."))
         entries.append((panels.line(**_answer(looks[made.model])), words))
     for curve in measured:
         mark = panels.line(**panels.measured_style(looks[curve.model]))
         entries.append((mark, f"{style.plain(curve.model)} measured"))
     notes = [SIMULATED if simulated else NOTE, *style.glossary(looks)]
-    notes += ["diamonds: 90% sure; circles: even odds; bars: 90% of N"] if needed else []
+    marks = f"diamonds: {100 * sure:.4g}% sure; circles: even odds; bars: 90% of N"
+    notes += [marks] if needed else []
     if found is not None:
         entries.append(panels.crossover_entry())
         notes.append(found.explain())
@@ -87,7 +92,8 @@ def prediction_figure(
             labels=(panels.SAMPLES, "mean squared error"),
             sizes=np.array([4]),
         )
-        panels.head(axes, point.point, size=LARGE, room=0.8, lift=16)
+        if headed:
+            panels.head(axes, point.point, size=LARGE, room=0.8, lift=16)
         for made in point.models:
             name, colour = made.model, looks[made.model].colour
             sizes, computed, expected, lower, upper = _columns(made)
@@ -95,14 +101,14 @@ def prediction_figure(
             panels.draw_forecast(axes, track, looks[made.model], f"-{name}")
             thin: Options = {"color": colour, "linewidth": 0.7, "linestyle": "--", "zorder": 2.1}
             axes.plot(sizes, computed, gid=f"computed-{name}", **thin)
-            if made.floor > 0:
+            if made.floor:
                 hairline: Options = {"color": colour, "linewidth": 0.5, "zorder": 1.9}
                 axes.axhline(made.floor, gid=f"floor-{name}", **hairline)
-            marks = {
+            places_of = {
                 "rehearsal": ([(row.n, row.measured) for row in made.rehearsal], _cross),
                 "pilot": ([(check.n, check.measured) for check in made.checks], _diamond),
             }
-            for kind, (places, form) in marks.items():
+            for kind, (places, form) in places_of.items():
                 if places:
                     options = form(looks[name]) | {"gid": f"{kind}-{name}", "zorder": 2.7}
                     axes.plot(*zip(*places, strict=True), **options)
@@ -111,7 +117,7 @@ def prediction_figure(
         low, high = axes.get_ylim()
         floors = []
         for made in point.models:
-            if low < made.floor < high:
+            if made.floor and low < made.floor < high:
                 text = f"{style.plain(made.model)} levels\noff at {style.digits(made.floor)}"
                 floors.append((made.floor, text, looks[made.model].text_colour))
         for target in {plan.target for plan in needed}:
@@ -130,7 +136,7 @@ def prediction_figure(
             hollow = options | {"markerfacecolor": "white", "marker": "o", "markersize": 4.5}
             for kind, size, dot in (
                 ("even", plan.even, hollow),
-                ("answer", plan.samples(), options),
+                ("answer", plan.samples(sure), options),
             ):
                 if size is not None:
                     axes.plot([size], [plan.target], gid=f"{kind}-{made.model}", **dot)

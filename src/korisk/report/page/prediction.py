@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from korisk.errors import KoriskError
 from korisk.prediction.outcomes import Outcome, measured_curves, outcomes, sentences
-from korisk.prediction.study import NAME, read_prediction
+from korisk.prediction.record import NAME, read_prediction
 from korisk.report.contents import Contents
 from korisk.report.figures.prediction import prediction_figure
 from korisk.report.page.page import Section, bullets, figure_html

@@ -1,14 +1,15 @@
-"""`korisk predict` as a user types it."""
+"""`korisk rehearse` as a user types it."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from commands import outputs
+from commands import content, outputs, refused, text
 
-from korisk.prediction.study import NAME
+from korisk.prediction.record import NAME, read_prediction
 
 STUDY = """
 name: tiny
@@ -34,13 +35,13 @@ def dense(tmp_path: Path) -> Path:
     return path
 
 
-def predict(path: Path, *options: object, code: int = 0) -> tuple[str, str]:
-    return outputs("predict", path, "--examples", 16, *options, code=code)
+def rehearse(path: Path, *options: object, code: int = 0) -> tuple[str, str]:
+    return outputs("rehearse", path, "--examples", 16, *options, code=code)
 
 
 def point_of(path: Path, *options: object) -> dict[str, Any]:
     """The only point of what is printed as JSON."""
-    (point,) = json.loads(predict(path, *options, "--json")[0])["points"]
+    (point,) = json.loads(rehearse(path, *options, "--json")[0])["points"]
     return dict(point)
 
 
@@ -52,7 +53,7 @@ def saved(folder: Path, count: int, name: str = "") -> Path:
 
 
 def test_a_geometry_alone_is_predicted(study: Path) -> None:
-    said = " ".join(predict(study)[0].split())
+    said = " ".join(rehearse(study)[0].split())
     for fact in (
         "from 16 phantoms and nothing trained",
         "Samples for targets, as examples",
@@ -66,10 +67,11 @@ def test_a_geometry_alone_is_predicted(study: Path) -> None:
 
 def test_numbers_of_samples_have_their_chance(dense: Path) -> None:
     (found,) = point_of(dense, "--target", 0.02)["models"][0]["samples"]
-    assert 0 < found["chance"] <= found["reach"] <= 1
+    assert found["recommendation"]["chance"] >= 0.9
+    assert found["reach"] <= 1
     advice, samples = found["recommendation"], found["samples"]
     assert (advice["n"], advice["even"]) == (samples["0.9"], samples["0.5"])
-    said = " ".join(predict(dense, "--target", 0.02)[0].split())
+    said = " ".join(rehearse(dense, "--target", 0.02)[0].split())
     assert f" {samples['0.9']:,} {samples['0.5']:,} " in said  # in the table, side by side
     assert advice["sentence"] in said
 
@@ -82,24 +84,25 @@ def test_json_holds_all_of_it(study: Path) -> None:
     assert (known["model"], dense["model"]) == ("KO", "FC")
     assert [row["n"] for row in dense["errors"]] == [16, 300]
     assert [row["target"] for row in dense["samples"]] == [0.02, 0.0014]
-    assert [found["middle"] is None for found in known["samples"]] == [False, True]
-    assert dense["samples"][1]["middle"] is not None
+    assert [found["samples"]["0.5"] is None for found in known["samples"]] == [False, True]
+    actions = [found["recommendation"]["action"] for found in dense["samples"]]
+    assert actions == ["collect", "measure"]
     assert dense["effective"]["parameters"] == 64 * dense["effective"]["directions"]
     assert known["parameters"] == 80
     for row in dense["errors"]:
         assert row["lower"] < row["expected"] < row["upper"]
     track = np.log([(row["n"], row["expected"]) for row in dense["track"]]).T
-    error = np.exp(np.interp(np.log(dense["samples"][0]["middle"]), *track))
+    error = np.exp(np.interp(np.log(dense["samples"][0]["samples"]["0.5"]), *track))
     assert error == pytest.approx(0.02, rel=0.1)
     assert point["seconds"] > 0
     assert set(point["two_factors"][0]) >= {"target"}
 
 
 def test_a_target_out_of_reach_of_every_model_is_code_3(dense: Path) -> None:
-    out, err = predict(dense, "--target", 1e-9, "--json", code=3)
+    out, err = rehearse(dense, "--target", 1e-9, "--json", code=3)
     (model,) = json.loads(out)["points"][0]["models"]
     (found,) = model["samples"]
-    assert (found["middle"], found["upper"], found["samples"]["0.5"]) == (None, None, None)
+    assert (found["upper"], found["samples"]["0.5"]) == (None, None)
     assert err.startswith("korisk: no model is expected to reach 1e-09 at rigorous-8; allow")
     assert err.count("\n") == 1
 
@@ -108,7 +111,7 @@ def test_own_images_noise_and_files(dense: Path, tmp_path: Path) -> None:
     folder = saved(tmp_path / "mine", 9)
     out, plot = tmp_path / "out", tmp_path / "curve.png"
     images = ("--images", folder, "--patients", "file", "--noise", 0.1, "--target", 0.5)
-    printed, err = predict(dense, *images, "--out", out, "--plot", plot, "--json")
+    printed, err = rehearse(dense, *images, "--out", out, "--plot", plot, "--json")
     assert json.loads((out / NAME).read_text()) == json.loads(printed)
     (point,) = json.loads(printed)["points"]
     assert point["images"] == "9 images"
@@ -135,10 +138,10 @@ def test_patients_unit_and_blank_images_are_options(dense: Path, tmp_path: Path)
     np.save(folder / "air.npy", 0.5 + 1e-4 * np.random.default_rng(9).random((8, 8)))
     table.write_text("file,patient\nair.npy,z\n" + "".join(f"{k}.npy,{k % 4}\n" for k in range(16)))
     images = ("--images", folder)
-    assert "--patients file" in predict(dense, *images, code=2)[1]
+    assert "--patients file" in rehearse(dense, *images, code=2)[1]
     point = point_of(dense, *images, "--patients", table)
     assert point["images"] == "16 images of 4 patients"
-    said = " ".join(predict(dense, *images, "--patients", "image")[0].split())
+    said = " ".join(rehearse(dense, *images, "--patients", "image")[0].split())
     assert all(fact in said for fact in ("1 blank image of 17", "--network"))
     kept = point_of(dense, *images, "--patients", "image", "--blank", "keep")
     assert not any("blank" in note for note in kept["notes"])
@@ -152,7 +155,7 @@ def test_patients_unit_and_blank_images_are_options(dense: Path, tmp_path: Path)
 def test_a_pilot_is_checked_and_combined(dense: Path, tmp_path: Path) -> None:
     pilot = tmp_path / "pilot.csv"
     pilot.write_text("n,error,model\n4,0.06,FC\n8,0.05,FC\n")
-    said = " ".join(predict(dense, "--pilot", pilot, "--at", 8)[0].split())
+    said = " ".join(rehearse(dense, "--pilot", pilot, "--at", 8)[0].split())
     assert "FC inside the pilot" in said
     assert "KO inside the pilot" not in said
     assert "moves the level of the curve" in said
@@ -194,7 +197,7 @@ def test_pilots_of_several_metrics_and_of_other_columns_are_read(
 def test_wrong_input_is_one_line_and_code_2(
     study: Path, options: tuple[Any, ...], words: str
 ) -> None:
-    out, err = predict(study, *options, code=2)
+    out, err = rehearse(study, *options, code=2)
     assert (out, err.count("\n")) == ("", 1)
     assert words in err
 
@@ -210,7 +213,7 @@ def test_wrong_input_is_one_line_and_code_2(
 def test_wrong_files_are_one_line_and_code_2(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(text)
-    err = predict(path, code=2)[1]
+    err = rehearse(path, code=2)[1]
     assert err.count("\n") == 1
     assert words in err
 
@@ -220,7 +223,7 @@ def test_options_for_one_point_ask_for_it(tmp_path: Path) -> None:
     path.write_text(BOTH)
     pilot.write_text("n,error,model\n4,0.06,FC\n")
     for options in (("--pilot", pilot), ("--plot", tmp_path / "a.png")):
-        said = predict(path, *options, code=2)[1]
+        said = rehearse(path, *options, code=2)[1]
         assert all(fact in said for fact in ("one point, and the study has 2", "with --point"))
     assert point_of(path, "--pilot", pilot, "--point", "rigorous-8")["point"] == "rigorous-8"
 
@@ -228,8 +231,142 @@ def test_options_for_one_point_ask_for_it(tmp_path: Path) -> None:
 def test_time_and_memory_are_told_before_a_long_run(
     dense: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "takes about" not in predict(dense)[1]
+    assert "takes about" not in rehearse(dense)[1]
     cost = "korisk.prediction.study.expected_cost"
     monkeypatch.setattr(cost, lambda *study, **settings: (125.0, 3 * 2**30))
-    err = predict(dense, "--json")[1]
+    err = rehearse(dense, "--json")[1]
     assert all(fact in err for fact in ("takes about 2", "3.0 GiB"))
+
+
+# --- Networks ------------------------------------------------------------------------------------
+
+BLOCKS = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.dense = torch.nn.Linear(72, 64)
+
+    def forward(self, y):
+        return self.dense(y.flatten(1)).unflatten(1, (8, 8))
+"""
+FILE = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from korisk.operators import ParallelBeam, Projector
+from blocks import Net
+
+operator, noise = Projector(ParallelBeam(8, views=6, bins=12)), 0.1
+
+@dataclass
+class Width:
+    value: int = 3
+
+def fails():
+    return Net(1)
+
+def sized(width):
+    return Net()
+
+def never():
+    raise AssertionError
+"""
+QUICK = ("--device", "cpu", "--training", "steps=20", "--training", "rate=0.01")
+QUICK += ("--training", "seeds=2", "--training", "largest=64")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("blocks", "net"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "blocks.py").write_text(BLOCKS)
+    path = tmp_path / "net.py"
+    path.write_text(FILE)
+    return path
+
+
+def test_a_file_has_its_operator_and_imports_its_neighbours(file: Path, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "images", 14)
+    own = ("rehearse", "--network", f"{file}:Net", *QUICK)
+    file.write_text(FILE + "print('read')")  # which must not stand in the JSON
+    out, err = outputs(*own, "--images", folder, "--patients", "image", "--json")
+    assert "read" in err
+    (point,) = json.loads(out)["points"]
+    (model,) = point["models"]
+    assert (point["point"], model["model"], model["how"]) == ("Net", "Net", "trained")
+    assert "(noise: 0.1) from 14 example images" in model["simulated"]
+    assert model["first_check"]["n"] == 16
+    assert model["explanation"].endswith("if not, suspect noise or images.")
+    said = text(*own, "--noise", 0.3, "--target", 0.2, "--sure", 0.8, "--cost", 7)
+    assert all(fact in said for fact in ("(noise: 0.3), random ellipses", "(80% sure)", "cost "))
+    assert said.index("80% sure") < said.index("expected mse of Net")
+    file.write_text(FILE.replace("operator, noise = ", "scan, noise = "))
+    assert "needs an operator" in refused(*own)
+    assert "--point and --out are of a study" in refused(*own, "--point", "a")
+    assert "STUDY.yaml, or your own network" in refused("rehearse")
+
+
+def test_a_file_inside_a_package_may_import_relatively(file: Path, tmp_path: Path) -> None:
+    package = tmp_path / "networks_of_mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "blocks.py").write_text(BLOCKS)
+    (package / "net.py").write_text(FILE.replace("from blocks", "from .blocks"))
+    model = content("rehearse", "--network", f"{package / 'net.py'}:Net", *QUICK)
+    assert model["points"][0]["models"][0]["model"] == "Net"
+
+
+def test_the_networks_of_a_study_are_rehearsed_beside_its_linear_models(tmp_path: Path) -> None:
+    network = "{kind: inverse-cnn, name: CNN, width: 2, steps: 20, batch: 4}"
+    models = f"models: {{FC: {{relu: false}}, networks: [{network}]}}\n"
+    path = tmp_path / "both.yaml"
+    path.write_text(STUDY + models + "sizes: [4, 8, 16]\nseeds: [1, 2]\n")
+    point = point_of(path, "--target", 0.05, "--out", tmp_path)
+    dense, cnn = point["models"]
+    assert (dense["how"], cnn["how"]) == ("closed form", "trained")
+    assert [row["n"] for row in cnn["errors"]] == [4, 8, 16]
+    assert {row["seed"] for row in cnn["curve"]} == {"1", "2"}
+    assert [len(model["samples"]) for model in (dense, cnn)] == [1, 1]
+    record = read_prediction(tmp_path)
+    assert [model.model for model in record.points[0].models] == ["FC", "CNN"]
+
+
+def test_the_command_rehearses_the_network_of_a_file_for_a_study(
+    file: Path, tmp_path: Path
+) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text("problem: {beam: parallel}\npoints: [{side: 8, views: 6, bins: 12}]\n")
+    quick = ("rehearse", study, *QUICK)
+    own = (*quick, "--network", f"{file}:Net")
+    plot = tmp_path / "curve.png"
+    said = text(*own, "--plot", plot)
+    for fact in ("expected mse of Net", "Simulated: pairs of CtProblem", "Measured: nothing"):
+        assert fact in said
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    pilot = tmp_path / "pilot.csv"
+    pilot.write_text("n,error,seed\n16,.5,0\n32,.4,0\n64,.3,0\n16,.52,1\n32,.41,1\n64,.31,1\n")
+    (model,) = content(*own, "--pilot", pilot, "--at", 64)["points"][0]["models"]
+    assert [check["n"] for check in model["checks"]] == [16, 32, 64]
+    assert model["first_check"] is None
+    assert [each["n"] for each in model["errors"]] == [64]
+    assert model["errors"][0]["expected"] == pytest.approx(0.305, rel=0.03)
+    folder = saved(tmp_path / "images", 14)
+    few = text(*own, "--images", folder, "--patients", "image")
+    assert "14 example images" in few
+    assert "There are 14 images, of 256" in few
+    assert "TypeError" in refused(*quick, "--network", f"{file}:fails")
+    assert "--network must take no arguments" in refused(*quick, "--network", f"{file}:sized")
+    assert "--training rate must be" in refused(*own, "--training", "rate=-1")
+    never = (*quick, "--network", f"{file}:never")  # refused before it is asked for a network
+    assert "--at must be" in refused(*never, "--at", 8)
+    assert "--at must be" in refused(*never, "--pilot", pilot, "--at", 10**6)
+    pilot.write_text("n,error\n16,.5\n32,.4\n")
+    assert "at least 3 distinct N, got 2" in refused(*never, "--pilot", pilot)
+    assert "no function 'net'; did you mean 'Net'" in refused(*quick, "--network", f"{file}:net")
+    assert "no such Python file" in refused(*quick, "--network", f"{tmp_path}/none.py:Net")
+    assert "FILE.py:BUILD" in refused(*quick, "--network", file)
+    assert "steps" in refused(*own, "--training", "step=3")

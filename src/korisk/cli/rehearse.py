@@ -1,0 +1,285 @@
+"""`korisk rehearse`: learning curves before a scan is made, from an operator, images and noise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.console import Console
+from rich.text import Text
+from typer import Argument as Positional
+from typer import Option
+
+from korisk import _checks
+from korisk._json import JsonDict
+from korisk.cli.common import own_code
+from korisk.cli.common.command import command
+from korisk.cli.common.options import Column, Device, Json, Plot, Training, columns, one_target
+from korisk.cli.common.output import (
+    check_plot,
+    print_json,
+    save_plot,
+    show,
+    tell,
+    warnings_as_lines,
+)
+from korisk.curves.curve import Curve
+from korisk.errors import Argument, KoriskError
+from korisk.files import make_folder
+from korisk.planning.protocol import level_of
+from korisk.studies.run.compute import chosen_device
+from korisk.texts import duration
+
+if TYPE_CHECKING:
+    from korisk.problems.sources import FileSource
+    from korisk.studies.spec.study import Study
+
+_LONG = 10.0  # seconds, from which on time and memory are told before a run
+_IN_FILE = ("operator", "images", "noise", "patients")  # what the file of a network may define
+
+
+@command(
+    "prediction.answer.Question",
+    "studies.run.compute.Compute",
+    "prediction.study.predict_study",
+    "prediction.rehearse.rehearse",
+    columns="column",
+    build="network",
+    sizes="training largest",
+    steps="training steps",
+    batch="training batch",
+    rate="training rate",
+    seeds="training seeds",
+)
+def rehearse(
+    path: Annotated[
+        Path | None,
+        Positional(),
+        "[STUDY.yaml]",
+        "A study; problem and points are enough. Its models.networks are rehearsed too.",
+    ] = None,
+    network: Annotated[
+        str | None,
+        "FILE.py:BUILD",
+        "Your own network, which BUILD() returns, for the study's problem; without a study, the "
+        "file also defines operator, and images and noise if it has them.",
+    ] = None,
+    images: Annotated[Path | None, "DIR", "Your own example images, not the study's."] = None,
+    on_error: Annotated[
+        str | None, "WHAT", "stop or skip at unreadable images. [default: the study's, or stop]"
+    ] = None,
+    patients: Annotated[
+        str | None,
+        "RULE",
+        "Whose images: auto, folder, file, image, or a .csv of file and patient. "
+        "[default: the study's, or auto]",
+    ] = None,
+    unit: Annotated[
+        str | None,
+        "UNIT",
+        "Unit of pixels that state none: HU, 1/mm, 1/cm, 1/m or plain. "
+        "[default: the study's, or plain]",
+    ] = None,
+    blank: Annotated[
+        str | None,
+        "WHAT",
+        "skip or keep images that show next to nothing. [default: the study's, or skip]",
+    ] = None,
+    examples: int = 256,
+    seed: Annotated[int, "S"] = 0,
+    noise: Annotated[
+        float | None,
+        "L",
+        "Level of Gaussian noise relative to the input's root mean square. [default: the study's]",
+    ] = None,
+    point: str | None = None,
+    pilot_file: Annotated[
+        Path | None, Option("--pilot"), "FILE", "Measured errors: n, error, model, seed."
+    ] = None,
+    training: Annotated[
+        Training, "Of networks: steps, batch, rate, seeds, or largest (N). Repeatable."
+    ] = None,
+    target: Annotated[list[float] | None, "E", "A mean squared error to reach. Repeatable."] = None,
+    at: Annotated[
+        list[float] | None, "N", "Show the error at N. Repeatable. [default: doublings]"
+    ] = None,
+    sure: Annotated[float, "P"] = 0.9,
+    cost: Annotated[float | None, "PRICE"] = None,
+    device: Device = "auto",
+    pilot_unit: Annotated[str, "UNIT", "Unit of the pilot: error (the mse) or rmse."] = "error",
+    column: Column = None,
+    plot: Plot = None,
+    out: Annotated[
+        Path | None, "DIR", "Write prediction.json there, for the study's report."
+    ] = None,
+    json: Json = False,
+) -> None:
+    """How many samples will a target need? The learning curve before a scan is made.
+
+    From an operator, its noise and some example images: of linear models in closed form, of your
+    own network and of a study's by training on simulated pairs. A small real pilot narrows it.
+    """
+    # Imported here, since SciPy takes longer to load than the command itself.
+    from korisk.prediction import answer
+    from korisk.prediction.networks import rehearse_own, rehearse_study
+    from korisk.prediction.record import point_record, prediction_content, write_prediction
+    from korisk.prediction.study import study_to_predict
+
+    remedy = "give the mean squared error to reach"
+    targets = [_checks.real("target", goal, above=0, remedy=remedy) for goal in target or []]
+    remedy = "count training samples"
+    counts = {_checks.count("at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []}
+    if cost is not None:
+        _checks.real("cost", cost, above=0, remedy="give the price of one sample")
+    asked = answer.Question(
+        targets=list(dict.fromkeys(targets)), at=sorted(counts), sure=level_of(sure), cost=cost
+    )
+    _checks.one_of("pilot_unit", pilot_unit, ("error", "rmse"))
+    if unit in ("error", "rmse"):
+        raise KoriskError(f"--unit is of the images' pixels; say --pilot-unit {unit} of a pilot")
+    if column and pilot_file is None:
+        raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
+    if path is None and network is None:
+        raise KoriskError(
+            "give a study STUDY.yaml, or your own network with --network FILE.py:BUILD; see "
+            "docs/how-to/rehearse-a-network.md"
+        )
+    if path is None and (point is not None or out is not None):
+        raise KoriskError("--point and --out are of a study; give STUDY.yaml, or leave them out")
+    check_plot(plot)
+    one_target(asked.targets, plot)
+    settings = {"on_error": on_error, "patients": patients, "unit": unit, "blank": blank}
+    place = chosen_device(device)
+    study = None if path is None else study_to_predict(path)
+    many = 1 if study is None else len({task.point for task in study.tasks})
+    if plot is not None and point is None and many > 1:
+        raise KoriskError(
+            f"--plot is for one point, and the study has {many}; name it with --point"
+        )
+    source = _source(images, study, settings)
+    if out is not None:
+        make_folder(out)
+    if study is not None and network is None:
+        _tell_cost(study, examples, point, place)
+    screen = Console(stderr=True, quiet=json)
+    with (
+        warnings_as_lines(),
+        screen.status("reading") as status,
+        own_code.failures_named("--network", network),
+    ):
+        shared: dict[str, Any] = {  # of every rehearsal
+            "asked": asked,
+            "source": source,
+            "noise": noise,
+            "pilots": read_pilot(pilot_file, pilot_unit, column),
+            "examples": examples,
+            "seed": seed,
+            "progress": time_left(lambda text: status.update(Text(text))),
+        }
+        options = partial(
+            own_code.training_options, training, seed=seed, examples=examples, device=place
+        )
+        own, defined = None, {}
+        if network is not None:
+            build, names = own_code.read_build("--network", network)
+            own = network.rpartition(":")[2], build
+            defined = {key: names[key] for key in _IN_FILE if key in names}
+        if study is not None:
+            shared |= {"own": own, "point": point, "device": place}
+            points = rehearse_study(study, options=options, **shared)
+        else:
+            assert own is not None
+            points = [rehearse_own(*own, defined, options=options({}), **shared)]
+    plain: list[JsonDict] = []
+    if json or plot is not None or out is not None:
+        plain = [
+            each.to_dict(asked.targets or each.targets, asked.at, asked.sure, asked.cost)
+            for each in points
+        ]
+    content = prediction_content(points[0].name if study is None else study.name, plain)
+    if json:
+        print_json(content)
+    else:
+        for each in points:
+            show(*answer.point_advice(each, asked))
+            show(*answer.point_tables(each, asked), *answer.point_sentences(each, asked))
+    if plot is not None:
+        from korisk.report.figures.prediction import prediction_figure
+
+        needed = points[0].plans(asked.targets[0]) if asked.targets else ()
+        save_plot(prediction_figure(point_record(plain[0]), needed=needed, sure=sure), plot)
+    if out is not None:
+        tell(f"wrote {write_prediction(out, content)}")
+    answer.require_targets(points, asked)
+
+
+def _source(
+    images: Path | None, study: Study | None, settings: Mapping[str, str | None]
+) -> FileSource | None:
+    """The user's own images, read with the settings of the study's where no option says other."""
+    given = {key: value for key, value in settings.items() if value is not None}
+    if images is None:
+        for key, value in given.items():
+            option = f"--{key.replace('_', '-')}"
+            raise KoriskError(
+                f"{option} is for the images of --images; a study says images: {{{key}: {value}}}"
+            )
+        return None
+    from korisk.problems.sources import FileSource
+    from korisk.studies.spec.entries import is_table
+
+    problem = {} if study is None else study.content.get("problem") or {}
+    of_study = dict(problem.get("images") or {})
+    if is_table(of_study.get("patients", "")):  # which names other files
+        del of_study["patients"]
+    return FileSource(**of_study | given | {"path": str(images.resolve())})
+
+
+def _tell_cost(study: Study, examples: int, point: str | None, device: str) -> None:
+    """Time and memory of the closed forms, if they take long."""
+    from korisk.prediction.study import expected_cost
+
+    seconds, needed = expected_cost(study, examples=examples, point=point, device=device)
+    if seconds > _LONG:
+        tell(
+            f"this takes about {duration(seconds)} and {needed / 2**30:.1f} GiB of memory, going "
+            "by earlier runs on two CPU cores or a GPU"
+        )
+
+
+def read_pilot(path: Path | None, unit: str, column: list[str] | None = None) -> tuple[Curve, ...]:
+    """The curves of a pilot as mean squared errors; of several metrics, those of that one."""
+    if path is None:
+        return ()
+    read = partial(Curve.read_all, path, unit=unit, columns=columns(column))
+    try:
+        curves = read()
+    except KoriskError:
+        # Naming a metric helps where there are several; any other error is raised again.
+        try:
+            curves = read(metric="mse" if unit == "error" else unit)
+        except KoriskError as error:  # `unit` is that of images here
+            renamed = (
+                Argument("pilot_unit", part.value)
+                if isinstance(part, Argument) and part.name == "unit"
+                else part
+                for part in error.message.parts
+            )
+            raise type(error)(*renamed) from None
+    if unit == "error":
+        return curves
+    return tuple(Curve(each.n, each.error, each.seed, each.model, "mse") for each in curves)
+
+
+def time_left(say: Callable[[str], None]) -> Callable[[str, float], None]:
+    """A watch of the library's progress that also says how long it will take."""
+    begun = time.monotonic()
+
+    def progress(what: str, share: float) -> None:
+        left = (time.monotonic() - begun) * (1 - share) / share if share else 0.0
+        say(f"{what} {share:.0%}, about {duration(left)} left" if share else what)
+
+    return progress

@@ -1,0 +1,264 @@
+"""One door: linear models of a study in closed form; its networks, or a user's own, by training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from korisk import _checks
+from korisk.curves.curve import Curve
+from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
+from korisk.planning.fit import check_target
+from korisk.planning.forecast import forecast
+from korisk.prediction.prediction import FARTHEST_N
+from korisk.prediction.rehearsed import Rehearsed
+from korisk.prediction.study import (
+    PointPrediction,
+    image_notes,
+    pilots_by_model,
+    point_problem,
+    predict_study,
+)
+from korisk.store.usage import Meter
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from korisk.prediction.answer import Question
+    from korisk.problems.sources import FileSource
+    from korisk.studies.spec.study import Study
+
+Build = Callable[[], "nn.Module"]
+Options = Mapping[str, Any]  # arguments of `rehearse`
+Progress = Callable[[str, float], None]
+
+_RECIPE = ("steps", "batch", "rate")  # of a network in a study
+
+
+def study_networks(
+    spec: Mapping[str, Any], problem: Any, device: str
+) -> dict[str, tuple[Build, Options]]:
+    """The networks of a study's point: what builds each, and the steps, batch and rate it names."""
+    networks: dict[str, tuple[Build, Options]] = {}
+    for name, settings in spec["models"].items():
+        if "kind" in settings:
+            recipe = {key: settings[key] for key in _RECIPE}
+            networks[name] = _of_zoo(settings, problem.known_operators(device)), recipe
+    return networks
+
+
+def _of_zoo(settings: Mapping[str, Any], operators: Sequence[Any]) -> Build:
+    import torch
+
+    from korisk.networks import zoo
+
+    form = {key: value for key, value in settings.items() if key not in (*_RECIPE, "kind")}
+
+    def build() -> nn.Module:
+        return zoo.build(settings["kind"], *operators, seed=int(torch.randint(2**31, ())), **form)
+
+    return build
+
+
+def rehearse_study(
+    study: Study,
+    *,
+    asked: Question,
+    options: Callable[[Options], Options],
+    own: tuple[str, Build] | None = None,
+    point: str | None = None,
+    source: FileSource | None = None,
+    noise: float | None = None,
+    pilots: Iterable[Curve] = (),
+    examples: int = 256,
+    seed: int = 0,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> list[PointPrediction]:
+    """The points of a study, or one: linear models in closed form, networks by training.
+
+    Parameters
+    ----------
+    study : Study
+        The study.
+    asked : Question
+        What will be asked: what would be refused is refused before anything is trained.
+    options : callable
+        Arguments of `rehearse`, from the sizes, seeds and recipe that the study names.
+    own : tuple of str and callable, optional
+        A network's name and what builds it, instead of the study's models.
+    point, source, noise, pilots, examples, seed, device, progress
+        As for `predict_study`.
+
+    Returns
+    -------
+    list of PointPrediction
+        One for each point.
+
+    Raises
+    ------
+    KoriskError
+        If an argument does not fit the study.
+    """
+    specs = {task.point: task.spec for task in study.tasks}
+    if point is not None:
+        if point not in specs:
+            raise KoriskError(f"the study has no point {shown(point)}{did_you_mean(point, specs)}")
+        specs = {point: specs[point]}
+    curves, named = list(pilots), {"sizes", "seeds"} & set(study.content)
+    if own is None:
+        measured = pilots_by_model(curves, specs)
+    else:
+        if len(specs) > 1:
+            many = f" is for one point, and the study has {len(specs)}: {', '.join(specs)}; name "
+            raise KoriskError(Argument("build", ...), many, "it with ", Argument("point", ...))
+        measured = _own_pilot(curves, own[0])
+    points = []
+    for name, spec in specs.items():
+        meter = Meter()
+        problem, described = point_problem(spec, source=source, noise=noise)
+        builds = study_networks(spec, problem, device) if own is None else {own[0]: (own[1], {})}
+        every = {
+            model: (build, options({key: study.content[key] for key in named} | dict(recipe)))
+            for model, (build, recipe) in builds.items()
+        }
+        for model, (_, arguments) in every.items():
+            refuse_early(asked, arguments, measured.get(model))
+        if len(every) < len(spec["models"]) and own is None:
+            (made,) = predict_study(
+                study,
+                examples=examples,
+                seed=seed,
+                point=name,
+                source=source,
+                noise=noise,
+                pilots=curves,
+                device=device,
+                progress=progress,
+            )
+        else:
+            notes = tuple(image_notes(problem, spec, examples))
+            settings = {**spec, "problem": described}
+            made = PointPrediction(name, settings, (), "", 1, notes, meter.read())
+        rehearsed = [
+            rehearsed_network(model, build, problem, measured.get(model), arguments, progress)
+            for model, (build, arguments) in every.items()
+        ]
+        if rehearsed:
+            made = replace(made, rehearsed=tuple(rehearsed), caveats=(), usage=meter.read())
+        points.append(made)
+    return points
+
+
+def rehearse_own(
+    name: str,
+    build: Build,
+    defined: Mapping[str, Any],
+    *,
+    asked: Question,
+    options: Options,
+    source: FileSource | None = None,
+    noise: float | None = None,
+    pilots: Iterable[Curve] = (),
+    examples: int = 256,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> PointPrediction:
+    """A user's own network behind the operator that stands beside it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the network.
+    build : callable
+        Returns a new network.
+    defined : mapping
+        `operator`, and `images`, `noise` and `patients` where they are known.
+    asked, pilots, progress
+        As for `rehearse_study`.
+    options : mapping
+        Arguments of `rehearse`.
+    source : FileSource, optional
+        Images instead of those in `defined`.
+    noise : float, optional
+        Level of Gaussian noise instead of that in `defined`.
+    examples, seed : int
+        How many images to take from the source, and which.
+
+    Returns
+    -------
+    PointPrediction
+        With this network alone.
+
+    Raises
+    ------
+    KoriskError
+        If there is no operator, or images do not fit it.
+    """
+    from korisk.problems.problem import Problem
+
+    meter, arguments = Meter(), {**defined, **options}
+    if "operator" not in defined:
+        raise KoriskError(
+            f"{name} needs an operator, a LinearOperator or a Problem that simulates inputs; "
+            "define operator = ... beside it, or give a study"
+        )
+    pilot = _own_pilot(list(pilots), name).get(name)
+    refuse_early(asked, options, pilot)
+    operator: Any = arguments.pop("operator")
+    notes: list[str] = []
+    if noise is not None:
+        arguments["noise"] = noise
+    if source is not None and isinstance(operator, Problem):
+        changed: Any = operator
+        operator = replace(changed, source=source)
+    elif source is not None:
+        shape = tuple(getattr(operator, "domain", ()))
+        if len(shape) != 2 or len(set(shape)) > 1:
+            got, remedy = f"an operator on {shape}", "or define images = ... beside the operator"
+            raise invalid("images", "be read for a square image", shape, remedy, got=got)
+        drawn = source.examples(shape[0], seed=seed, count=examples, device=None)
+        arguments |= {"images": drawn.images, "patients": drawn.patients}
+        if len(drawn.images) < examples:
+            notes.append(f"There are {len(drawn.images):,} images, of {examples:,} asked for.")
+    made = rehearsed_network(name, build, operator, pilot, arguments, progress)
+    spec: dict[str, Any] = {"problem": {}, "models": {}}
+    return PointPrediction(name, spec, (), "", 1, tuple(notes), meter.read(), (), (made,))
+
+
+def rehearsed_network(
+    name: str,
+    build: Build,
+    operator: Any,
+    pilot: Curve | None,
+    options: Options,
+    progress: Progress | None = None,
+) -> Rehearsed:
+    """A network, rehearsed."""
+    from korisk.prediction.rehearse import rehearse
+
+    return Rehearsed(rehearse(build, operator, model=name, progress=progress, **options), pilot)
+
+
+def refuse_early(asked: Question, options: Options, pilot: Curve | None) -> None:
+    """Refuse what the answer would refuse, before hours of training."""
+    from korisk.prediction.rehearse import SIZES
+
+    least, most = min(options.get("sizes", SIZES)), FARTHEST_N
+    remedy = "smaller N are not rehearsed; give a pilot"
+    if pilot is not None:
+        least, most, remedy = 2, int(forecast(pilot).horizon), "measure a larger pilot"
+        for target in asked.targets:
+            check_target([pilot], target)
+    for n in asked.at:
+        _checks.count("at", n, at_least=least, at_most=most, remedy=remedy)
+
+
+def _own_pilot(pilots: Sequence[Curve], name: str) -> dict[str, Curve]:
+    """The pilot of a user's own network: the only one, or that of its name."""
+    curves = [curve for curve in pilots if curve.model == name] or list(pilots)
+    if len(curves) > 1:
+        got = ", ".join(curve.model for curve in pilots)
+        raise invalid("pilot", f"have one curve, or one of {name!r}", got, "remove the others")
+    return {name: curves[0]} if curves else {}

@@ -1,0 +1,200 @@
+"""Everything that is said of a network that was rehearsed: numbers, sentences and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from korisk.curves.curve import Curve
+from korisk.planning.explain import chance, value
+from korisk.planning.plan import Plan
+from korisk.planning.protocol import Expectation
+from korisk.planning.recommend import check_words
+from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, sample_dict
+
+if TYPE_CHECKING:
+    from korisk.prediction.rehearse import Rehearsal
+
+_PER_DOUBLING = 2  # N at which a curve is drawn
+_BEYOND = 4  # times the largest rehearsed N: how far a curve is drawn at least
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsed:
+    """What is said of a network: by its rehearsal, with a small real pilot or without.
+
+    Parameters
+    ----------
+    rehearsal : Rehearsal
+        What `rehearse` returns.
+    pilot : Curve or None
+        Mean squared errors of the same network on real pairs, if any were measured.
+    """
+
+    rehearsal: Rehearsal
+    pilot: Curve | None = None
+
+    @property
+    def model(self) -> str:
+        """Name of the network."""
+        return self.rehearsal.curve.model
+
+    @property
+    def last(self) -> int:
+        """The largest N that was rehearsed."""
+        return int(self.rehearsal.curve.sizes[-1])
+
+    @property
+    def target(self) -> float:
+        """A target for users who name none: the error that is expected at the largest N."""
+        return float(f"{self.expected(self.last).value:.3g}")
+
+    @property
+    def check(self) -> Expectation | None:
+        """What a first measurement is expected to show; None with a pilot."""
+        return None if self.pilot is not None else self.rehearsal.predict().first_check()
+
+    def plan(self, target: float) -> PredictedPlan | Plan:
+        """The answer for a target."""
+        if self.pilot is None:
+            return self.rehearsal.plan(target)
+        return self.rehearsal.plan(target, self.pilot)
+
+    def expected(self, n: float) -> Expectation:
+        """What is expected of real images at one N."""
+        return self.rehearsal.expected_with(n, self.pilot)
+
+    def rows(self, sizes: Sequence[float]) -> list[dict[str, float]]:
+        """N, the simulated error, the expected one and its 90% band."""
+        simulated = self.rehearsal.predict().computed(sizes).tolist()
+        return [
+            {
+                "n": float(then.n),
+                "computed": error,
+                "expected": then.value,
+                "lower": then.lower,
+                "upper": then.upper,
+            }
+            for error, then in zip(simulated, map(self.expected, sizes), strict=True)
+        ]
+
+    def drawn_sizes(self, needed: float = 0.0) -> list[int]:
+        """N at which the curve is drawn, some way beyond the rehearsal and what a target needs."""
+        first, end = float(self.rehearsal.curve.sizes[0]), max(_BEYOND * self.last, 2.0 * needed)
+        end = min(end, FARTHEST_N)
+        if self.pilot is not None:
+            first = max(first, float(self.pilot.sizes[0]))
+            end = min(end, self.rehearsal.forecast(self.pilot).horizon)
+        steps = max(2, math.ceil(_PER_DOUBLING * math.log2(max(end / first, 2.0))))
+        sizes = np.geomspace(first, max(end, first + 1), 1 + steps)
+        return sorted({round(n) for n in sizes.tolist()})
+
+    def explain(
+        self, target: float | None = None, sure: float = 0.9, cost: float | None = None
+    ) -> str:
+        """The answer, what was simulated and measured, and what to measure first.
+
+        Parameters
+        ----------
+        target : float, optional
+            Mean squared error to reach; without it, the error at the largest N is stated.
+        sure : float, default 0.9
+            The chance with which samples are to be enough.
+        cost : float, optional
+            Price of one sample.
+
+        Returns
+        -------
+        str
+            Sentences on one line.
+        """
+        if target is None:
+            said, reasons = [self.outlook()], []
+            if self.check is not None:
+                reasons.append(check_words(self.check))
+        else:
+            advice = self.plan(target).recommend(sure, cost)
+            said, reasons = [advice.sentence, advice.odds], list(advice.reasons)
+        return " ".join(filter(None, [*said, *self.basis(), *reasons]))
+
+    def outlook(self) -> str:
+        """The error at the largest N, in a sentence."""
+        then = self.expected(self.last)
+        return (
+            f"{self.model} has an expected error of {value(then.value)} at N = {then.n:,} (90%: "
+            f"{value(then.lower)} to {value(then.upper)})."
+        )
+
+    def basis(self) -> list[str]:
+        """What was simulated and what was measured, with notes on both."""
+        made, first = self.rehearsal, int(self.rehearsal.curve.sizes[0])
+        said = [
+            f"Simulated: {made.simulated}; nothing below N = {first:,} or beyond {self.last:,}."
+        ]
+        if self.pilot is None:
+            said.append("Measured: nothing.")
+        else:
+            relatives = made.forecast(self.pilot).relatives
+            trust = "" if relatives is None else f" with a trust of {chance(relatives.trust)}"
+            said.append(
+                f"Measured: a pilot at N = {self.pilot.sizes[0]:,} to {self.pilot.sizes[-1]:,}; "
+                f"the rehearsal explains it{trust}."
+            )
+        return [*said, *made.notes]
+
+    def to_dict(
+        self,
+        targets: Sequence[float],
+        at: Sequence[float] = (),
+        sure: float = 0.9,
+        cost: float | None = None,
+    ) -> dict[str, Any]:
+        """All of it as plain values, for JSON.
+
+        Parameters
+        ----------
+        targets : sequence of float
+            Mean squared errors for which sample sizes are computed.
+        at : sequence of float, optional
+            N at which errors are listed. Default: the rehearsed ones.
+        sure : float, default 0.9
+            The chance with which samples are to be enough.
+        cost : float, optional
+            Price of one sample.
+
+        Returns
+        -------
+        dict
+            One of `models` of a point; see docs/reference/files.md for its keys.
+        """
+        made, curve, pilot = self.rehearsal, self.rehearsal.curve, self.pilot
+        rows = zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True)
+        plans = [self.plan(target) for target in targets]
+        needed = max((plan.samples(sure) or plan.even or 0 for plan in plans), default=0)
+        pairs = () if pilot is None else zip(pilot.sizes, pilot.means, strict=True)
+        relatives = None if pilot is None else made.forecast(pilot).relatives
+        means = zip(curve.sizes.tolist(), curve.means.tolist(), strict=True)
+        return {
+            "model": self.model,
+            "how": "trained",
+            "relu": False,
+            "floor": None,
+            "parameters": made.parameters,
+            "errors": self.rows(at or curve.sizes.tolist()),
+            "samples": [sample_dict(plan, sure, cost) for plan in plans],
+            "track": self.rows(self.drawn_sizes(needed)),
+            "rehearsal": [{"n": n, "measured": mean} for n, mean in means],
+            "checks": [{"n": int(n), "measured": float(mean)} for n, mean in pairs],
+            "trust": None if relatives is None else relatives.trust,
+            "first_check": self.check and vars(self.check),
+            "simulated": made.simulated,
+            "curve": [dict(zip(("n", "error", "seed"), row, strict=True)) for row in rows],
+            "unaltered": made.unaltered,
+            "notes": list(made.notes),
+            "explanation": self.explain(targets[0] if targets else None, sure, cost),
+            "seconds": made.seconds,
+        }
