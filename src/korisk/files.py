@@ -5,6 +5,7 @@ same things in the same words: files that are missing, empty, too large or not t
 build objects, aliases (a few lines of them can grow without limit), keys given twice, unknown keys.
 """
 
+import errno
 import math
 import os
 import re
@@ -215,7 +216,9 @@ def write_bytes(path: str | PathLike[str], content: bytes) -> None:
     # ValueError: a null byte in the path, or no name; RuntimeError: links in a circle.
     except (OSError, ValueError, RuntimeError) as error:
         problem = f"{_named(path)}: cannot be written: {_reason(error)}"
-        raise KoriskError(f"{problem}; name a file in a folder that you may write to") from None
+        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "free some space" if full else "name a file in a folder that you may write to"
+        raise KoriskError(f"{problem}; {remedy}") from None
 
 
 def figure_kind(path: str | PathLike[str]) -> str:

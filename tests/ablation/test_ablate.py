@@ -197,6 +197,11 @@ def test_marked_modules_are_replaced_and_unused_ones_refused() -> None:
             kr.ablate(Marked, A, replace=Replacement(by=by, wrong=wrong))  # type: ignore[arg-type]
 
 
+def test_what_is_replaced_is_named_or_described() -> None:
+    with pytest.raises(kr.KoriskError, match=r"replace must name a known layer.*got 1.*'A\^T'"):
+        kr.ablate(Marked, A, replace=1)  # type: ignore[arg-type]
+
+
 @pytest.fixture(scope="module")
 def made() -> kr.Ablation:
     return kr.ablate(
@@ -320,7 +325,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_interruption_keeps_what_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real, calls = kr.rehearse, []
 
@@ -334,4 +339,6 @@ def test_an_interruption_keeps_what_is_finished(
     (tmp_path / "study.yaml").write_text(STUDY)
     code = run(["ablate", str(tmp_path / "study.yaml"), "--out", str(tmp_path), "--device", "cpu"])
     assert code == 130
+    said = capsys.readouterr().err
+    assert "curves.csv keeps the curves of known A^T; the same command starts anew" in said
     assert [each.model for each in kr.Curve.read_all(tmp_path / "curves.csv")] == ["known A^T"]

@@ -14,6 +14,7 @@ import pytest
 from commands import content, korisk, outputs, refused, text
 
 from korisk.curves.curve import Curve
+from korisk.store.cells import Task
 from korisk.store.store import Store
 
 STUDY = """
@@ -63,6 +64,26 @@ def test_a_study_is_run_continued_and_exported(study: Path, tmp_path: Path) -> N
     study.write_text(STUDY.replace("16]", "32]"))
     assert "sizes" in refused(*command)
     assert first.items() <= errors(out / "study.db").items()
+
+
+def test_an_interrupted_run_says_what_is_kept_and_how_to_go_on(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    command = ("run", study, "--out", out, "--device", "cpu", "--workers", "0")
+    record, calls = Store.record, list[Task]()
+
+    def interrupted(store: Store, task: Task, *rest: Any, **more: Any) -> Any:
+        calls.append(task)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return record(store, task, *rest, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "record", interrupted)
+        said = outputs(*command, code=130)[1]
+    assert f"2 of 3 cells are kept in {out / 'study.db'}; the same command goes on" in said
+    assert content(*command)["skipped"] == 2
 
 
 def test_a_dry_run_lists_the_cells_and_runs_none(study: Path, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Curves as values: what they hold, in which order, and what they refuse."""
 
+import copy
+import dataclasses
 import math
 import pickle
 import statistics
@@ -369,3 +371,56 @@ def test_masked_values_stay_out_and_are_counted() -> None:
     curve = Curve([4, 8, 16], values, seed=["1", "1", "2"])
     assert curve == Curve([4, 16], [0.3, 0.1], seed=["1", "2"])
     assert curve.read_as == "1 masked values left out"
+
+
+def test_masked_values_of_every_source_stay_out() -> None:
+    masked = np.ma.masked_array([0.3, 9.0, 0.1], mask=[False, True, False])
+    sizes = np.ma.masked_array([4, 8, 16], mask=[False, True, False])
+    expected = Curve([4, 16], [0.3, 0.1])
+    records = [{"n": n, "error": error} for n, error in zip((4, 8, 16), masked, strict=True)]
+    assert Curve.from_records(records) == expected
+    assert Curve.from_records(records).read_as == "1 empty cell left out"
+    assert Curve(sizes, [0.3, 9.0, 0.1]) == expected
+    scores = masked.reshape(3, 1)
+    curve = Curve.from_learning_curve([4, 8, 16], scores, unit="error")
+    assert curve == Curve([4, 16], [0.3, 0.1], ["1", "1"])
+    assert curve.read_as == "1 masked values left out"
+
+
+def test_missing_values_of_records_stay_out_and_those_of_arrays_are_refused() -> None:
+    values = {4: 0.3, 8: math.nan, 16: None, 32: 0.1}
+    curve = Curve.from_records({"n": n, "error": error} for n, error in values.items())
+    assert curve == Curve([4, 32], [0.3, 0.1])
+    assert curve.read_as == "2 empty cells left out"
+    with pytest.raises(KoriskError, match=r"measurement 2.*got nan"):
+        Curve([4, 8], [0.3, math.nan])
+
+
+def test_tensors_with_gradients_are_taken() -> None:
+    torch = pytest.importorskip("torch")
+    errors = torch.tensor([0.5, 0.25], requires_grad=True)
+    expected = Curve([4, 16], [0.5, 0.25])
+    assert Curve(torch.tensor([4, 16]), errors) == expected
+    assert Curve([4, 16], list(errors)) == expected
+    records = [{"n": n, "error": error} for n, error in zip((4, 16), errors, strict=True)]
+    assert Curve.from_records(records) == expected
+    scores = errors.reshape(2, 1)
+    assert Curve.from_learning_curve([4, 16], scores, unit="error").error.tolist() == [0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda curve: pickle.loads(pickle.dumps(curve))]
+)
+def test_copies_are_read_only(copied: Callable[[Curve], Curve]) -> None:
+    curve = Curve([4, 4, 16], [0.5, 0.4, 0.25], ["1", "2", "1"], "KO", "mse")
+    arrays = ("n", "error", "sizes", "counts", "means", "deviations", "table")
+    for name in arrays:  # the cached ones too
+        getattr(curve, name)
+    again = copied(curve)
+    assert again == curve
+    for name in arrays:
+        assert not getattr(again, name).flags.writeable
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        again.model = "FC"  # type: ignore[misc]
+    with pytest.raises(TypeError):  # a change goes through the constructor, which checks it
+        dataclasses.replace(curve, error=np.array([9.0, 9.0, 9.0]))

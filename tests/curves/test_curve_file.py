@@ -3,13 +3,15 @@
 import csv
 import io
 import json
+import math
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from korisk.curves import formats
+from korisk._checks import LARGEST_N
+from korisk.curves import foreign, formats
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 
@@ -190,6 +192,15 @@ def test_ten_million_rows_are_refused_without_reading_them(tmp_path: Path) -> No
         file.truncate(130_000_000)
     with pytest.raises(KoriskError, match="is larger than 16 MB"):
         Curve.read(path)
+
+
+def test_the_limits_on_the_page_are_those_of_the_code() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "pilot-file.md"
+    limits = page.read_text(encoding="utf-8").split("## Limits")[1].split("##")[0]
+    packed, unpacked = formats.MAX_BYTES / 1e6, foreign.UNPACKED / 1e6
+    stated = f"{packed:g} MB, {formats.MAX_CELLS:,} values, {unpacked:g} MB when unpacked"
+    assert stated in limits
+    assert f"from 2 to 10^{math.log10(LARGEST_N):g}" in limits
 
 
 def test_too_many_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

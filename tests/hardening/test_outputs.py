@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from commands import korisk
+from commands import korisk, refused
 
 from korisk import files
 from korisk.errors import KoriskError
@@ -84,6 +84,22 @@ def test_a_link_is_followed_and_stays_one(tmp_path: Path, there: bool) -> None:
     files.write_bytes(tmp_path / "out.png", b"new")
     assert (tmp_path / "elsewhere").read_bytes() == b"new"
     assert (tmp_path / "out.png").is_symlink()
+
+
+def test_an_export_follows_a_link(here: Path) -> None:
+    record(here / "study", ("p",))
+    (here / "out.csv").symlink_to("elsewhere.csv")
+    assert korisk("export", "study", "--output", "out.csv") == 0
+    assert (here / "out.csv").is_symlink()
+    assert (here / "elsewhere.csv").read_text().startswith("point,")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_an_export_to_a_full_disk_says_so(here: Path, kind: str) -> None:
+    record(here / "study", ("p",))
+    said = refused("export", "study", "--output", "/dev/full", "--format", kind)
+    assert "/dev/full: cannot be written: no space left on device; free some space" in said
 
 
 def test_links_in_a_circle_are_refused_in_one_line(tmp_path: Path) -> None:

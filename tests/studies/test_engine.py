@@ -309,6 +309,7 @@ def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
     ("workers", "number"),
     [
         *(("0", signal.SIGINT), ("0", signal.SIGTERM), ("2", signal.SIGINT), ("1", signal.SIGTERM)),
+        ("0", signal.SIGHUP),  # of a terminal that is closed
         ("dask", signal.SIGINT),
         pytest.param("dask", signal.SIGTERM, marks=pytest.mark.slow),
     ],

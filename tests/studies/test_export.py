@@ -103,6 +103,20 @@ def test_rows_that_changed_after_they_were_written_are_refused(tmp_path: Path) -
         assert kr.Curve.read_all(output)  # as the message says
 
 
+def test_a_file_that_is_cut_is_refused(tmp_path: Path) -> None:
+    """In its first row too, where no whole row with a digest is left."""
+    study(tmp_path, 1)
+    output = tmp_path / "pilot.csv"
+    command(tmp_path, "--metric", "mse", "--output", output)
+    content = output.read_bytes()
+    begin = content.index(b"\n") + 1
+    end = content.index(b"\n", begin)
+    for size in (*range(begin, end + 2), *range(end + 2, len(content) - 1, 37)):
+        output.write_bytes(content[:size])
+        with pytest.raises(KoriskError, match=r"pilot\.csv"):
+            kr.Curve.read_all(output)
+
+
 def test_a_damaged_cell_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     study(tmp_path, 1)
     with contextlib.closing(sqlite3.connect(tmp_path / STORE_NAME)) as store, store:

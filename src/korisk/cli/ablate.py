@@ -149,14 +149,20 @@ def ablate(
         own_code.failures_named("--module", module),
     ):
         progress = time_left(lambda text: status.update(Text(text)))
-        made = ablation.ablate(
-            build,
-            replace=replacement,
-            bound=bound,
-            callbacks=ablation.Callbacks(progress=progress, finished=finished),
-            **given,
-            **settings,
-        )
+        try:
+            made = ablation.ablate(
+                build,
+                replace=replacement,
+                bound=bound,
+                callbacks=ablation.Callbacks(progress=progress, finished=finished),
+                **given,
+                **settings,
+            )
+        except KeyboardInterrupt:
+            if out is not None and curves:
+                kept = ", ".join(curve.model for curve in curves)
+                tell(f"{out / CURVES} keeps the curves of {kept}; the same command starts anew")
+            raise
     if json:
         print_json(made.to_dict())
     else:

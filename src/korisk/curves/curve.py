@@ -160,13 +160,12 @@ class Curve(Drawn):
     ) -> None:
         """Check the lengths of what was given, and fill the curve with it."""
         sizes, measured = _numbers("n", n), _numbers("error", values)
-        masked = np.ma.getmaskarray(values) if np.ma.isMaskedArray(values) else None
-        if masked is not None and masked.shape == sizes.shape and not masked.all():
-            seen = ~masked
+        hidden = _masked(values)
+        seen = ~(hidden | _masked(n)) if hidden.shape == sizes.shape else ~hidden
+        if seen.shape == sizes.shape and seen.any() and not seen.all():
             seed = None if seed is None else [s for s, one in zip(seed, seen, strict=False) if one]
-            told_as = f"{masked.sum()} masked values left out" if masked.any() else ""
             self._check(sizes[seen], measured[seen], seed, named, told)
-            set_fields(self, read_as=told_as)
+            set_fields(self, read_as=f"{(~seen).sum()} masked values left out")
             return
         if isinstance(seed, str | bytes) or not isinstance(seed, Iterable | None):
             raise invalid("seed", "be a list of labels, one for each n", seed, "pass a list")
@@ -578,13 +577,18 @@ class Curve(Drawn):
         require(fits, "scores", rule, values, remedy, got=got)
         folds = values.shape[1]
 
-        def where(row: int, name: str) -> str:
-            size = f"train size {sizes[row // folds]:g}"
-            return size if name == "n" else f"{size}, fold {row % folds + 1}"
+        rows = np.flatnonzero(~_masked(scores))
+        require(len(rows) > 0, "scores", "have a value that is not masked", scores)
 
-        seeds = [str(fold + 1) for fold in range(folds)] * len(sizes)
+        def where(row: int, name: str) -> str:
+            size = f"train size {sizes[rows[row] // folds]:g}"
+            return size if name == "n" else f"{size}, fold {rows[row] % folds + 1}"
+
+        seeds = [str(row % folds + 1) for row in rows]
         curve, named = cls.__new__(cls), (model, metric, unit)
-        curve._fill(np.repeat(sizes, folds), values.ravel(), seeds, named, where)
+        curve._fill(sizes[rows // folds], values.ravel()[rows], seeds, named, where)
+        if len(rows) < values.size:
+            set_fields(curve, read_as=f"{values.size - len(rows)} masked values left out")
         return curve
 
     @classmethod
@@ -831,6 +835,13 @@ class Curve(Drawn):
             and np.array_equal(self.error, other.error)
         )
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Copies and pickles bring arrays that can be written to, and cached ones with them.
+        for value in state.values():
+            if isinstance(value, np.ndarray):
+                _read_only(value)
+        self.__dict__.update(state)
+
     def __hash__(self) -> int:
         return hash((self.model, self.metric, self.seed, self.n.tobytes(), self.error.tobytes()))
 
@@ -848,13 +859,27 @@ class Curve(Drawn):
 
 def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
     try:
-        array = np.asarray(values)
+        array = np.asarray(_detached(values))
         if array.ndim == axes and (array.dtype.kind in "iuf" or not array.size):
             return array.astype(np.float64)
     except (ValueError, TypeError, OverflowError):  # ragged lists
         pass
     kind = "a list" if axes == 1 else "a table"
     raise invalid(name, f"be {kind} of numbers", values, "pass an array")
+
+
+def _detached(values: Any) -> Any:
+    """Tensors of PyTorch without their gradients, alone or in lists, as NumPy takes them."""
+    if isinstance(values, list | tuple):
+        return [_detached(value) for value in values]
+    return values.detach().cpu() if hasattr(values, "detach") else values
+
+
+def _masked(values: ArrayLike) -> NDArray[np.bool_]:
+    """Which of the values are masked."""
+    if np.ma.isMaskedArray(values):
+        return np.asarray(np.ma.getmaskarray(values))
+    return np.zeros(np.shape(_detached(values)), np.bool_)
 
 
 def _file(

@@ -149,12 +149,14 @@ def _flattened(
             yield name, value
 
 
-def _cell(value: object) -> object:
+def _cell(value: Any) -> object:
     """A cell as a text, a number or None."""
     if isinstance(value, str):
         return value.strip() or None
-    if isinstance(value, np.generic):
-        value = value.item()
+    if value is np.ma.masked:
+        return None
+    if isinstance(value, np.generic) or (hasattr(value, "detach") and value.ndim == 0):
+        value = value.item()  # of NumPy, or of a tensor of PyTorch
     if isinstance(value, Real) and not isinstance(value, Integral) and math.isnan(value):
         return None
     return None if value is None or type(value).__name__ in {"NAType", "NaTType"} else value

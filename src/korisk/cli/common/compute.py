@@ -129,6 +129,12 @@ def run_tasks(
                                 watch=watch,
                             )
                         parts.append(done)
+            except KeyboardInterrupt:
+                count = len(tasks) - len(store.missing(tasks))
+                kept = f"{count} of {len(tasks)} cells are kept in {path}"
+                with suppress(OSError):  # of a terminal that was closed
+                    tell(f"{kept}; the same command goes on from there")
+                raise
             except KoriskError:
                 if not had_store and not store.failures() and not list(store.results()):
                     path.unlink(missing_ok=True)  # empty, and its lock is still ours
