@@ -83,7 +83,7 @@ def test_p_decides_unless_the_other_is_asked_for(path: str) -> None:
         f"an estimate. The theorem's statement is with p and gives {bounds[0].total:.4g}",
         f"From N = {estimate} on the bound stays",
         f"target 1; with p, from N = {with_p} on.",
-        f"W learned - {NET.amplification('paper')[0]:.4g}",
+        f"W learned - - {NET.amplification('paper')[0]:.4g}",
     ):
         assert fact in text
     shares = bounds[1].whole.shares

@@ -30,7 +30,7 @@ def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, na
     net = kr.Network.read(EXAMPLES / f"{name}.yaml")
     for layer in net:  # every layer on one line, no cell folded or cut
         (row,) = (line for line in out.splitlines() if line.split()[:1] == [layer.name])
-        assert len(row.split()) == 9
+        assert len(row.split()) == 10
     assert "…" not in out
 
 

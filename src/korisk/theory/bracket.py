@@ -2,10 +2,14 @@
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 from korisk import _checks
+
+Whose = Literal["stated", "operator", "present weights", "not known"]
+_WEAKEST_FIRST: tuple[Whose, ...] = ("not known", "present weights", "stated", "operator")
 
 
 def set_fields(value: object, **fields: object) -> None:
@@ -21,6 +25,8 @@ def terse_repr(value: object) -> str:
         content = getattr(value, field.name)
         infinite = isinstance(content, float) and math.isinf(content)
         text = f"float('{content}')" if infinite else repr(content)
+        if not field.repr:
+            continue
         if field.default is dataclasses.MISSING:
             parts.append(f"{field.name}={text}" if field.kw_only else text)
         elif content is not field.default and content != field.default:
@@ -41,6 +47,10 @@ class NormBracket:
         The ends, 0 <= lower <= upper; upper may be infinite.
     how : str, default "given"
         How the ends are known, in a few words.
+    whose : {"stated", "operator", "present weights", "not known"}, default "stated"
+        Whose constant it is: as somebody stated it; of an operator, or of a map that no training
+        moves; of the weights that a learned layer has now, where the theorem speaks of the true
+        layer; or nobody's. It takes no part in comparisons.
 
     Raises
     ------
@@ -60,6 +70,7 @@ class NormBracket:
     lower: float
     upper: float
     how: str = "given"
+    whose: Whose = dataclasses.field(default="stated", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         remedy = "give 0 <= lower <= upper"
@@ -68,6 +79,7 @@ class NormBracket:
         ends = f"lower={lower!r} upper={upper!r}"
         _checks.require(lower <= upper, "lower", "be <= upper", lower, remedy, got=ends)
         _checks.name("how", self.how, remedy="say in a few words how the ends are known")
+        _checks.one_of("whose", self.whose, get_args(Whose))
         set_fields(self, lower=lower, upper=upper)
 
     def __repr__(self) -> str:
@@ -79,7 +91,13 @@ class NormBracket:
         return self.lower == self.upper
 
 
-NOT_KNOWN = NormBracket(0.0, float("inf"), how="not known")
+NOT_KNOWN = NormBracket(0.0, float("inf"), how="not known", whose="not known")
+
+
+def joint_origin(brackets: Iterable[NormBracket]) -> Whose:
+    """Whose constant it is where several make one: the one that says the least."""
+    given = {bracket.whose for bracket in brackets}
+    return next((whose for whose in _WEAKEST_FIRST if whose in given), "stated")
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ needs, however large that is, and whatever decimal context the caller has set.
 
 import decimal
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, getcontext, localcontext
@@ -16,10 +17,11 @@ from typing import TypeVar
 import numpy as np
 
 from korisk import _checks
-from korisk.errors import Argument, KoriskError, UnreachableError
+from korisk.errors import Argument, KoriskError, KoriskWarning, UnreachableError
 from korisk.theory.amplification import paper_exponents
 from korisk.theory.bound import approximation_risks, barron_bound, estimation_slopes, evaluate, rate
 from korisk.theory.bracket import set_fields
+from korisk.theory.layer import Known, Learned, is_assumed
 from korisk.theory.network import BoundForm, Network
 
 _DIGITS = 120  # at first, enough for every N below 1e20
@@ -28,6 +30,7 @@ _TRAPS = [decimal.InvalidOperation, decimal.DivisionByZero]
 _CONTEXT = decimal.Context(prec=_DIGITS, Emin=-999_999, Emax=999_999, traps=_TRAPS)
 _ZERO = Decimal(0)
 
+Term = tuple[Decimal, Decimal, Decimal]  # P_l, f_l, s_l
 Answer = TypeVar("Answer")  # what is asked of a network before and after a replacement
 
 
@@ -39,53 +42,69 @@ def line_samples(floor: float | Decimal, slope: float | Decimal, target: float) 
     return _settled(lambda: _line(Decimal(floor), Decimal(slope), target))
 
 
-def paper_samples(
-    exponents: Sequence[int], terms: Sequence[tuple[float, float, float]], target: float
-) -> int:
-    """The same for sum_l 2^exponent P_l^2 (f_l + s_l log N / N), terms being (P_l, f_l, s_l)."""
-
-    def solved() -> int:
-        pairs = [
-            (Decimal(2) ** exponent * Decimal(tail) ** 2, floor, slope)
-            for exponent, (tail, floor, slope) in zip(exponents, terms, strict=True)
-        ]
-        floor = sum((a * Decimal(f) for a, f, _ in pairs), _ZERO)
-        slope = sum((a * Decimal(s) for a, _, s in pairs), _ZERO)
-        return _line(floor, slope, target)
-
-    return _settled(solved)
-
-
 def root_sum_samples(terms: Sequence[tuple[float, float, float]], target: float) -> int:
-    """The same for (sum_l P_l sqrt(f_l + s_l log N / N))^2."""
+    """The same for (sum_l P_l sqrt(f_l + s_l log N / N))^2, terms being (P_l, f_l, s_l)."""
+    exact = [(Decimal(tail), Decimal(floor), Decimal(slope)) for tail, floor, slope in terms]
+    return _settled(lambda: _root_sum(exact, target))
 
-    def solved() -> int:
-        exact = [(Decimal(p), Decimal(f), Decimal(s)) for p, f, s in terms if p > 0 and f + s > 0]
-        if len(exact) == 1:
-            ((tail, floor, slope),) = exact
-            return _line(tail**2 * floor, tail**2 * slope, target)
-        root = Decimal(target).sqrt()
-        floor_root = sum((tail * floor.sqrt() for tail, floor, _ in exact), _ZERO)
-        gap = root - floor_root
-        growing = [term for term in exact if term[2] > 0]
-        if not _is_above(gap, root, equal=not growing):
-            raise UnreachableError(target=target, floor=float(floor_root**2))
-        if not growing:
-            return 2
-        # sum P sqrt(f + s q) is concave in q = log N / N, so Newton's steps from below the solution
-        # stay below it. sqrt(f + s q) <= sqrt(f) + sqrt(s q) gives such a start, (eq:newton-start).
-        q = (gap / sum((tail * slope.sqrt() for tail, _, slope in growing), _ZERO)) ** 2
-        for _ in range(200):
-            roots = [(tail, slope, (floor + slope * q).sqrt()) for tail, floor, slope in exact]
-            value = sum((tail * r for tail, _, r in roots), _ZERO)
-            gradient = sum((tail * s / (2 * r) for tail, s, r in roots if s > 0), _ZERO)
-            step = (root - value) / gradient
-            q += step
-            if abs(step) <= q.scaleb(20 - getcontext().prec):
-                break
-        return invert_rate(q)
 
-    return _settled(solved)
+def _paper_sum(exponents: Sequence[int], terms: Sequence[Term], target: float) -> int:
+    """The same for sum_l 2^exponent P_l^2 (f_l + s_l log N / N)."""
+    factors = [
+        Decimal(2) ** exponent * tail**2
+        for exponent, (tail, _, _) in zip(exponents, terms, strict=True)
+    ]
+    pairs = list(zip(factors, terms, strict=True))
+    floor = sum((factor * f for factor, (_, f, _) in pairs if f > 0), _ZERO)
+    slope = sum((factor * s for factor, (_, _, s) in pairs if s > 0), _ZERO)
+    return _line(floor, slope, target)
+
+
+def _root_sum(terms: Sequence[Term], target: float) -> int:
+    exact = [(tail, f, s) for tail, f, s in terms if f + s > 0 and tail > 0]
+    if len(exact) == 1:
+        ((tail, floor, slope),) = exact
+        return _line(tail**2 * floor, tail**2 * slope, target)
+    root = Decimal(target).sqrt()
+    floor_root = sum((tail * floor.sqrt() for tail, floor, _ in exact), _ZERO)
+    gap = root - floor_root
+    growing = [term for term in exact if term[2] > 0]
+    if not _is_above(gap, root, equal=not growing):
+        raise UnreachableError(target=target, floor=float(floor_root**2))
+    if not growing:
+        return 2
+    # sum P sqrt(f + s q) is concave in q = log N / N, so Newton's steps from below the solution
+    # stay below it. sqrt(f + s q) <= sqrt(f) + sqrt(s q) gives such a start, (eq:newton-start).
+    q = (gap / sum((tail * slope.sqrt() for tail, _, slope in growing), _ZERO)) ** 2
+    for _ in range(200):
+        roots = [(tail, slope, (floor + slope * q).sqrt()) for tail, floor, slope in exact]
+        value = sum((tail * r for tail, _, r in roots), _ZERO)
+        gradient = sum((tail * s / (2 * r) for tail, s, r in roots if s > 0), _ZERO)
+        step = (root - value) / gradient
+        q += step
+        if abs(step) <= q.scaleb(20 - getcontext().prec):
+            break
+    return invert_rate(q)
+
+
+def _terms(net: Network, bound: BoundForm, *, effective: bool) -> list[Term]:
+    """(P_l, f_l, s_l) of every layer, to the digits of the present context.
+
+    From the doubles that the network states: not from their products, which doubles round.
+    """
+    terms = []
+    for layer, tail in zip(net, net.exact_tails(bound), strict=True):
+        floor, slope = _ZERO, _ZERO
+        if isinstance(layer, Learned):
+            floor = Decimal(layer.C) ** 2 / Decimal(layer.width)
+            estimated = effective and layer.effective is not None
+            slope = Decimal(layer.kappa) * Decimal(
+                (layer.effective if estimated else layer.parameters) or 0
+            )
+        elif isinstance(layer, Known):
+            floor = Decimal(layer.mismatch)
+        terms.append((tail, floor, slope))
+    return terms
 
 
 class _TooCloseError(Exception):
@@ -270,7 +289,8 @@ def sample_size(
 ) -> int:
     """The smallest N >= 2 from which on the bound stays at or below the target.
 
-    Exact for the network's tails, floors and slopes as doubles hold them.
+    Exact for the constants that the network states, each at the value of its double: nothing that
+    is computed from them is rounded before the answer is known.
 
     Parameters
     ----------
@@ -294,6 +314,12 @@ def sample_size(
     UnreachableError
         If the target is at or below the bound's floor.
 
+    Warns
+    -----
+    KoriskWarning
+        If constants are those of present weights, as `describe` finds them, or were assumed beside
+        these (C = 0 and kappa = 1): N then predicts no error.
+
     Examples
     --------
     >>> import korisk as kr
@@ -302,18 +328,36 @@ def sample_size(
     >>> n, kr.barron_bound(net, n).total <= 0.5 < kr.barron_bound(net, n - 1).total
     (7094, True)
     """
+    found = samples_needed(net, target, bound=bound, effective=effective)
+    present = [layer.name for layer in net if layer.bracket.whose == "present weights"]
+    guessed = [layer.name for layer in net.learned if is_assumed(layer)]
+    if present:
+        text = f"N = {found:,} uses the Lipschitz constants of the present weights of "
+        text += f"{', '.join(present[:6])}, where the theorem speaks of the true layers"
+        if guessed:
+            text += f", and assumes C = 0 and kappa = 1 of {', '.join(guessed[:6])}: it compares "
+            text += (
+                "networks in units of kappa and predicts no error; for that, train at a few sizes"
+            )
+        warnings.warn(text, KoriskWarning, stacklevel=2)
+    return found
+
+
+def samples_needed(
+    net: Network, target: float, *, bound: BoundForm = "composed", effective: bool = False
+) -> int:
+    """`sample_size` for those who say themselves whose constants they use."""
     target = _checks.target_error(target)
     floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
     evaluate(net, floors + slopes, bound)  # raises if it cannot be evaluated at all
-    terms = [
-        (float(tail), float(floor), float(slope))
-        for tail, floor, slope in zip(net.tails(bound), floors, slopes, strict=True)
-        if floor + slope > 0
-    ]
-    if bound != "paper":
-        return root_sum_samples(terms, target)
-    exponents = paper_exponents(len(net))[floors + slopes > 0]
-    return paper_samples([int(exponent) for exponent in exponents], terms, target)
+
+    def solved() -> int:
+        terms = _terms(net, bound, effective=effective)
+        if bound != "paper":
+            return _root_sum(terms, target)
+        return _paper_sum([int(power) for power in paper_exponents(len(net))], terms, target)
+
+    return _settled(solved)
 
 
 @dataclass(frozen=True)

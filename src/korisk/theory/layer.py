@@ -3,14 +3,22 @@
 import math
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from numbers import Real
 from typing import ClassVar
 
 from korisk import _checks
 from korisk.errors import KoriskError, invalid, shown
-from korisk.theory.bracket import NOT_KNOWN, HasNorm, Lipschitz, NormBracket, set_fields, terse_repr
+from korisk.theory.bracket import (
+    NOT_KNOWN,
+    HasNorm,
+    Lipschitz,
+    NormBracket,
+    joint_origin,
+    set_fields,
+    terse_repr,
+)
 
 INPUT = "input"  # what layers call the network's input
 Inputs = Sequence[str] | Mapping[str, Lipschitz] | None  # a tuple or dict once it is checked
@@ -97,7 +105,7 @@ class Layer(ABC):
             return parts[0]
         upper = math.hypot(*(part.upper for part in parts))
         lower = min(upper, max(part.lower for part in parts))
-        return NormBracket(lower, upper, how="of all inputs together")
+        return NormBracket(lower, upper, how="of all inputs together", whose=joint_origin(parts))
 
     def bracket_of(self, name: str) -> NormBracket:
         """The Lipschitz constant in one of the inputs, L_(v,u) of Eq. (eq:graph).
@@ -116,7 +124,8 @@ class Layer(ABC):
             return self._of_inputs[name]
         if self.inputs is None or len(self.inputs) == 1:
             return self.bracket
-        return NormBracket(0.0, self.bracket.upper, how="of all inputs together")
+        whole = self.bracket
+        return NormBracket(0.0, whole.upper, how="of all inputs together", whose=whole.whose)
 
     @cached_property
     def _of_inputs(self) -> dict[str, NormBracket]:
@@ -140,9 +149,10 @@ class Known(Layer):
     name : str
         As for every `Layer`.
     lipschitz : float, NormBracket, HasNorm or None, default None
-        As for every `Layer`.
+        As for every `Layer`. An operator that can be composed (`@`) says more than its norm: that
+        the layer *is* this operator, up to a constant. A network then composes it with others.
     inputs : sequence of str, mapping from str to a constant, or None, default None
-        As for every `Layer`.
+        As for every `Layer`; operators as in `lipschitz`.
     mismatch : float, default 0
         korisk's extension for operators known only approximately (a discretised projector, a wrong
         viscosity): E||u_l - û_l||^2 >= 0, a term that no amount of data removes, Eq. (eq:mismatch).
@@ -177,9 +187,10 @@ class Learned(Layer):
     name : str
         As for every `Layer`.
     lipschitz : float, NormBracket, HasNorm or None, default None
-        As for every `Layer`.
+        As for every `Layer`. An operator states its norm as the constant, and no more: the layer
+        is another map.
     inputs : sequence of str, mapping from str to a constant, or None, default None
-        As for every `Layer`.
+        As for every `Layer`; operators as in `lipschitz`.
     parameters : int, optional
         The paper's p_l, the number of trainable weights, at least 1.
     shared : int, default 0
@@ -290,6 +301,11 @@ class Composition:
         return terse_repr(self)
 
 
+def is_assumed(layer: Learned) -> bool:
+    """Whether a learned layer's error has the constants that nobody calibrated."""
+    return layer.C == 0 and layer.kappa == 1
+
+
 def as_lipschitz(field: str, value: object) -> Lipschitz:
     """A Lipschitz constant in any of its accepted forms, numbers made plain floats."""
     remedy = "give the operator norm of the true layer, or leave it out if it is not known"
@@ -312,4 +328,4 @@ def resolve(field: str, value: Lipschitz) -> NormBracket:
     bracket = value.norm()
     if not isinstance(bracket, NormBracket):
         raise invalid(f"{field}: norm() of {shown(value)}", "return a NormBracket", bracket)
-    return bracket
+    return replace(bracket, whose="operator")

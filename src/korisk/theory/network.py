@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from decimal import Decimal
 from functools import cached_property
 from os import PathLike
 from typing import Any, Literal, get_args
@@ -16,7 +17,14 @@ import numpy as np
 from korisk import _checks
 from korisk._show import Drawn
 from korisk.errors import KoriskError, did_you_mean, invalid, shown
-from korisk.theory.amplification import FloatArray, Node, Runs, graph_tails, paper_amplification
+from korisk.theory.amplification import (
+    FloatArray,
+    Node,
+    Number,
+    Runs,
+    graph_tails,
+    paper_amplification,
+)
 from korisk.theory.bracket import HasNorm, NormBracket, set_fields
 from korisk.theory.layer import INPUT, Composition, Known, Layer, Learned, resolve
 
@@ -40,6 +48,9 @@ class Network(Drawn):
         Constants of runs of layers, where those are known better than by their products.
     name : str, default ""
         A title.
+    largest_slope : float, optional
+        The largest |f(x) - f(y)| / |x - y| seen where somebody tried, as `describe` does: a lower
+        end of the network's own constant. It takes no part in comparisons.
 
     Raises
     ------
@@ -68,11 +79,23 @@ class Network(Drawn):
     _: KW_ONLY
     compositions: tuple[Composition, ...] = ()
     name: str = ""
+    largest_slope: float | None = field(default=None, compare=False)
 
     def __init__(
-        self, layers: Iterable[Layer], *, compositions: Iterable[Composition] = (), name: str = ""
+        self,
+        layers: Iterable[Layer],
+        *,
+        compositions: Iterable[Composition] = (),
+        name: str = "",
+        largest_slope: float | None = None,
     ) -> None:
         set_fields(self, layers=tuple(layers), compositions=tuple(compositions), name=name)
+        if largest_slope is not None:
+            remedy = "give a quotient that was seen, or leave it out"
+            slope = _checks.real("largest_slope", largest_slope, at_least=0, remedy=remedy)
+            set_fields(self, largest_slope=slope)
+        else:
+            set_fields(self, largest_slope=None)
         remedy = "list Known and Learned layers, the one that takes the input first"
         some, check = bool(self.layers), _checks.require
         check(some, "layers", "hold at least one layer", self.layers, remedy, got="none")
@@ -302,18 +325,41 @@ class Network(Drawn):
         return float(self._constants(bound)[0])
 
     def _constants(self, bound: BoundForm) -> FloatArray:
+        return np.array(self._tails_in(float, bound))
+
+    def exact_tails(self, bound: BoundForm = "composed") -> list[Decimal]:
+        """P_l for every layer l, to the digits of the present decimal context.
+
+        Constants are the doubles that the layers and compositions state, at their exact value.
+
+        Parameters
+        ----------
+        bound : {"composed", "minkowski", "paper"}, default "composed"
+            As in `tails`.
+
+        Returns
+        -------
+        list of Decimal, (L,)
+            P_l.
+        """
+        return self._tails_in(Decimal, bound)[1:]
+
+    def _tails_in(self, number: Callable[[float], Number], bound: BoundForm) -> list[Number]:
         _checks.one_of("bound", bound, BOUNDS)
         composed = bound == "composed"
         nodes = []
         for layer, takes in zip(self.layers, self._takes, strict=True):
             sources = self.inputs_of(layer.name)
             several = composed and len(takes) > 1 and not isinstance(layer.inputs, Mapping)
-            constants = tuple(layer.bracket_of(source).upper for source in sources)
-            nodes.append(Node(takes, constants, layer.bracket.upper if several else math.inf))
-        return graph_tails(nodes, self._segments if composed else {})
+            constants = tuple(number(layer.bracket_of(source).upper) for source in sources)
+            joint = number(layer.bracket.upper if several else math.inf)
+            nodes.append(Node(takes, constants, joint))
+        runs = self._segments if composed else {}
+        exact_runs = {ends: number(constant) for ends, constant in runs.items()}
+        return graph_tails(nodes, exact_runs, number(1.0))
 
     @cached_property
-    def _segments(self) -> Runs:
+    def _segments(self) -> Runs[float]:
         """Constants of runs of layers, the smallest where several are known."""
         segments: dict[tuple[int, int], float] = {}
         for part in self._runs:
@@ -326,9 +372,9 @@ class Network(Drawn):
     def _runs(self) -> tuple[Composition, ...]:
         """What was stated of runs of layers, and norms of parts that are operators throughout.
 
-        A layer is linear if its constants are operators. Where all paths from a value to a linear
-        layer are, their sum is one operator, whose norm is asked for. A layer with one linear user
-        that takes nothing else ends no run: that user does.
+        A known layer is linear if its constants are operators. Where all paths from a value to a
+        linear layer are, their sum is one operator, whose norm is asked for. A layer with one
+        linear user that takes nothing else ends no run: that user does.
         """
         found = list(self.compositions)
         users: list[list[int]] = [[] for _ in range(len(self) + 1)]
@@ -365,7 +411,8 @@ class Network(Drawn):
 
         That default is Corollary (cor:known): û_m = u_m, nothing else changes. A layer of the same
         name counts as the same map too if its constant is the same, or was not known before.
-        Compositions that run over the layer are kept for the same map, and dropped for another.
+        Compositions that run over the layer are kept for the same map, and dropped for another; so
+        are those that other paths lead through in the new graph.
         The first of the new layers takes what the old one took, unless it names `inputs` itself,
         and layers that took the old one take the last of the new ones.
         Parameters that it shares with later layers are counted at the next of them from then on.
@@ -393,20 +440,49 @@ class Network(Drawn):
         """
         at = self.index(name)
         old = self.layers[at]
-        new = layers or (Known(old.name, lipschitz=old.lipschitz, inputs=old.inputs),)
+        new = layers or (_as_known(old),)
         if new[0].inputs is None and old.inputs is not None:
             named = isinstance(old.inputs, Mapping) and new[0].lipschitz is not None
             new = (replace(new[0], inputs=tuple(old.inputs) if named else old.inputs), *new[1:])
-        runs, same = self.compositions, _same_map(old, new)
-        kept = (part for part in runs if same or not self._leads_over(part, name))
         later = [_renamed(layer, name, new[-1].name) for layer in _recounted(self.layers, at, new)]
-        return Network((*self.layers[:at], *new, *later), compositions=kept, name=self.name)
+        rewired = Network((*self.layers[:at], *new, *later), name=self.name)
+        ends = {name: new[-1].name}  # what the layer's value is called from now on
+        same = {*self.names[:at], *self.names[at + 1 :]}
+        if not layers or _same_map(old, new):
+            same.add(name)
+        kept = [
+            part
+            for part in self.compositions
+            if {part.first, part.last} <= same
+            and (run := self._run_edges(part, ends)) == rewired._run_edges(part, {})
+            and {layer for layer, _ in run} <= same
+        ]
+        slope = self.largest_slope if not layers else None  # another map, another slope
+        return Network(rewired.layers, compositions=kept, name=self.name, largest_slope=slope)
 
-    def _leads_over(self, part: Composition, name: str) -> bool:
-        """Whether a path from the value that a composition begins with to its last one does."""
+    def _run_edges(self, part: Composition, renamed: Mapping[str, str]) -> set[tuple[str, str]]:
+        """The layers on paths from the value that a composition begins with to its last one.
+
+        Each with the values on these paths that it takes, as pairs. A composition says the same of
+        two networks where these are the same layers with the same pairs; what else its layers take
+        may be anything, as long as it does not depend on the first value.
+        """
         (source,) = self.inputs_of(part.first)
-        behind = self.names if source == INPUT else self.behind(source)
-        return name in behind and (name == part.last or part.last in self.behind(name))
+        moved = {source}
+        for name in self.names:
+            if moved.intersection(self.inputs_of(name)):
+                moved.add(name)
+        leading = {part.last}
+        for name in reversed(self.names):
+            if name in leading and name != source:
+                leading.update(self.inputs_of(name))
+        inside = moved & leading
+        return {
+            (layer, renamed.get(taken, taken))
+            for layer in inside - {source}
+            for taken in self.inputs_of(layer)
+            if taken in inside
+        }
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Network:
@@ -480,7 +556,12 @@ class Network(Drawn):
         entry = parse(NetworkEntry, content, source=source)
         try:
             layers, compositions = parts(entry)
-            return Network(layers, compositions=compositions, name=entry.name)
+            return Network(
+                layers,
+                compositions=compositions,
+                name=entry.name,
+                largest_slope=entry.largest_slope,
+            )
         except KoriskError as error:
             raise KoriskError(f"{source}: ", error.message) from None
 
@@ -496,14 +577,41 @@ class Network(Drawn):
         """
         from korisk.theory.network_file import entries
 
-        return entries(self.layers, self._runs, self.name)
+        content = entries(self.layers, self._runs, self.name)
+        if self.largest_slope is not None:
+            content["largest_slope"] = self.largest_slope
+        return content
 
 
 def _operators(layer: Layer, sources: Sequence[str]) -> dict[str, Any]:
-    """The operator in each input of a linear layer; empty if it is not one."""
+    """The operator in each input of a known linear layer; empty if it is not one.
+
+    A learned layer whose constant is given as an operator has that operator's norm. It is another
+    map, with any direction in which the norm is attained.
+    """
+    if not isinstance(layer, Known):
+        return {}
     given = layer.inputs if isinstance(layer.inputs, Mapping) else {sources[0]: layer.lipschitz}
     linear = all(isinstance(c, HasNorm) and hasattr(c, "__matmul__") for c in given.values())
     return dict(given) if linear and len(given) == len(sources) else {}
+
+
+def _as_known(layer: Layer) -> Known:
+    """The same map as a known layer.
+
+    A learned layer's operators only state its constants, and stay no more than that.
+    """
+    if isinstance(layer, Known):
+        return Known(layer.name, lipschitz=layer.lipschitz, inputs=layer.inputs)
+    constant, inputs = layer.lipschitz, layer.inputs
+    if hasattr(constant, "__matmul__"):
+        constant = layer.bracket
+    if isinstance(inputs, Mapping):
+        inputs = {
+            name: layer.bracket_of(name) if hasattr(value, "__matmul__") else value
+            for name, value in inputs.items()
+        }
+    return Known(layer.name, lipschitz=constant, inputs=inputs)
 
 
 def _own(layer: Layer) -> float:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from korisk.errors import KoriskError
 from korisk.files import Spec
-from korisk.theory.bracket import Lipschitz, NormBracket
+from korisk.theory.bracket import Lipschitz, NormBracket, Whose
 from korisk.theory.layer import Composition, Inputs, Known, Layer, Learned
 
 _APART = {"known", "learned", "lipschitz", "inputs"}  # keys whose values a layer takes otherwise
@@ -23,6 +23,7 @@ class BracketEntry(Spec):
     lower: float
     upper: float
     how: str = "given"
+    whose: Whose = "stated"
 
 
 class LayerEntry(Spec):
@@ -55,6 +56,7 @@ class NetworkEntry(Spec):
     name: str = ""
     layers: list[LayerEntry]
     compositions: list[CompositionEntry] = Field(default_factory=list)
+    largest_slope: float | None = None
 
 
 def parts(whole: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
@@ -88,7 +90,7 @@ def _lipschitz(where: str, entry: float | BracketEntry | None) -> Lipschitz:
     if not isinstance(entry, BracketEntry):
         return entry
     try:
-        return NormBracket(entry.lower, entry.upper, how=entry.how)
+        return NormBracket(entry.lower, entry.upper, how=entry.how, whose=entry.whose)
     except KoriskError as error:
         raise KoriskError(f"{where}: lipschitz: ", error.message) from None
 
@@ -125,5 +127,9 @@ def entries(
 
 
 def _constant(bracket: NormBracket) -> float | dict[str, Any]:
-    plain = bracket.is_point and bracket.how == "given"
-    return bracket.lower if plain else dataclasses.asdict(bracket)
+    content = dataclasses.asdict(bracket)
+    if bracket.whose == "stated":
+        del content["whose"]
+        if bracket.is_point and bracket.how == "given":
+            return bracket.lower
+    return content

@@ -1,7 +1,7 @@
 """All that the bounds say of a network at once: layer by layer, in every form, and in words."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from dataclasses import replace as with_fields
@@ -12,11 +12,14 @@ from korisk._checks import one_of, target_error
 from korisk.errors import Argument, KoriskError, UnreachableError
 from korisk.texts import Table, number, short, whole
 from korisk.theory.bound import BarronBound, Bound, barron_bound, states_effective
-from korisk.theory.budget import sample_size
-from korisk.theory.layer import INPUT, Known, Learned
+from korisk.theory.budget import samples_needed
+from korisk.theory.layer import INPUT, Known, Layer, Learned, is_assumed
 from korisk.theory.network import BOUNDS, BoundForm, Network
 
 DEFAULT_N = 1000
+_SAME = 1e-6  # relative: slopes that differ by less are the same but for rounding
+_MOST_NAMES = 6  # of layers in one sentence
+_WHOSE = {"stated": "stated", "operator": "map", "present weights": "present", "not known": "-"}
 _WORTH_A_WORD = 0.05  # of a bound, from which on a part of it is mentioned
 _NEARLY_ALL = 0.9  # of a bound, from which on it is the assumption of layers that nobody calibrated
 _LARGEST_N = 10**300  # beyond it log N / N is zero, and N no longer a double
@@ -105,7 +108,7 @@ class Overview:
             for layer, tail, share in zip(self.net, self.net.tails(), shares, strict=True)
             if isinstance(layer, Learned)
         ]
-        guessed = [(layer.name, s) for layer, _, s in learned if layer.C == 0 and layer.kappa == 1]
+        guessed = [(layer.name, s) for layer, _, s in learned if is_assumed(layer)]
         direct = [(layer.name, s) for layer, tail, s in learned if abs(tail - 1) < 1e-9]
         return {
             "layers": [name for name, _ in guessed],
@@ -125,10 +128,12 @@ class Overview:
             row["amplification"] = {form: float(factors[form][index]) for form in BOUNDS}
             row |= {key: getattr(layer, key, 0) for key in ("parameters", "shared")}
             row["effective"] = getattr(layer, "effective", None)
+            row["risk"] = _origin_of_risk(layer)
             layers.append(row | {"approximation": float(chosen.approximations[index])})
         content: dict[str, Any] = {"bound": self.form}
         content["dimension"] = "effective" if self.effective else "parameters"
         content["n"] = int(chosen.n) if float(chosen.n).is_integer() else chosen.n
+        content["lipschitz"] = {"upper": net.lipschitz(), "largest_slope": net.largest_slope}
         content |= {"assumed": self.assumed, "layers": layers}
         if self.target is not None:
             content |= {"target": self.target, "reachable": self.reached}
@@ -197,13 +202,15 @@ class Overview:
             size = short(row["parameters"]) if row["parameters"] else "-"
             part = number(row[f"{asked}contribution"]), f"{row[f'{asked}share']:.0%}"
             growth = map(number, row["amplification"].values())
-            layers.append([name, *source, row["kind"], constant, *growth, size, *part])
+            whose = _WHOSE[row["lipschitz"]["whose"]]
+            layers.append([name, *source, row["kind"], constant, whose, *growth, size, *part])
             if row["kind"] == "learned":
                 used = row["effective"]
                 used = "-" if used is None else number(used) if used < 1000 else short(round(used))
                 terms = [number(row[f"{prefix}contribution"]) for prefix in self.kinds]
                 dimensions.append([name, size, used, *terms])
-        heads = ["layer", *takes, "", "Lip-\nschitz", *(f"A_l,\n{form}" for form in BOUNDS)]
+        heads = ["layer", *takes, "", "Lip-\nschitz", "whose"]
+        heads += [f"A_l,\n{form}" for form in BOUNDS]
         heads += ["param-\neters", f"bound at\n{at}" + ",\neffective" * self.effective, "share"]
         yield Table(self.net.name or "network", heads, layers, "ll" + "l" * len(takes) + "r")
         if self.both:
@@ -236,12 +243,17 @@ class Overview:
         str
             One sentence or two on a line.
         """
-        return "\n".join([*self._meaning(), *self._assumption(), *self._remarks(), *self._saved()])
+        parts = self._meaning(), self._origins(), self._assumption(), self._remarks(), self._saved()
+        return "\n".join(sentence for part in parts for sentence in part)
 
     def _meaning(self) -> Iterator[str]:
         chosen = self.chosen
         stating = ", ".join(each.name for each in self.net.learned if each.effective is not None)
         condition = "the constants hold"
+        if present := self.of_present_weights:
+            condition += f" (for {_listed(present)} those of the present weights)"
+        if guessed := self.assumed["layers"]:
+            condition += f", C = 0 and kappa = 1 of {_listed(guessed)} among them"
         if self.effective:
             condition += f" and the effective dimension of {stating} may stand for p"
         yield (
@@ -265,6 +277,41 @@ class Overview:
             f"{text} An effective dimension belongs to one sample size and to the images it was "
             "computed from, and kappa must belong to it; see docs/explanation/theory.md."
         )
+
+    def _origins(self) -> Iterator[str]:
+        """Whose constants the bound is made of."""
+        words = {"stated": "as stated", "operator": "of the maps themselves"}
+        groups = [
+            f"{_listed(names)} {words[whose]}"
+            for whose in words
+            if (names := [layer.name for layer in self.net if layer.bracket.whose == whose])
+        ]
+        chance = any("probability" in layer.bracket.how for layer in self.net)
+        if groups:
+            text = f"Lipschitz constants: {'; '.join(groups)}."
+            yield text + " Upper ends by Lanczos fail with probability < 1e-6 each." * chance
+        if present := self.of_present_weights:
+            yield (
+                f"The constants of {_listed(present)} are those of the present weights. The "
+                "theorem speaks of the true layers, which training is to find: the bound holds if "
+                "they are no steeper, and other weights, such as those of another start, give "
+                "another bound."
+            )
+        if (slope := self.net.largest_slope) is not None:
+            upper = self.net.lipschitz()
+            text = "has no upper end" if math.isinf(upper) else f"is at most {number(upper)}"
+            seen = f"the largest slope among the inputs that were tried is {number(slope)}"
+            if slope > upper * (1 + _SAME):
+                text = f"would be at most {number(upper)} by these constants"
+                seen += (
+                    ": the module is steeper than they say, so the bound is not one of it as it is"
+                )
+            yield f"The network's own Lipschitz constant {text}; {seen}."
+
+    @property
+    def of_present_weights(self) -> list[str]:
+        """The layers whose constant is that of the weights they have now."""
+        return [layer.name for layer in self.net if layer.bracket.whose == "present weights"]
 
     def _assumption(self) -> Iterator[str]:
         """How much of the bound is the assumption about learned layers; what measures instead."""
@@ -415,7 +462,7 @@ def overview(
             for each in BOUNDS if wanted is not None else ():
                 samples[kind][each] = None
                 try:
-                    size = sample_size(net, wanted or 0.0, bound=each, effective=kind)
+                    size = samples_needed(net, wanted or 0.0, bound=each, effective=kind)
                     samples[kind][each] = size
                 except KoriskError as error:
                     asked = (each, kind) == (form, effective)
@@ -442,6 +489,19 @@ def _with(barron: BarronBound, effective: bool) -> Bound | None:
     A network that states none any more, its layer being known, has the one with p for both.
     """
     return barron.by_effective or barron.by_parameters if effective else barron.by_parameters
+
+
+def _origin_of_risk(layer: Layer) -> str:
+    """Whose the constants of a layer's own error are."""
+    if isinstance(layer, Learned):
+        return "assumed" if is_assumed(layer) else "stated"
+    return "stated" if isinstance(layer, Known) and layer.mismatch else "none"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a row, the first few where they are many."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def _n_text(n: float) -> str:

@@ -1,6 +1,7 @@
 """describe: any PyTorch module as the network that the theory takes."""
 
 import warnings
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from korisk.networks.describe import recording as recordings
 from korisk.networks.describe import rules
 from korisk.networks.describe.graph import Inside, Link, links
 from korisk.networks.describe.layers import layers_of, own_bracket
-from korisk.networks.describe.linear import is_plain
+from korisk.networks.describe.linear import far_slope, is_plain
 from korisk.networks.describe.marks import mark_of
 from korisk.networks.describe.recording import CannotFollow, Frame, Recording, Ref, Step
 from korisk.networks.describe.rules import one
@@ -26,7 +27,8 @@ from korisk.theory.layer import resolve
 # Taken whole.
 _BY_RULE = (LinearOperator, DataConsistency, KnownOperatorNet, DenseNet, nn.RNN)
 _WRAP = "wrap it in a module whose forward takes and returns one tensor"
-_IDENTITY = one("rearranges or selects entries")
+_IDENTITY = replace(one("rearranges or selects entries"), whose="operator")
+_SLACK = 1e-6  # relative, of a slope that was seen, beyond what its rounding is allowed
 
 
 def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
@@ -82,17 +84,35 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
             recording, notes = _run(module, example)
         graph = links(recording, _inside(notes))
         if not graph:
-            return Network([Known(type(module).__name__, lipschitz=_IDENTITY)], name=name)
+            identity = Known(type(module).__name__, lipschitz=_IDENTITY)
+            return Network([identity], name=name, largest_slope=1.0)
         layers, compositions, more = layers_of(module, recording, graph)
+        tried = [example[:1], *recordings.far_inputs(example[:1])]
+        slope = far_slope(lambda x: module(x.clone()), tried)
     if recording.branches:
         places = ", ".join(dict.fromkeys(path or "the module" for path in recording.branches))
         notes.append(
             f"{shown(places)[1:-1]} chooses its way by the values of its input; the description is "
             "of the way that the example took, and constants hold where others take it too"
         )
+    net = Network(layers, compositions=compositions, name=name, largest_slope=slope)
+    if slope > (upper := net.lipschitz()) * (1 + _SLACK):
+        what = f"two inputs that were tried come out {slope:.4g} times as far apart"
+        stated = any(layer.bracket.whose == "stated" for layer in layers)
+        if not (stated or recording.branches):
+            raise KoriskError(
+                f"{what}, more than the {upper:.4g} that follow from what was recorded at the "
+                "example: the module does something else there; give an example from the middle of "
+                "its inputs, or mark what does with kr.known or kr.learned(lipschitz=...)"
+            )
+        why = "constants stated with kr.known or kr.learned: those must be of the true layers, and "
+        why += "the present ones are steeper"
+        if not stated:
+            why = "the way that the example took: another way is steeper"
+        notes.append(f"{what}, more than the {upper:.4g} that follow from {why}")
     for words in [*notes, *more]:
         warnings.warn(words, KoriskWarning, stacklevel=2)
-    return Network(layers, compositions=compositions, name=name)
+    return net
 
 
 def _check(module: object, example: object) -> None:

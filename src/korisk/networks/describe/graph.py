@@ -306,4 +306,5 @@ def repeated(bracket: NormBracket, step: Step) -> NormBracket:
     if times == 1 or step.module is None:
         return bracket
     how = f"{bracket.how}; one value taken {times} times"
-    return NormBracket(0.0, bracket.upper * math.sqrt(times) * (1 + ROUNDING), how=how)
+    upper = bracket.upper * math.sqrt(times) * (1 + ROUNDING)
+    return NormBracket(0.0, upper, how=how, whose=bracket.whose)

@@ -20,7 +20,7 @@ from korisk.networks.describe.recording import Frame, Recording, Step
 from korisk.networks.known_operator import KnownOperatorNet, free_name
 from korisk.operators.linear import LinearOperator, parts_of
 from korisk.theory import Composition, Known, Layer, Learned, NormBracket
-from korisk.theory.bracket import Lipschitz
+from korisk.theory.bracket import HasNorm, Lipschitz
 from korisk.theory.layer import INPUT, resolve
 from korisk.theory.network import Network
 
@@ -71,7 +71,11 @@ class _Draft:
                 layer = replace(layer, shared=min(seen, layer.parameters))
             before = self.layers[-1].name if self.layers else INPUT
             if len(takes) > 1 and link.adds:
-                each = {self.values[key]: bracket for key, bracket in link.constants.items()}
+                whose = layer.bracket.whose
+                each = {
+                    self.values[key]: replace(bracket, whose=whose)
+                    for key, bracket in link.constants.items()
+                }
                 layer = replace(layer, lipschitz=None, inputs=each)
             elif takes != (before,):
                 layer = replace(layer, inputs=takes)
@@ -160,7 +164,7 @@ def _own_layers(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weight
         bracket = product.bracket()
     layer: Layer = replace(first, lipschitz=_present(bracket))
     if not weights and any(True for _ in module.parameters()):  # frozen
-        layer = Known(first.name, lipschitz=bracket)
+        layer = Known(first.name, lipschitz=_of_map(bracket))
     return [(layer, weights), *((other, {}) for other in others)]
 
 
@@ -177,7 +181,9 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
         stated = alone.lipschitz
         if stated is None:
             stated = plain_operator(step.module)
-        elif len(step.parents) > 1:
+        elif isinstance(stated, HasNorm):  # it states a constant, and is not the module's map
+            stated = replace(resolve("lipschitz", stated), whose="stated")
+        if alone.lipschitz is not None and len(step.parents) > 1:
             stated = repeated(resolve("lipschitz", stated), step)
     branched = not link.is_chain and len(link.core) > 1  # what has no rule, or is linear
     parts = list(dict.fromkeys(_step_label(step) for step in link.core))
@@ -193,8 +199,9 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     if stated is None or (learned and isinstance(stated, LinearOperator)):
         bracket = link.joint
         if branched:
-            bracket = _how(bracket, f"{bracket.how}; not a chain: {', '.join(parts)}")
-        stated = _present(bracket) if learned else bracket
+            how = _shortened(f"{bracket.how}; not a chain: {', '.join(parts)}")
+            bracket = replace(bracket, how=how)
+        stated = _present(bracket) if learned else _of_map(bracket)
     if not learned:
         mismatch = alone.mismatch if isinstance(alone, Known) else 0.0
         return Known(name, lipschitz=stated, mismatch=mismatch), {}
@@ -257,7 +264,7 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
             if len(run) > 1 and not operators:
                 whole = between(run[0][0].start, run[-1][0].steps[-1])
                 norm = function_norm(partial(whole.apply, double=True), whole.start.value)
-                compose(run[0][1][0], run[-1][1][-1], norm)
+                compose(run[0][1][0], run[-1][1][-1], None if norm is None else _of_map(norm))
             run = []
         if follows and span is not None and (run or len(span[0].starts) == 1):
             run.append(span)
@@ -272,7 +279,7 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
         bracket = between(recording.steps[first], recording.steps[last]).bracket
         layers = [layer for _, several in part for layer in several]
         learned = any(isinstance(layer, Learned) for layer in layers)
-        compose(layers[0], layers[-1], _present(bracket) if learned else bracket)
+        compose(layers[0], layers[-1], _present(bracket) if learned else _of_map(bracket))
     return found
 
 
@@ -374,9 +381,15 @@ def _listed(names: list[str]) -> str:
 
 
 def _present(bracket: NormBracket) -> NormBracket:
-    return _how(bracket, f"present weights: {bracket.how}")
+    """The constant of a learned layer's weights as they are now."""
+    how = _shortened(f"present weights: {bracket.how}")
+    return replace(bracket, how=how, whose="present weights")
 
 
-def _how(bracket: NormBracket, how: str) -> NormBracket:
-    short = how if len(how) <= _LONGEST_HOW else how[: _LONGEST_HOW - 3] + "..."
-    return NormBracket(bracket.lower, bracket.upper, how=short)
+def _of_map(bracket: NormBracket) -> NormBracket:
+    """The constant of a map that no training moves."""
+    return replace(bracket, whose="operator")
+
+
+def _shortened(how: str) -> str:
+    return how if len(how) <= _LONGEST_HOW else how[: _LONGEST_HOW - 3] + "..."

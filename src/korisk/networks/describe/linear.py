@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import cast
 
@@ -172,28 +172,64 @@ def largest_slope(function: Function, point: Tensor) -> float:
     def draw() -> Tensor:
         return drawn(point.shape, 0, f"slope {next(draws)}").to(point)
 
-    found = [0.0]
+    found, here = [0.0], _value(function, point)
     for _ in range(_DIRECTIONS):
         for size in _SCALES:
-            start = point + scale * size * draw()
-            found.append(_quotient(function, point, start))
-            found.append(_quotient(function, start, start + 0.1 * scale * draw()))
+            start, step = point + scale * size * draw(), 0.1 * scale * draw()
+            value = _value(function, start)
+            found.append(_quotient(here, value, start - point))
+            found.append(_quotient(value, _value(function, start + step), step))
     for start in (point, point + scale * draw()):
         length = 0.01 * scale * point.numel() ** 0.5
         steepest = _steepest(function, start, draw(), length)
-        step = length * steepest / steepest.norm()
-        found += [_quotient(function, start, start + sign * step) for sign in (-1, 1)]
+        step, value = length * steepest / steepest.norm(), _value(function, start)
+        found += [_quotient(value, _value(function, start + sign * step), step) for sign in (-1, 1)]
     slack = _SLACK.get(point.dtype, 0.05)
     return max(value for value in found if value < float("inf")) * (1 - slack)
 
 
+def far_slope(function: Function, points: Iterable[Tensor]) -> float:
+    """The largest slope between some points, and from each of them by a small and by a large step.
+
+    Less what rounding may have added, which matters for small steps far away.
+    """
+    found, before = [0.0], None
+    for place, point in enumerate(points):
+        try:
+            value = _value(function, point)
+            length = float(point.norm())
+            for step_size in (0.01, 1.0):
+                drawn_step = drawn(point.shape, place, f"far step {step_size}").to(point)
+                step = drawn_step * (step_size * length / float(drawn_step.norm() or 1))
+                moved = _value(function, point + step)
+                found.append(_certain_quotient(value, moved, point + step - point))
+            if before is not None:
+                found.append(_certain_quotient(value, before[1], point - before[0]))
+        except Exception:  # it does not take such inputs, so they prove nothing
+            continue
+        before = point, value
+    return max(value for value in found if value < math.inf)
+
+
+def _certain_quotient(one: Tensor, two: Tensor, step: Tensor) -> float:
+    """The quotient, less what rounding of the two values may have added."""
+    apart = float(step.double().norm())
+    if one.shape != two.shape or apart == 0:
+        return 0.0
+    digits = 2**10 * torch.finfo(one.dtype).eps * float(one.norm() + two.norm())
+    moved = float((one - two).double().norm()) - digits
+    return max(moved / apart, 0.0) * (1 - _SLACK.get(one.dtype, 0.05))
+
+
 @torch.no_grad()
-def _quotient(function: Function, one: Tensor, two: Tensor) -> float:
-    apart = float((one - two).norm())
-    ends = [function(one), function(two)]
-    if not (ends[0].is_floating_point() or ends[0].is_complex()):
-        ends = [end.to(torch.float64) for end in ends]
-    return float((ends[0] - ends[1]).norm()) / apart if apart > 0 else 0.0
+def _value(function: Function, point: Tensor) -> Tensor:
+    value = function(point).detach()  # a function may turn gradients on itself
+    return value if value.is_floating_point() or value.is_complex() else value.to(torch.float64)
+
+
+def _quotient(one: Tensor, two: Tensor, step: Tensor) -> float:
+    apart = float(step.norm())
+    return float((one - two).norm()) / apart if apart > 0 else 0.0
 
 
 def _steepest(function: Function, point: Tensor, direction: Tensor, length: float) -> Tensor:

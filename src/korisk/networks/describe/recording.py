@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from korisk.networks.describe.linear import words
+from korisk.operators import norms
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.linear import LinearOperator
 
@@ -62,6 +63,7 @@ _TABLES = words(
     "_parameters _buffers _modules _forward_hooks _forward_pre_hooks _backward_hooks "
     "_backward_pre_hooks _state_dict_hooks _load_state_dict_pre_hooks"
 )
+_FAR = (0.01, 1.0, 10.0, 100.0, 1e4)  # times the example's size
 _PLAIN = (Tensor, int, float, str, bool, type(None))
 
 Function = Callable[..., Any]  # of torch, or a module: any arguments, any result
@@ -578,22 +580,39 @@ def check_recording(
     if not (close or random_inside(tries=16)):
         raise CannotFollow(recording.root, "its steps do not give its output again")
     near = recording.branches and example.dtype not in _COARSE
-    drawn = torch.randn(example.shape, generator=torch.Generator().manual_seed(2))
     size = (1e-3 if near else 0.1) * float(example.abs().max() or 1)
-    other = example + size * drawn.to(example)
-    try:
-        if recording.branches and _names(recorded(other)) != _names(recording):
-            return
-        with torch.no_grad():
-            expected = module(other.clone())
-    except Exception:  # it does not take such inputs, so they prove nothing
-        return
-    # What changes with the input, so that a large offset hides nothing.
-    with torch.no_grad():
-        moved, ours_moved = expected - value, replayed(needed, {0: other}) - value
-    close = _close(ours_moved, moved, slack=_slack(moved, expected))
-    if not (close or random_inside(tries=16)):
-        raise CannotFollow(recording.root, "its steps do not give its output for other inputs")
+    nearby = example + size * norms.drawn(example.shape, 2, "recording").to(example)
+    for other in (nearby, *far_inputs(example)):
+        try:
+            if recording.branches and _names(recorded(other)) != _names(recording):
+                continue
+            with torch.no_grad():
+                expected = module(other.clone())
+                followed = replayed(needed, {0: other})
+        except Exception:  # it does not take such inputs, so they prove nothing
+            continue
+        finite = bool(torch.isfinite(expected).all())
+        if expected.shape != value.shape or (other is not nearby and not finite):
+            continue
+        # What changes with the input, so that a large offset hides nothing.
+        moved, ours_moved = expected - value, followed - value
+        close = _close(ours_moved, moved, slack=_slack(moved, expected))
+        if not (close or random_inside(tries=16)):
+            raise CannotFollow(recording.root, "its steps do not give its output for other inputs")
+
+
+def far_inputs(example: Tensor) -> Iterator[Tensor]:
+    """Inputs that have little to do with the example: small, large, of one sign, and turned.
+
+    What a module does with them may not show at the example, such as a gain that is clamped there.
+    """
+    typical = float(example.norm()) / example.numel() ** 0.5 or 1.0
+    largest = 1e-3 * torch.finfo(example.dtype).max ** 0.5
+    for place, factor in enumerate(_FAR):
+        if factor * typical > largest:
+            continue
+        drawn = factor * typical * norms.drawn(example.shape, place, "far input").to(example)
+        yield from (drawn, drawn.abs(), -drawn.abs(), -factor * example)
 
 
 def _names(recording: Recording) -> list[str]:

@@ -260,14 +260,25 @@ def batch_or_instance_norm(step: Step, x: Tensor) -> NormBracket | None:
     eps = float(option(step, 7, "eps", 1e-5))
     if any(isinstance(given, Ref) for given in (mean, variance, gamma)):
         return None
-    of_input = option(step, 5, "use_input_stats" if instance else "training", instance)
-    if variance is None or bool(of_input):
+    if _takes_statistics(step):
         entries = math.prod(x.shape[2:]) if instance else x.numel() // x.shape[1]
         return _normalised(gamma, entries, eps)
     factor = torch.rsqrt(variance.detach().double() + eps)
     if gamma is not None:
         factor = factor * gamma.detach().double()
     return exactly(float(factor.abs().max()), "max |gamma| / sqrt(var + eps)")
+
+
+def _takes_statistics(step: Step) -> bool:
+    """Whether a batch_norm or instance_norm takes mean and variance of its input."""
+    instance = step.name == "instance_norm"
+    asked = option(step, 5, "use_input_stats" if instance else "training", instance)
+    return option(step, 2, "running_var", None) is None or bool(asked)
+
+
+def _is_scaling(step: Step) -> bool:
+    """Whether a step with a rule is linear: batch_norm is, by running statistics."""
+    return step.name == "batch_norm" and not _takes_statistics(step)
 
 
 @_rule("layer_norm", "group_norm")
@@ -453,7 +464,7 @@ def gain(step: Step, x: Tensor) -> Gain | None:
         real = not (x.is_complex() or step.value.is_complex())
         if (first or either) and (real or name in _COMPLEX):
             bracket = CONSTANTS[name](step, x)
-        return None if bracket is None else Gain(bracket, linear=name == "batch_norm")
+        return None if bracket is None else Gain(bracket, linear=_is_scaling(step))
     elif name in _LINEAR:
         bracket = _linear(step, x)
     else:

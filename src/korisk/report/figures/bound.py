@@ -12,11 +12,12 @@ from korisk.report.figures.panels import Array, Entry
 from korisk.report.figures.style import DARK, LARGE, LOOKS, SMALL, Options
 from korisk.texts import number, whole
 from korisk.theory.bound import barron_bound
-from korisk.theory.budget import sample_size
+from korisk.theory.budget import samples_needed
 from korisk.theory.overview import Overview
 
 WIDTH, HEIGHT = 6.3, 3.85  # inches, the height without the legend
 NOTE = "dotted: bounds, which hold if the constants do; nothing here was measured"
+PRESENT = "Lipschitz constants of the present weights, not of the true layers"
 _STEPS = 160
 _FIRST_N = 2.0  # the smallest for which the bound is stated
 _BEYOND = 30.0  # factor of N drawn beyond the last mark
@@ -72,7 +73,7 @@ def overview_figure(overview: Overview) -> Figure:
         figure, (axes,) = panels.sheet(
             1,
             entries,
-            [NOTE],
+            [NOTE, *([PRESENT] if overview.of_present_weights else [])],
             margins=(0.85, 0.9, 0.45, 0.55),
             height=HEIGHT,
             width=WIDTH,
@@ -131,7 +132,7 @@ def _sizes(overview: Overview, drawn: list[tuple[str, Overview]]) -> Array:
     marks += [float(min(each.needed, _LAST_N)) for _, each in drawn if each.needed is not None]
     last = _BEYOND * max(marks)
     if overview.chosen.floor > 0:
-        level = sample_size(
+        level = samples_needed(
             overview.net,
             _LEVEL * overview.chosen.floor,
             bound=overview.form,
