@@ -29,6 +29,7 @@ NEEDED = (  # what the package reads at run time, and what type checkers look fo
     "korisk/report/page/assets/pictures.html",
     "korisk/report/page/assets/planner.html",
     "korisk/report/page/assets/promises.html",
+    "korisk/report/page/assets/rehearsed.html",
     "korisk/report/page/assets/table.js",
     "korisk/report/page/assets/view.js",
     "korisk/report/serve.html",

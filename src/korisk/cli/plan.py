@@ -16,6 +16,7 @@ from korisk.cli.common.options import (
     Plot,
     Reading,
     Scale,
+    Sheet,
     Targets,
     Unit,
     Wide,
@@ -63,11 +64,7 @@ def plan(
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
     plot: Plot = None,
     html: Html = None,
-    sheet: Annotated[
-        Path | None,
-        "FILE",
-        "Draw one page for a proposal or an ethics board: FILE.pdf, .png or .svg.",
-    ] = None,
+    sheet: Sheet = None,
     full: Annotated[bool, "Say everything: more levels, conditions, findings."] = False,
     json: Json = False,
 ) -> None:

@@ -17,7 +17,17 @@ from korisk import _checks
 from korisk._json import JsonDict
 from korisk.cli.common import own_code
 from korisk.cli.common.command import command
-from korisk.cli.common.options import Column, Device, Json, Plot, Training, columns, one_target
+from korisk.cli.common.options import (
+    Column,
+    Device,
+    Json,
+    Plot,
+    Sheet,
+    Training,
+    check_page,
+    columns,
+    one_target,
+)
 from korisk.cli.common.output import (
     check_plot,
     print_json,
@@ -25,6 +35,7 @@ from korisk.cli.common.output import (
     show,
     tell,
     warnings_as_lines,
+    write_page,
 )
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError
@@ -96,6 +107,7 @@ def rehearse(
         "Level of Gaussian noise relative to the input's root mean square. [default: the study's]",
     ] = None,
     point: str | None = None,
+    model: Annotated[str | None, "Which model of the study. [default: every one]"] = None,
     pilot_file: Annotated[
         Path | None, Option("--pilot"), "FILE", "Measured errors: n, error, model, seed."
     ] = None,
@@ -112,6 +124,10 @@ def rehearse(
     pilot_unit: Annotated[str, "UNIT", "Unit of the pilot: error (the mse) or rmse."] = "error",
     column: Column = None,
     plot: Plot = None,
+    html: Annotated[
+        Path | None, "FILE", "Write a page with all of it: FILE.html (needs korisk[report])."
+    ] = None,
+    sheet: Sheet = None,
     out: Annotated[
         Path | None, "DIR", "Write prediction.json there, for the study's report."
     ] = None,
@@ -147,18 +163,25 @@ def rehearse(
             "give a study STUDY.yaml, or your own network with --network FILE.py:BUILD; see "
             "docs/how-to/rehearse-a-network.md"
         )
-    if path is None and (point is not None or out is not None):
-        raise KoriskError("--point and --out are of a study; give STUDY.yaml, or leave them out")
-    check_plot(plot)
-    one_target(asked.targets, plot)
+    for option, given in (("--point", point), ("--model", model), ("--out", out)):
+        if path is None and given is not None:
+            raise KoriskError(f"{option} is of a study; give STUDY.yaml, or leave it out")
+    if network is not None and model is not None:
+        raise KoriskError("--model is one of the study's, and --network your own; leave one out")
+    check_page(html)
+    for option, file in (("--plot", plot), ("--sheet", sheet)):
+        check_plot(file)
+        one_target(asked.targets, file, option)
+    if sheet is not None and not asked.targets:
+        raise KoriskError("--sheet needs --target; give the value to reach")
     settings = {"on_error": on_error, "patients": patients, "unit": unit, "blank": blank}
     place = chosen_device(device)
     study = None if path is None else study_to_predict(path)
     many = 1 if study is None else len({task.point for task in study.tasks})
-    if plot is not None and point is None and many > 1:
-        raise KoriskError(
-            f"--plot is for one point, and the study has {many}; name it with --point"
-        )
+    for option, file in (("--plot", plot), ("--sheet", sheet)):
+        if file is not None and point is None and many > 1:
+            only = f"is for one point, and the study has {many}"
+            raise KoriskError(f"{option} {only}; name it with --point")
     source = _source(images, study, settings)
     if out is not None:
         make_folder(out)
@@ -188,7 +211,7 @@ def rehearse(
             own = network.rpartition(":")[2], build
             defined = {key: names[key] for key in _IN_FILE if key in names}
         if study is not None:
-            shared |= {"own": own, "point": point, "device": place}
+            shared |= {"own": own, "point": point, "model": model, "device": place}
             points = rehearse_study(study, options=options, **shared)
         else:
             assert own is not None
@@ -200,17 +223,29 @@ def rehearse(
             for each in points
         ]
     content = prediction_content(points[0].name if study is None else study.name, plain)
+    if sheet is not None and len(points[0].models) > 1:
+        named = ", ".join(made.model for made in points[0].models)
+        raise KoriskError(f"--sheet is for one model, and there are {named}; name one with --model")
     if json:
         print_json(content)
     else:
         for each in points:
-            show(*answer.point_advice(each, asked))
+            show(*(" ".join(answer.model_advice(made, asked)) for made in each.models))
             show(*answer.point_tables(each, asked), *answer.point_sentences(each, asked))
     if plot is not None:
         from korisk.report.figures.prediction import prediction_figure
 
         needed = points[0].plans(asked.targets[0]) if asked.targets else ()
         save_plot(prediction_figure(point_record(plain[0]), needed=needed, sure=sure), plot)
+    if html is not None:
+        from korisk.report.page.rehearsal import rehearsal_page
+
+        write_page(html, rehearsal_page(points, asked, title=str(content["study"])))
+    if sheet is not None:
+        from korisk.report.sheet import rehearsal_sheet
+
+        drawn = rehearsal_sheet(points[0], asked.targets[0], sure=asked.sure, cost=asked.cost)
+        save_plot(drawn, sheet)
     if out is not None:
         tell(f"wrote {write_prediction(out, content)}")
     answer.require_targets(points, asked)

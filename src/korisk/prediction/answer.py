@@ -1,4 +1,4 @@
-"""What is said of a point before a scan is made: the advice first, then tables, then the rest."""
+"""What is said of a point before a scan is made: advice first, then tables, then the rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from korisk.planning.explain import chance, count
 from korisk.planning.plan import Plan
 from korisk.planning.recommend import check_words
 from korisk.prediction.pair import error_rows
-from korisk.prediction.prediction import PredictedPlan, advice_words, outlook, trust_words
+from korisk.prediction.prediction import (
+    PredictedPlan,
+    Prediction,
+    advice_words,
+    outlook,
+    trust_words,
+)
 from korisk.prediction.rehearsed import Rehearsed
 from korisk.texts import Table, duration, number, whole
 
@@ -42,35 +48,34 @@ class Question:
     cost: float | None = None
 
 
-def point_advice(point: PointPrediction, asked: Question) -> Iterator[str]:
+def model_advice(made: Prediction | Rehearsed, asked: Question) -> list[str]:
     """What to do about each target, or the expected error, and what that assumes.
 
     Parameters
     ----------
-    point : PointPrediction
-        One of what `predict_study` returns.
+    made : Prediction or Rehearsed
+        One of the models of a point.
     asked : Question
         Its targets.
 
-    Yields
-    ------
-    str
-        One paragraph for each model.
+    Returns
+    -------
+    list of str
+        Sentences, the answer to the first target first.
     """
-    for made in point.models:
-        said: list[str] = []
-        reasons: list[str] = []
-        for target in asked.targets:
-            advice = made.plan(target).recommend(asked.sure, asked.cost)
-            if isinstance(made, Rehearsed):
-                said += [advice.sentence, advice.odds]
-            else:
-                said += advice_words(made, advice)
-            reasons += advice.reasons
-        if not asked.targets:
-            said.append(made.outlook() if isinstance(made, Rehearsed) else outlook(made))
-            reasons += [] if made.check is None else [check_words(made.check)]
-        yield " ".join(filter(None, [*said, *dict.fromkeys(reasons)]))
+    said: list[str] = []
+    reasons: list[str] = []
+    for target in asked.targets:
+        advice = made.plan(target).recommend(asked.sure, asked.cost)
+        if isinstance(made, Rehearsed):
+            said += [advice.sentence, advice.odds]
+        else:
+            said += advice_words(made, advice)
+        reasons += advice.reasons
+    if not asked.targets:
+        said.append(made.outlook() if isinstance(made, Rehearsed) else outlook(made))
+        reasons += [] if made.check is None else [check_words(made.check)]
+    return [*filter(None, said), *dict.fromkeys(reasons)]
 
 
 def point_tables(point: PointPrediction, asked: Question) -> Iterator[Table]:

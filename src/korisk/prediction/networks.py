@@ -67,6 +67,7 @@ def rehearse_study(
     asked: Question,
     options: Callable[[Options], Options],
     own: tuple[str, Build] | None = None,
+    model: str | None = None,
     point: str | None = None,
     source: FileSource | None = None,
     noise: float | None = None,
@@ -88,6 +89,8 @@ def rehearse_study(
         Arguments of `rehearse`, from the sizes, seeds and recipe that the study names.
     own : tuple of str and callable, optional
         A network's name and what builds it, instead of the study's models.
+    model : str, optional
+        One of the study's models. Default: every one.
     point, source, noise, pilots, examples, seed, device, progress
         As for `predict_study`.
 
@@ -116,16 +119,20 @@ def rehearse_study(
         measured = _own_pilot(curves, own[0])
     points = []
     for name, spec in specs.items():
-        meter = Meter()
+        meter, wanted = Meter(), set(spec["models"]) if model is None else {model}
+        if not wanted <= set(spec["models"]):
+            hint = did_you_mean(str(model), spec["models"])
+            raise KoriskError(f"{name} has no model {shown(model)}{hint}")
         problem, described = point_problem(spec, source=source, noise=noise)
         builds = study_networks(spec, problem, device) if own is None else {own[0]: (own[1], {})}
         every = {
-            model: (build, options({key: study.content[key] for key in named} | dict(recipe)))
-            for model, (build, recipe) in builds.items()
+            label: (build, options({key: study.content[key] for key in named} | dict(recipe)))
+            for label, (build, recipe) in builds.items()
+            if own is not None or label in wanted
         }
-        for model, (_, arguments) in every.items():
-            refuse_early(asked, arguments, measured.get(model))
-        if len(every) < len(spec["models"]) and own is None:
+        for label, (_, arguments) in every.items():
+            refuse_early(asked, arguments, measured.get(label))
+        if own is None and wanted - set(every):
             (made,) = predict_study(
                 study,
                 examples=examples,
@@ -137,13 +144,15 @@ def rehearse_study(
                 device=device,
                 progress=progress,
             )
+            linear = tuple(each for each in made.predictions if each.model in wanted)
+            made = replace(made, predictions=linear)
         else:
             notes = tuple(image_notes(problem, spec, examples))
             settings = {**spec, "problem": described}
             made = PointPrediction(name, settings, (), "", 1, notes, meter.read())
         rehearsed = [
-            rehearsed_network(model, build, problem, measured.get(model), arguments, progress)
-            for model, (build, arguments) in every.items()
+            rehearsed_network(label, build, problem, measured.get(label), arguments, progress)
+            for label, (build, arguments) in every.items()
         ]
         if rehearsed:
             made = replace(made, rehearsed=tuple(rehearsed), caveats=(), usage=meter.read())

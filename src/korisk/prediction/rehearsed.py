@@ -44,14 +44,19 @@ class Rehearsed:
         return self.rehearsal.curve.model
 
     @property
+    def first(self) -> int:
+        """The smallest N that was rehearsed."""
+        return int(self.rehearsal.curve.sizes[0])
+
+    @property
     def last(self) -> int:
         """The largest N that was rehearsed."""
         return int(self.rehearsal.curve.sizes[-1])
 
     @property
     def target(self) -> float:
-        """A target for users who name none: the error that is expected at the largest N."""
-        return float(f"{self.expected(self.last).value:.3g}")
+        """A target for users who name none: what the largest N reaches with 95% probability."""
+        return float(f"{self.expected(self.last).upper:.3g}")
 
     @property
     def check(self) -> Expectation | None:
@@ -84,7 +89,7 @@ class Rehearsed:
 
     def drawn_sizes(self, needed: float = 0.0) -> list[int]:
         """N at which the curve is drawn, some way beyond the rehearsal and what a target needs."""
-        first, end = float(self.rehearsal.curve.sizes[0]), max(_BEYOND * self.last, 2.0 * needed)
+        first, end = float(self.first), max(_BEYOND * self.last, 2.0 * needed)
         end = min(end, FARTHEST_N)
         if self.pilot is not None:
             first = max(first, float(self.pilot.sizes[0]))
@@ -131,10 +136,9 @@ class Rehearsed:
 
     def basis(self) -> list[str]:
         """What was simulated and what was measured, with notes on both."""
-        made, first = self.rehearsal, int(self.rehearsal.curve.sizes[0])
-        said = [
-            f"Simulated: {made.simulated}; nothing below N = {first:,} or beyond {self.last:,}."
-        ]
+        made = self.rehearsal
+        ends = f"nothing below N = {self.first:,} or beyond {self.last:,}"
+        said = [f"Simulated: {made.simulated}; {ends}."]
         if self.pilot is None:
             said.append("Measured: nothing.")
         else:

@@ -1,33 +1,44 @@
 """One page for a proposal or an ethics board: question, advice, figure, assumptions, track record.
 
-What it says is what `Plan.recommend` says. How often such answers held is in `held.json`, which
-`python -m benchmarks.planner.odds --held` writes from the kept benchmark.
+What it says is what `recommend` of a plan says, or of a rehearsal before anything was measured. How
+often such answers of a plan held is in `held.json`, which `python -m benchmarks.planner.odds
+--held` writes from the kept benchmark.
 """
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
+from numpy.typing import NDArray
 
 from korisk._version import __version__
 from korisk.planning.explain import chance, count, value
 from korisk.planning.plan import Plan
 from korisk.planning.protocol import Recommendation
+from korisk.planning.recommend import check_words
+from korisk.prediction.prediction import PredictedPlan, Prediction, trust_words
+from korisk.prediction.record import point_record
+from korisk.prediction.rehearsed import Rehearsed
+from korisk.prediction.study import PointPrediction
 from korisk.report.figures import panels, style
 from korisk.report.figures.pilot import plan_figure, quantity
+from korisk.report.figures.prediction import prediction_figure
 from korisk.report.figures.style import DARK, DPI, FINE, GREY, LARGE, LOOKS, MEDIUM, SMALL, Options
 from korisk.report.headline import held, record
 
 WIDTH, HEIGHT = 8.27, 11.69  # inches: A4
+Array = NDArray[np.generic]
 Edges = tuple[float, float]  # of text, in inches from the left
 _PAGE, _FIRST, _SECOND = (0.8, 7.47), (0.8, 3.95), (4.32, 7.47)  # all of it, columns at its foot
 _BOX = (0.98, 7.29)  # inside the box
 _PICTURE = "The picture: chances of all targets, said and come true."
-_HEADINGS = "What this assumes", "How often such answers held"
-_FOOT = "An estimate from measured errors: no guarantee, and no statement about single patients."
+_ASSUMED, _HELD = "What this assumes", "How often such answers held"
+_CHECK, _PILOT = "Check it first", "What the pilot says"
+_FOOT = "An estimate from {} errors: no guarantee, and no statement about single patients."
 
 
 def sheet(
@@ -62,30 +73,131 @@ def sheet(
     [8.3, 11.7]
     """
     advice, curve = plan.recommend(sure, cost), plan.curve
-    need = f"does {curve.model} need to reach" if curve.model else "are needed to reach"
-    question = f"How many training samples {need} {quantity(curve)} "
     seeds = f"{len(curve.sizes)} sizes, {panels.seeds([curve])}"
     measured = f"Pilot {title}".strip() + f": N = {panels.span(curve.sizes.tolist())}, {seeds}."
+
+    def draw(axes: Axes) -> None:
+        plan_figure(plan, ax=axes, sure=sure, headed=False)
+
+    return _sheet(
+        plan,
+        advice,
+        named=(curve.model, quantity(curve)),
+        kind="A plan from a pilot",
+        told=measured,
+        findings=plan.findings,
+        draw=draw,
+        sizes=curve.sizes,
+        lists=[(_ASSUMED, _assumptions(plan, advice)), (_HELD, [record(), _PICTURE])],
+        measured="measured",
+        date=date,
+    )
+
+
+def rehearsal_sheet(
+    point: PointPrediction,
+    target: float,
+    *,
+    sure: float = 0.9,
+    cost: float | None = None,
+    date: str = "",
+) -> Figure:
+    """Draw what is known of one model before a scan is made as one page of A4.
+
+    Parameters
+    ----------
+    point : PointPrediction
+        With one model.
+    target : float
+        The mean squared error to reach.
+    sure : float, default 0.9
+        The chance that the samples are to be enough with.
+    cost : float, optional
+        Price of one sample.
+    date : str, optional
+        When it was made. Default: today.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The page; `savefig` writes it.
+    """
+    (model,), (plan,) = point.models, point.plans(target)
+    if isinstance(plan, Plan):  # a pilot that the rehearsal extrapolates
+        return sheet(plan, sure=sure, cost=cost, title=point.name, date=date)
+    advice, check = plan.recommend(sure, cost), plan.check
+    told, by_hand = [f"{point.name}: computed from {point.images}; nothing was trained."], ""
+    if isinstance(model, Rehearsed):
+        told, by_hand = model.basis(), " Its training is the one that was rehearsed."
+    content = point_record(point.to_dict([target], sure=sure))
+
+    def draw(axes: Axes) -> None:
+        prediction_figure(content, ax=axes, needed=[plan], sure=sure, headed=False)
+
+    assumed = [
+        f"Operator, noise and images are those that were simulated.{by_hand}",
+        "The data to come are like the example images: population, device and protocol.",
+        "The target is meant for the mean over images, on test data.",
+    ]
+    # The first check, or what the pilot says, has a place of its own.
+    heading, words = _PILOT, [*trust_words(model)] if isinstance(model, Prediction) else []
+    if check is not None:
+        heading, words = _CHECK, [check_words(check)]
+    reasons = tuple(reason for reason in advice.reasons if reason not in words)
+    return _sheet(
+        plan,
+        replace(advice, reasons=reasons),
+        named=(plan.model, "a mean squared error of"),
+        kind="A rehearsal before a scan is made",
+        told=told[0],
+        findings=tuple(told[2:]),
+        draw=draw,
+        sizes=np.array([row.n for row in content.models[0].rehearsal or content.models[0].track]),
+        lists=[(_ASSUMED, assumed), (heading, words)],
+        measured="simulated",
+        date=date,
+    )
+
+
+def _sheet(
+    plan: PredictedPlan | Plan,
+    advice: Recommendation,
+    *,
+    named: tuple[str, str],
+    kind: str,
+    told: str,
+    findings: tuple[str, ...],
+    draw: Callable[[Axes], None],
+    sizes: Array,
+    lists: Sequence[tuple[str, Sequence[str]]],
+    measured: str,
+    date: str,
+) -> Figure:
+    """A page: question, advice, curve and chances above each other, and two lists at its foot."""
+    model, what = named
+    need = f"does {model} need to reach" if model else "are needed to reach"
+    question = f"How many training samples {need} {what} {value(plan.target)}?"
     with style.settings():
         page = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
         when = f"{date or datetime.date.today().isoformat()}, korisk {__version__}"
-        _line(page, _PAGE[0], 0.6, "How much training data? A plan from a pilot", color=GREY)
+        _line(page, _PAGE[0], 0.6, f"How much training data? {kind}", color=GREY)
         _line(page, _PAGE[1], 0.6, when, color=GREY, ha="right")
-        down = _text(page, 0.95, [f"{question}{value(plan.target)}?"], 13, fontweight="bold")
-        told = [" ".join([measured, *(f"{each}." for each in style.glossary([curve.model]))])]
-        down = _text(page, down, told, SMALL, color=GREY) + 0.02
-        down = _advice(page, down, advice, plan.findings) + 0.28
+        down = _text(page, 0.95, [question], 13, fontweight="bold")
+        known = [" ".join([told, *(f"{each}." for each in style.glossary([model]))])]
+        down = _text(page, down, known, SMALL, color=GREY) + 0.02
+        down = _advice(page, down, advice, findings) + 0.28
         drawn = _axes(page, 1.4, down, 5.25, 2.85)
-        plan_figure(plan, ax=drawn, sure=sure, headed=False)
+        draw(drawn)
         drawn.set_xlabel("")
-        _odds(_axes(page, 1.4, down + 3.15, 5.25, 1.3), plan, advice, drawn.get_xlim())
+        below = _axes(page, 1.4, down + 3.15, 5.25, 1.3)
+        _odds(below, plan, advice, drawn.get_xlim(), sizes)
         top = max(down + 5.15, 8.3)
-        lists = (_FIRST, _assumptions(plan, advice)), (_SECOND, [record(), _PICTURE])
-        for (x, said), heading in zip(lists, _HEADINGS, strict=True):
+        for x, (heading, said) in zip((_FIRST, _SECOND), lists, strict=True):
             _line(page, x[0], top, heading, fontsize=LARGE, fontweight="bold")
             down = _text(page, top + 0.27, said, SMALL, x)
-        _reliability(_axes(page, _SECOND[0] + 0.42, down, 1.1, 0.85))
-        _line(page, _PAGE[0], HEIGHT - 0.4, _FOOT, color=GREY, fontsize=FINE)
+        if lists[1][0] == _HELD:
+            _reliability(_axes(page, _SECOND[0] + 0.42, down, 1.1, 0.85))
+        _line(page, _PAGE[0], HEIGHT - 0.4, _FOOT.format(measured), color=GREY, fontsize=FINE)
         return page
 
 
@@ -119,13 +231,19 @@ def _advice(page: Figure, top: float, advice: Recommendation, findings: tuple[st
     return down
 
 
-def _odds(axes: Axes, plan: Plan, advice: Recommendation, across: tuple[float, float]) -> None:
+def _odds(
+    axes: Axes,
+    plan: PredictedPlan | Plan,
+    advice: Recommendation,
+    across: tuple[float, float],
+    sizes: Array,
+) -> None:
     """The chance that the target is met by N, the level asked for, and its N."""
-    labels, sizes, blue = (panels.SAMPLES, "chance, %"), plan.curve.sizes, LOOKS[0].colour
+    labels, blue = (panels.SAMPLES, "chance, %"), LOOKS[0].colour
     panels.frame(axes, across, (0, 104), labels=labels, log=False, sizes=sizes)
     n = np.geomspace(max(across[0], plan.chances.n[0]), min(across[1], plan.chances.n[-1]), 300)
     chances = 100 * np.array([plan.chances.at(size) for size in n])
-    if plan.doubt or not np.isfinite(chances).all():
+    if (isinstance(plan, Plan) and plan.doubt) or not np.isfinite(chances).all():
         panels.say(axes, "No chance is stated.")
         return
     axes.plot(n, chances, gid="chance", color=blue, linewidth=1.5)
@@ -141,7 +259,7 @@ def _odds(axes: Axes, plan: Plan, advice: Recommendation, across: tuple[float, f
             axes.plot([size], [height], gid=f"n-{size}", zorder=3, **mark)
             axes.annotate(f"N = {size:,}", (size, height), (6, -4), va="top", **place)
     if needed is None:
-        words = f"chance {chance(plan.reach)} by N = {count(plan.forecast.horizon)}"
+        words = f"chance {chance(plan.reach)} by N = {count(plan.chances.n[-1])}"
         axes.annotate(words, (n[-1], chances[-1]), (-4, 5), ha="right", **place)
 
 

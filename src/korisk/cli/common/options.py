@@ -20,6 +20,11 @@ Html = Annotated[
     "FILE",
     "Write a page on which the target can be changed: FILE.html (needs korisk[report]).",
 ]
+Sheet = Annotated[
+    Path | None,
+    "FILE",
+    "Draw one page for a proposal or an ethics board: FILE.pdf, .png or .svg.",
+]
 Target = Annotated[float | None, "E"]
 Targets = Annotated[list[float] | None, Option(parser=lambda text: _target(text)), "E"]
 Unit = Annotated[str | None, "UNIT"]
@@ -157,7 +162,7 @@ def one_target(targets: Sequence[float], path: Path | None, option: str = "--plo
         raise KoriskError(f"{option} draws one --target, got {len(targets)}; leave the others out")
 
 
-def check_page(path: Path | None, fit: str) -> None:
+def check_page(path: Path | None, fit: str = DEFAULT_FIT) -> None:
     """Refuse a page that could not be written, or not with this fit, before anything is read."""
     if path is None:
         return

@@ -19,7 +19,7 @@ from korisk.report.figures.style import DARK, LARGE, Look, Options
 
 WIDTH, HEIGHT = 6.3, 3.85  # inches, the height without the legend
 NOTE = "band: 90%; thin: computed from operator, images and noise alone; no network was trained"
-SIMULATED = "band: 90%, for real images; thin: trained and tested on simulated pairs"
+SIMULATED = "band: 90%, for real images; crosses: trained and tested on simulated pairs"
 _MARGIN = 1.12  # factor beyond the first and the last N
 _MOST_DECADES = 8  # of errors; what lies lower is cut off
 
@@ -79,7 +79,7 @@ def prediction_figure(
             1,
             entries,
             notes,
-            margins=(0.62, 0.72, 0.45, 0.5) if narrow else (0.75, 0.9, 0.45, 0.5),
+            margins=(0.74, 0.72, 0.45, 0.5) if narrow else (0.75, 0.9, 0.45, 0.5),
             height=0.75 * HEIGHT if narrow else HEIGHT,
             width=WIDTH,
             narrow=narrow,
@@ -99,8 +99,9 @@ def prediction_figure(
             sizes, computed, expected, lower, upper = _columns(made)
             track = panels.Track(sizes, expected, lower, upper)
             panels.draw_forecast(axes, track, looks[made.model], f"-{name}")
-            thin: Options = {"color": colour, "linewidth": 0.7, "linestyle": "--", "zorder": 2.1}
-            axes.plot(sizes, computed, gid=f"computed-{name}", **thin)
+            if not simulated:  # whose errors are the crosses
+                thin: Options = {"color": colour, "linewidth": 0.7, "linestyle": "--"}
+                axes.plot(sizes, computed, gid=f"computed-{name}", zorder=2.1, **thin)
             if made.floor:
                 hairline: Options = {"color": colour, "linewidth": 0.5, "zorder": 1.9}
                 axes.axhline(made.floor, gid=f"floor-{name}", **hairline)
@@ -141,8 +142,13 @@ def prediction_figure(
                 if size is not None:
                     axes.plot([size], [plan.target], gid=f"{kind}-{made.model}", **dot)
         axes.axvline(point.examples, color=DARK, linewidth=0.6, zorder=1.9, gid="examples")
-        words = f"{point.examples:,} {'simulated pairs' if simulated else 'example images'}"
-        panels.above(axes, words, point.examples, ha="center", fontstyle="italic")
+        slanted: Options = {"fontstyle": "italic"}
+        if simulated:
+            panels.above(axes, "rehearsed", point.examples, (-3, 2), ha="right", **slanted)
+            panels.above(axes, "extrapolated", point.examples, (3, 2), **slanted)
+        else:
+            words = f"{point.examples:,} example images"
+            panels.above(axes, words, point.examples, ha="center", **slanted)
         if found is not None:
             logs = [
                 np.interp(math.log(found.n), np.log(n), np.log(expected))

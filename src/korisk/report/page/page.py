@@ -62,6 +62,9 @@ class Page:
     running: bool = False  # whether more is being measured
     opens: str = ""  # "ratio": the first sentence compares two models
     still: str = ""  # the answer as a figure, where no script runs
+    answer: str = ""  # the first sentence and the one below it, where no group has one
+    odds: str = ""
+    promises: str = ""  # what it does not promise, where that is not about a pilot
     sections: Sequence[Section] = ()
 
     def html(self) -> str:
@@ -72,10 +75,14 @@ class Page:
             box = '<div class="missing" role="group" aria-label="Notes" tabindex="0">'
             missing = f"{box}{bullets(self.notes, 'notes')}</div>"
         title = "What this does and does not promise"
-        promises = Template(asset("promises.html")).substitute(record=escape(record()))
+        promises = self.promises or Template(asset("promises.html")).substitute(
+            record=escape(record())
+        )
         shown = [*self.sections, Section("promises", title, promises)]
-        odds = ""
-        if main is None:
+        odds = self.odds
+        if self.answer:
+            answer = self.answer
+        elif main is None:
             answer = (
                 "Waiting for three training set sizes: with fewer, nothing can be extrapolated."
                 if self.running

@@ -1,0 +1,97 @@
+"""The page of a rehearsal: what is known of every model before a scan is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from korisk.planning.plan import LEVELS
+from korisk.planning.recommend import FIRST
+from korisk.prediction.answer import Question, model_advice, point_sentences
+from korisk.prediction.pair import error_rows
+from korisk.prediction.record import point_record
+from korisk.prediction.rehearsed import Rehearsed
+from korisk.prediction.study import PointPrediction
+from korisk.report.figures.prediction import prediction_figure
+from korisk.report.page.page import Page, Section, asset, bullets, figure_html
+from korisk.report.tables.table import ReportTable, Row, worded
+from korisk.report.tables.text import html as table_html
+
+_WORDS = "Expected errors with their 90% band over training samples"
+_TARGETS = 7  # in the table of samples, between what the smallest and the largest N reach
+
+
+def rehearsal_page(points: Sequence[PointPrediction], asked: Question, *, title: str) -> str:
+    """One page that needs nothing else: advice, figures, tables, and what to measure first.
+
+    Parameters
+    ----------
+    points : sequence of PointPrediction
+        What `korisk rehearse` answers with.
+    asked : Question
+        Targets and the level; the first target is drawn.
+    title : str
+        Of the page.
+
+    Returns
+    -------
+    str
+        The file.
+    """
+    sections = []
+    for place, point in enumerate(points, start=1):
+        said = [model_advice(model, asked) for model in point.models]
+        others = [" ".join(sentences) for sentences in (said[1:] if place == 1 else said)]
+        content = point_record(point.to_dict(asked.targets or point.targets, sure=asked.sure))
+        needed = point.plans(asked.targets[0]) if asked.targets else ()
+        figure, narrow = (
+            prediction_figure(content, needed=needed, sure=asked.sure, narrow=slim)
+            for slim in (False, True)
+        )
+        shown = bullets(others) if others else ""
+        shown += figure_html(figure, _WORDS, f"{point.name}: {_WORDS.lower()}.", narrow=narrow)
+        shown += table_html(errors_table(point, asked)) + table_html(samples_table(point, asked))
+        sections.append(Section(f"point-{place}", point.name, shown))
+        basis = bullets(sentence.strip() for sentence in point_sentences(point, asked))
+        sections.append(Section(f"basis-{place}", f"What {point.name} rests on", basis))
+    answer, *rest = model_advice(points[0].models[0], asked)
+    page = Page(
+        title=title,
+        kind="korisk rehearse, before a scan is made",
+        groups=[],
+        data={"groups": [], "pictures": []},
+        answer=answer,
+        odds=" ".join(rest),
+        sections=sections,
+        promises=asset("rehearsed.html"),
+    )
+    return page.html()
+
+
+def errors_table(point: PointPrediction, asked: Question) -> ReportTable:
+    """The expected error of every model at each N."""
+    rows: list[Row] = []
+    for model in point.models:
+        if isinstance(model, Rehearsed):
+            at = model.rows(asked.at or model.rehearsal.curve.sizes.tolist())
+        else:
+            at = error_rows(model, asked.at)
+        rows += [(model.model, int(row["n"]), *list(row.values())[1:]) for row in at]
+    return worded("rehearsed", rows)
+
+
+def samples_table(point: PointPrediction, asked: Question) -> ReportTable:
+    """N at several levels for the targets asked for, and from an easy target to a hard one."""
+    rows: list[Row] = []
+    for model in point.models:
+        start = model.first if isinstance(model, Rehearsed) else FIRST
+        easy, hard = (model.expected(n).value for n in (start, max(point.examples, start)))
+        ladder = {float(f"{target:.3g}") for target in np.geomspace(easy, hard, _TARGETS)}
+        targets = sorted({*ladder, *asked.targets}, reverse=True)
+        for plan in map(model.plan, targets):
+            ends = [int(n) if math.isfinite(n) else None for n in (plan.lower, plan.upper)]
+            levels = [plan.samples(level) for level in LEVELS]
+            rows.append((model.model, plan.target, plan.even, *levels, *ends, plan.reach))
+    return worded("rehearsed_samples", rows)
