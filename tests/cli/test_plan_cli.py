@@ -323,3 +323,14 @@ def test_a_comparison_has_a_page_with_the_names_of_its_answer(tmp_path: Path) ->
     assert "needs fit" in refused(
         "compare", *files, "--target", 0.05, "--html", page, "--fit", "power"
     )
+
+
+def test_how_a_table_was_read_comes_first(tmp_path: Path) -> None:
+    path = tmp_path / "pilot.csv"
+    path.write_text("train_size,KO,FC,GPU\n16,0.3,0.5,2\n64,0.16,0.3,2\n256,0.09,0.2,2\n")
+    said = "N from 'train_size'; one column for each model ('KO', 'FC'); not used: 'GPU'"
+    for command in ("plan", "compare"):
+        assert text(command, path, "--target", 0.1).startswith(f"Read: {said}.")
+    assert content("compare", path, "--target", 0.1)["read_as"] == said
+    plans = content("plan", path, "--target", 0.1)["plans"]
+    assert [plan["read_as"] for plan in plans] == [said, said]

@@ -87,13 +87,14 @@ def compare(
     comparisons = [planning.compare(*curves, wanted, fit=fit) for wanted in targets]
     comparison, others = comparisons[0], comparisons[1:]
     if json:
-        contents = [each.to_dict() for each in comparisons]
+        said = {"read_as": "; ".join(dict.fromkeys(c.read_as for c in curves if c.read_as))}
+        contents = [each.to_dict() | said for each in comparisons]
         print_json({"comparisons": contents} if others else contents[0])
     else:
+        show(*read_as(curves))
         for each in comparisons:
             show(each.explain() if full else each.brief())
             show(*comparison_tables(each, full=full))
-        show(*read_as(curves))
     if plot is not None:
         from korisk.report.figures.pilot import comparison_figure
 

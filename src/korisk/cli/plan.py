@@ -124,12 +124,13 @@ def plan(
     if json:
         print_json({"plans": [each.to_dict() for each in answers]})
     else:
+        show(*read_as(curves))
         for (first, *others), own in zip(by_model, relatives, strict=True):
             show(*[text for text in [first.explain(full=full, named=len(curves) > 1)] if text])
             show(*(each.explain(full=full, named=len(curves) > 1, again=True) for each in others))
             if any(relatives) and not own:
                 show(f"No related curve is named {first.curve.name}.")
-        show(*answer_tables(answers, full=full), *read_as(curves))
+        show(*answer_tables(answers, full=full))
     if plot is not None:
         from korisk.report.figures.pilot import plans_figure
 

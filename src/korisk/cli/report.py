@@ -15,6 +15,7 @@ from korisk.cli.common.options import Folder, Json, Target
 from korisk.cli.common.output import print_json, tell
 from korisk.errors import KoriskError
 from korisk.files import FIGURE_KINDS, make_folder, write_text
+from korisk.texts import counted
 
 PARTS = ("page", "figures", "tables")
 
@@ -45,6 +46,13 @@ def report(
 
     contents = read_contents(path)
     refuse_an_empty_one(contents)
+    shown = [curve for point in contents.points for curve in point.curves]
+    metrics = ", ".join(dict.fromkeys(repr(curve.metric) for curve in shown))
+    models = ", ".join(dict.fromkeys(curve.model for curve in shown))
+    points = counted(len(contents.points), "point")
+    read_as = f"{metrics} of {models} at {points} of {contents.store}" if shown else points
+    if not json:
+        tell(f"Read: {read_as}")
     folder = make_folder(out if out is not None else contents.store.parent)  # before the work
     written: list[Path] = []
     with Console(stderr=True, quiet=json).status("reading") as status:
@@ -72,7 +80,8 @@ def report(
             for point in contents.points
             if not point.complete
         }
-        print_json({"written": list(map(str, written)), "incomplete": incomplete})
+        written_to = list(map(str, written))
+        print_json({"read_as": read_as, "written": written_to, "incomplete": incomplete})
         return
     for place, count in Counter(file.parent for file in written).items():
         files = [str(file) for file in written if file.parent == place]
