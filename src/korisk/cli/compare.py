@@ -31,7 +31,7 @@ from korisk.planning.fit import DEFAULT_FIT
 
 
 @command(
-    "planning.answer.answer", "curves.curve.Curve.read", "curves.read.Options", columns="column"
+    "planning.answer.answer", "curves.curve.Curve.read", "curves.columns.Options", columns="column"
 )
 def compare(
     paths: Annotated[

@@ -37,7 +37,7 @@ from korisk.planning.limits import Evidence
 @command(
     "planning.answer.answer",
     "curves.curve.Curve.read",
-    "curves.read.Options",
+    "curves.columns.Options",
     columns="column",
     n="at",
 )

@@ -11,7 +11,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import Absent, Argument, KoriskError, Message
 
 
-@command("curves.curve.Curve.read", "curves.read.Options", columns="column")
+@command("curves.curve.Curve.read", "curves.columns.Options", columns="column")
 def read(
     path: Annotated[Path, "TABLE"],
     metric: str | None = None,

@@ -51,9 +51,9 @@ def report(
     models = ", ".join(dict.fromkeys(curve.model for curve in shown))
     points = counted(len(contents.points), "point")
     read_as = f"{metrics} of {models} at {points} of {contents.store}" if shown else points
+    folder = make_folder(out if out is not None else contents.store.parent)  # before the work
     if not json:
         tell(f"Read: {read_as}")
-    folder = make_folder(out if out is not None else contents.store.parent)  # before the work
     written: list[Path] = []
     with Console(stderr=True, quiet=json).status("reading") as status:
 

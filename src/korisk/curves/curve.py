@@ -12,17 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import LARGEST_N, natural, require
 from korisk._show import Drawn
+from korisk.curves.cells import label
+from korisk.curves.columns import ERROR_NAMES, Options
 from korisk.curves.formats import Source, grid_of_frame, read_grid
 from korisk.curves.preview import Preview, Understood
-from korisk.curves.read import (
-    ERROR_NAMES,
-    Measurement,
-    Measurements,
-    Options,
-    label,
-    measurements,
-    record_measurements,
-)
+from korisk.curves.read import Measurement, Measurements, measurements, record_measurements
 from korisk.curves.stored import is_store, stored_curves
 from korisk.curves.unit import (
     LARGEST_ERROR,
@@ -261,7 +255,7 @@ class Curve(Drawn):
             Which sheet, if a spreadsheet has several.
         **options : optional
             `columns`, `filter`, `ignore`, `last`, `best`, `scale`, `wide` and `seeds`: what the
-            names in the table do not say, see `korisk.curves.read.Options`. A table that can be
+            names in the table do not say, see `korisk.curves.columns.Options`. A table that can be
             meant in two ways is refused with the option that answers.
 
         Returns

@@ -1,0 +1,147 @@
+"""Cells as people write them: numbers with either decimal mark, empty cells, and labels."""
+
+import math
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import lru_cache
+from numbers import Real
+from typing import Any, TypeGuard
+
+from korisk.errors import Argument, Message, invalid, shown
+
+MAX_LABEL = 80  # characters of a seed, model or metric
+
+_EMPTY = {"-", "--", "–", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "#div/0!", "?"}  # noqa: RUF001
+_SPACES = re.compile(r"(?<=\d)[\u00a0\u202f\u2009 '’_](?=\d{3}(?:\D|$))")  # noqa: RUF001
+# By the decimal mark: plain numbers, and those with the other mark between thousands.
+_FORMS = {
+    mark: re.compile(
+        rf"[-+]?(\d+[{mark}]?\d*|[{mark}]\d+)([eE][-+]?\d+)?"
+        rf"|[-+]?[1-9]\d{{0,2}}([{other}]\d{{3}})+([{mark}]\d*)?"
+    )
+    for mark, other in (".,", ",.")
+}
+_MARKED = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)\s*[^\d\s:-]{0,8}")  # such as 0.10*
+_EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
+
+
+class CellError(Exception):
+    """What is wrong with a cell, and a remedy."""
+
+
+def label(what: str, value: object) -> str:
+    """`value` as the text of a seed, model or metric; empty where there is none."""
+    text = (value or "").strip() if isinstance(value, str | None) else None
+    number: Any = value
+    if is_number(value):
+        with suppress(OverflowError, ValueError):  # not finite, or too many digits
+            text = str(int(number)) if number == int(number) else repr(float(number))
+    if text is None or not text.isprintable() or len(text) > MAX_LABEL:
+        rule = f"be a printable text of at most {MAX_LABEL} characters"
+        raise invalid(what, rule, value, "rename it")
+    return text
+
+
+def is_number(value: object) -> TypeGuard[Real]:
+    """Whether a cell is a number already."""
+    return type(value) in (int, float) or (isinstance(value, Real) and not isinstance(value, bool))
+
+
+def is_empty(cell: object) -> bool:
+    """Whether a cell for a number has none, as where a run has crashed."""
+    return cell is None or (isinstance(cell, str) and cell.casefold() in _EMPTY)
+
+
+def folded(cell: object) -> str:
+    """A cell as a text to compare with others."""
+    if is_number(cell) and float(cell).is_integer():
+        return str(int(float(cell)))
+    return "" if is_empty(cell) else str(cell).strip().casefold()
+
+
+def begins_as_number(cell: object) -> bool:
+    """Whether a cell is a number, maybe with a mark that is then refused, such as 0.10*."""
+    if isinstance(cell, str):
+        return _is_numeric(cell) or bool(_MARKED.fullmatch(cell))
+    return is_number(cell)
+
+
+def rough(cell: object) -> float:
+    """The number in a cell, where only order matters."""
+    try:
+        return float(str(cell) if is_number(cell) else _bare(str(cell)).replace(",", "."))
+    except ValueError:
+        return math.nan
+
+
+def decimal_mark(cells: Iterable[tuple[Any, str]], delimiter: str) -> str | None:
+    """The mark of decimals in cells, each with its place: point, comma, or None if nothing tells.
+
+    Raises
+    ------
+    CellError
+        If there are both.
+    """
+    first: dict[str, str] = {}
+    texts = [(_bare(cell), at) for cell, at in cells if isinstance(cell, str) and _is_numeric(cell)]
+    for text, at in texts:
+        marks = [mark for mark, form in _FORMS.items() if form.fullmatch(text)]
+        if len(marks) == 1 and not _EITHER.fullmatch(text):
+            first.setdefault(marks[0], f"{at}: {shown(text)}")
+    if len(first) > 1:
+        problem = f"decimal points ({first['.']}) and commas ({first[',']}) are mixed"
+        raise CellError(problem, "write all numbers in one way")
+    if not first and delimiter in (",", " "):  # which no table with decimal commas has
+        return "." if set("".join(text for text, _ in texts)) & {".", ","} == {"."} else None
+    return next(iter(first), None)
+
+
+def number(cell: object, mark: str | None, *, whole: bool = False) -> float:
+    """The number in a cell, by the decimal mark of its table; N is a `whole` one.
+
+    Raises
+    ------
+    CellError
+        If it is not a number, or can be meant in two ways.
+    """
+    if is_number(cell):
+        with suppress(OverflowError):
+            return float(cell)
+        return math.inf
+    text = _bare(cell) if isinstance(cell, str) else ""
+    if re.fullmatch(r"(?i)[-+]?inf(inity)?", text):
+        raise CellError(f"is {shown(cell)}", "leave the cell empty if the run failed")
+    if not _is_numeric(text):
+        raise CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
+    if _EITHER.fullmatch(text):
+        if mark is None and whole and not text.endswith("000"):
+            return float(re.sub("[.,]", "", text))
+        remedy: str | Message = "write thousands without the mark"
+        if mark is None:
+            remedy = f"add a zero to one of them if they are decimals, or {remedy}"
+        elif whole and mark == ".":
+            thousands, decimals = (Argument("scale", {"n": factor}) for factor in (1000, 1))
+            remedy = Message("pass ", thousands, " for thousands, or ", decimals, " for decimals")
+        if mark is None or (mark == "." and mark in text if whole else mark not in text):
+            raise CellError(f"{shown(cell)} may be a thousand or a decimal", remedy)
+    mark = mark or "."
+    if not _FORMS[mark].fullmatch(text):
+        remedy = f"write all with a decimal {'comma' if mark == ',' else 'point'}"
+        raise CellError(f"{shown(cell)} has another mark", remedy)
+    return float(text.replace("," if mark == "." else ".", "").replace(mark, "."))
+
+
+def _bare(text: str) -> str:
+    """A number without percent sign, without spaces between thousands, with a plain minus."""
+    return _SPACES.sub("", text.removesuffix("%").strip().replace("\u2212", "-"))
+
+
+@lru_cache(maxsize=4096)
+def _is_numeric(cell: str) -> bool:
+    text = _bare(cell)
+    return (
+        len(text) <= MAX_LABEL
+        and text.isascii()
+        and any(form.fullmatch(text) for form in _FORMS.values())
+    )
