@@ -203,6 +203,18 @@ def test_the_limits_on_the_page_are_those_of_the_code() -> None:
     assert f"from 2 to 10^{math.log10(LARGEST_N):g}" in limits
 
 
+def test_numbers_beyond_floats_are_no_fault_in_columns_that_are_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "pilot.json"
+    for name in ("id", "model", "exclude", "seed"):
+        rows = [{"n": n, "error": 1 / n, name: 10**400} for n in (16, 64)]
+        path.write_text(json.dumps(rows))
+        if name in ("model", "seed"):  # a label has a length
+            with pytest.raises(KoriskError, match=name):
+                Curve.read(path)
+        else:
+            assert Curve.read(path).read_as == f"not used: {name!r}"
+
+
 def test_too_many_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "MAX_CELLS", 16)
     assert read(tmp_path / "pilot", LONG) == KO

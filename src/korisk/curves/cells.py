@@ -55,8 +55,8 @@ def is_empty(cell: object) -> bool:
 
 def folded(cell: object) -> str:
     """A cell as a text to compare with others."""
-    if is_number(cell) and float(cell).is_integer():
-        return str(int(float(cell)))
+    if is_number(cell) and cell % 1 == 0:  # 64.0 as 64; an int may be too large for a float
+        return str(math.trunc(cell))
     return "" if is_empty(cell) else str(cell).strip().casefold()
 
 

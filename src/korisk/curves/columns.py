@@ -8,6 +8,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, NamedTuple, TypedDict
 
@@ -138,7 +139,7 @@ class Layout:
         self.scale = _checked("scale", options.get("scale"), _ROLES[:2])
         columns = _checked("columns", options.get("columns"), _ROLES)
         self.given = {role: place(grid, theirs, role) for role, theirs in columns.items()}
-        ignored = {place(grid, name) for name in listed(options.get("ignore"))}
+        ignored = {place(grid, name) for name in _listed(options.get("ignore"))}
         self.free = [
             at for at in range(len(self.header)) if at not in ignored | {*self.given.values()}
         ]
@@ -158,9 +159,10 @@ class Layout:
         for role in ("exclude", "include"):
             flags = [at for at in self.named(role) if {*map(folded, self.filled[at])} <= {*FLAGS}]
             self.roles[role] = self.one(role, flags)
-        answered = [*(options.get("filter") or {}), options.get("last"), options.get("best")]
-        taken = {self.n, *self.seeds, *self.roles.values()}
-        taken |= {place(grid, name) for name in answered if name}
+        order = options.get("last") or options.get("best")
+        self.order = place(grid, order) if order else None
+        taken = {self.n, self.order, *self.seeds, *self.roles.values()}
+        taken |= {place(grid, name) for name in options.get("filter") or ()}
         self.rest = [at for at in self.free if at not in taken]
         self.values = self.values_found()
         used = {value.place for value in self.values} | {value.deviation for value in self.values}
@@ -190,6 +192,11 @@ class Layout:
         texts = set(map(str, self.filled[at]))
         stems = {re.sub(r"\d+", "", text) for text in texts}
         return at != self.n and (at in self.numeric or (len(stems) == 1 and stems != texts))
+
+    def in_percent(self, at: int) -> bool:
+        """Whether the head of a column says so, and not the name of a model."""
+        head = self.header[at]
+        return "%" in head and (_names_metric(head) or base(head) != head)
 
     # --- Questions ---
 
@@ -390,14 +397,30 @@ class Layout:
         return [Values(at, n=float(re.sub(r"\D", "", self.header[at]))) for at in sizes]
 
 
+def filtered(grid: Grid, options: Options) -> Grid:
+    """The rows that the user asked for."""
+    rows, notes = grid.rows, list(grid.notes)
+    for name, wanted in (options.get("filter") or {}).items():
+        at, texts = place(grid, name), _listed(wanted)
+        negated = all(text.startswith("!") for text in texts)
+        chosen = {folded(text.removeprefix("!")) for text in texts}
+        matching = [row for row in rows if (folded(row[1][at]) in chosen) != negated]
+        if not matching:
+            known = ", ".join(dict.fromkeys(shown(row[at]) for _, row in rows[:100]))
+            raise grid.source.error(f"no row has {name}={', '.join(texts)}; it has {known[:200]}")
+        out = len(rows) - len(matching)
+        notes.append(f"{out} row{'s' * (out != 1)} left out by {name}={', '.join(texts)}")
+        rows = matching
+    return replace(grid, rows=rows, notes=notes)
+
+
 def in_short(texts: Sequence[str], most: int = 10) -> str:
     """A list in a message: each text once, and not too many."""
     distinct = list(dict.fromkeys(texts))
     return ", ".join(distinct[:most]) + ", ..." * bool(distinct[most:])
 
 
-def listed(names: str | Sequence[str] | None) -> list[str]:
-    """One name or several as a list."""
+def _listed(names: str | Sequence[str] | None) -> list[str]:
     return [names] if isinstance(names, str) else list(names or ())
 
 
@@ -434,8 +457,7 @@ def missing(grid: Grid, role: str, wanted: str) -> KoriskError:
     return grid.source.error(f"{problem}{needed}", example)
 
 
-def names_metric(token: str) -> bool:
-    """Whether a name has a metric's word."""
+def _names_metric(token: str) -> bool:
     return any(suggested_unit(word) is not None or word in _VALUES for word in words(token))
 
 
@@ -482,7 +504,7 @@ def _parted(at: int, name: str) -> Values:
         for token in tokens
         if words(token) and all(word in known or suggested_unit(word) for word in words(token))
     ]
-    if not any(map(names_metric, named)):
+    if not any(map(_names_metric, named)):
         return Values(at, model=rest, seed=seed)
     model = " ".join(token for token in tokens if token not in named).strip(" -")
     return Values(at, model=model, metric="_".join(named) if model else rest, seed=seed)

@@ -14,26 +14,15 @@ from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-from korisk.curves.cells import (
-    CellError,
-    decimal_mark,
-    folded,
-    is_empty,
-    label,
-    number,
-    rough,
-)
+from korisk.curves.cells import CellError, decimal_mark, folded, is_empty, label, number, rough
 from korisk.curves.columns import (
     FLAGS,
     NAMED,
     SUMMARIES,
     Layout,
     Options,
-    base,
+    filtered,
     in_short,
-    listed,
-    names_metric,
-    place,
     short,
 )
 from korisk.curves.formats import Grid, Source, grid_of_records
@@ -110,7 +99,7 @@ def record_measurements(records: object, options: Options) -> Measurements:
 
 def measurements(grid: Grid, options: Options) -> Measurements:
     """The measurements of a table."""
-    grid = _filtered(_with_deviations(_verified(grid)), options)
+    grid = filtered(_with_deviations(_verified(grid)), options)
     return _Reader(grid, options).measurements()
 
 
@@ -243,7 +232,6 @@ class _Reader:
     def values(self, row: _Row) -> Iterable[Measurement]:
         """The measurements of a row; a mean with its deviation becomes one for each seed."""
         layout, header = self.layout, self.grid.header
-        order = self.options.get("last") or self.options.get("best")
         unit_at = layout.roles["unit"]
         unit = "" if unit_at is None else str(row.cells[unit_at])
         factors = {"n": 1.0, "error": 1.0, **layout.scale}
@@ -263,7 +251,7 @@ class _Reader:
                 row.metric or column.metric,
                 unit if unit in UNITS else "",
                 (header[column.place if layout.n is None else layout.n], header[column.place]),
-                rough(row.cells[place(self.grid, order)]) if order else 0.0,
+                0.0 if layout.order is None else rough(row.cells[layout.order]),
             )
             if deviation is None:
                 yield first
@@ -283,7 +271,7 @@ class _Reader:
                 what = f"{count} of {len(cells)} values have percent signs"
                 self.problems.append(f"{self.source.column} {shown(head)}: {what}")
                 self.remedies["write all with or without"] = None
-            if count or ("%" in head and (names_metric(head) or base(head) != head)):
+            if count or self.layout.in_percent(at):
                 percent.add(head)
         return percent
 
@@ -323,23 +311,6 @@ def _with_deviations(grid: Grid) -> Grid:
                 row.append(pair["spread"].strip("()") if pair else None)
                 row[at] = pair["mean"] if pair else row[at]
     return replace(grid, header=header, rows=rows)
-
-
-def _filtered(grid: Grid, options: Options) -> Grid:
-    """The rows that the user asked for."""
-    rows, notes = grid.rows, list(grid.notes)
-    for name, wanted in (options.get("filter") or {}).items():
-        at, texts = place(grid, name), listed(wanted)
-        negated = all(text.startswith("!") for text in texts)
-        chosen = {folded(text.removeprefix("!")) for text in texts}
-        matching = [row for row in rows if (folded(row[1][at]) in chosen) != negated]
-        if not matching:
-            known = ", ".join(dict.fromkeys(shown(row[at]) for _, row in rows[:100]))
-            raise grid.source.error(f"no row has {name}={', '.join(texts)}; it has {known[:200]}")
-        out = len(rows) - len(matching)
-        notes.append(f"{out} row{'s' * (out != 1)} left out by {name}={', '.join(texts)}")
-        rows = matching
-    return replace(grid, rows=rows, notes=notes)
 
 
 # --- After all rows are read ---------------------------------------------------------------------
