@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from korisk.networks.describe.marks import known, learned
     from korisk.pilots import Pilot, Probe, pilot_sklearn, pilot_torch, run_pilot
     from korisk.prediction import Prediction, predict_dense, predict_structured, predict_study
-    from korisk.prediction.rehearse import Rehearsal, rehearse
+    from korisk.prediction.rehearsal import Rehearsal
+    from korisk.prediction.rehearse import rehearse
 
 _PACKAGES: tuple[str, ...] = ("ablation", "fitting", "images", "networks", "operators")
 _PACKAGES += ("pilots", "prediction", "problems", "studies")
@@ -46,7 +47,8 @@ _LAZY = {
     "pilots.run": ("run_pilot",),
     "prediction.api": ("predict_dense", "predict_structured"),
     "prediction.prediction": ("Prediction",),
-    "prediction.rehearse": ("Rehearsal", "rehearse"),
+    "prediction.rehearsal": ("Rehearsal",),
+    "prediction.rehearse": ("rehearse",),
     "prediction.study": ("predict_study",),
 }
 _NAMES = {name: module for module, names in _LAZY.items() for name in names}

@@ -24,7 +24,8 @@ from korisk.planning.answer import sample_cells, sample_heads
 from korisk.planning.compare import Comparison, compare
 from korisk.planning.explain import times
 from korisk.planning.fit import check_target
-from korisk.prediction.rehearse import SIZES, Progress, Rehearsal, built, rehearse
+from korisk.prediction.rehearsal import Rehearsal
+from korisk.prediction.rehearse import SIZES, Progress, built, rehearse
 from korisk.prediction.simulation import Noisy, Training
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Problem

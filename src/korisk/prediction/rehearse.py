@@ -11,73 +11,43 @@ are few. A pilot of real pairs narrows both.
 from __future__ import annotations
 
 import inspect
-import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import ClassVar, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from korisk import _checks
 from korisk._checks import require
 from korisk._memory import check_memory
-from korisk._show import Drawn
 from korisk.curves.curve import Curve
-from korisk.curves.noise import relative_variance
 from korisk.errors import Argument, Message, invalid
 from korisk.fitting.gradient.many import Member, train_many
 from korisk.operators.linear import LinearOperator
-from korisk.planning.chances import Chances
-from korisk.planning.explain import chance, value
-from korisk.planning.fit import check_target
-from korisk.planning.forecast import Forecast, forecast
-from korisk.planning.futures.posterior import posterior
-from korisk.planning.futures.related import Kinship, Relatives, relatives
-from korisk.planning.plan import Plan, plan_from
-from korisk.planning.protocol import Answers, Expectation
+from korisk.planning.explain import value
 from korisk.prediction.independent import relative_error
-from korisk.prediction.misfit import Belief, LogErrors
-from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, Prediction, size_words
-from korisk.prediction.simulation import FOLDS, Noisy, Training, simulation_of, torch_seed
+from korisk.prediction.rehearsal import BELIEF, UNLIKE, Rehearsal
+from korisk.prediction.simulation import (
+    FOLDS,
+    Augment,
+    Noisy,
+    Simulation,
+    Training,
+    Variant,
+    simulation_of,
+    torch_seed,
+)
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Pairs, Problem
 from korisk.seeds import checked_seeds
 
-Array = NDArray[np.float64]
 Progress = Callable[[str, float], None]
 
-SIZES = tuple(2**k for k in range(4, 12))
+SIZES = (8, 16, 32, 64, 128, 512, 2048)
 _LEAST_SIZES = 3  # of a curve that can be predicted with
-_ONE_SEED = 0.05  # relative deviation of a mean of one seed
-# Chosen with benchmarks/prediction/rehearse.py, on ellipses, blobs and digits.
-COPIES = 0.06  # of an error, by which a training set of altered copies alone makes it larger
-BELIEF = Belief(
-    shapes=((0.05, 0.3), (0.15, 0.45), (0.4, 0.25)),
-    lengths=((3.0, 0.5), (12.0, 0.5)),
-    offsets=((0.02, 0.6), (0.1, 0.3), (0.4, 0.1)),
-    unseen=0.0,
-)
-# Of a pilot: the same network with the same recipe on copies of the same images is close kin.
-KINSHIP = Kinship(
-    believed=0.8,
-    least_odds=-math.inf,
-    stretch=0.1,
-    walks=(0.01, 0.03, 0.08),
-    walk_weights=(0.3, 0.4, 0.3),
-    floor_weights=(0.94, 0.05, 0.01),
-)
-# Ellipses give the shape; their level may be another.
-UNLIKE = Belief(
-    shapes=((0.1, 0.5), (0.3, 0.5)),
-    lengths=((3.0, 0.5), (12.0, 0.5)),
-    offsets=((0.4, 0.4), (1.2, 0.6)),
-    unseen=0.0,
-)
 
 
 def rehearse(
@@ -88,6 +58,8 @@ def rehearse(
     sizes: Iterable[int] = SIZES,
     seeds: int | Iterable[int] = 3,
     *,
+    augment: Augment | None = None,
+    also: ArrayLike | Tensor | None = None,
     patients: Sequence[str] | None = None,
     training: Training | None = None,
     model: str | None = None,
@@ -108,11 +80,19 @@ def rehearse(
         Noise of the inputs. A number is the level of Gaussian noise, relative to each input's root
         mean square; `noise(inputs, generator)` returns noisy copies. Default: none, or the
         problem's.
-    sizes : iterable of int, default 16, 32, ..., 2048
+    sizes : iterable of int, default 8, 16, 32, 64, 128, 512, 2048
         Numbers of training pairs, ascending, three at least.
     seeds : int or iterable of int, default 3
         How many networks for each size (0, 1, ...), or the seeds of their images, noise, batches
         and initial weights.
+    augment : list of str or callable, optional
+        How copies of the examples are altered where N is larger than their number: names of
+        `korisk.prediction.alterations.KINDS`, or `augment(images, generator)`, which returns
+        altered copies of images (count, *domain). Default: in the ways for which the examples
+        speak.
+    also : array or Tensor of shape (number, *domain), optional
+        Images of another source, such as a simulator or a public set, that may stand in for copies;
+        they are used if the examples speak for them.
     patients : sequence of str, optional
         Whose image each is: images of one patient are trained with, or judge.
     training : Training, optional
@@ -169,6 +149,8 @@ def rehearse(
         images,
         noise,
         patients=patients,
+        augment=augment,
+        also=also,
         training=recipe,
         seed=numbers[0],
         folds=max(FOLDS, often),
@@ -178,38 +160,45 @@ def rehearse(
     got, raised = f"{often}: one alone would judge", Message("raise ", Argument("seeds", ...))
     rule = "be 2 or more for so few patients"
     require(len(judges) >= 2, "seeds", rule, often, raised, got=got)
+    plain: list[tuple[Variant, int]] = [("plain", n) for n in asked]
+    wanted = plain + _variants(simulation, asked)  # small N first
+    cells = [_Cell(n, number, variant) for variant, n in wanted for number in numbers]
     pool: list[Pairs] = []
-    members: list[Member] = []
+    rows: dict[tuple[int, Variant], list[Tensor]] = {}  # train, validation and test of a pool
     place = 0
-    for number in numbers:
-        parts = simulation.pools(number)
+    kinds_of_pools = dict.fromkeys((cell.seed, cell.variant) for cell in cells)
+    for number, variant in kinds_of_pools:
+        parts = simulation.pools(number, variant)
         if not pool:  # what all seeds take, once more when they are put together
             taken = sum(each.numel() * each.element_size() for part in parts for each in part)
             what = f"a rehearsal of {often} seeds"
             smaller = Message("ask for smaller ", Argument("sizes", ...))
-            check_memory(2 * often * taken, parts[0].inputs.device, what, smaller)
-        rows = []
+            check_memory(2 * len(kinds_of_pools) * taken, parts[0].inputs.device, what, smaller)
         for part in parts:
-            rows.append(torch.arange(place, place + len(part.inputs), device=part.inputs.device))
-            place += len(part.inputs)
+            last = place + len(part.inputs)
+            numbered = torch.arange(place, last, device=part.inputs.device)
+            rows.setdefault((number, variant), []).append(numbered)
+            place = last
             pool.append(part)
-        for n in asked:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(torch_seed(number, "rehearsal weights"))
-                network = built(build).to(rows[0].device)
-            batches = torch_seed(number, f"rehearsal batches {n}")
-            what = f"{name} at N = {n:,}, seed {number}"
-            members.append(Member(what, network, batches, rows[0][:n], rows[1], rows[2]))
+    device = pool[0].inputs.device
+    members: list[Member] = []
+    for n, number, variant in cells:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(torch_seed(number, "rehearsal weights"))
+            network = built(build).to(device)
+        train, validation, test = rows[number, variant]
+        batches = torch_seed(number, f"rehearsal batches {n}")
+        what = f"{name} at N = {n:,}, seed {number}"
+        members.append(Member(what, network, batches, train[:n], validation, test))
     weights = [p for p in members[0].module.parameters() if p.requires_grad]
     inputs, targets = (
         torch.cat(each).to(weights[0] if weights else torch.float32)
         for each in zip(*pool, strict=True)
     )
-    order = sorted(range(len(members)), key=lambda at: (at % len(asked), at))  # small N first
     notes = list(simulation.notes)
-    found: dict[int, Tensor] = {}
+    errors: dict[_Cell, Tensor] = {}  # of every image that judges
     trainings = train_many(
-        [members[at] for at in order],
+        members,
         inputs,
         targets,
         recipe,
@@ -218,29 +207,20 @@ def rehearse(
         progress=lambda share: watch(f"training {len(members)} networks", share),
     )
     try:
-        for index, errors in trainings:
-            found[order[index]] = errors
+        for index, judged in trainings:
+            errors[cells[index]] = judged
     except KeyboardInterrupt:
         trainings.close()
-        finished = {asked[at % len(asked)] for at in found}
+        finished = {cell.n for cell in errors if cell.variant == "plain"}
         if len(finished) < _LEAST_SIZES:
             raise
         notes.append(
-            f"Interrupted: {len(found)} of {len(members)} trainings had finished, up to "
+            f"Interrupted: {len(errors)} of {len(members)} trainings had finished, up to "
             f"N = {max(finished):,}."
         )
-    cells = [
-        (asked[at % len(asked)], numbers[at // len(asked)], found[at])
-        for at in sorted(found, key=lambda at: (at % len(asked), at))
-    ]
-    curve = Curve(
-        [n for n, _, _ in cells],
-        [float(errors.mean()) for _, _, errors in cells],
-        [str(seed) for _, seed, _ in cells],
-        name,
-        "mse",
-    )
-    tested = torch.cat([member.test for member in members[:: len(asked)]])
+    curve = _curve(errors, name, "plain")
+    assert curve is not None
+    tested = torch.cat([rows[number, "plain"][2] for number in numbers])
     empty = float(targets[tested].square().mean())
     if curve.means[-1] >= empty:
         notes.append(
@@ -253,20 +233,59 @@ def rehearse(
         how = f"with {recipe.steps:,} steps of {recipe.batch} pairs"
     # The largest N; after an interruption, that of the most seeds.
     last = max(curve.sizes.tolist(), key=lambda n: (curve.n.tolist().count(n), n))
-    judged = [(errors, simulation.groups(seed)) for n, seed, errors in cells if n == last]
-    labels = [label for _, groups in judged for label in groups]
+    judged_by = [cell for cell in errors if cell.n == last and cell.variant == "plain"]
+    labels = [label for cell in judged_by for label in simulation.groups(cell.seed)]
     return Rehearsal(
         curve=curve,
-        simulated=f"{simulation.words}; {len(cells)} networks of {count:,} weights, trained {how}",
+        halved=_curve(errors, name, "halved"),
+        altered=_curve(errors, name, "altered"),
+        simulated=f"{simulation.words}; {len(errors)} networks of {count:,} weights, trained {how}",
         unaltered=simulation.unaltered,
         level=relative_error(
-            torch.cat([errors for errors, _ in judged]).numpy(),
+            torch.cat([errors[cell] for cell in judged_by]).numpy(),
             np.unique(labels, return_inverse=True)[1].astype(np.int64),
         ),
         parameters=count,
         belief=BELIEF if simulation.alike else UNLIKE,
         notes=tuple(notes),
         seconds=time.monotonic() - start,
+    )
+
+
+class _Cell(NamedTuple):
+    """One network of a rehearsal."""
+
+    n: int  # training pairs
+    seed: int
+    variant: Variant  # of its training images
+
+
+def _variants(simulation: Simulation, sizes: Sequence[int]) -> list[tuple[Variant, int]]:
+    """Networks that show what copies are worth.
+
+    What altered copies harm is seen at the largest N that needs no copies; what few distinct images
+    cost, at the largest N of all.
+    """
+    unaltered = [n for n in sizes if n <= simulation.unaltered]
+    wanted: list[tuple[Variant, int]] = []
+    if "altered" in simulation.variants and unaltered and unaltered[-1] < sizes[-1]:
+        wanted.append(("altered", unaltered[-1]))
+    if "halved" in simulation.variants and simulation.unaltered < sizes[-1]:
+        wanted.append(("halved", sizes[-1]))
+    return wanted
+
+
+def _curve(errors: Mapping[_Cell, Tensor], model: str, variant: Variant) -> Curve | None:
+    """The finished networks of one variant as a curve."""
+    cells = sorted(cell for cell in errors if cell.variant == variant)
+    if not cells:
+        return None
+    return Curve(
+        [cell.n for cell in cells],
+        [float(errors[cell].mean()) for cell in cells],
+        [str(cell.seed) for cell in cells],
+        model,
+        "mse",
     )
 
 
@@ -288,249 +307,3 @@ def built(build: Callable[[], nn.Module]) -> nn.Module:
     remedy = "return the network itself"
     require(isinstance(network, nn.Module), "build", "return a torch.nn.Module", network, remedy)
     return network
-
-
-@dataclass(frozen=True, eq=False)
-class _Simulated:
-    """The simulated curve in the place of a theory."""
-
-    simulated: ClassVar[bool] = True  # as no theory is
-    curve: Curve
-    parameters: int | None
-
-    @property
-    def floor(self) -> float:
-        """Where curves that were fitted to it level off."""
-        return posterior(self.curve).floor_quantile(0.5)
-
-    def errors(self, n: ArrayLike) -> Array:
-        """(M,) the simulated error at each N: straight between sizes, extrapolated beyond them."""
-        sizes, made = np.asarray(n, float), posterior(self.curve)
-        ends = np.clip(sizes, self.curve.sizes[0], self.curve.sizes[-1])
-        inside = np.interp(np.log(ends), np.log(self.curve.sizes), np.log(self.curve.means))
-        return np.asarray(np.exp(inside + made.centre(sizes) - made.centre(ends)))
-
-    def effective(self, n: float) -> float:
-        """Not known: a rehearsal measures errors alone."""
-        return math.nan
-
-
-@dataclass(frozen=True, eq=False)
-class RehearsedForecast(Forecast):
-    """A pilot's extrapolation by the curve of a rehearsal, which is closer than other relatives."""
-
-    @cached_property
-    def relatives(self) -> Relatives:
-        """What the rehearsal says beyond the pilot."""
-        return relatives(self.curve, self.related, KINSHIP)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rehearsal(Drawn, Answers):
-    """The curve of a network on simulated pairs, and what it says of real ones. By `rehearse`.
-
-    Parameters
-    ----------
-    curve : Curve
-        Mean squared errors on simulated pairs, of every size and seed.
-    simulated : str
-        What was simulated, in words.
-    unaltered : int
-        The largest N whose training images are all examples as they are; 0 without examples.
-    level : float
-        Relative standard error of the errors for the few images that judge.
-    parameters : int
-        Weights that are trained.
-    belief : Belief
-        Prior of how far reality is from the simulation.
-    notes : tuple of str
-        Sentences on how the rehearsal went.
-    seconds : float
-        How long it took.
-
-    Examples
-    --------
-    >>> import torch
-    >>> import korisk as kr
-    >>> from korisk.operators import ParallelBeam, Projector
-    >>> scan = Projector(ParallelBeam(8, views=6, bins=12))
-    >>> class Net(torch.nn.Module):
-    ...     def __init__(self):
-    ...         super().__init__()
-    ...         self.dense = torch.nn.Linear(72, 64)
-    ...     def forward(self, sinograms):
-    ...         return self.dense(sinograms.flatten(1)).unflatten(1, (8, 8))
-    >>> training = kr.prediction.Training(steps=50)
-    >>> made = kr.rehearse(Net, scan, noise=0.1, sizes=[4, 8, 16], seeds=2, training=training)
-    >>> print(made.explain())
-    Simulated: inputs of ... Measured: nothing. Net has an expected error of ...
-    """
-
-    curve: Curve
-    simulated: str
-    unaltered: int
-    level: float
-    parameters: int
-    belief: Belief
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-
-    @cached_property
-    def adjusted(self) -> Curve:
-        """The curve less what the share of altered copies in each training set costs."""
-        share = np.maximum(1 - self.unaltered / self.curve.n, 0.0) if self.unaltered else 0.0
-        errors = self.curve.error * np.exp(-COPIES * share)
-        return Curve(self.curve.n, errors, self.curve.seed, self.curve.model, "mse")
-
-    def predict(self) -> Prediction:
-        """The expected errors of real images, of which nothing was measured.
-
-        Returns
-        -------
-        Prediction
-            Its `errors`, `band` and `samples` are about real images.
-        """
-        sizes, kept = self.adjusted.sizes, self.adjusted.sizes <= self.unaltered
-        variance = relative_variance(self.adjusted)
-        noise = np.full(len(sizes), _ONE_SEED**2) if variance is None else variance
-        logs = np.log(self.adjusted.means)
-        return Prediction(
-            _Simulated(self.adjusted, self.parameters),
-            model=self.curve.model,
-            examples=int(sizes[-1]),
-            level=self.level,
-            rehearsal=LogErrors(sizes[kept].astype(float), logs[kept], noise[kept]),
-            notes=self.notes,
-            valid_from=float(sizes[0]),
-            valid_to=float(sizes[-1]),
-            belief=self.belief,
-        )
-
-    def forecast(self, pilot: Curve) -> Forecast:
-        """Extrapolate a small real pilot, with the rehearsal as its related curve.
-
-        Parameters
-        ----------
-        pilot : Curve
-            Mean squared errors of the same network that were measured on real pairs, at three sizes
-            or more.
-
-        Returns
-        -------
-        Forecast
-            As `kr.forecast` returns it; its `relatives.trust` is the weight of the rehearsal.
-
-        Raises
-        ------
-        KoriskError
-            If the pilot has fewer sizes, or another unit.
-        """
-        made = forecast(pilot, related=[self.adjusted])
-        if not self.unaltered:  # ellipses are kin like any other
-            return made
-        return RehearsedForecast(made.curve, made.fit, made.related)
-
-    @overload
-    def plan(self, target: float, pilot: None = None) -> PredictedPlan: ...
-
-    @overload
-    def plan(self, target: float, pilot: Curve) -> Plan: ...
-
-    def plan(self, target: float, pilot: Curve | None = None) -> PredictedPlan | Plan:
-        """The answer for a target: by the rehearsal alone, or with a small real pilot.
-
-        Parameters
-        ----------
-        target : float
-            Mean squared error to reach.
-        pilot : Curve, optional
-            As for `forecast`.
-
-        Returns
-        -------
-        PredictedPlan or Plan
-            The latter with a pilot, as `kr.plan` returns it. No N is below the smallest that was
-            rehearsed.
-
-        Raises
-        ------
-        KoriskError
-            If the pilot has too few sizes, or the target is no error.
-        """
-        if pilot is not None:
-            check_target([pilot], target)
-            return plan_from(self.forecast(pilot), target)
-        made = self.predict().plan(target)
-        beyond = made.chances.n >= self.curve.sizes[0]
-        return replace(made, chances=Chances(made.chances.n[beyond], made.chances.p[beyond]))
-
-    def expected_with(self, n: float, pilot: Curve | None = None) -> Expectation:
-        """What is expected of real images at one N, with a small real pilot or without.
-
-        Parameters
-        ----------
-        n : int
-            Training samples.
-        pilot : Curve, optional
-            Errors that were measured on real images.
-
-        Returns
-        -------
-        Expectation
-            The error with its 90% band.
-        """
-        if pilot is not None:
-            return self.forecast(pilot).expected(n)
-        remedy = "rehearse smaller sizes, or give a pilot"
-        least = int(self.curve.sizes[0])
-        size = _checks.count("n", n, at_least=least, at_most=FARTHEST_N, remedy=remedy)
-        return self.predict().expected(size)
-
-    def expected(self, n: float) -> Expectation:
-        """What is expected of real images at one N, by the rehearsal alone."""
-        return self.expected_with(n)
-
-    def explain(self, target: float | None = None, pilot: Curve | None = None) -> str:
-        """What was simulated, what was measured, and the answer.
-
-        Parameters
-        ----------
-        target : float, optional
-            Mean squared error to reach; without it, the error at the largest simulated N is stated.
-        pilot : Curve, optional
-            As for `forecast`.
-
-        Returns
-        -------
-        str
-            Sentences on one line.
-        """
-        last = int(self.curve.sizes[-1])
-        said = [f"Simulated: {self.simulated}."]
-        if pilot is None:
-            said.append("Measured: nothing.")
-        else:
-            made = self.forecast(pilot)
-            assert made.relatives is not None
-            said.append(
-                f"Measured: a pilot at N = {pilot.sizes[0]:,} to {pilot.sizes[-1]:,}; the "
-                f"rehearsal explains it with a trust of {chance(made.relatives.trust)}."
-            )
-        if target is None:
-            then = self.expected_with(last, pilot)
-            said.append(
-                f"{self.curve.model} has an expected error of {value(then.value)} at N = {last:,} "
-                f"(90%: {value(then.lower)} to {value(then.upper)})."
-            )
-        elif pilot is None:
-            found = self.plan(target)
-            said.append(size_words(self.predict(), target, found))
-            if found.samples() == self.curve.sizes[0]:
-                said.append("Smaller N were not rehearsed.")
-        else:
-            said.append(self.plan(target, pilot).explain())
-        said.append(
-            f"This holds if operator, noise and images are those that were simulated; beyond "
-            f"N = {last:,} nothing was simulated."
-        )
-        return " ".join([*said, *self.notes])

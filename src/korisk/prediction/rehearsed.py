@@ -17,7 +17,7 @@ from korisk.planning.recommend import check_words
 from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, sample_dict
 
 if TYPE_CHECKING:
-    from korisk.prediction.rehearse import Rehearsal
+    from korisk.prediction.rehearsal import Rehearsal
 
 _PER_DOUBLING = 2  # N at which a curve is drawn
 _BEYOND = 4  # times the largest rehearsed N: how far a curve is drawn at least

@@ -7,15 +7,14 @@ phantoms, of which there are as many as are asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -25,63 +24,22 @@ from korisk.errors import Argument, KoriskError, Message, invalid, shown
 from korisk.fitting.gradient.many import Fit, Schedule
 from korisk.operators.inputs import shape_text
 from korisk.operators.linear import LinearOperator
+from korisk.prediction.alterations import Alteration, Evidence, altered, checked_kinds, evidence
 from korisk.prediction.independent import Independence, independence
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise
 from korisk.problems.problem import Counts, Pairs, Pools, Problem
 from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, ImageSource
-from korisk.seeds import stream_key
+from korisk.seeds import TEST_SEED, stream_key
 
-Augment = Callable[[Tensor, torch.Generator], Tensor]
 Noisy = Callable[[Tensor, torch.Generator], Tensor]
+Variant = Literal["plain", "halved", "altered"]  # of the training images of an `ExampleSource`
+Augment = Alteration | Iterable[str]  # by the user: a function, or names of alterations
 
 FOLDS = 3  # at least: a seed is judged by a third of the examples
 LEAST_EXAMPLES = 12
 _LEAST_GROUPS = 3  # patients: to train, to choose the best step, and to judge
 _VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
 _PIECE = 2**24  # entries that are projected at once
-_BRIGHTNESS = 0.2  # altered copies are brighter or darker by up to this part
-
-
-def altered(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Copies of images: turned, mirrored, shifted, and brighter or darker.
-
-    Pixels are moved and not interpolated, so that copies are as sharp as the images.
-
-    Parameters
-    ----------
-    images : Tensor, shape (count, rows, columns)
-        Images that are not square are mirrored and turned by half a turn only.
-    generator : torch.Generator
-        Of the random numbers, on the CPU.
-
-    Returns
-    -------
-    Tensor, shape (count, rows, columns)
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.prediction.simulation import altered
-    >>> altered(torch.rand(5, 16, 16), torch.Generator().manual_seed(0)).shape
-    torch.Size([5, 16, 16])
-    """
-    count, rows, columns = images.shape
-    quarter = 1 if rows == columns else 2
-    turns = torch.randint(4 // quarter, (count,), generator=generator) * quarter
-    mirrored = torch.randint(2, (count,), generator=generator) == 1
-    moved = torch.where(mirrored[:, None, None].to(images.device), images.flip(2), images)
-    for turn in range(quarter, 4, quarter):
-        chosen = (turns == turn).to(images.device)
-        moved[chosen] = torch.rot90(moved[chosen], turn, (1, 2))
-    far = [max(1, size // 8) for size in (rows, columns)]
-    framed = F.pad(moved[:, None], (far[1], far[1], far[0], far[0]), mode="reflect")[:, 0]
-    at = [
-        torch.arange(size) + torch.randint(2 * reach + 1, (count, 1), generator=generator)
-        for size, reach in zip((rows, columns), far, strict=True)
-    ]
-    shifted = framed[torch.arange(count)[:, None, None], at[0][:, :, None], at[1][:, None, :]]
-    scale = 1 + _BRIGHTNESS * (2 * torch.rand(count, 1, 1, generator=generator) - 1)
-    return shifted * scale.to(images)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +57,6 @@ class Training(Schedule):
     fit : callable, optional
         `fit(network, inputs, targets, validation_inputs, validation_targets)` trains a network in
         place, your way; then `steps`, `batch` and `rate` are not used.
-    augment : callable, optional
-        `augment(images, generator)` returns altered copies of images (count, *domain). Default:
-        turns, mirrors, shifts and other brightness.
     examples : int, default 256
         How many images to take from a problem that reads them from files.
     device : torch.device or str, optional
@@ -120,7 +75,6 @@ class Training(Schedule):
     """
 
     fit: Fit | None = None
-    augment: Augment = altered
     examples: int = 256
     device: torch.device | str | None = None
 
@@ -128,12 +82,14 @@ class Training(Schedule):
         super().__post_init__()
         remedy = "or leave it out"
         require(self.fit is None or callable(self.fit), "fit", "be a function", self.fit, remedy)
-        require(callable(self.augment), "augment", "be a function", self.augment, remedy)
 
 
 @dataclass(frozen=True, eq=False)
 class ExampleSource(ImageSource):
     """Example images: some to train with, as they are and then altered, others to judge.
+
+    Variants show what copies are worth: with `halved`, half the training images alone are used, and
+    copies of these; with `altered`, a copy stands in the place of every training image.
 
     Seeds take turns at which examples judge. Images of one patient are on one side alone, and
     patients take turns in a training set: more images of one are little more than copies.
@@ -141,8 +97,9 @@ class ExampleSource(ImageSource):
 
     images: Tensor  # (count, rows, columns), float64 on the CPU
     patients: tuple[str, ...] | None = None
-    augment: Augment = altered
+    alter: Alteration | None = None  # None: copies differ by their noise alone
     folds: int = FOLDS
+    variant: Variant = "plain"
 
     @cached_property
     def _groups(self) -> list[NDArray[np.int64]]:
@@ -171,7 +128,7 @@ class ExampleSource(ImageSource):
         longest = range(max(map(len, turns)))
         train = [group[at] for at in longest for group in turns if at < len(group)]
         return (
-            np.array(train),
+            np.array(train[: (len(train) + 1) // 2] if self.variant == "halved" else train),
             np.concatenate(others[:validation]),
             np.concatenate(judges)[:least],
         )
@@ -193,16 +150,21 @@ class ExampleSource(ImageSource):
             images, more = self.images[own[: counts[name]]], counts[name] - len(own)
             if more > 0:
                 chosen = torch.randint(len(own), (more,), generator=draws)
-                given = self.images[own][chosen]
-                copies: Any = self.augment(given, draws)
-                if not isinstance(copies, Tensor) or copies.shape != given.shape:
-                    got = getattr(copies, "shape", None)
-                    rule = f"return images {shape_text(tuple(given.shape))}, as it gets"
-                    words = None if got is None else shape_text(tuple(got))
-                    raise invalid("augment", rule, copies, "keep their number and size", got=words)
-                images = torch.cat([images, copies.to(images)])
+                images = torch.cat([images, self._copies(self.images[own][chosen], draws)])
+            if name == "train" and self.variant == "altered":
+                images[: len(own)] = self._copies(images[: len(own)], draws)
             found[name] = images
         return {name: found[name].to(device) for name in counts}
+
+    def _copies(self, images: Tensor, draws: torch.Generator) -> Tensor:
+        """Altered copies, by a function that may be the user's."""
+        copies: Any = images if self.alter is None else self.alter(images, draws)
+        if not isinstance(copies, Tensor) or copies.shape != images.shape:
+            got = getattr(copies, "shape", None)
+            rule = f"return images {shape_text(tuple(images.shape))}, as it gets"
+            words = None if got is None else shape_text(tuple(got))
+            raise invalid("augment", rule, copies, "keep their number and size", got=words)
+        return copies.to(images)
 
     def examples(
         self, side: int, *, seed: int, count: int, device: torch.device | None
@@ -221,11 +183,12 @@ def torch_seed(seed: int, stream: str) -> int:
 class Simulation:
     """Pairs of a seed, and what they are in words."""
 
-    pools: Callable[[int], Pools]
+    pools: Callable[[int, Variant], Pools]  # of a seed
     groups: Callable[[int], Sequence[str]]  # of a seed, to which each test image belongs
     unaltered: int  # the largest N without altered copies
     words: str
     alike: bool  # whether its images are like the real ones
+    variants: tuple[Variant, ...]  # that can be drawn beside the plain one
     notes: Sequence[str] = ()  # on the examples
 
 
@@ -235,6 +198,8 @@ def simulation_of(
     noise: Noise | Noisy | float | None,
     *,
     patients: Sequence[str] | None,
+    augment: Augment | None,
+    also: ArrayLike | Tensor | None,
     training: Training,
     seed: int,
     folds: int,
@@ -244,7 +209,7 @@ def simulation_of(
     counts = {"train": largest, "validation": _VALIDATION, "test": _TEST}
     source: ExampleSource | None = None
     if images is not None:
-        source, worth = _example_source(images, patients, training.augment, folds)
+        source, worth, tried = _example_source(images, patients, augment, also, folds)
     elif isinstance(getattr(operator, "source", None), FileSource):
         if patients is not None:
             reads = f"{type(operator).__name__} reads whose its images are with their files; leave "
@@ -253,24 +218,27 @@ def simulation_of(
         _checks.count("examples", count, at_least=least, at_most=10**4, remedy="256 are good")
         problem: Any = operator
         drawn = problem.examples(seed=seed, count=count, device="cpu")
-        source, worth = _example_source(drawn.latents, drawn.patients, training.augment, folds)
-    elif patients is not None:
-        says = " says whose the example images are; give "
-        raise KoriskError(Argument("patients", ...), says, Argument("images", ...), " too")
+        source, worth, tried = _example_source(drawn.latents, drawn.patients, augment, also, folds)
+    else:
+        for name, given in (("patients", patients), ("augment", augment), ("also", also)):
+            if given is not None:
+                says = " is about example images; give "
+                raise KoriskError(Argument(name, ...), says, Argument("images", ...), " too")
     if isinstance(operator, Problem):
         if noise is not None:
             raise KoriskError("a problem has its own noise; leave ", Argument("noise", ...), " out")
         changed: Any = operator
-        if source is not None:
-            if not hasattr(operator, "source"):
-                fixed = f"the images of {type(operator).__name__} are fixed; leave "
-                raise KoriskError(fixed, Argument("images", ...), " out")
-            changed = replace(changed, source=source)
+        if source is not None and not hasattr(operator, "source"):
+            fixed = f"the images of {type(operator).__name__} are fixed; leave "
+            raise KoriskError(fixed, Argument("images", ...), " out")
         words = f"pairs of {type(operator).__name__}"
 
-        def pools(seed: int) -> Pools:
-            found: Pools = changed.pools(seed=seed, device=training.device, **counts)
-            return found
+        def pools(seed: int, variant: Variant) -> Pools:
+            problem = changed
+            if source is not None:
+                problem = replace(changed, source=replace(source, variant=variant))
+            drawn: Pools = problem.pools(seed=seed, device=training.device, **counts)
+            return drawn
     elif isinstance(operator, LinearOperator):
         if source is not None and tuple(source.images.shape[1:]) != operator.domain:
             shape = shape_text(operator.domain, batched=True)
@@ -285,9 +253,10 @@ def simulation_of(
         kind = "none" if added is None else getattr(added, "__name__", level)
         words = f"inputs of {operator.name} (noise: {kind})"
 
-        def pools(seed: int) -> Pools:
+        def pools(seed: int, variant: Variant) -> Pools:
+            images_from = replace(source, variant=variant) if source else drawn_from
             side = operator.domain[0]
-            drawn = drawn_from.draw(side, seed=seed, counts=counts, device=operator.device)
+            drawn = images_from.draw(side, seed=seed, counts=counts, device=operator.device)
             return Pools(*(_pairs(operator, drawn[name], added, seed, name) for name in counts))
     else:
         raise invalid(
@@ -303,30 +272,36 @@ def simulation_of(
             if own
             else f"{words}, random ellipses for images",
             alike=own,
+            variants=(),
         )
     kept = source
     whose = kept.patients or [str(index) for index in range(len(kept.images))]
     number, until = f"{len(kept.images):,} example images", f"up to N = {kept.unaltered:,}"
-    used = f"as they are {until} and with altered copies beyond"
+    used = f"as they are {until} and with {tried.words} beyond"
     if copies := worth.examples - len(kept.images):
         number += f" without {copies:,} near-copies"
     if kept.patients is not None:
         number += f" of {worth.patients:,} patients"
-        used = f"one of each patient {until}, then more of their images, then altered copies"
+        used = f"one of each patient {until}, then more of their images, then {tried.words}"
     return Simulation(
         pools=pools,
         groups=lambda seed: [whose[index] for index in kept.parts(seed)[2]],
         unaltered=kept.unaltered,
         words=f"{words} from {number}, {used}",
         alike=True,
-        notes=worth.notes,
+        variants=("halved",) if kept.alter is None else ("halved", "altered"),
+        notes=[*worth.notes, *tried.notes],
     )
 
 
 def _example_source(
-    images: ArrayLike | Tensor, patients: Sequence[str] | None, augment: Augment, folds: int
-) -> tuple[ExampleSource, Independence]:
-    """A user's example images, checked, and what they are worth."""
+    images: ArrayLike | Tensor,
+    patients: Sequence[str] | None,
+    augment: Augment | None,
+    also: ArrayLike | Tensor | None,
+    folds: int,
+) -> tuple[ExampleSource, Independence, Evidence]:
+    """A user's example images, checked, what they are worth, and how copies are altered."""
     try:
         found = torch.as_tensor(images).detach().to("cpu", torch.float64)
     except (TypeError, ValueError, RuntimeError):
@@ -337,10 +312,6 @@ def _example_source(
         rule = f"be an array of {LEAST_EXAMPLES} or more, with finite values that are not all zero"
         got = f"{len(found)}: {shown(images)}" if found.ndim > 1 and not many else None
         raise invalid("images", rule, images, ellipses, got=got)
-    if augment is altered and found.ndim != 3:
-        remedy = Message("give ", Argument("augment", ...), " to alter others")
-        shape = shape_text(tuple(found.shape))
-        raise invalid("images", "be (count, rows, columns)", found.shape, remedy, got=shape)
     if patients is not None:
         rule = f"be one for each image, {len(found)}"
         require(len(patients) == len(found), "patients", rule, len(patients), "name each")
@@ -352,6 +323,10 @@ def _example_source(
             why = f"{number}: networks are judged by other patients than they are trained with"
             rule = f"be of {_LEAST_GROUPS} patients or more"
             raise invalid("images", rule, number, "add patients", got=why)
+    # In an order of their own, so that the same images in any order give the same curve.
+    order = sorted(range(len(found)), key=lambda index: found[index].numpy().tobytes())
+    found = found[order]
+    patients = None if patients is None else tuple(patients[index] for index in order)
     worth = independence(found.numpy(), patients)
     if patients is None and worth.groups is not None:
         # One of each group; to train with the others as they are gives far larger errors than
@@ -363,7 +338,42 @@ def _example_source(
             got = f"{len(found)} among {worth.examples:,}"
             raise invalid("images", rule, found, Message("add others, or ", ellipses), got=got)
     number = len(found if patients is None else set(patients))
-    return ExampleSource(found, patients, augment, min(folds, number)), worth
+    alter, tried = _alteration(found, augment, also)
+    return ExampleSource(found, patients, alter, min(folds, number)), worth, tried
+
+
+def _alteration(
+    images: Tensor, augment: Augment | None, also: ArrayLike | Tensor | None
+) -> tuple[Alteration | None, Evidence]:
+    """How copies of images are altered: as the user says, or as the images speak for it."""
+    if callable(augment):
+        return augment, Evidence((getattr(augment, "__name__", "your own"),), {})
+    more = None if also is None else _second_source(also, images)
+    named = None
+    if augment is not None:
+        remedy = "name alterations, such as ['mirror', 'shift'], or give a function"
+        rule = "be a list of names, or a function"
+        require(not isinstance(augment, str), "augment", rule, augment, remedy)
+        require(isinstance(augment, Iterable), "augment", rule, augment, remedy)
+        named = checked_kinds(list(augment), images.shape[1:])
+    tried = evidence(images, named, more)
+    kinds = tried.kinds
+    if not kinds:
+        return None, tried
+    return lambda copies, generator: altered(copies, generator, kinds, more), tried
+
+
+def _second_source(also: ArrayLike | Tensor, images: Tensor) -> Tensor:
+    """Images of another source, checked."""
+    try:
+        found = torch.as_tensor(also).detach().to("cpu", torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        found = torch.zeros(0)
+    right = len(found) > 0 and found.shape[1:] == images.shape[1:]
+    if not right or not bool(torch.isfinite(found).all()):
+        rule = f"be finite images {shape_text(tuple(images.shape[1:]), batched=True)}"
+        raise invalid("also", rule, also, "resize them as the examples")
+    return found
 
 
 def _pairs(
@@ -378,12 +388,23 @@ def _pairs(
     step = max(1, _PIECE // max(math.prod(operator.range), math.prod(operator.domain)))
     with torch.no_grad():
         inputs = torch.cat([operator(part) for part in torch.split(targets, step)])
+    key = TEST_SEED if name == "test" else seed  # as in a problem
     if callable(noise):
-        draws = torch.Generator().manual_seed(torch_seed(seed, f"{name} noise"))
-        inputs = noise(inputs, draws).to(inputs)
+        # On the CPU, as its generator: the same noise on any device.
+        draws = torch.Generator().manual_seed(torch_seed(key, f"{name} noise"))
+        try:
+            noisy = noise(inputs.cpu(), draws)
+        except RuntimeError as error:
+            says = f"failed: {error}; it gets inputs and a generator on the CPU"
+            raise KoriskError(Argument("noise", ...), f" {says}") from error
+        if not isinstance(noisy, Tensor) or noisy.shape != inputs.shape:
+            rule = f"return inputs {shape_text(tuple(inputs.shape))}, as it gets"
+            got = shape_text(tuple(noisy.shape)) if isinstance(noisy, Tensor) else None
+            raise invalid("noise", rule, noisy, "keep their number and shape", got=got)
+        inputs = noisy.to(inputs)
     elif noise is not None:
         geometry = getattr(operator, "geometry", None)
         width = float(operator.domain[-1]) if geometry is None else geometry.image_size[1]
         kind = noise if isinstance(noise, Gaussian | Poisson) else Gaussian(noise)
-        inputs = add_noise(inputs, kind, width=width, seed=seed, stream=f"{name} noise")
+        inputs = add_noise(inputs, kind, width=width, seed=key, stream=f"{name} noise")
     return Pairs(inputs, targets)

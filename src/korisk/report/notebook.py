@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from korisk.planning.compare import Comparison
     from korisk.planning.plan import Plan
     from korisk.prediction.prediction import Prediction
-    from korisk.prediction.rehearse import Rehearsal
+    from korisk.prediction.rehearsal import Rehearsal
     from korisk.prediction.study import PointPrediction
     from korisk.store.store import Store
     from korisk.studies.run.engine import Summary

@@ -223,9 +223,9 @@ def _draws_after_checks(module: nn.Module, trial: Tensor, targets: Tensor) -> bo
 
 def _reorder(members: Sequence[Member], trial: Tensor) -> None:
     """Put channels last in the weights of convolutions, which a CPU computes faster that way."""
-    first = copy.deepcopy(members[0].module).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    weights = [p for p in first.parameters() if p.requires_grad]
     with suppress(RuntimeError):  # from networks that need another order
+        first = copy.deepcopy(members[0].module).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        weights = [p for p in first.parameters() if p.requires_grad]
         torch.autograd.grad(first(trial).square().mean(), weights, allow_unused=True)
         for member in members:
             member.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -1,0 +1,302 @@
+"""Altered copies of example images, and which alterations the examples themselves speak for.
+
+A rehearsal fills large training sets with copies of a few examples: mirrored, turned or shifted.
+Turned photographs of leaves are photographs of leaves; turned letters are no letters. Nobody has to
+say which holds: a linear map from noisy to clean images is fitted in closed form to altered copies
+of some examples and judged on the examples that were left out, beside one that was fitted to the
+same examples as they are. Alterations that leave the population as it is cost nothing; those that
+cost more than a few per cent are dropped. What is left over of the harm, the network itself shows
+(`Rehearsal.altered`).
+
+Bent copies are never taken unless they are asked for: interpolation smooths edges, which a linear
+fit does not see and a convolutional network does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from korisk.errors import did_you_mean, invalid
+from korisk.operators.inputs import shape_text
+
+Array = NDArray[np.float64]
+Alteration = Callable[[Tensor, torch.Generator], Tensor]
+
+_BRIGHTNESS = 0.2  # copies are brighter or darker by up to this part
+_CELLS = 4  # of the coarse grid whose random displacements bend an image
+_COMPARED = 128  # images: more would take seconds and change no choice
+_SIDE = 64  # pixels of an edge of images that are compared
+_SPLITS = 12  # into examples that are fitted and examples that judge, half and half
+_NOISE = 0.1  # of the images' root mean square
+_PENALTIES = np.logspace(-4, 1, 11)  # over the kernel's mean eigenvalue
+# Chosen on ellipses, blobs, digits, photographs, histology, heads and brains: alterations of those
+# that have a direction cost .12 to .60, all others -.05 to .08.
+_MOST_HARM = 0.1  # of the logarithm of the error
+
+
+def _mirrored(images: Tensor, generator: torch.Generator) -> Tensor:
+    chosen = torch.randint(2, (len(images),), generator=generator) == 1
+    return _where(chosen, images.flip(-1), images)
+
+
+def _turned(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Turned in the plane of the last two axes: by quarters where it is square, else by halves."""
+    step = 1 if images.shape[-1] == images.shape[-2] else 2
+    turns = torch.randint(4 // step, (len(images),), generator=generator) * step
+    turned = images
+    for turn in range(step, 4, step):
+        turned = _where(turns == turn, torch.rot90(images, turn, (-2, -1)), turned)
+    return turned
+
+
+def _where(chosen: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Images (count, ...) of the first where `chosen` (count,), else of the second."""
+    return torch.where(chosen.view(-1, *[1] * (first.ndim - 1)).to(first.device), first, second)
+
+
+def _shifted(part: float) -> Alteration:
+    """Moved along every axis by whole pixels, up to a part of its length; edges are reflected.
+
+    Pixels are not interpolated, so that copies are as sharp as the images.
+    """
+
+    def shifted(images: Tensor, generator: torch.Generator) -> Tensor:
+        for axis in range(1, images.ndim):
+            length = images.shape[axis]
+            reach = max(1, round(length * part))
+            moves = torch.randint(-reach, reach + 1, (len(images), 1), generator=generator)
+            places = (torch.arange(length) + moves).abs()
+            places = (length - 1) - (length - 1 - places).abs()  # reflected at both ends
+            index = places.view(len(images), *[1] * (axis - 1), -1, *[1] * (images.ndim - 1 - axis))
+            images = images.gather(axis, index.to(images.device).expand(images.shape))
+        return images
+
+    return shifted
+
+
+def _bent(part: float) -> Alteration:
+    """Bent by a smooth random displacement whose deviation is a part of the image's width."""
+
+    def bent(images: Tensor, generator: torch.Generator) -> Tensor:
+        count, rows, columns = images.shape
+        coarse = torch.randn(count, 2, _CELLS, _CELLS, generator=generator).to(images)
+        size = (rows, columns)
+        field = 2 * part * F.interpolate(coarse, size, mode="bicubic", align_corners=True)
+        down, across = (torch.linspace(-1, 1, length).to(images) for length in size)
+        grid = torch.stack(torch.meshgrid(across, down, indexing="xy"), -1)
+        places = grid + field.permute(0, 2, 3, 1)
+        return F.grid_sample(
+            images[:, None], places, mode="bicubic", padding_mode="reflection", align_corners=True
+        )[:, 0]
+
+    return bent
+
+
+def _brightened(images: Tensor, generator: torch.Generator) -> Tensor:
+    scale = 1 + _BRIGHTNESS * (2 * torch.rand(len(images), generator=generator) - 1)
+    return images * scale.view(-1, *[1] * (images.ndim - 1)).to(images)
+
+
+# In the order in which they act.
+KINDS: dict[str, Alteration] = {
+    "mirror": _mirrored,
+    "turn": _turned,
+    "shift": _shifted(1 / 8),
+    "shift/2": _shifted(1 / 16),
+    "shift/4": _shifted(1 / 32),
+    "elastic": _bent(1 / 24),
+    "brightness": _brightened,
+}
+TRIED = ("mirror", "turn", "shift", "shift/2", "shift/4")  # others have to be asked for
+OTHERS = "also"  # an image of another source in the place of each copy, which is altered too
+
+
+def altered(
+    images: Tensor,
+    generator: torch.Generator,
+    kinds: Sequence[str],
+    others: Tensor | None = None,
+) -> Tensor:
+    """Copies of images, altered in all the ways that are named, each by a random amount.
+
+    Parameters
+    ----------
+    images : Tensor, shape (count, ...)
+        Images.
+    generator : torch.Generator
+        Of the random numbers, on the CPU.
+    kinds : sequence of str
+        Names of `KINDS`, or `OTHERS`.
+    others : Tensor, shape (number, ...), optional
+        Images of another source.
+
+    Returns
+    -------
+    Tensor, shape (count, ...)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.prediction.alterations import altered
+    >>> images, draws = torch.rand(5, 16, 16), torch.Generator().manual_seed(0)
+    >>> altered(images, draws, ["mirror", "shift"]).shape
+    torch.Size([5, 16, 16])
+    """
+    if OTHERS in kinds and others is not None:
+        drawn = torch.randint(len(others), (len(images),), generator=generator)
+        images = others[drawn].to(images)
+    for name, alter in KINDS.items():
+        if name in kinds:
+            images = alter(images, generator)
+    return images
+
+
+def checked_kinds(kinds: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
+    """Names of alterations that exist and that images (count, *shape) admit."""
+    for name in kinds:
+        if name not in KINDS:
+            remedy = f"choose among {', '.join(KINDS)}"
+            rule = f"name alterations{did_you_mean(str(name), KINDS)}"
+            raise invalid("augment", rule, name, remedy)
+        if name not in admitted(shape):
+            rule = f"be alterations of images {shape_text(tuple(shape))}"
+            raise invalid("augment", rule, name, "leave it out, or give a function")
+    return tuple(name for name in KINDS if name in kinds)
+
+
+def admitted(shape: Sequence[int]) -> tuple[str, ...]:
+    """The alterations that images (count, *shape) admit: lines and volumes are not bent."""
+    planes = len(shape) == 2
+    return tuple(
+        name
+        for name in KINDS
+        if (planes or not name.startswith("elastic")) and (len(shape) > 1 or name != "turn")
+    )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Which alterations the examples speak for.
+
+    Parameters
+    ----------
+    kinds : tuple of str
+        Those that are used, in the order in which they act; none where all do harm.
+    harm : dict of str to float
+        By how much each kind raises the logarithm of the error on examples that were left out.
+    """
+
+    kinds: tuple[str, ...]
+    harm: dict[str, float]
+
+    @property
+    def words(self) -> str:
+        """How copies are altered."""
+        return f"altered copies ({', '.join(self.kinds)})" if self.kinds else "plain copies"
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences, where what the user gave is not what the examples speak for."""
+        told = []
+        if OTHERS in self.harm and OTHERS not in self.kinds:
+            told.append(
+                "The images of the second source were left out: a linear fit to them has an error "
+                f"that is {math.expm1(self.harm[OTHERS]):.0%} larger on the examples."
+            )
+        against = [name for name in self.kinds if self.harm.get(name, 0.0) > _MOST_HARM]
+        if against:
+            told.append(
+                f"The examples speak against {', '.join(against)}: a linear fit to such copies has "
+                f"an error that is {math.expm1(self.harm[against[0]]):.0%} larger on them."
+            )
+        return told
+
+
+def evidence(
+    images: Tensor, named: Sequence[str] | None = None, others: Tensor | None = None
+) -> Evidence:
+    """Judge alterations of images (count, ...) by the error on examples that are left out.
+
+    Parameters
+    ----------
+    images : Tensor, shape (count, ...)
+        Examples, no two of them alike.
+    named : sequence of str, optional
+        Alterations that hold, which are used whatever the examples say. Default: of those in
+        `TRIED` that images of this shape admit, all that do no harm; of a shift, the largest.
+    others : Tensor, shape (number, ...), optional
+        Images of another source, which are used if they do no harm.
+
+    Returns
+    -------
+    Evidence
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.prediction.alterations import evidence
+    >>> rows = torch.rand(32, 1, 16, generator=torch.Generator().manual_seed(0)).cumsum(2)
+    >>> evidence(rows.expand(-1, 16, -1)).kinds  # all of them are brighter to the right
+    ('shift',)
+    """
+    some = _smaller(images[:_COMPARED].to("cpu", torch.float64))
+    more = None if others is None else _smaller(others.to("cpu", torch.float64))
+    tried = [name for name in admitted(images.shape[1:]) if name in TRIED]
+    names = [*(tried if named is None else named), *([] if more is None else [OTHERS])]
+    plain = _left_out_error(some, (), None)
+    harm = {name: math.log(_left_out_error(some, (name,), more) / plain) for name in names}
+    kinds = list(named or ())
+    for name in names:
+        family = name.partition("/")[0]  # of which the largest that does no harm is used
+        if harm[name] <= _MOST_HARM and family not in {kind.partition("/")[0] for kind in kinds}:
+            kinds.append(name)
+    return Evidence(tuple(name for name in (OTHERS, *KINDS) if name in kinds), harm)
+
+
+def _smaller(images: Tensor) -> Tensor:
+    """Images of at most `_SIDE` pixels along an edge, by means over areas; others as they are."""
+    if images.ndim != 3 or max(images.shape[1:]) <= _SIDE:
+        return images
+    size = (min(images.shape[1], _SIDE), min(images.shape[2], _SIDE))
+    return F.adaptive_avg_pool2d(images[:, None], size)[:, 0]
+
+
+def _left_out_error(images: Tensor, kinds: Sequence[str], others: Tensor | None) -> float:
+    """The error of a ridge regression from noisy to clean images, on examples left out.
+
+    It is fitted to altered copies of the other examples, one of each. All draws but those of the
+    alterations are the same for any kinds; the penalty is the best one for all splits together.
+    """
+    rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
+    deviation = _NOISE * math.sqrt(float(images.square().mean()))
+    total = np.zeros(len(_PENALTIES))
+    for _ in range(_SPLITS):
+        order = rng.permutation(len(images))
+        fitted, left = np.array_split(order, 2)
+        judges = _rows(images[left])
+        targets = _rows(altered(images[fitted], generator, kinds, others))
+        noisy, inputs = (
+            clean + deviation * rng.standard_normal(clean.shape) for clean in (judges, targets)
+        )
+        values, vectors = np.linalg.eigh(inputs @ inputs.T)
+        scale = max(float(values.mean()), 1e-140)
+        weights = noisy @ inputs.T @ vectors  # (judges, fitted), over the eigenvalues
+        inner = vectors.T @ (targets @ targets.T) @ vectors
+        across = judges @ targets.T @ vectors
+        for index, penalty in enumerate(_PENALTIES):  # |y - sum_k w_k t_k|^2 by inner products
+            shrunk = weights / (np.maximum(values, 0.0) + scale * penalty)
+            total[index] += ((shrunk @ inner - 2 * across) * shrunk).sum() / judges.size
+        total += np.square(judges).mean()
+    return max(float(total.min()), 1e-300) / _SPLITS
+
+
+def _rows(images: Tensor) -> Array:
+    return images.flatten(1).numpy()

@@ -1,0 +1,317 @@
+"""The curve of a network on simulated pairs, and what it says of real ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from korisk import _checks
+from korisk._show import Drawn
+from korisk.curves.curve import Curve
+from korisk.curves.noise import relative_variance
+from korisk.planning.chances import Chances
+from korisk.planning.explain import chance, value
+from korisk.planning.fit import check_target
+from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.futures.posterior import posterior
+from korisk.planning.futures.related import Kinship, Relatives, relatives
+from korisk.planning.plan import Plan, plan_from
+from korisk.planning.protocol import Answers, Expectation
+from korisk.prediction.misfit import Belief, LogErrors
+from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, Prediction, size_words
+
+Array = NDArray[np.float64]
+
+_ONE_SEED = 0.05  # relative deviation of a mean of one seed
+# Chosen with benchmarks/prediction/rehearse.py, on ellipses, blobs and digits.
+# What few distinct images cost at N, over what half of them cost more: about that again, less at
+# smaller N, where fewer of the training images are copies.
+_AGAIN, _POWER = 1.2, 0.4
+BELIEF = Belief(
+    shapes=((0.05, 0.3), (0.15, 0.45), (0.4, 0.25)),
+    lengths=((3.0, 0.5), (12.0, 0.5)),
+    offsets=((0.02, 0.6), (0.1, 0.3), (0.4, 0.1)),
+    unseen=0.0,
+)
+# Of a pilot: the same network with the same recipe on copies of the same images is close kin.
+KINSHIP = Kinship(
+    believed=0.8,
+    least_odds=-math.inf,
+    stretch=0.1,
+    walks=(0.01, 0.03, 0.08),
+    walk_weights=(0.3, 0.4, 0.3),
+    floor_weights=(0.94, 0.05, 0.01),
+)
+# Ellipses give the shape; their level may be another.
+UNLIKE = Belief(
+    shapes=((0.1, 0.5), (0.3, 0.5)),
+    lengths=((3.0, 0.5), (12.0, 0.5)),
+    offsets=((0.4, 0.4), (1.2, 0.6)),
+    unseen=0.0,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Simulated:
+    """The simulated curve in the place of a theory."""
+
+    simulated: ClassVar[bool] = True  # as no theory is
+    curve: Curve
+    parameters: int | None
+
+    @property
+    def floor(self) -> float:
+        """Where curves that were fitted to it level off."""
+        return posterior(self.curve).floor_quantile(0.5)
+
+    def errors(self, n: ArrayLike) -> Array:
+        """(M,) the simulated error at each N: straight between sizes, extrapolated beyond them."""
+        sizes, made = np.asarray(n, float), posterior(self.curve)
+        ends = np.clip(sizes, self.curve.sizes[0], self.curve.sizes[-1])
+        inside = np.interp(np.log(ends), np.log(self.curve.sizes), np.log(self.curve.means))
+        return np.asarray(np.exp(inside + made.centre(sizes) - made.centre(ends)))
+
+    def effective(self, n: float) -> float:
+        """Not known: a rehearsal measures errors alone."""
+        return math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class RehearsedForecast(Forecast):
+    """A pilot's extrapolation by the curve of a rehearsal, which is closer than other relatives."""
+
+    @cached_property
+    def relatives(self) -> Relatives:
+        """What the rehearsal says beyond the pilot."""
+        return relatives(self.curve, self.related, KINSHIP)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rehearsal(Drawn, Answers):
+    """The curve of a network on simulated pairs, and what it says of real ones. By `rehearse`.
+
+    Parameters
+    ----------
+    curve : Curve
+        Mean squared errors on simulated pairs, of every size and seed.
+    simulated : str
+        What was simulated, in words.
+    unaltered : int
+        The largest N whose training images are all examples as they are; 0 without examples.
+    level : float
+        Relative standard error of the errors for the few images that judge.
+    parameters : int
+        Weights that are trained.
+    belief : Belief
+        Prior of how far reality is from the simulation.
+    halved : Curve, optional
+        Errors of networks that had half the distinct images, and copies of these.
+    altered : Curve, optional
+        Errors of networks that had an altered copy of every image in its place.
+    notes : tuple of str
+        Sentences on how the rehearsal went.
+    seconds : float
+        How long it took.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import korisk as kr
+    >>> from korisk.operators import ParallelBeam, Projector
+    >>> scan = Projector(ParallelBeam(8, views=6, bins=12))
+    >>> class Net(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.dense = torch.nn.Linear(72, 64)
+    ...     def forward(self, sinograms):
+    ...         return self.dense(sinograms.flatten(1)).unflatten(1, (8, 8))
+    >>> training = kr.prediction.Training(steps=50)
+    >>> made = kr.rehearse(Net, scan, noise=0.1, sizes=[4, 8, 16], seeds=2, training=training)
+    >>> print(made.explain())
+    Simulated: inputs of ... Measured: nothing. Net has an expected error of ...
+    """
+
+    curve: Curve
+    simulated: str
+    unaltered: int
+    level: float
+    parameters: int
+    belief: Belief
+    halved: Curve | None = None
+    altered: Curve | None = None
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @cached_property
+    def adjusted(self) -> Curve:
+        """The curve less what it costs that few of its images are distinct.
+
+        Networks with half the distinct images show it at the largest N: they err more, by as much
+        as twice the images would save.
+        """
+        if self.halved is None:
+            return self.curve
+        largest = float(self.halved.sizes[-1])
+        more = math.log(self.halved.means[-1] / self.curve.means[self.curve.sizes == largest][0])
+        part = 1 - np.minimum(self.unaltered / self.curve.n, 1.0) ** _POWER
+        part /= 1 - (self.unaltered / largest) ** _POWER
+        errors = self.curve.error * np.exp(-_AGAIN * max(more, 0.0) * part)
+        return Curve(self.curve.n, errors, self.curve.seed, self.curve.model, "mse")
+
+    def predict(self) -> Prediction:
+        """The expected errors of real images, of which nothing was measured.
+
+        Returns
+        -------
+        Prediction
+            Its `errors`, `band` and `samples` are about real images.
+        """
+        sizes, kept = self.adjusted.sizes, self.adjusted.sizes <= self.unaltered
+        variance = relative_variance(self.adjusted)
+        noise = np.full(len(sizes), _ONE_SEED**2) if variance is None else variance
+        logs = np.log(self.adjusted.means)
+        return Prediction(
+            _Simulated(self.adjusted, self.parameters),
+            model=self.curve.model,
+            examples=int(sizes[-1]),
+            level=self.level,
+            rehearsal=LogErrors(sizes[kept].astype(float), logs[kept], noise[kept]),
+            notes=self.notes,
+            valid_from=float(sizes[0]),
+            valid_to=float(sizes[-1]),
+            belief=self.belief,
+        )
+
+    def forecast(self, pilot: Curve) -> Forecast:
+        """Extrapolate a small real pilot, with the rehearsal as its related curve.
+
+        Parameters
+        ----------
+        pilot : Curve
+            Mean squared errors of the same network that were measured on real pairs, at three sizes
+            or more.
+
+        Returns
+        -------
+        Forecast
+            As `kr.forecast` returns it; its `relatives.trust` is the weight of the rehearsal.
+
+        Raises
+        ------
+        KoriskError
+            If the pilot has fewer sizes, or another unit.
+        """
+        made = forecast(pilot, related=[self.adjusted])
+        if not self.unaltered:  # ellipses are kin like any other
+            return made
+        return RehearsedForecast(made.curve, made.fit, made.related)
+
+    @overload
+    def plan(self, target: float, pilot: None = None) -> PredictedPlan: ...
+
+    @overload
+    def plan(self, target: float, pilot: Curve) -> Plan: ...
+
+    def plan(self, target: float, pilot: Curve | None = None) -> PredictedPlan | Plan:
+        """The answer for a target: by the rehearsal alone, or with a small real pilot.
+
+        Parameters
+        ----------
+        target : float
+            Mean squared error to reach.
+        pilot : Curve, optional
+            As for `forecast`.
+
+        Returns
+        -------
+        PredictedPlan or Plan
+            The latter with a pilot, as `kr.plan` returns it. No N is below the smallest that was
+            rehearsed.
+
+        Raises
+        ------
+        KoriskError
+            If the pilot has too few sizes, or the target is no error.
+        """
+        if pilot is not None:
+            check_target([pilot], target)
+            return plan_from(self.forecast(pilot), target)
+        made = self.predict().plan(target)
+        beyond = made.chances.n >= self.curve.sizes[0]
+        return replace(made, chances=Chances(made.chances.n[beyond], made.chances.p[beyond]))
+
+    def expected_with(self, n: float, pilot: Curve | None = None) -> Expectation:
+        """What is expected of real images at one N, with a small real pilot or without.
+
+        Parameters
+        ----------
+        n : int
+            Training samples.
+        pilot : Curve, optional
+            Errors that were measured on real images.
+
+        Returns
+        -------
+        Expectation
+            The error with its 90% band.
+        """
+        if pilot is not None:
+            return self.forecast(pilot).expected(n)
+        remedy = "rehearse smaller sizes, or give a pilot"
+        least = int(self.curve.sizes[0])
+        size = _checks.count("n", n, at_least=least, at_most=FARTHEST_N, remedy=remedy)
+        return self.predict().expected(size)
+
+    def expected(self, n: float) -> Expectation:
+        """What is expected of real images at one N, by the rehearsal alone."""
+        return self.expected_with(n)
+
+    def explain(self, target: float | None = None, pilot: Curve | None = None) -> str:
+        """What was simulated, what was measured, and the answer.
+
+        Parameters
+        ----------
+        target : float, optional
+            Mean squared error to reach; without it, the error at the largest simulated N is stated.
+        pilot : Curve, optional
+            As for `forecast`.
+
+        Returns
+        -------
+        str
+            Sentences on one line.
+        """
+        last = int(self.curve.sizes[-1])
+        said = [f"Simulated: {self.simulated}."]
+        if pilot is None:
+            said.append("Measured: nothing.")
+        else:
+            made = self.forecast(pilot)
+            assert made.relatives is not None
+            said.append(
+                f"Measured: a pilot at N = {pilot.sizes[0]:,} to {pilot.sizes[-1]:,}; the "
+                f"rehearsal explains it with a trust of {chance(made.relatives.trust)}."
+            )
+        if target is None:
+            then = self.expected_with(last, pilot)
+            said.append(
+                f"{self.curve.model} has an expected error of {value(then.value)} at N = {last:,} "
+                f"(90%: {value(then.lower)} to {value(then.upper)})."
+            )
+        elif pilot is None:
+            found = self.plan(target)
+            said.append(size_words(self.predict(), target, found))
+            if found.samples() == self.curve.sizes[0]:
+                said.append("Smaller N were not rehearsed.")
+        else:
+            said.append(self.plan(target, pilot).explain())
+        said.append(
+            f"This holds if operator, noise and images are those that were simulated; beyond "
+            f"N = {last:,} nothing was simulated."
+        )
+        return " ".join([*said, *self.notes])
