@@ -59,9 +59,10 @@ class Single(nn.Module):
 
 
 def part_of(setting: Setting) -> str:
-    """Whether a setting chooses constants or reports."""
-    chooses = setting.population in CHOOSE and setting.problem != "inpaint"
-    return "choose" if chooses else "report"
+    """Whether a setting chooses constants or reports; neither, if its population chooses."""
+    if setting.population in CHOOSE:
+        return "neither" if setting.problem == "inpaint" else "choose"
+    return "report"
 
 
 def asked(part: str) -> list[tuple[Setting, str]]:
@@ -130,7 +131,7 @@ def train(options: argparse.Namespace) -> None:
         words = made.simulated
         kinds = words[words.find("copies") :].partition("(")[2].partition(")")[0].replace(", ", " ")
         rows = []
-        variants = {"plain": made.curve, "halved": made.halved, "altered": made.altered}
+        variants = {"plain": made.curve, "halved": made.halved}
         for variant, curve in variants.items():
             if curve is None:
                 continue

@@ -27,6 +27,7 @@ from korisk.planning.fit import check_target
 from korisk.prediction.rehearsal import Rehearsal
 from korisk.prediction.rehearse import SIZES, Progress, built, rehearse
 from korisk.prediction.simulation import Noisy, Training
+from korisk.prediction.worth import Worth
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Problem
 from korisk.seeds import checked_seeds
@@ -345,6 +346,11 @@ class Ablation(Drawn):
         """Both curves at the target: `ratio`, `ratio_range` and `crossover` are what it saves."""
         return compare(*self.curves, self.target)
 
+    @cached_property
+    def worth(self) -> Worth:
+        """How many times as many real samples the network without the layer needs."""
+        return self.first.worth(self.second, self.target)
+
     @property
     def bound_sentence(self) -> str:
         """What the bound says of both networks."""
@@ -362,12 +368,13 @@ class Ablation(Drawn):
         Returns
         -------
         str
-            Three sentences on one line; more where a network does not reach the target.
+            Four sentences on one line; more where a network does not reach the target.
         """
         said = self.comparison.headline()
         if self.default is not None:
             said = f"{said[:-1]}; the target is 5% above the best error of {self.default}."
-        return f"{said} {self.comparison.crossing.explain()} {self.bound_sentence}"
+        real = f"On real images the ratio {self.worth.words}."
+        return f"{said} {real} {self.comparison.crossing.explain()} {self.bound_sentence}"
 
     def to_dict(self) -> dict[str, Any]:
         """The ablation as plain values, for JSON.
@@ -389,6 +396,7 @@ class Ablation(Drawn):
             "parameters": list(self.parameters),
             "target_from": self.default,
             **self.comparison.to_dict(),
+            "worth": self.worth._asdict(),
             "bound": {"ratio": self.bound_ratio, "unknown": self.bound_words or None},
             "curves": rows,
             "notes": list(self.notes),

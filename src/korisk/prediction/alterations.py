@@ -5,8 +5,7 @@ Turned photographs of leaves are photographs of leaves; turned letters are no le
 say which holds: a linear map from noisy to clean images is fitted in closed form to altered copies
 of some examples and judged on the examples that were left out, beside one that was fitted to the
 same examples as they are. Alterations that leave the population as it is cost nothing; those that
-cost more than a few per cent are dropped. What is left over of the harm, the network itself shows
-(`Rehearsal.altered`).
+cost more than a few per cent are dropped.
 
 Bent copies are never taken unless they are asked for: interpolation smooths edges, which a linear
 fit does not see and a convolutional network does.
@@ -151,8 +150,9 @@ def altered(
     torch.Size([5, 16, 16])
     """
     if OTHERS in kinds and others is not None:
-        drawn = torch.randint(len(others), (len(images),), generator=generator)
-        images = others[drawn].to(images)
+        times = -(-len(images) // len(others))  # no image comes again before all were there
+        drawn = [torch.randperm(len(others), generator=generator) for _ in range(times)]
+        images = others[torch.cat(drawn)[: len(images)]].to(images)
     for name, alter in KINDS.items():
         if name in kinds:
             images = alter(images, generator)

@@ -244,6 +244,8 @@ class Prediction(Drawn, Answers):
         Prior of how far the theory is off.
     independent : float, optional
         Number of independent images that the examples are worth. Default: as many as there are.
+    rivals : bool, default True
+        Whether curves that are fitted to the pilot alone compete with the theory.
 
     Examples
     --------
@@ -269,6 +271,7 @@ class Prediction(Drawn, Answers):
     valid_to: float = math.inf
     belief: Belief = BELIEF
     independent: float | None = None
+    rivals: bool = True
 
     def __post_init__(self) -> None:
         if not (self.pilot is None or isinstance(self.pilot, Curve)):
@@ -574,7 +577,7 @@ class Prediction(Drawn, Answers):
     @cached_property
     def trust(self) -> float:
         """The weight of the theory against curves fitted to the pilot; one without a pilot."""
-        if self.tested_on is None or not self.tested:
+        if self.tested_on is None or not self.tested or not self.rivals:
             return 1.0
         # One per cent at least: no theory is exact, and a precise pilot must not refute it.
         misfit = self.misfit(_TELLING)
@@ -592,22 +595,25 @@ class Prediction(Drawn, Answers):
     @cached_property
     def doubted(self) -> bool:
         """Whether the pilot speaks against the theory."""
-        if self.pilot is None or self.tested:
+        if self.pilot is None or (self.tested and self.rivals):
             return self.trust < _DOUBTED
-        alone, n = replace(self, pilot=None), self.pilot.sizes
+        if self.tested_on is None:
+            return False
+        alone, n, means = replace(self, pilot=None), self.tested_on.sizes, self.tested_on.means
         low, high = alone.quantile(n, _RARE), alone.quantile(n, 1 - _RARE)
-        return bool(((self.pilot.means < low) | (self.pilot.means > high)).any())
+        return bool(((means < low) | (means > high)).any())
 
     @cached_property
     def tested_on(self) -> Curve | None:
         """The part of the pilot on which the theory is tested: where it holds.
 
-        Where fewer than three sizes are left, also those below, where it is a rough guide.
+        Where none is left, or fewer than curves can be fitted to, also those below, where it is a
+        rough guide.
         """
         if self.pilot is None:
             return None
         kept = (self.pilot.n >= self.valid_from) & (self.pilot.n <= self.valid_to)
-        if len(np.unique(self.pilot.n[kept])) < FIT_SIZES:
+        if len(np.unique(self.pilot.n[kept])) < (FIT_SIZES if self.rivals else 1):
             kept = self.pilot.n <= self.valid_to
         if not kept.any():
             return None
@@ -650,7 +656,7 @@ class Prediction(Drawn, Answers):
     @cached_property
     def _fitted(self) -> Posterior | None:
         """Curves fitted to the pilot alone, which are mixed with the theory."""
-        if self.pilot is None or len(self.pilot.sizes) < FIT_SIZES:
+        if self.pilot is None or len(self.pilot.sizes) < FIT_SIZES or not self.rivals:
             return None
         return posterior(self.pilot)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, overload
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,15 +15,18 @@ from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.planning.chances import Chances
-from korisk.planning.explain import chance, value
-from korisk.planning.fit import check_target
-from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.explain import value
 from korisk.planning.futures.posterior import posterior
-from korisk.planning.futures.related import Kinship, Relatives, relatives
-from korisk.planning.plan import Plan, plan_from
 from korisk.planning.protocol import Answers, Expectation
 from korisk.prediction.misfit import Belief, LogErrors
-from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, Prediction, size_words
+from korisk.prediction.prediction import (
+    FARTHEST_N,
+    PredictedPlan,
+    Prediction,
+    size_words,
+    trust_words,
+)
+from korisk.prediction.worth import Worth, worth
 
 Array = NDArray[np.float64]
 
@@ -37,15 +40,6 @@ BELIEF = Belief(
     lengths=((3.0, 0.5), (12.0, 0.5)),
     offsets=((0.02, 0.6), (0.1, 0.3), (0.4, 0.1)),
     unseen=0.0,
-)
-# Of a pilot: the same network with the same recipe on copies of the same images is close kin.
-KINSHIP = Kinship(
-    believed=0.8,
-    least_odds=-math.inf,
-    stretch=0.1,
-    walks=(0.01, 0.03, 0.08),
-    walk_weights=(0.3, 0.4, 0.3),
-    floor_weights=(0.94, 0.05, 0.01),
 )
 # Ellipses give the shape; their level may be another.
 UNLIKE = Belief(
@@ -81,16 +75,6 @@ class _Simulated:
         return math.nan
 
 
-@dataclass(frozen=True, eq=False)
-class RehearsedForecast(Forecast):
-    """A pilot's extrapolation by the curve of a rehearsal, which is closer than other relatives."""
-
-    @cached_property
-    def relatives(self) -> Relatives:
-        """What the rehearsal says beyond the pilot."""
-        return relatives(self.curve, self.related, KINSHIP)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rehearsal(Drawn, Answers):
     """The curve of a network on simulated pairs, and what it says of real ones. By `rehearse`.
@@ -111,8 +95,6 @@ class Rehearsal(Drawn, Answers):
         Prior of how far reality is from the simulation.
     halved : Curve, optional
         Errors of networks that had half the distinct images, and copies of these.
-    altered : Curve, optional
-        Errors of networks that had an altered copy of every image in its place.
     notes : tuple of str
         Sentences on how the rehearsal went.
     seconds : float
@@ -143,7 +125,6 @@ class Rehearsal(Drawn, Answers):
     parameters: int
     belief: Belief
     halved: Curve | None = None
-    altered: Curve | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -163,61 +144,48 @@ class Rehearsal(Drawn, Answers):
         errors = self.curve.error * np.exp(-_AGAIN * max(more, 0.0) * part)
         return Curve(self.curve.n, errors, self.curve.seed, self.curve.model, "mse")
 
-    def predict(self) -> Prediction:
-        """The expected errors of real images, of which nothing was measured.
+    def predict(self, pilot: Curve | None = None) -> Prediction:
+        """The expected errors of real images, corrected by those that were measured.
+
+        Parameters
+        ----------
+        pilot : Curve, optional
+            Mean squared errors of the same network on a few real pairs. It corrects the level and
+            the shape of the rehearsed curve; where the two contradict each other, curves that are
+            fitted to the pilot alone compete with the rehearsal.
 
         Returns
         -------
         Prediction
             Its `errors`, `band` and `samples` are about real images.
-        """
-        sizes, kept = self.adjusted.sizes, self.adjusted.sizes <= self.unaltered
-        variance = relative_variance(self.adjusted)
-        noise = np.full(len(sizes), _ONE_SEED**2) if variance is None else variance
-        logs = np.log(self.adjusted.means)
-        return Prediction(
-            _Simulated(self.adjusted, self.parameters),
-            model=self.curve.model,
-            examples=int(sizes[-1]),
-            level=self.level,
-            rehearsal=LogErrors(sizes[kept].astype(float), logs[kept], noise[kept]),
-            notes=self.notes,
-            valid_from=float(sizes[0]),
-            valid_to=float(sizes[-1]),
-            belief=self.belief,
-        )
-
-    def forecast(self, pilot: Curve) -> Forecast:
-        """Extrapolate a small real pilot, with the rehearsal as its related curve.
-
-        Parameters
-        ----------
-        pilot : Curve
-            Mean squared errors of the same network that were measured on real pairs, at three sizes
-            or more.
-
-        Returns
-        -------
-        Forecast
-            As `kr.forecast` returns it; its `relatives.trust` is the weight of the rehearsal.
 
         Raises
         ------
         KoriskError
-            If the pilot has fewer sizes, or another unit.
+            If the pilot is no `Curve`, or is in another unit than the mean squared error.
         """
-        made = forecast(pilot, related=[self.adjusted])
-        if not self.unaltered:  # ellipses are kin like any other
-            return made
-        return RehearsedForecast(made.curve, made.fit, made.related)
+        sizes, plain = self.adjusted.sizes, self.adjusted.sizes <= self.unaltered
+        variance = relative_variance(self.adjusted)
+        noise = np.full(len(sizes), _ONE_SEED**2) if variance is None else variance
+        logs = np.log(self.adjusted.means)
+        alone = Prediction(
+            _Simulated(self.adjusted, self.parameters),
+            model=self.curve.model,
+            examples=int(sizes[-1]),
+            level=self.level,
+            rehearsal=LogErrors(sizes[plain].astype(float), logs[plain], noise[plain]),
+            notes=self.notes,
+            valid_from=float(sizes[0]),
+            valid_to=float(sizes[-1]),
+            belief=self.belief,
+            rivals=self.belief is UNLIKE,
+        )
+        if pilot is None:
+            return alone
+        corrected = alone.with_pilot(pilot)
+        return replace(corrected, rivals=True) if corrected.doubted else corrected
 
-    @overload
-    def plan(self, target: float, pilot: None = None) -> PredictedPlan: ...
-
-    @overload
-    def plan(self, target: float, pilot: Curve) -> Plan: ...
-
-    def plan(self, target: float, pilot: Curve | None = None) -> PredictedPlan | Plan:
+    def plan(self, target: float, pilot: Curve | None = None) -> PredictedPlan:
         """The answer for a target: by the rehearsal alone, or with a small real pilot.
 
         Parameters
@@ -225,25 +193,38 @@ class Rehearsal(Drawn, Answers):
         target : float
             Mean squared error to reach.
         pilot : Curve, optional
-            As for `forecast`.
+            As for `predict`.
 
         Returns
         -------
-        PredictedPlan or Plan
-            The latter with a pilot, as `kr.plan` returns it. No N is below the smallest that was
-            rehearsed.
-
-        Raises
-        ------
-        KoriskError
-            If the pilot has too few sizes, or the target is no error.
+        PredictedPlan
+            No N is below the smallest that was rehearsed or measured.
         """
-        if pilot is not None:
-            check_target([pilot], target)
-            return plan_from(self.forecast(pilot), target)
-        made = self.predict().plan(target)
-        beyond = made.chances.n >= self.curve.sizes[0]
-        return replace(made, chances=Chances(made.chances.n[beyond], made.chances.p[beyond]))
+        answer = self.predict(pilot).plan(target)
+        least = min(curve.sizes[0] for curve in (self.curve, pilot) if curve is not None)
+        beyond = answer.chances.n >= least
+        return replace(answer, chances=Chances(answer.chances.n[beyond], answer.chances.p[beyond]))
+
+    def worth(self, other: Rehearsal, target: float, pilot: Curve | None = None) -> Worth:
+        """How many times as many samples another network needs for the same target.
+
+        Parameters
+        ----------
+        other : Rehearsal
+            Of the other network, with the same images and seeds: then what these images do not
+            show of the population counts once.
+        target : float
+            Mean squared error to reach.
+        pilot : Curve, optional
+            Errors of this network on real pairs, as for `predict`.
+
+        Returns
+        -------
+        Worth
+            The ratio of N with its 90% interval.
+        """
+        shared = self.simulated.partition(";")[0] == other.simulated.partition(";")[0]
+        return worth(self.predict(pilot), other.predict(), target, shared=shared)
 
     def expected_with(self, n: float, pilot: Curve | None = None) -> Expectation:
         """What is expected of real images at one N, with a small real pilot or without.
@@ -253,19 +234,17 @@ class Rehearsal(Drawn, Answers):
         n : int
             Training samples.
         pilot : Curve, optional
-            Errors that were measured on real images.
+            As for `predict`.
 
         Returns
         -------
         Expectation
             The error with its 90% band.
         """
-        if pilot is not None:
-            return self.forecast(pilot).expected(n)
         remedy = "rehearse smaller sizes, or give a pilot"
-        least = int(self.curve.sizes[0])
+        least = int(min(curve.sizes[0] for curve in (self.curve, pilot) if curve is not None))
         size = _checks.count("n", n, at_least=least, at_most=FARTHEST_N, remedy=remedy)
-        return self.predict().expected(size)
+        return self.predict(pilot).expected(size)
 
     def expected(self, n: float) -> Expectation:
         """What is expected of real images at one N, by the rehearsal alone."""
@@ -279,39 +258,31 @@ class Rehearsal(Drawn, Answers):
         target : float, optional
             Mean squared error to reach; without it, the error at the largest simulated N is stated.
         pilot : Curve, optional
-            As for `forecast`.
+            As for `predict`.
 
         Returns
         -------
         str
             Sentences on one line.
         """
-        last = int(self.curve.sizes[-1])
-        said = [f"Simulated: {self.simulated}."]
-        if pilot is None:
-            said.append("Measured: nothing.")
-        else:
-            made = self.forecast(pilot)
-            assert made.relatives is not None
-            said.append(
-                f"Measured: a pilot at N = {pilot.sizes[0]:,} to {pilot.sizes[-1]:,}; the "
-                f"rehearsal explains it with a trust of {chance(made.relatives.trust)}."
-            )
+        last, prediction = int(self.curve.sizes[-1]), self.predict(pilot)
+        measured = "nothing"
+        if pilot is not None:
+            measured = f"a pilot at N = {pilot.sizes[0]:,} to {pilot.sizes[-1]:,}"
+        words = [f"Simulated: {self.simulated}. Measured: {measured}."]
         if target is None:
-            then = self.expected_with(last, pilot)
-            said.append(
+            then = prediction.expected(last)
+            words.append(
                 f"{self.curve.model} has an expected error of {value(then.value)} at N = {last:,} "
                 f"(90%: {value(then.lower)} to {value(then.upper)})."
             )
-        elif pilot is None:
-            found = self.plan(target)
-            said.append(size_words(self.predict(), target, found))
-            if found.samples() == self.curve.sizes[0]:
-                said.append("Smaller N were not rehearsed.")
         else:
-            said.append(self.plan(target, pilot).explain())
-        said.append(
+            answer = self.plan(target, pilot)
+            words.append(size_words(prediction, target, answer))
+            if answer.samples() == self.curve.sizes[0]:
+                words.append("Smaller N were not rehearsed.")
+        words.append(
             f"This holds if operator, noise and images are those that were simulated; beyond "
             f"N = {last:,} nothing was simulated."
         )
-        return " ".join([*said, *self.notes])
+        return " ".join([*words, *trust_words(prediction), *self.notes])

@@ -34,7 +34,6 @@ from korisk.prediction.simulation import (
     FOLDS,
     Augment,
     Noisy,
-    Simulation,
     Training,
     Variant,
     simulation_of,
@@ -160,8 +159,9 @@ def rehearse(
     got, raised = f"{often}: one alone would judge", Message("raise ", Argument("seeds", ...))
     rule = "be 2 or more for so few patients"
     require(len(judges) >= 2, "seeds", rule, often, raised, got=got)
-    plain: list[tuple[Variant, int]] = [("plain", n) for n in asked]
-    wanted = plain + _variants(simulation, asked)  # small N first
+    wanted: list[tuple[Variant, int]] = [("plain", n) for n in asked]  # small N first
+    if simulation.copied and simulation.unaltered < asked[-1]:
+        wanted.append(("halved", asked[-1]))  # to see what few distinct images cost
     cells = [_Cell(n, number, variant) for variant, n in wanted for number in numbers]
     pool: list[Pairs] = []
     rows: dict[tuple[int, Variant], list[Tensor]] = {}  # train, validation and test of a pool
@@ -238,7 +238,6 @@ def rehearse(
     return Rehearsal(
         curve=curve,
         halved=_curve(errors, name, "halved"),
-        altered=_curve(errors, name, "altered"),
         simulated=f"{simulation.words}; {len(errors)} networks of {count:,} weights, trained {how}",
         unaltered=simulation.unaltered,
         level=relative_error(
@@ -258,21 +257,6 @@ class _Cell(NamedTuple):
     n: int  # training pairs
     seed: int
     variant: Variant  # of its training images
-
-
-def _variants(simulation: Simulation, sizes: Sequence[int]) -> list[tuple[Variant, int]]:
-    """Networks that show what copies are worth.
-
-    What altered copies harm is seen at the largest N that needs no copies; what few distinct images
-    cost, at the largest N of all.
-    """
-    unaltered = [n for n in sizes if n <= simulation.unaltered]
-    wanted: list[tuple[Variant, int]] = []
-    if "altered" in simulation.variants and unaltered and unaltered[-1] < sizes[-1]:
-        wanted.append(("altered", unaltered[-1]))
-    if "halved" in simulation.variants and simulation.unaltered < sizes[-1]:
-        wanted.append(("halved", sizes[-1]))
-    return wanted
 
 
 def _curve(errors: Mapping[_Cell, Tensor], model: str, variant: Variant) -> Curve | None:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from korisk.curves.curve import Curve
-from korisk.planning.explain import chance, value
-from korisk.planning.plan import Plan
+from korisk.planning.explain import value
 from korisk.planning.protocol import Expectation
 from korisk.planning.recommend import check_words
-from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, sample_dict
+from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, sample_dict, trust_words
 
 if TYPE_CHECKING:
     from korisk.prediction.rehearsal import Rehearsal
@@ -63,10 +62,8 @@ class Rehearsed:
         """What a first measurement is expected to show; None with a pilot."""
         return None if self.pilot is not None else self.rehearsal.predict().first_check()
 
-    def plan(self, target: float) -> PredictedPlan | Plan:
+    def plan(self, target: float) -> PredictedPlan:
         """The answer for a target."""
-        if self.pilot is None:
-            return self.rehearsal.plan(target)
         return self.rehearsal.plan(target, self.pilot)
 
     def expected(self, n: float) -> Expectation:
@@ -93,7 +90,6 @@ class Rehearsed:
         end = min(end, FARTHEST_N)
         if self.pilot is not None:
             first = max(first, float(self.pilot.sizes[0]))
-            end = min(end, self.rehearsal.forecast(self.pilot).horizon)
         steps = max(2, math.ceil(_PER_DOUBLING * math.log2(max(end / first, 2.0))))
         sizes = np.geomspace(first, max(end, first + 1), 1 + steps)
         return sorted({round(n) for n in sizes.tolist()})
@@ -142,12 +138,9 @@ class Rehearsed:
         if self.pilot is None:
             said.append("Measured: nothing.")
         else:
-            relatives = made.forecast(self.pilot).relatives
-            trust = "" if relatives is None else f" with a trust of {chance(relatives.trust)}"
-            said.append(
-                f"Measured: a pilot at N = {self.pilot.sizes[0]:,} to {self.pilot.sizes[-1]:,}; "
-                f"the rehearsal explains it{trust}."
-            )
+            first, last = self.pilot.sizes[0], self.pilot.sizes[-1]
+            said.append(f"Measured: a pilot at N = {first:,} to {last:,}.")
+            said += trust_words(made.predict(self.pilot))
         return [*said, *made.notes]
 
     def to_dict(
@@ -180,7 +173,6 @@ class Rehearsed:
         plans = [self.plan(target) for target in targets]
         needed = max((plan.samples(sure) or plan.even or 0 for plan in plans), default=0)
         pairs = () if pilot is None else zip(pilot.sizes, pilot.means, strict=True)
-        relatives = None if pilot is None else made.forecast(pilot).relatives
         means = zip(curve.sizes.tolist(), curve.means.tolist(), strict=True)
         return {
             "model": self.model,
@@ -193,7 +185,7 @@ class Rehearsed:
             "track": self.rows(self.drawn_sizes(needed)),
             "rehearsal": [{"n": n, "measured": mean} for n, mean in means],
             "checks": [{"n": int(n), "measured": float(mean)} for n, mean in pairs],
-            "trust": None if relatives is None else relatives.trust,
+            "trust": None if pilot is None else made.predict(pilot).trust,
             "first_check": self.check and vars(self.check),
             "simulated": made.simulated,
             "curve": [dict(zip(("n", "error", "seed"), row, strict=True)) for row in rows],

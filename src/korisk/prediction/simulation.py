@@ -32,7 +32,7 @@ from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, Im
 from korisk.seeds import TEST_SEED, stream_key
 
 Noisy = Callable[[Tensor, torch.Generator], Tensor]
-Variant = Literal["plain", "halved", "altered"]  # of the training images of an `ExampleSource`
+Variant = Literal["plain", "halved"]  # of the training images of an `ExampleSource`
 Augment = Alteration | Iterable[str]  # by the user: a function, or names of alterations
 
 FOLDS = 3  # at least: a seed is judged by a third of the examples
@@ -88,8 +88,7 @@ class Training(Schedule):
 class ExampleSource(ImageSource):
     """Example images: some to train with, as they are and then altered, others to judge.
 
-    Variants show what copies are worth: with `halved`, half the training images alone are used, and
-    copies of these; with `altered`, a copy stands in the place of every training image.
+    With the variant `halved`, half the training images alone are used, and copies of these.
 
     Seeds take turns at which examples judge. Images of one patient are on one side alone, and
     patients take turns in a training set: more images of one are little more than copies.
@@ -151,8 +150,6 @@ class ExampleSource(ImageSource):
             if more > 0:
                 chosen = torch.randint(len(own), (more,), generator=draws)
                 images = torch.cat([images, self._copies(self.images[own][chosen], draws)])
-            if name == "train" and self.variant == "altered":
-                images[: len(own)] = self._copies(images[: len(own)], draws)
             found[name] = images
         return {name: found[name].to(device) for name in counts}
 
@@ -188,7 +185,7 @@ class Simulation:
     unaltered: int  # the largest N without altered copies
     words: str
     alike: bool  # whether its images are like the real ones
-    variants: tuple[Variant, ...]  # that can be drawn beside the plain one
+    copied: bool  # whether larger N are filled up with copies
     notes: Sequence[str] = ()  # on the examples
 
 
@@ -272,7 +269,7 @@ def simulation_of(
             if own
             else f"{words}, random ellipses for images",
             alike=own,
-            variants=(),
+            copied=False,
         )
     kept = source
     whose = kept.patients or [str(index) for index in range(len(kept.images))]
@@ -289,7 +286,7 @@ def simulation_of(
         unaltered=kept.unaltered,
         words=f"{words} from {number}, {used}",
         alike=True,
-        variants=("halved",) if kept.alter is None else ("halved", "altered"),
+        copied=True,
         notes=[*worth.notes, *tried.notes],
     )
 
