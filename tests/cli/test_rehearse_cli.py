@@ -370,7 +370,7 @@ def test_the_command_rehearses_the_network_of_a_file_for_a_study(
     assert "--network must take no arguments" in refused(*quick, "--network", f"{file}:sized")
     assert "--training rate must be" in refused(*own, "--training", "rate=-1")
     never = (*quick, "--network", f"{file}:never")  # refused before it is asked for a network
-    assert "--at must be" in refused(*never, "--at", 8)
+    assert "--at must be" in refused(*never, "--at", 4)
     assert "--at must be" in refused(*never, "--pilot", pilot, "--at", 10**6)
     pilot.write_text("n,error\n16,.5\n32,.4\n")
     assert "at least 3 distinct N, got 2" in refused(*never, "--pilot", pilot)

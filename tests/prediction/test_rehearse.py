@@ -189,7 +189,7 @@ def test_copies_move_pixels_and_scale_them() -> None:
     point[:, 4, 4] = 1
     moved = altered(point, draws, ["mirror", "turn", "shift"])
     assert ((moved > 0).sum((1, 2)) == 1).all()
-    assert len(moved.flatten(1).argmax(1).unique()) > 4
+    assert len(set(moved.flatten(1).argmax(1).tolist())) > 4
     line = altered(torch.arange(12.0).repeat(40, 1), draws, ["mirror", "shift/2"])
     assert line.shape == (40, 12)
     assert set(line.flatten().tolist()) <= set(range(12))
@@ -269,12 +269,12 @@ def test_nothing_is_claimed_below_the_smallest_size(made: kr.Rehearsal) -> None:
 
 
 def test_a_pilot_gives_the_level_and_the_rehearsal_the_shape(made: kr.Rehearsal) -> None:
-    twice = kr.Curve(made.curve.n, 2 * made.adjusted.error, made.curve.seed).up_to(16)
-    prediction = made.predict(twice)
-    assert prediction.at(32).value == pytest.approx(2 * made.adjusted.means[-1], rel=0.2)
+    higher = kr.Curve(made.curve.n, 1.3 * made.adjusted.error, made.curve.seed).up_to(16)
+    prediction = made.predict(higher)
+    assert prediction.at(32).value == pytest.approx(1.3 * made.adjusted.means[-1], rel=0.1)
     alone = made.predict().band(32)
     assert np.log(np.divide(*prediction.band(32))) > np.log(np.divide(*alone))  # narrower
-    plan = made.plan(prediction.at(32).value, twice)
+    plan = made.plan(prediction.at(32).value, higher)
     assert plan.lower < 32 < plan.upper
 
 

@@ -31,14 +31,14 @@ from korisk.prediction.worth import Worth, worth
 Array = NDArray[np.float64]
 
 _ONE_SEED = 0.05  # relative deviation of a mean of one seed
-# Chosen with benchmarks/prediction/rehearse.py, on ellipses, blobs and digits.
+# Chosen with benchmarks/prediction/rehearse.py --part choose.
 # What few distinct images cost at N, over what half of them cost more: about that again, less at
 # smaller N, where fewer of the training images are copies.
 _AGAIN, _POWER = 1.2, 0.4
 BELIEF = Belief(
     shapes=((0.05, 0.3), (0.15, 0.45), (0.4, 0.25)),
     lengths=((3.0, 0.5), (12.0, 0.5)),
-    offsets=((0.02, 0.6), (0.1, 0.3), (0.4, 0.1)),
+    offsets=((0.02, 0.7), (0.08, 0.27), (0.4, 0.03)),
     unseen=0.0,
 )
 # Ellipses give the shape; their level may be another.
