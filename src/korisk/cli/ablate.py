@@ -51,7 +51,7 @@ def ablate(
     path: Annotated[
         Path | None,
         Positional(),
-        "[STUDY.yaml]",
+        "STUDY.yaml",
         "A study with one of models.networks, and ablation: for what is replaced.",
     ] = None,
     module: Annotated[

@@ -69,7 +69,7 @@ def rehearse(
     path: Annotated[
         Path | None,
         Positional(),
-        "[STUDY.yaml]",
+        "STUDY.yaml",
         "A study; problem and points are enough. Its models.networks are rehearsed too.",
     ] = None,
     network: Annotated[

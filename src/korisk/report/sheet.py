@@ -26,7 +26,7 @@ from korisk.prediction.rehearsed import Rehearsed
 from korisk.prediction.study import PointPrediction
 from korisk.report.figures import panels, style
 from korisk.report.figures.pilot import plan_figure, quantity
-from korisk.report.figures.prediction import prediction_figure
+from korisk.report.figures.prediction import SMALLEST, prediction_figure
 from korisk.report.figures.style import DARK, DPI, FINE, GREY, LARGE, LOOKS, MEDIUM, SMALL, Options
 from korisk.report.headline import held, record
 
@@ -152,7 +152,7 @@ def rehearsal_sheet(
         told=told[0],
         findings=tuple(told[2:]),
         draw=draw,
-        sizes=np.array([row.n for row in content.models[0].rehearsal or content.models[0].track]),
+        sizes=np.array([SMALLEST]),
         lists=[(_ASSUMED, assumed), (heading, words)],
         measured="simulated",
         date=date,

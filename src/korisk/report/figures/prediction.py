@@ -20,6 +20,7 @@ from korisk.report.figures.style import DARK, LARGE, Look, Options
 WIDTH, HEIGHT = 6.3, 3.85  # inches, the height without the legend
 NOTE = "band: 90%; thin: computed from operator, images and noise alone; no network was trained"
 SIMULATED = "band: 90%, for real images; crosses: trained and tested on simulated pairs"
+SMALLEST = 4  # N from whose doublings the ticks are taken
 _MARGIN = 1.12  # factor beyond the first and the last N
 _MOST_DECADES = 8  # of errors; what lies lower is cut off
 
@@ -90,7 +91,7 @@ def prediction_figure(
             (min(n) / _MARGIN, max(n) * _MARGIN),
             panels.limits([np.maximum(errors, max(errors) * 10.0**-_MOST_DECADES)]),
             labels=(panels.SAMPLES, "mean squared error"),
-            sizes=np.array([4]),
+            sizes=np.array([SMALLEST]),
         )
         if headed:
             panels.head(axes, point.point, size=LARGE, room=0.8, lift=16)
