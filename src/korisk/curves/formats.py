@@ -188,20 +188,15 @@ def _checked(grid: Grid) -> Grid:
 def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str]) -> Grid:
     """The table in rows of a text or a sheet: titles, a head of one row or two, and its body."""
     filled = [sum(cell not in ("", None) for cell in cells) for _, cells in rows]
-    titles = 0
-    while max(filled, default=0) > 1 and filled[titles] == 1:
-        notes = [*notes, f"{source.place} {rows[titles][0]} is a title"]
-        titles += 1
+    while filled[0] == 1 < max(filled):
+        notes = [*notes, f"{source.place} {rows[0][0]} is a title"]
+        rows, filled = rows[1:], filled[1:]
     while filled[-1] == 1 < max(filled) and not any(map(_is_number, filter(None, rows[-1][1]))):
         notes = [*notes, f"{source.place} {rows[-1][0]} is a note"]
         rows, filled = rows[:-1], filled[:-1]
-    (_, first), *body = rows[titles:]
+    (_, first), *body = rows
     header = [re.sub(r"^(\d+)\.0$", r"\1", str(cell or "").strip()) for cell in first]
-    while (
-        header
-        and not header[-1]
-        and all(len(cells) != len(header) or not cells[-1] for _, cells in body)
-    ):
+    while header and not header[-1] and not any(any(row[len(header) - 1 :]) for _, row in body):
         header.pop()
     width = len(header)
     merged = len(set(filter(None, header))) < width
@@ -213,14 +208,10 @@ def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str])
             upper = name or upper
             header[at] = f"{upper} {below[at]}".strip()
         notes = [*notes, "the head has two rows"]
-    if (
-        body
-        and width > 1
-        and body[0][1][0]
-        and not any(body[0][1][1:])
-        and not _is_number(body[0][1][0])
-    ):
-        header[0] = str(body.pop(0)[1][0])  # the name of an index, as pandas writes it
+    index, *others = body[0][1] if body else [""]
+    if index and width > 1 and not any(others) and not _is_number(index):
+        header[0] = str(index)  # the name of an index, as pandas writes it
+        del body[0]
     extra = [str(cells[0]) for _, cells in body if len(cells) == width + 1]
     names = not any(map(_is_number, extra)) or extra in (
         [str(at + first) for at in range(len(body))] for first in (0, 1)
@@ -248,9 +239,8 @@ def _is_head(cells: list[Any], body: list[tuple[int, list[Any]]], *, merged: boo
     if any(map(_is_number, cells)):  # seeds below models that stand in several columns
         below = [row[0] for _, row in body if any(row[1:])]
         return merged and not _is_number(cells[0]) and bool(below) and all(map(_is_number, below))
-    return merged or (
-        all(cells[1:]) and len(cells) > 1 and any(map(_is_number, body[0][1] if body else []))
-    )
+    numbers = bool(body) and any(map(_is_number, body[0][1]))
+    return merged or (numbers and len(cells) > 1 and all(cells[1:]))
 
 
 def _is_number(cell: object) -> bool:
@@ -425,8 +415,6 @@ def _of_pandas(content: dict[str, Any]) -> dict[str, Any]:
     names, data = content.get("columns"), content.get("data")
     if isinstance(names, list) and isinstance(data, list):  # orient="split"
         return {"rows": [dict(zip(map(str, names), row, strict=False)) for row in data]}
-    if "schema" in content and isinstance(data, list):  # orient="table"
-        return {"rows": data}
     if not content or not all(isinstance(value, dict) for value in content.values()):
         return content
     if all(key.isdecimal() for key in content):  # orient="index"
