@@ -15,7 +15,7 @@ from korisk.planning.futures.posterior import MOST_SIZES, posterior
 from korisk.planning.futures.prior import PRIORS
 from korisk.prediction.misfit import BELIEF, LogErrors
 from korisk.prediction.pair import PredictedPair, track
-from korisk.prediction.prediction import FARTHEST_N, Prediction, log_errors, size_words, trust_words
+from korisk.prediction.prediction import FARTHEST_N, Prediction, log_errors, trust_words
 from pilots import power_pilot, scaled
 
 Array = NDArray[np.float64]
@@ -230,7 +230,7 @@ def test_sizes_are_those_of_the_curve() -> None:
 def test_the_smallest_and_the_largest_size() -> None:
     found = PLAIN.plan(50.0)
     assert (found.middle, found.lower, found.upper) == (2, 2.0, 2.0)
-    assert "collect 2 samples" in size_words(PLAIN, 50.0)
+    assert "collect 2 samples" in PLAIN.explain(50.0)
     slow = Prediction(Power(0.0, 1.0, 0.1), "FC", 64).plan(0.05)
     assert slow.middle is None or slow.middle <= FARTHEST_N
 
@@ -243,14 +243,14 @@ def test_targets_below_the_floor_are_out_of_reach() -> None:
     assert set(written["samples"].values()) == {None}
     assert written["lower"] is written["upper"] is None
     assert written["recommendation"]["action"] == "stop"
-    said = size_words(FITTING, 0.25 * FLOOR)
+    said = FITTING.explain(0.25 * FLOOR)
     assert all(fact in said for fact in ("will not reach 0.005", "at 0.02", f"{FARTHEST_N:,}"))
     near = PLAIN.plan(FLOOR * 0.99)  # as likely as not
     assert near.middle is not None
     assert near.upper == math.inf
     assert near.reach < 0.6
     least = f"it takes at least {near.lower:,.0f} samples (95% sure)"
-    assert least in size_words(PLAIN, FLOOR * 0.99).replace("It takes", "it takes")
+    assert least in PLAIN.explain(FLOOR * 0.99).replace("It takes", "it takes")
     made = replace(PLAIN, level=0.05)  # between unlikely and impossible there is an earliest size
     tried = [made.plan(float(target)) for target in np.geomspace(0.01, 0.03, 20)]
     between = [each for each in tried if each.middle is None and each.reach >= 0.05]

@@ -263,7 +263,7 @@ def test_bands_widen_where_less_is_known(scan: LinearOperator, made: kr.Rehearsa
 def test_nothing_is_claimed_below_the_smallest_size(made: kr.Rehearsal) -> None:
     easy = made.plan(100.0)
     assert (made.samples(100.0), easy.even, easy.lower, easy.upper) == (4, 4, 4, 4)
-    assert "Smaller N were not rehearsed" in made.explain(100.0)
+    assert "nothing below N = 4" in made.explain(100.0)
     with pytest.raises(kr.KoriskError, match="from 4 to"):
         made.at(3)
 
@@ -302,7 +302,9 @@ def test_an_answer_says_what_was_simulated_and_what_was_measured(made: kr.Rehear
     assert "Simulated: " in alone
     assert f"30 example images, as they are up to N = {made.unaltered}" in alone
     assert "Measured: nothing" in alone
-    assert "beyond N = 32 nothing was simulated" in alone
+    assert "nothing below N = 4 or beyond 32" in alone
+    assert alone.endswith("if not, suspect noise or images.")
+    assert made.first_check().n == 16
     twice = kr.Curve(made.curve.n, 2 * made.adjusted.error, made.curve.seed).up_to(16)
     assert "a pilot at N = 4 to 16" in made.explain(0.01, twice)
 

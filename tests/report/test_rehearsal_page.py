@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 import korisk as kr
 from korisk.prediction.answer import Question
 from korisk.prediction.record import point_record
-from korisk.prediction.rehearse import BELIEF
+from korisk.prediction.rehearsal import BELIEF
 from korisk.prediction.rehearsed import Rehearsed
 from korisk.prediction.study import PointPrediction
 from korisk.report.figures.prediction import prediction_figure
@@ -63,6 +63,7 @@ def test_figure_and_sheet_mark_the_number_at_the_level_asked_for(pilot: kr.Curve
         assert advice.sentence in said(page).replace("\N{NO-BREAK SPACE}", " ")
         assert f"{advice.cost:,.0f}" in said(page)
         assert ("Check it first" in said(page)) == (pilot is None)
+        assert ("What the pilot says" in said(page)) == (pilot is not None)
 
 
 def test_the_page_says_the_advice_the_check_and_what_was_simulated() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from korisk.errors import OutOfReachError
 from korisk.planning.explain import chance, count
-from korisk.planning.plan import Plan
 from korisk.planning.recommend import check_words
 from korisk.prediction.pair import error_rows
 from korisk.prediction.prediction import (
@@ -224,8 +222,8 @@ def size_heads(sure: float = 0.9) -> list[str]:
     return ["target", f"{100 * sure:.4g}% sure", "even odds", "90% from", "to", "at most"]
 
 
-def size_cells(size: PredictedPlan | Plan, sure: float = 0.9) -> list[str]:
+def size_cells(size: PredictedPlan, sure: float = 0.9) -> list[str]:
     """A number of samples in a row: target, N at two levels, ends, and the largest chance."""
     levels = ["none" if n is None else whole(n) for n in (size.samples(sure), size.even)]
-    reach = "-" if math.isnan(size.reach) else chance(size.reach)
-    return [number(size.target), *levels, count(size.lower), count(size.upper), reach]
+    ends = count(size.lower), count(size.upper)
+    return [number(size.target), *levels, *ends, chance(size.reach)]

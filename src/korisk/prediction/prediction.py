@@ -19,7 +19,7 @@ from korisk.planning.futures.law import Law, mixed, normals
 from korisk.planning.futures.posterior import MOST_SIZES, Posterior, posterior, thinned
 from korisk.planning.futures.prior import PRIORS
 from korisk.planning.futures.related import trust
-from korisk.planning.plan import LEVELS, Plan
+from korisk.planning.plan import LEVELS
 from korisk.planning.protocol import (
     Answers,
     Expectation,
@@ -173,7 +173,7 @@ class PredictedPlan(Enough):
         return sample_dict(self, sure, cost)
 
 
-def sample_dict(plan: PredictedPlan | Plan, sure: float, cost: float | None) -> dict[str, Any]:
+def sample_dict(plan: PredictedPlan, sure: float, cost: float | None) -> dict[str, Any]:
     """An answer for a target as plain values: what to do, N by levels, the interval of N."""
     return {
         "target": plan.target,
@@ -181,7 +181,7 @@ def sample_dict(plan: PredictedPlan | Plan, sure: float, cost: float | None) -> 
         "samples": {f"{p:g}": plan.samples(p) for p in sorted({0.5, *LEVELS, sure})},
         "lower": plan.lower if math.isfinite(plan.lower) else None,
         "upper": plan.upper if math.isfinite(plan.upper) else None,
-        "reach": plan.reach if math.isfinite(plan.reach) else None,
+        "reach": plan.reach,
     }
 
 
@@ -781,12 +781,6 @@ def advice_words(made: Prediction, advice: Recommendation) -> list[str]:
     if advice.action == "stop" and made.floor > 0 and not made.doubted:
         said.append(f"Its curve levels off at {value(made.floor)}.")
     return [sentence for sentence in said if sentence]
-
-
-def size_words(made: Prediction, target: float, answer: PredictedPlan | None = None) -> str:
-    """What to do about a target, the odds and the reasons; `answer` where it is known already."""
-    advice = (answer or made.plan(target)).recommend()
-    return " ".join([*advice_words(made, advice), *advice.reasons])
 
 
 def trust_words(made: Prediction) -> list[str]:

@@ -18,14 +18,9 @@ from korisk.planning.chances import Chances
 from korisk.planning.explain import value
 from korisk.planning.futures.posterior import posterior
 from korisk.planning.protocol import Answers, Expectation
+from korisk.planning.recommend import check_words
 from korisk.prediction.misfit import Belief, LogErrors
-from korisk.prediction.prediction import (
-    FARTHEST_N,
-    PredictedPlan,
-    Prediction,
-    size_words,
-    trust_words,
-)
+from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, Prediction, trust_words
 from korisk.prediction.worth import Worth, worth
 
 Array = NDArray[np.float64]
@@ -115,7 +110,7 @@ class Rehearsal(Drawn, Answers):
     >>> training = kr.prediction.Training(steps=50)
     >>> made = kr.rehearse(Net, scan, noise=0.1, sizes=[4, 8, 16], seeds=2, training=training)
     >>> print(made.explain())
-    Simulated: inputs of ... Measured: nothing. Net has an expected error of ...
+    Net has an expected error of ... Simulated: inputs of ... Measured: nothing. ...
     """
 
     curve: Curve
@@ -250,8 +245,24 @@ class Rehearsal(Drawn, Answers):
         """What is expected of real images at one N, by the rehearsal alone."""
         return self.expected_with(n)
 
-    def explain(self, target: float | None = None, pilot: Curve | None = None) -> str:
-        """What was simulated, what was measured, and the answer.
+    def first_check(self) -> Expectation:
+        """What a first measurement shows if operator, noise and images are as simulated.
+
+        Returns
+        -------
+        Expectation
+            At N = 16, or at the nearest N that was rehearsed.
+        """
+        return self.predict().first_check()
+
+    def explain(
+        self,
+        target: float | None = None,
+        pilot: Curve | None = None,
+        sure: float = 0.9,
+        cost: float | None = None,
+    ) -> str:
+        """The answer, what was simulated and measured, and what to measure first.
 
         Parameters
         ----------
@@ -259,30 +270,62 @@ class Rehearsal(Drawn, Answers):
             Mean squared error to reach; without it, the error at the largest simulated N is stated.
         pilot : Curve, optional
             As for `predict`.
+        sure : float, default 0.9
+            The chance with which samples are to be enough, from 0.5 to 0.99.
+        cost : float, optional
+            Price of one sample.
 
         Returns
         -------
         str
             Sentences on one line.
         """
-        last, prediction = int(self.curve.sizes[-1]), self.predict(pilot)
-        measured = "nothing"
-        if pilot is not None:
-            measured = f"a pilot at N = {pilot.sizes[0]:,} to {pilot.sizes[-1]:,}"
-        words = [f"Simulated: {self.simulated}. Measured: {measured}."]
         if target is None:
-            then = prediction.expected(last)
-            words.append(
-                f"{self.curve.model} has an expected error of {value(then.value)} at N = {last:,} "
-                f"(90%: {value(then.lower)} to {value(then.upper)})."
-            )
+            said, reasons = [self.outlook(pilot)], []
+            if pilot is None:
+                reasons.append(check_words(self.first_check()))
         else:
-            answer = self.plan(target, pilot)
-            words.append(size_words(prediction, target, answer))
-            if answer.samples() == self.curve.sizes[0]:
-                words.append("Smaller N were not rehearsed.")
-        words.append(
-            f"This holds if operator, noise and images are those that were simulated; beyond "
-            f"N = {last:,} nothing was simulated."
+            advice = self.plan(target, pilot).recommend(sure, cost)
+            said, reasons = [advice.sentence, advice.odds], list(advice.reasons)
+        return " ".join(filter(None, [*said, *self.basis(pilot), *reasons]))
+
+    def outlook(self, pilot: Curve | None = None) -> str:
+        """The error at the largest simulated N, in a sentence.
+
+        Parameters
+        ----------
+        pilot : Curve, optional
+            As for `predict`.
+
+        Returns
+        -------
+        str
+            With its 90% band.
+        """
+        then = self.expected_with(int(self.curve.sizes[-1]), pilot)
+        return (
+            f"{self.curve.model} has an expected error of {value(then.value)} at N = {then.n:,} "
+            f"(90%: {value(then.lower)} to {value(then.upper)})."
         )
-        return " ".join([*words, *trust_words(prediction), *self.notes])
+
+    def basis(self, pilot: Curve | None = None) -> list[str]:
+        """What was simulated and what was measured, with notes on both.
+
+        Parameters
+        ----------
+        pilot : Curve, optional
+            As for `predict`.
+
+        Returns
+        -------
+        list of str
+            Sentences.
+        """
+        first, last = self.curve.sizes[0], self.curve.sizes[-1]
+        said = [f"Simulated: {self.simulated}; nothing below N = {first:,} or beyond {last:,}."]
+        if pilot is None:
+            said.append("Measured: nothing.")
+        else:
+            said.append(f"Measured: a pilot at N = {pilot.sizes[0]:,} to {pilot.sizes[-1]:,}.")
+            said += trust_words(self.predict(pilot))
+        return [*said, *self.notes]

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from korisk.curves.curve import Curve
-from korisk.planning.explain import value
 from korisk.planning.protocol import Expectation
-from korisk.planning.recommend import check_words
-from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, sample_dict, trust_words
+from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, sample_dict
 
 if TYPE_CHECKING:
     from korisk.prediction.rehearsal import Rehearsal
@@ -60,7 +58,7 @@ class Rehearsed:
     @property
     def check(self) -> Expectation | None:
         """What a first measurement is expected to show; None with a pilot."""
-        return None if self.pilot is not None else self.rehearsal.predict().first_check()
+        return None if self.pilot is not None else self.rehearsal.first_check()
 
     def plan(self, target: float) -> PredictedPlan:
         """The answer for a target."""
@@ -97,51 +95,16 @@ class Rehearsed:
     def explain(
         self, target: float | None = None, sure: float = 0.9, cost: float | None = None
     ) -> str:
-        """The answer, what was simulated and measured, and what to measure first.
-
-        Parameters
-        ----------
-        target : float, optional
-            Mean squared error to reach; without it, the error at the largest N is stated.
-        sure : float, default 0.9
-            The chance with which samples are to be enough.
-        cost : float, optional
-            Price of one sample.
-
-        Returns
-        -------
-        str
-            Sentences on one line.
-        """
-        if target is None:
-            said, reasons = [self.outlook()], []
-            if self.check is not None:
-                reasons.append(check_words(self.check))
-        else:
-            advice = self.plan(target).recommend(sure, cost)
-            said, reasons = [advice.sentence, advice.odds], list(advice.reasons)
-        return " ".join(filter(None, [*said, *self.basis(), *reasons]))
+        """The answer, what was simulated and measured, and what to measure first."""
+        return self.rehearsal.explain(target, self.pilot, sure, cost)
 
     def outlook(self) -> str:
         """The error at the largest N, in a sentence."""
-        then = self.expected(self.last)
-        return (
-            f"{self.model} has an expected error of {value(then.value)} at N = {then.n:,} (90%: "
-            f"{value(then.lower)} to {value(then.upper)})."
-        )
+        return self.rehearsal.outlook(self.pilot)
 
     def basis(self) -> list[str]:
         """What was simulated and what was measured, with notes on both."""
-        made = self.rehearsal
-        ends = f"nothing below N = {self.first:,} or beyond {self.last:,}"
-        said = [f"Simulated: {made.simulated}; {ends}."]
-        if self.pilot is None:
-            said.append("Measured: nothing.")
-        else:
-            first, last = self.pilot.sizes[0], self.pilot.sizes[-1]
-            said.append(f"Measured: a pilot at N = {first:,} to {last:,}.")
-            said += trust_words(made.predict(self.pilot))
-        return [*said, *made.notes]
+        return self.rehearsal.basis(self.pilot)
 
     def to_dict(
         self,

@@ -29,7 +29,6 @@ from korisk.studies.spec.kind import entries
 from korisk.studies.spec.study import Study, problem_of
 
 if TYPE_CHECKING:
-    from korisk.planning.plan import Plan
     from korisk.prediction.rehearsed import Rehearsed
     from korisk.problems.sources import FileSource
 
@@ -390,7 +389,7 @@ class PointPrediction(Drawn):
         distance = max(error - floor, _LEAST_DISTANCE * error)
         return tuple(float(f"{floor + share * distance:.3g}") for share in _TARGETS)
 
-    def plans(self, target: float) -> tuple[PredictedPlan | Plan, ...]:
+    def plans(self, target: float) -> tuple[PredictedPlan, ...]:
         """How many samples each model needs.
 
         Parameters
@@ -400,8 +399,8 @@ class PointPrediction(Drawn):
 
         Returns
         -------
-        tuple of PredictedPlan or Plan
-            In the order of `models`; a Plan of a rehearsed network with a pilot.
+        tuple of PredictedPlan
+            In the order of `models`.
 
         Examples
         --------

@@ -20,7 +20,7 @@ from korisk.planning.explain import chance, count, value
 from korisk.planning.plan import Plan
 from korisk.planning.protocol import Recommendation
 from korisk.planning.recommend import check_words
-from korisk.prediction.prediction import PredictedPlan, Prediction, trust_words
+from korisk.prediction.prediction import PredictedPlan, trust_words
 from korisk.prediction.record import point_record
 from korisk.prediction.rehearsed import Rehearsed
 from korisk.prediction.study import PointPrediction
@@ -123,12 +123,13 @@ def rehearsal_sheet(
         The page; `savefig` writes it.
     """
     (model,), (plan,) = point.models, point.plans(target)
-    if isinstance(plan, Plan):  # a pilot that the rehearsal extrapolates
-        return sheet(plan, sure=sure, cost=cost, title=point.name, date=date)
     advice, check = plan.recommend(sure, cost), plan.check
-    told, by_hand = [f"{point.name}: computed from {point.images}; nothing was trained."], ""
     if isinstance(model, Rehearsed):
-        told, by_hand = model.basis(), " Its training is the one that was rehearsed."
+        told, _, *notes = model.basis()
+        by_hand = " Its training is the one that was rehearsed."
+    else:
+        told, by_hand = f"{point.name}: computed from {point.images}; nothing was trained.", ""
+        notes = [*trust_words(model), *model.notes]
     content = point_record(point.to_dict([target], sure=sure))
 
     def draw(axes: Axes) -> None:
@@ -139,18 +140,16 @@ def rehearsal_sheet(
         "The data to come are like the example images: population, device and protocol.",
         "The target is meant for the mean over images, on test data.",
     ]
-    # The first check, or what the pilot says, has a place of its own.
-    heading, words = _PILOT, [*trust_words(model)] if isinstance(model, Prediction) else []
-    if check is not None:
-        heading, words = _CHECK, [check_words(check)]
+    # The first check, or what is said of the pilot, has a place of its own.
+    heading, words = (_PILOT, notes) if check is None else (_CHECK, [check_words(check)])
     reasons = tuple(reason for reason in advice.reasons if reason not in words)
     return _sheet(
         plan,
         replace(advice, reasons=reasons),
         named=(plan.model, "a mean squared error of"),
         kind="A rehearsal before a scan is made",
-        told=told[0],
-        findings=tuple(told[2:]),
+        told=told,
+        findings=() if check is None else tuple(notes),
         draw=draw,
         sizes=np.array([SMALLEST]),
         lists=[(_ASSUMED, assumed), (heading, words)],

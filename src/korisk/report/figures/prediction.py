@@ -10,7 +10,6 @@ from matplotlib.transforms import ScaledTranslation
 
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossover
-from korisk.planning.plan import Plan
 from korisk.prediction.prediction import PredictedPlan
 from korisk.prediction.record import ModelRecord, PointRecord
 from korisk.report.figures import panels, style
@@ -31,7 +30,7 @@ def prediction_figure(
     *,
     narrow: bool = False,
     ax: Axes | None = None,
-    needed: Sequence[PredictedPlan | Plan] = (),
+    needed: Sequence[PredictedPlan] = (),
     sure: float = 0.9,
     headed: bool = True,
 ) -> Figure:
