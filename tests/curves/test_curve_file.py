@@ -215,6 +215,15 @@ def test_numbers_beyond_floats_are_no_fault_in_columns_that_are_not_used(tmp_pat
             assert Curve.read(path).read_as == f"not used: {name!r}"
 
 
+def test_lists_in_cells_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "pilot.json"
+    path.write_text(
+        json.dumps([{"n": n, "KO": 1 / n, "FC": [1] if n == 4 else 2 / n} for n in (4, 8, 16)])
+    )
+    with pytest.raises(KoriskError, match=r"record 1, key 'FC': \[1\] is no number"):
+        Curve.read_all(path)
+
+
 def test_too_many_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "MAX_CELLS", 16)
     assert read(tmp_path / "pilot", LONG) == KO

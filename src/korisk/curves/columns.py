@@ -310,7 +310,8 @@ class Layout:
             labels = in_short([heads[at].seed for at in seeds])
             self.notes.append(f"one column for each seed ({labels})")
             return [heads[at] for at in seeds]
-        varied = [at for at in others if len(set(self.filled[at])) != 1 or len(self.filled[at]) < 2]
+        texts = {at: list(map(str, self.filled[at])) for at in others}  # a cell may be a list
+        varied = [at for at in others if len(set(texts[at])) != 1 or len(texts[at]) < 2]
         others = varied or others  # a constant is no learning curve
         odd = others if seeds or self.roles["model"] is not None else self.odd(others)
         if odd or seeds:
