@@ -8,7 +8,6 @@ populations chose the constants of src/korisk/prediction/rehearsal.py; others re
     python -m benchmarks.prediction.rehearse --train --part choose --images DIR [--minutes 9]
         # rehearse what is not in benchmarks/data/rehearsal.csv yet
     python -m benchmarks.prediction.rehearse --part report        # ask, and print the tables
-    python -m benchmarks.prediction.rehearse --cost [--device cpu] [--steps 40]
 
 DIR is that of benchmarks/planner/imaging.py.
 """
@@ -20,10 +19,14 @@ import csv
 import math
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from tabulate import tabulate
 from torch import Tensor, nn
 
 import korisk as kr
@@ -31,6 +34,7 @@ from benchmarks.planner import image_networks as base
 from benchmarks.planner.imaging import NETWORKS, PROBLEMS, WIDTH, Setting, settings
 from korisk.operators import Matrix
 from korisk.prediction.alterations import evidence
+from korisk.prediction.rehearsal import BELIEF
 
 DATA = Path(__file__).parents[1] / "data"
 OUT = DATA / "rehearsal.csv"
@@ -144,6 +148,197 @@ def train(options: argparse.Namespace) -> None:
         print(setting.problem, network, setting.population, f"{made.seconds:.1f} s", flush=True)
 
 
+# --- Asking --------------------------------------------------------------------------------------
+
+ASKED = (512, 1024, 2048)
+PILOT = (8, 16, 32)
+WAYS = ("no pilot", "pilot to 32", "planner", "power law")
+Key = tuple[str, str, str]  # problem, network, population
+Errors = dict[int, list[float]]  # of the seeds, by N
+
+
+class Answer(NamedTuple):
+    """One question: how far off, whether the band held, how wide it was."""
+
+    key: Key
+    n: int
+    off: float
+    held: bool
+    width: float
+
+
+def curve_of(errors: Errors, sizes: Sequence[int] | None = None) -> kr.Curve:
+    """Errors as a curve."""
+    rows = [
+        (n, error, str(seed))
+        for n in sorted(errors)
+        if sizes is None or n in sizes
+        for seed, error in enumerate(errors[n])
+    ]
+    n, error, seed = zip(*rows, strict=True)
+    return kr.Curve(n, error, seed, "network", "mse")
+
+
+def truths() -> dict[Key, Errors]:
+    """The measured curves of the long recipe."""
+    curves: dict[Key, Errors] = {}
+    for row in csv.DictReader((DATA / "imaging.csv").open(newline="")):
+        if row["recipe"] == "long":
+            key = (row["problem"], row["network"], row["population"])
+            curves.setdefault(key, {}).setdefault(int(row["n"]), []).append(float(row["error"]))
+    return curves
+
+
+def rehearsals(path: Path, part: str) -> dict[Key, kr.Rehearsal]:
+    """The rehearsals of a part, from the file."""
+    curves: dict[Key, dict[str, Errors]] = {}
+    facts: dict[Key, dict[str, str]] = {}
+    for row in csv.DictReader(path.open(newline="")):
+        key = (row["problem"], row["network"], row["population"])
+        errors = curves.setdefault(key, {}).setdefault(row["variant"], {})
+        errors.setdefault(int(row["n"]), []).append(float(row["error"]))
+        facts[key] = row
+    wanted = {(s.problem, network, s.population) for s, network in asked(part)}
+    return {
+        key: kr.Rehearsal(
+            curve=curve_of(variants["plain"]),
+            halved=curve_of(variants["halved"]),
+            simulated=f"{EXAMPLES} examples of {key[2]}",
+            unaltered=int(facts[key]["unaltered"]),
+            level=float(facts[key]["level"]),
+            parameters=0,
+            belief=BELIEF,
+        )
+        for key, variants in curves.items()
+        if key in wanted
+    }
+
+
+def power_law(pilot: kr.Curve, n: int) -> float:
+    """The least-squares line through the logarithms of a pilot's errors."""
+    slope, start = np.polyfit(np.log(pilot.n), np.log(pilot.error), 1)
+    return math.exp(start + slope * math.log(n))
+
+
+def answers(path: Path, part: str) -> dict[str, list[Answer]]:
+    """Every question to every way."""
+    truth = truths()
+    given: dict[str, list[Answer]] = {way: [] for way in WAYS}
+    for key, rehearsal in rehearsals(path, part).items():
+        pilot = curve_of(truth[key], PILOT)
+        planner = kr.forecast(pilot)
+        predictions = {"no pilot": rehearsal.predict(), "pilot to 32": rehearsal.predict(pilot)}
+        for n in ASKED:
+            true = float(np.mean(truth[key][n]))
+            for way in WAYS:
+                if way == "power law":
+                    given[way].append(
+                        Answer(key, n, math.log(power_law(pilot, n) / true), False, math.nan)
+                    )
+                    continue
+                then = (planner if way == "planner" else predictions[way]).expected(n)
+                held, width = then.lower <= true <= then.upper, math.log(then.upper / then.lower)
+                given[way].append(Answer(key, n, math.log(then.value / true), held, width))
+    return given
+
+
+def needed(errors: Errors, target: float) -> float:
+    """N at which measured means meet a target, between sizes on a log-log scale."""
+    sizes = np.array(sorted(errors), dtype=float)
+    means = np.minimum.accumulate([np.mean(errors[int(n)]) for n in sizes])
+    if means[-1] > target:
+        return math.inf
+    logs = np.interp(-math.log(target), -np.log(means), np.log(sizes))
+    return math.exp(float(logs))
+
+
+def within_twice(path: Path, part: str, *, dense: bool) -> dict[str, list[bool]]:
+    """Whether N for targets that are met between 256 and 2,048 is within a factor of two."""
+    truth = truths()
+    within: dict[str, list[bool]] = {"no pilot": [], "pilot to 32": [], "planner": []}
+    for key, rehearsal in rehearsals(path, part).items():
+        if key[1].startswith("dense") != dense:
+            continue
+        pilot = curve_of(truth[key], PILOT)
+        for n in (256, 512, 1024, 2048):
+            target = float(np.mean(truth[key][n]))
+            true = needed(truth[key], target)
+            if not 256 <= true <= 2048:  # a flat curve met it before
+                continue
+            said = {
+                "no pilot": rehearsal.plan(target).even,
+                "pilot to 32": rehearsal.plan(target, pilot).even,
+                "planner": kr.plan(pilot, target).even,
+            }
+            for way, size in said.items():
+                within[way].append(size is not None and 0.5 <= size / true <= 2)
+    return within
+
+
+def ratios(path: Path, part: str) -> list[tuple[bool, float]]:
+    """Known over dense: whether the 90% interval holds the measured ratio, and log said / true.
+
+    The target is the error that the dense network had at 256 and 2,048. N below the smallest that
+    was rehearsed count as that, on both sides.
+    """
+    truth, made = truths(), rehearsals(path, part)
+    told = []
+    for learned in (key for key in made if key[1].startswith("dense")):
+        for known in (key for key in made if not key[1].startswith("dense")):
+            if (known[0], known[2]) != (learned[0], learned[2]):
+                continue
+            for n in (256, 2048):
+                target, least = float(np.mean(truth[learned][n])), float(made[known].curve.sizes[0])
+                sizes = [max(needed(truth[key], target), least) for key in (known, learned)]
+                if math.isinf(sizes[0]):
+                    continue
+                true, said = sizes[1] / sizes[0], made[known].worth(made[learned], target)
+                told.append((said.lower <= true <= said.upper, math.log(said.ratio / true)))
+    return told
+
+
+def show(path: Path, part: str) -> None:
+    """Print the tables."""
+    given = answers(path, part)
+    print(f"{EXAMPLES} examples, part: {part}. |log(said / measured)| at N = 512, 1,024 and 2,048:")
+    print("median (90% quantile), and the share of 90% bands that hold the measured mean.\n")
+    keys = list(dict.fromkeys(answer.key for answer in given["no pilot"]))
+    groups: dict[str, list[Key]] = {f"all ({len(keys)} networks)": keys}
+    groups["without a known operator"] = [key for key in keys if key[1].startswith("dense")]
+    groups["with one"] = [key for key in keys if not key[1].startswith("dense")]
+    for place in (2, 0, 1):  # populations, problems, networks
+        for name in sorted({key[place] for key in keys}):
+            groups[name] = [key for key in keys if key[place] == name]
+    rows = []
+    for label, chosen in groups.items():
+        row = [label]
+        for way in WAYS:
+            some = [answer for answer in given[way] if answer.key in chosen]
+            off = np.abs([answer.off for answer in some])
+            text = f"{np.median(off):.3f} ({np.quantile(off, 0.9):.2f})"
+            if way != "power law":
+                text += f", {np.mean([answer.held for answer in some]):.2f}"
+            row.append(text)
+        rows.append(row)
+    print(tabulate(rows, ["", *WAYS], tablefmt="github"))
+    widths = {way: math.exp(np.median([a.width for a in given[way]])) for way in WAYS[:3]}
+    print("\nUpper over lower end of the bands, median:", _listed(widths))
+    print("N for a target met between 256 and 2,048, within a factor of two:")
+    for name, dense in (("without a known operator", True), ("with one", False)):
+        shares = within_twice(path, part, dense=dense)
+        print(f"{name}:", _listed({way: sum(some) / len(some) for way, some in shares.items()}))
+    told = ratios(path, part)
+    print(
+        f"Known over dense from rehearsals alone, {len(told)} pairs and targets: the 90% interval "
+        f"holds {np.mean([held for held, _ in told]):.2f}; median of said over measured "
+        f"{np.exp(np.median([log for _, log in told])):.2f}"
+    )
+
+
+def _listed(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.2f}" for name, value in values.items())
+
+
 def main() -> int:
     """Read the command line and do what it asks."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -161,6 +356,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.train:
         train(options)
+    else:
+        show(options.out, options.part)
     return 0
 
 

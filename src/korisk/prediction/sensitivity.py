@@ -1,0 +1,209 @@
+"""How far a rehearsal's answer rests on what was assumed: the noise, the brightness, the operator.
+
+The network is rehearsed again at a few small N, with the same images and seeds, for pairs that were
+simulated in another way. Small N are enough: what is wanted is by how much the errors change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, kron
+from torch import Tensor, nn
+
+from korisk.errors import invalid
+from korisk.operators.adapters import from_scipy
+from korisk.operators.linear import LinearOperator
+from korisk.planning.explain import times
+from korisk.prediction.rehearsal import Rehearsal
+from korisk.prediction.rehearse import Progress, rehearse
+from korisk.prediction.simulation import LEAST_EXAMPLES, Noisy, Training
+from korisk.problems.noise import Gaussian, Noise, Poisson
+from korisk.problems.problem import Problem
+from korisk.texts import Table
+
+Array = NDArray[np.float64]
+
+SIZES = (8, 16, 32)
+_BRIGHTER = 1.25
+_WRONG = 0.01  # by which the true image is larger than the operator takes it for
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changes if pairs are not as they were simulated.
+
+    Parameters
+    ----------
+    name : str
+        What is other than it was assumed.
+    lower, ratio, upper : float
+        Errors over those of the rehearsal: the mean over the seeds, with the least and the largest.
+    """
+
+    name: str
+    lower: float
+    ratio: float
+    upper: float
+
+
+def sensitivity(
+    build: Callable[[], nn.Module],
+    operator: LinearOperator | Problem,
+    images: ArrayLike | Tensor | None = None,
+    noise: Noise | Noisy | float | None = None,
+    seeds: int | Sequence[int] = 3,
+    *,
+    training: Training | None = None,
+    progress: Progress | None = None,
+) -> tuple[Change, ...]:
+    """By how much errors change with half and twice the noise, brighter images, a wrong operator.
+
+    Parameters
+    ----------
+    build, operator, images, noise, seeds, training, progress
+        As for `rehearse`. Images are needed, unless a problem has its own.
+
+    Returns
+    -------
+    tuple of Change
+        At N = 32. Errors of brighter images are divided by the square of the brightness. The wrong
+        operator takes images for one per cent smaller than they are.
+
+    Raises
+    ------
+    KoriskError
+        As by `rehearse`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.operators import ParallelBeam, Projector
+    >>> from korisk.prediction import Training
+    >>> from korisk.prediction.sensitivity import sensitivity
+    >>> net = lambda: torch.nn.Sequential(
+    ...     torch.nn.Flatten(), torch.nn.Linear(72, 64), torch.nn.Unflatten(1, (8, 8)))
+    >>> told = sensitivity(net, Projector(ParallelBeam(8, views=6, bins=12)), torch.rand(64, 8, 8),
+    ...                    0.1, seeds=2, training=Training(steps=20))
+    >>> [change.name for change in told]
+    ['noise x 0.5', 'noise x 2', 'brightness x 1.25', 'operator 1% wrong']
+    """
+    scan: Any = operator
+    if isinstance(operator, Problem):
+        recipe = training or Training()
+        drawn = operator.examples(seed=0, count=recipe.examples, device=recipe.device)
+        scan, noise = drawn.forward, getattr(operator, "noise", noise)
+        images = drawn.latents if images is None else images
+    if images is None:
+        raise invalid("images", "be given", images, f"give {LEAST_EXAMPLES} examples or more")
+    pictures = torch.as_tensor(images)
+    cases: list[tuple[str, LinearOperator, Tensor, Any]] = [("", scan, pictures, noise)]
+    if noise is not None:
+        cases += [(f"noise x {f:g}", scan, pictures, _scaled(noise, f)) for f in (0.5, 2.0)]
+    cases.append((f"brightness x {_BRIGHTER:g}", scan, _BRIGHTER * pictures, noise))
+    if len(scan.domain) == 2:
+        larger = from_scipy(
+            _magnified(scan.domain, 1 + _WRONG), scan.domain, scan.domain, name="magnified"
+        )
+        wrong = scan @ larger.to(scan.device, scan.dtype)
+        cases.append((f"operator {_WRONG:.0%} wrong", wrong, pictures, noise))
+    rehearsed: list[Rehearsal] = []
+    for index, (name, forward, targets, level) in enumerate(cases):
+        rehearsed.append(
+            rehearse(
+                build,
+                forward,
+                targets,
+                level,
+                SIZES,
+                seeds,
+                training=training,
+                progress=_part_of(progress, index, len(cases), name),
+            )
+        )
+    first = rehearsed[0].curve
+    changes = []
+    for (name, _, _, _), other in zip(cases[1:], rehearsed[1:], strict=True):
+        last = first.n == first.sizes[-1]
+        ratios = other.curve.error[last] / first.error[last]
+        if name.startswith("brightness"):
+            ratios = ratios / _BRIGHTER**2
+        changes.append(Change(name, *map(float, (ratios.min(), ratios.mean(), ratios.max()))))
+    return tuple(changes)
+
+
+def sensitivity_table(
+    changes: Sequence[Change], rehearsal: Rehearsal, target: float, sure: float = 0.9
+) -> Table:
+    """Changes as a table: errors over those that were rehearsed, and N for a target.
+
+    Parameters
+    ----------
+    changes : sequence of Change
+        Made by `sensitivity`.
+    rehearsal : Rehearsal
+        Of the same network.
+    target : float
+        Mean squared error to reach.
+    sure : float, default 0.9
+        The chance with which samples are to be enough.
+
+    Returns
+    -------
+    Table
+    """
+
+    def needed(ratio: float) -> str:
+        size = rehearsal.samples(target / ratio, sure)
+        return "none" if size is None else f"{size:,}"
+
+    rows = [["as assumed", "1", needed(1.0)]] + [
+        [
+            change.name,
+            f"{times(change.ratio)} ({times(change.lower)} to {times(change.upper)})",
+            needed(change.ratio),
+        ]
+        for change in changes
+    ]
+    return Table("If it is not as assumed", ["change", "errors", f"N for {target:g}"], rows, "lrr")
+
+
+def _scaled(noise: Noise | Noisy | float, factor: float) -> Any:
+    """Noise whose deviation is `factor` times as large."""
+    if isinstance(noise, Gaussian):
+        return Gaussian(noise.level * factor)
+    if isinstance(noise, Poisson):  # whose relative deviation falls with the root of the photons
+        return Poisson(noise.photons / factor**2)
+    if not callable(noise):
+        return noise * factor
+
+    def scaled(inputs: Tensor, draws: torch.Generator) -> Tensor:
+        return inputs + factor * (noise(inputs, draws) - inputs)
+
+    return scaled
+
+
+def _magnified(shape: tuple[int, ...], factor: float) -> csr_array:
+    """The matrix that magnifies images (rows, columns) about their centre, by linear weights."""
+    lines = []
+    for length in shape:
+        middle = (length - 1) / 2
+        places = np.clip(middle + (np.arange(length) - middle) / factor, 0, length - 1)
+        before = np.minimum(places.astype(int), length - 2)
+        after = places - before
+        rows = np.tile(np.arange(length), 2)
+        entries = (np.r_[1 - after, after], (rows, np.r_[before, before + 1]))
+        lines.append(csr_array(entries, shape=(length, length)))
+    return csr_array(kron(lines[0], lines[1]))
+
+
+def _part_of(progress: Progress | None, index: int, count: int, name: str) -> Progress | None:
+    if progress is None:
+        return None
+    told = f" ({name})" if name else ""
+    return lambda what, share: progress(f"{what}{told}", (index + share) / count)
