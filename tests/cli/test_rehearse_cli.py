@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from commands import content, outputs, refused, text
 
+from korisk.fitting.gradient.many import Pace
 from korisk.prediction.record import NAME, read_prediction
 
 STUDY = """
@@ -274,7 +275,7 @@ def sized(width):
 def never():
     raise AssertionError
 """
-QUICK = ("--device", "cpu", "--training", "steps=20", "--training", "rate=0.01")
+QUICK: tuple[str, ...] = ("--device", "cpu", "--training", "steps=20", "--training", "rate=0.01")
 QUICK += ("--training", "seeds=2", "--training", "largest=64")
 
 
@@ -287,6 +288,28 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "net.py"
     path.write_text(FILE)
     return path
+
+
+def test_a_long_training_is_told_limited_and_resumed(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept"
+    own = ("rehearse", "--network", f"{file}:Net", *QUICK, "--resume", kept)
+    pace = Pace(step=0.5, check=0.0, at_once=1, memory=3 * 2**30, device="1 core")
+    monkeypatch.setattr("korisk.prediction.rehearse.pace", lambda *settings: pace)
+    out, err = outputs(*own, "--minutes", 0.75)  # 8 networks of 20 steps: 80 s
+    assert all(fact in err for fact in ("about 45 s", "3.0 GiB"))
+    assert "--minutes" not in err
+    reduced = "Reduced for a limit of 45 s: N = 32 left out; 15 steps instead of 20"
+    assert reduced in " ".join(out.split())
+    slow = pace._replace(step=1000.0)
+    monkeypatch.setattr("korisk.prediction.rehearse.pace", lambda *settings: slow)
+    assert "--minutes 10" in outputs(*own)[1]
+    finished = set(kept.iterdir())
+    assert len(finished) == 6 + 8
+    assert "training takes" not in outputs(*own)[1]
+    assert set(kept.iterdir()) == finished
+    assert "--minutes must be" in refused(*own, "--minutes", 0)
 
 
 def test_a_file_has_its_operator_and_imports_its_neighbours(file: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ FUZZED = {  # module: the readers that come there
     "curves/formats.py": (
         *("csv", "json", "jsonl", "xlsx", "ods", "arrays", "archive", "parquet", "frame"),
     ),
-    "files.py": ("csv", "json", "network", "study", "ablation", "jobs", "prediction"),
+    "files.py": ("csv", "json", "network", "study", "ablation", "jobs", "prediction", "finished"),
     "fitting/gradient/sharded.py": ("shards", "metadata"),
     "fitting/gradient/train.py": ("checkpoint",),
     "images/formats/page.py": ("npy", "npz"),
@@ -41,6 +41,7 @@ FUZZED = {  # module: the readers that come there
     "cli/ablate.py": ("ablation",),
     "cli/common/compute.py": ("jobs",),
     "store/cells.py": ("store", "pilots"),
+    "prediction/finished.py": ("finished",),
     "prediction/record.py": ("prediction",),
     "prediction/study.py": ("geometry",),
     "store/file.py": ("store", "pilots"),

@@ -187,6 +187,23 @@ def _read_prediction(path: Path) -> None:
     read_prediction(path)
 
 
+def _finished() -> list[bytes]:
+    import torch
+
+    from korisk.prediction.finished import Finished
+
+    with tempfile.TemporaryDirectory() as folder:
+        finished = Finished(folder)
+        finished.write("n8.json", "U-Net", (8, 0, "plain"), torch.linspace(0.1, 0.2, 9))
+        return [(finished.folder / "n8.json").read_bytes()]
+
+
+def _read_finished(path: Path) -> None:
+    from korisk.prediction.finished import read_finished
+
+    read_finished(path)
+
+
 # --- Stores --------------------------------------------------------------------------------------
 
 
@@ -301,6 +318,7 @@ READERS = {
             needs="dask_jobqueue",
         ),
         Reader("prediction", "prediction.json", _predictions, _read_prediction, _SIGNED),
+        Reader("finished", "n8.json", _finished, _read_finished, _JSON),
         Reader("store", "study.db", _stores, _read_store, _STORE),
         Reader("npy", "image.npy", examples.npy, _read_images, _BINARY),
         Reader("npz", "image.npz", examples.npz, _read_images, _ZIP),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from typer import Argument as Positional
 from typer import Option
 
 from korisk import _checks
-from korisk._json import JsonDict
+from korisk._json import JsonDict, JsonMapping
 from korisk.cli.common import own_code
 from korisk.cli.common.command import command
 from korisk.cli.common.options import (
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from korisk.studies.spec.study import Study
 
 _LONG = 10.0  # seconds, from which on time and memory are told before a run
+_TOO_LONG = 3600.0  # seconds, from which on a limit is suggested
 _IN_FILE = ("operator", "images", "noise", "patients")  # what the file of a network may define
 
 
@@ -64,6 +66,7 @@ _IN_FILE = ("operator", "images", "noise", "patients")  # what the file of a net
     batch="training batch",
     rate="training rate",
     seeds="training seeds",
+    folder="resume",
 )
 def rehearse(
     path: Annotated[
@@ -114,6 +117,8 @@ def rehearse(
     training: Annotated[
         Training, "Of networks: steps, batch, rate, seeds, or largest (N). Repeatable."
     ] = None,
+    minutes: Annotated[float | None, "M"] = None,
+    resume: Annotated[Path | None, "DIR"] = None,
     target: Annotated[list[float] | None, "E", "A mean squared error to reach. Repeatable."] = None,
     at: Annotated[
         list[float] | None, "N", "Show the error at N. Repeatable. [default: doublings]"
@@ -192,6 +197,7 @@ def rehearse(
         warnings_as_lines(),
         screen.status("reading") as status,
         own_code.failures_named("--network", network),
+        _interruption_told(),
     ):
         shared: dict[str, Any] = {  # of every rehearsal
             "asked": asked,
@@ -202,9 +208,14 @@ def rehearse(
             "seed": seed,
             "progress": time_left(lambda text: status.update(Text(text))),
         }
-        options = partial(
-            own_code.training_options, training, seed=seed, examples=examples, device=place
-        )
+
+        def options(of_study: JsonMapping) -> JsonDict:
+            chosen = own_code.training_options(
+                training, of_study, seed=seed, examples=examples, device=place
+            )
+            estimate = partial(_tell_estimate, limited=minutes is not None)
+            return chosen | {"minutes": minutes, "folder": resume, "estimate": estimate}
+
         own, defined = None, {}
         if network is not None:
             build, names = own_code.read_build("--network", network)
@@ -283,6 +294,27 @@ def _tell_cost(study: Study, examples: int, point: str | None, device: str) -> N
             f"this takes about {duration(seconds)} and {needed / 2**30:.1f} GiB of memory, going "
             "by earlier runs on two CPU cores or a GPU"
         )
+
+
+def _tell_estimate(seconds: float, memory: float, *, limited: bool) -> None:
+    """Time and memory of training a network, if it takes long."""
+    if seconds > _LONG:
+        hint = "" if limited or seconds < _TOO_LONG else "; --minutes 10 trains less"
+        tell(
+            f"training takes about {duration(seconds)} and {memory / 2**30:.1f} GiB of memory, "
+            f"going by a few steps{hint}"
+        )
+
+
+@contextmanager
+def _interruption_told() -> Iterator[None]:
+    """Say what an interrupted rehearsal keeps."""
+    try:
+        yield
+    except KeyboardInterrupt as interruption:
+        if interruption.args:
+            tell(str(interruption))
+        raise
 
 
 def read_pilot(path: Path | None, unit: str, column: list[str] | None = None) -> tuple[Curve, ...]:

@@ -13,6 +13,9 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,10 +27,19 @@ from korisk import _checks
 from korisk._checks import require
 from korisk._memory import check_memory
 from korisk.curves.curve import Curve
-from korisk.errors import Argument, Message, invalid
-from korisk.fitting.gradient.many import Member, train_many
+from korisk.curves.noise import lasting_share, relative_variance
+from korisk.errors import Argument, KoriskError, Message, invalid
+from korisk.fitting.gradient.many import Member, pace, train_many
 from korisk.operators.linear import LinearOperator
 from korisk.planning.explain import value
+from korisk.prediction.budget import LEAST_SIZES, Extent, reduction_note, within
+from korisk.prediction.finished import (
+    Finished,
+    digest_of_fit,
+    digest_of_network,
+    digest_of_pairs,
+    file_name,
+)
 from korisk.prediction.independent import relative_error
 from korisk.prediction.rehearsal import BELIEF, UNLIKE, Rehearsal
 from korisk.prediction.simulation import (
@@ -42,11 +54,13 @@ from korisk.prediction.simulation import (
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Pairs, Problem
 from korisk.seeds import checked_seeds
+from korisk.texts import duration
 
 Progress = Callable[[str, float], None]
 
 SIZES = (8, 16, 32, 64, 128, 512, 2048)
-_LEAST_SIZES = 3  # of a curve that can be predicted with
+_RISE = 2.0  # standard errors of a difference, from which on a curve rises
+_ONE_SEED = 0.1  # relative deviation of a mean of one seed, whose spread is not known
 
 
 def rehearse(
@@ -62,7 +76,10 @@ def rehearse(
     patients: Sequence[str] | None = None,
     training: Training | None = None,
     model: str | None = None,
+    minutes: float | None = None,
+    folder: str | Path | None = None,
     progress: Progress | None = None,
+    estimate: Callable[[float, float], None] | None = None,
 ) -> Rehearsal:
     """Train a network on simulated pairs at several sizes, all at once where that is possible.
 
@@ -98,8 +115,16 @@ def rehearse(
         How networks are trained, and where. Default: 2,000 steps of 16 pairs with Adam.
     model : str, optional
         Name of the network. Default: the name of `build`.
+    minutes : float, optional
+        Limit of the time that networks are trained for: sizes, then seeds, then steps are left out
+        to meet it, and a note says which. Default: no limit.
+    folder : path, optional
+        Where finished networks are kept: those that are there already are not trained again. Of
+        `fit` its own source is compared, and not what it calls.
     progress : callable, optional
         Called with what is being done and the share that is done.
+    estimate : callable, optional
+        Called before training with how many seconds and how many bytes of memory it will take.
 
     Returns
     -------
@@ -135,12 +160,21 @@ def rehearse(
     remedy = "give ascending numbers of training pairs, three or more"
     require(isinstance(sizes, Iterable), "sizes", "be a list", sizes, remedy)
     asked = [_checks.count("sizes", n, at_least=2, at_most=10**6, remedy=remedy) for n in sizes]
-    ascending = len(asked) >= _LEAST_SIZES and asked == sorted(set(asked))
+    ascending = len(asked) >= LEAST_SIZES and asked == sorted(set(asked))
     require(ascending, "sizes", "be three or more, ascending", asked, remedy)
     numbers, recipe = checked_seeds(seeds), _checks.options_of("training", training, Training)
     often = len(numbers)
     name = model or getattr(build, "__name__", type(build).__name__).strip("<>")
-    _checks.function_or_none("progress", progress)
+    for argument, function in (("progress", progress), ("estimate", estimate)):
+        _checks.function_or_none(argument, function)
+    if minutes is not None:
+        _checks.real("minutes", minutes, above=0, remedy="try 10")
+        if recipe.fit is not None:
+            unknown = " cannot be kept to with a fit of your own; choose "
+            chosen = Argument("sizes", ...), " and ", Argument("seeds", ...)
+            raise KoriskError(Argument("minutes", minutes), unknown, *chosen)
+    finished = None if folder is None else Finished(folder)
+    fit_digest = "" if finished is None else digest_of_fit(recipe.fit)
     watch, start = progress or (lambda what, share: None), time.monotonic()
     watch("simulating", 0.0)
     simulation = simulation_of(
@@ -159,10 +193,15 @@ def rehearse(
     got, raised = f"{often}: one alone would judge", Message("raise ", Argument("seeds", ...))
     rule = "be 2 or more for so few patients"
     require(len(judges) >= 2, "seeds", rule, often, raised, got=got)
-    wanted: list[tuple[Variant, int]] = [("plain", n) for n in asked]  # small N first
-    if simulation.copied and simulation.unaltered < asked[-1]:
-        wanted.append(("halved", asked[-1]))  # to see what few distinct images cost
-    cells = [_Cell(n, number, variant) for variant, n in wanted for number in numbers]
+
+    def cells_of(extent: Extent) -> list[_Cell]:
+        wanted: list[tuple[Variant, int]] = [("plain", n) for n in extent.sizes]  # small N first
+        if simulation.copied and simulation.unaltered < extent.sizes[-1]:
+            wanted.append(("halved", extent.sizes[-1]))  # to see what few distinct images cost
+        return [_Cell(n, number, variant) for variant, n in wanted for number in extent.seeds]
+
+    full = Extent(tuple(asked), tuple(numbers), recipe.steps)
+    cells = cells_of(full)
     pool: list[Pairs] = []
     rows: dict[tuple[int, Variant], list[Tensor]] = {}  # train, validation and test of a pool
     place = 0
@@ -181,22 +220,86 @@ def rehearse(
             place = last
             pool.append(part)
     device = pool[0].inputs.device
-    members: list[Member] = []
-    for n, number, variant in cells:
+    networks: dict[_Cell, nn.Module] = {}
+    for cell in cells:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(torch_seed(number, "rehearsal weights"))
-            network = built(build).to(device)
-        train, validation, test = rows[number, variant]
-        batches = torch_seed(number, f"rehearsal batches {n}")
-        what = f"{name} at N = {n:,}, seed {number}"
-        members.append(Member(what, network, batches, train[:n], validation, test))
-    weights = [p for p in members[0].module.parameters() if p.requires_grad]
+            torch.manual_seed(torch_seed(cell.seed, "rehearsal weights"))
+            networks[cell] = built(build).to(device)
+    weights = [p for p in networks[cells[0]].parameters() if p.requires_grad]
     inputs, targets = (
         torch.cat(each).to(weights[0] if weights else torch.float32)
         for each in zip(*pool, strict=True)
     )
-    notes = list(simulation.notes)
+
+    def member_of(cell: _Cell) -> Member:
+        train, validation, test = rows[cell.seed, cell.variant]
+        batches = torch_seed(cell.seed, f"rehearsal batches {cell.n}")
+        what = f"{name} at N = {cell.n:,}, seed {cell.seed}"
+        if cell.variant != "plain":
+            what += f", {cell.variant} images"
+        return Member(what, networks[cell], batches, train[: cell.n], validation, test)
+
+    @cache
+    def digests(cell: _Cell) -> tuple[str, str]:
+        member = member_of(cell)
+        judged_by = torch.cat([member.rows, member.validation, member.test])
+        pairs = digest_of_pairs(inputs[judged_by], targets[judged_by])
+        return digest_of_network(member.module, inputs[member.rows]), pairs
+
+    def file_of(cell: _Cell, steps: int) -> str:
+        network, pairs = digests(cell)
+        decisive = {"model": name, "network": network, "pairs": pairs, "fit": fit_digest}
+        schedule = {"steps": steps, "batch": recipe.batch, "rate": recipe.rate}
+        return file_name(cell, decisive if recipe.fit else decisive | schedule)
+
+    def left(extent: Extent) -> list[_Cell]:
+        """What has not finished of a rehearsal."""
+        every = cells_of(extent)
+        if finished is None:
+            return every
+        return [cell for cell in every if not finished.has(file_of(cell, extent.steps))]
+
+    notes, extent = list(simulation.notes), full
+    told = progress is not None or estimate is not None or minutes is not None
+    if recipe.fit is None and told and left(full):
+        watch("timing a few steps", 0.0)
+        speed = pace([member_of(cell) for cell in cells], inputs, targets, recipe)
+
+        def seconds(extent: Extent) -> float:
+            return speed.seconds(len(left(extent)), extent.steps)
+
+        if minutes is not None:
+            limit = 60 * minutes
+            extent = within(limit, full, simulation.unaltered, seconds)
+            if len({group for seed in extent.seeds for group in simulation.groups(seed)}) < 2:
+                extent = replace(extent, seeds=full.seeds)  # one patient alone would judge
+            reduction = reduction_note(full, extent, limit, seconds(extent))
+            notes += [] if reduction is None else [reduction]
+        if estimate is not None:
+            estimate(seconds(extent), speed.memory)
+        watch(
+            f"about {duration(seconds(extent))} on {speed.device}; {speed.memory / 2**30:.1f} GiB",
+            0.0,
+        )
+    recipe = replace(recipe, steps=extent.steps)
+    cells, to_train = cells_of(extent), left(extent)
     errors: dict[_Cell, Tensor] = {}  # of every image that judges
+    if finished is not None:
+        for cell in cells:
+            if cell not in to_train:
+                errors[cell] = finished.read(
+                    file_of(cell, extent.steps), len(rows[cell.seed, cell.variant][2])
+                )
+    members = [member_of(cell) for cell in to_train]
+    before = len(errors)
+
+    def training_progress(share: float) -> None:
+        done = len(errors)
+        what = f"training {len(members)} networks"
+        if recipe.fit is not None:  # one after another
+            what = f"training {members[min(done - before, len(members) - 1)].name}"
+        watch(f"{what}, {done} of {len(cells)} finished", share)
+
     trainings = train_many(
         members,
         inputs,
@@ -204,29 +307,34 @@ def rehearse(
         recipe,
         fit=recipe.fit,
         notes=notes,
-        progress=lambda share: watch(f"training {len(members)} networks", share),
+        progress=training_progress,
     )
     try:
         for index, judged in trainings:
-            errors[cells[index]] = judged
+            cell = to_train[index]
+            errors[cell] = judged
+            if finished is not None:
+                finished.write(file_of(cell, extent.steps), name, cell, judged)
     except KeyboardInterrupt:
         trainings.close()
-        finished = {cell.n for cell in errors if cell.variant == "plain"}
-        if len(finished) < _LEAST_SIZES:
-            raise
-        notes.append(
-            f"Interrupted: {len(errors)} of {len(members)} trainings had finished, up to "
-            f"N = {max(finished):,}."
-        )
+        sizes_done = {cell.n for cell in errors if cell.variant == "plain"}
+        note = f"Interrupted: {len(errors)} of {len(cells)} trainings had finished"
+        if finished is not None:
+            note += f", which {finished.folder} keeps: the same rehearsal goes on from there"
+        if len(sizes_done) < LEAST_SIZES:
+            raise KeyboardInterrupt(f"{note}.") from None
+        notes.append(f"{note}. The curve is that up to N = {max(sizes_done):,}.")
     curve = _curve(errors, name, "plain")
     assert curve is not None
-    tested = torch.cat([rows[number, "plain"][2] for number in numbers])
+    tested = torch.cat([rows[number, "plain"][2] for number in extent.seeds])
     empty = float(targets[tested].square().mean())
     if curve.means[-1] >= empty:
         notes.append(
             f"{name} has learned nothing: an image of zeros has an error of {value(empty)}. Lower "
             "the rate, or train for more steps."
         )
+    elif (rise := rise_note(curve)) is not None:
+        notes.append(rise)
     count = sum(p.numel() for p in weights)
     how = "by your own function"
     if recipe.fit is None:
@@ -270,6 +378,44 @@ def _curve(errors: Mapping[_Cell, Tensor], model: str, variant: Variant) -> Curv
         [str(cell.seed) for cell in cells],
         model,
         "mse",
+    )
+
+
+def rise_note(curve: Curve) -> str | None:
+    """Where errors rise with N by more than their noise, in a sentence; None if nowhere.
+
+    Parameters
+    ----------
+    curve : Curve
+        Errors of a rehearsal.
+
+    Returns
+    -------
+    str or None
+        Between which sizes, what it means, and what may help.
+    """
+    variance = relative_variance(curve)
+    if variance is None:
+        variance = np.full(len(curve.sizes), _ONE_SEED**2)
+    # What a seed has at every N alike, such as the images that judge it, is in no difference.
+    variance = variance * (1 - lasting_share(curve))
+    logs = np.log(curve.means)
+    rises = []
+    for last in range(1, len(logs)):
+        first = int(np.argmin(logs[:last]))
+        noise = np.sqrt(variance[first] + variance[last])
+        if logs[last] - logs[first] > _RISE * noise:
+            rises.append((logs[last] - logs[first], first, last))
+    if not rises:
+        return None
+    _, first, last = max(rises)
+    low, high = (
+        f"{value(curve.means[index])} at N = {curve.sizes[index]:,}" for index in (first, last)
+    )
+    return (
+        f"The rehearsed error rises from {low} to {high}, by more than its noise: more data will "
+        "not help this network as it is trained. Train for more steps, lower the rate, or "
+        "regularise it."
     )
 
 

@@ -9,6 +9,7 @@ draw random numbers on a CPU, are trained one after another.
 import copy
 import math
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
@@ -32,6 +33,8 @@ _CHUNK = 64  # pairs of a member that are judged at once
 _EAGER = 3  # steps before a CUDA graph is captured: libraries set themselves up in them
 _SHARE = 0.6  # of the free memory that members may take together
 _REPORTED = 10  # steps between reports
+_TIMED = 4  # steps that are timed, after as many as it takes to capture one
+_SPACE = 5  # times its weights that a member in training takes: slopes, two moments, the best step
 _ALIKE = 1e-3  # of the largest output: how far stacked and single outputs may differ by rounding
 
 Fit = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor], object]
@@ -132,6 +135,8 @@ def train_many(
     KoriskError
         If outputs have another shape than targets, or a loss is not finite.
     """
+    if not members:
+        return
     pool, said = (inputs, targets), [] if notes is None else notes
     shares = [0.0] * len(members)
     lock = threading.Lock()
@@ -143,48 +148,35 @@ def train_many(
             if progress is not None:
                 progress(sum(shares) / len(shares))
 
-    first = members[0]
-    trial = inputs[first.rows[: min(schedule.batch, len(first.rows))]]
-    with _seeded(first, pool):
-        draws = _draws_after_checks(first.module, trial, targets)
+    trial, how = _trial(members[0], inputs, schedule), _way(members, pool, schedule, together)
     if fit is not None:
         for index, member in enumerate(members):
+            report([index], 0.0)
             yield index, _fitted(member, pool, fit)
             report([index], 1.0)
         return
-    stacked = inputs.is_cuda if together is None else together
-    if stacked and len(members) > 1:
-        with _seeded(first, pool):
-            why = _unlike(members, trial)
-            at_once = 0 if why else _at_once(members, pool, schedule, trial)
-        if at_once:
-            for start in range(0, len(members), at_once):
-                group = range(start, min(start + at_once, len(members)))
-                chosen = [members[index] for index in group]
-                with _seeded(chosen[0], pool):
-                    made = _Training(chosen, pool, schedule, _stacked(chosen, trial))
-                    found = made.run(partial(report, group))
-                del made  # before the next group needs its memory
-                yield from zip(group, found, strict=True)
-            return
-        said.append(f"The networks were trained one after another: {why}.")
-    workers = 1 if inputs.is_cuda or draws else torch.get_num_threads()
-    if draws and not inputs.is_cuda:
-        why = "they draw random numbers, which threads would draw in no fixed order"
-        said.append(f"The networks were trained one after another: {why}.")
+    said += [f"The networks were trained one after another: {why}." for why in how.reasons]
+    if how.stacked:
+        for start in range(0, len(members), how.stacked):
+            group = range(start, min(start + how.stacked, len(members)))
+            chosen = [members[index] for index in group]
+            with _seeded(chosen[0], pool):
+                training = _Training(chosen, pool, schedule, _stacked(chosen, trial))
+                found = training.run(partial(report, group))
+            del training  # before the next group needs its memory
+            yield from zip(group, found, strict=True)
+        return
+    workers = how.workers
     if not inputs.is_cuda:
-        with _seeded(first, pool):
+        with _seeded(members[0], pool):
             _reorder(members, trial)
     stop = threading.Event()
 
     def alone(index: int) -> Tensor:
         if workers > 1:
             torch.set_num_threads(1)  # of this thread, and of those that start later
-        member = members[index]
-        weights = [p for p in member.module.parameters() if p.requires_grad]
-        state = {name: each[None] for name, each in _state(member.module).items()}
-        stack = _Stack(weights, member.module, _single(member.module), state)
-        return _Training([member], pool, schedule, stack).run(partial(report, [index]), stop)[0]
+        training = _alone(members[index], pool, schedule)
+        return training.run(partial(report, [index]), stop)[0]
 
     if workers == 1:
         for index, member in enumerate(members):
@@ -201,6 +193,120 @@ def train_many(
         stop.set()  # an error or an interruption ends the others within a step
         threads.shutdown(cancel_futures=True)
         torch.set_num_threads(workers)
+
+
+class Pace(NamedTuple):
+    """How fast members are trained and how much memory that takes, as a few steps show."""
+
+    step: float  # seconds, of all members that are trained at once
+    check: float  # seconds to judge these on their validation and test pairs
+    at_once: int
+    memory: float  # bytes, with the pool
+    device: str  # in words
+
+    def seconds(self, members: int, steps: int) -> float:
+        """How long so many members take."""
+        return members / self.at_once * (steps * self.step + CHECKS * self.check)
+
+
+def pace(members: Sequence[Member], inputs: Tensor, targets: Tensor, schedule: Schedule) -> Pace:
+    """Time a few steps of copies of the first members, as `train_many` would train them.
+
+    Parameters
+    ----------
+    members, inputs, targets, schedule
+        As for `train_many`.
+
+    Returns
+    -------
+    Pace
+        Seconds of a step and of a check, and bytes.
+    """
+    pool, device = (inputs, targets), inputs.device
+    trial, how = _trial(members[0], inputs, schedule), _way(members, pool, schedule, None)
+    at_once = how.stacked or min(how.workers, len(members))
+    short = Schedule(steps=max(CHECKS, _EAGER + 1 + _TIMED), batch=schedule.batch)
+    copies = _copies(members[:at_once])
+    held = float(sum(each.numel() * each.element_size() for each in pool))
+    if inputs.is_cuda:
+        with _seeded(copies[0], pool):
+            before = torch.cuda.memory_allocated(device)
+            torch.cuda.reset_peak_memory_stats(device)
+            training = (
+                _Training(copies, pool, short, _stacked(copies, trial))
+                if how.stacked
+                else _alone(copies[0], pool, short)
+            )
+            step, check = training.timed()
+        memory = held + float(torch.cuda.max_memory_allocated(device) - before)
+        return Pace(step, check, at_once, memory, "a GPU")
+    with _seeded(copies[0], pool):
+        _reorder(copies, trial)
+        activations = _activations(copies[0].module, trial) * schedule.batch / len(trial)
+
+        def timed(member: Member) -> tuple[float, float]:
+            if how.workers > 1:
+                torch.set_num_threads(1)
+            return _alone(member, pool, short).timed()
+
+        if how.workers == 1:
+            times = [timed(copies[0])]
+        else:  # all at once, since they share caches and memory
+            try:
+                with ThreadPoolExecutor(how.workers) as threads:
+                    times = list(threads.map(timed, copies))
+            finally:
+                torch.set_num_threads(how.workers)
+    step, check = (sum(each) / len(times) for each in zip(*times, strict=True))
+    weights = sum(x.numel() * x.element_size() for x in _state(copies[0].module).values())
+    memory = held + len(members) * weights + at_once * (_SPACE * weights + 2 * activations)
+    cores = torch.get_num_threads()
+    return Pace(step, check, at_once, memory, f"{cores} core{'s' * (cores > 1)}")
+
+
+def _activations(module: nn.Module, trial: Tensor) -> int:
+    """Bytes that a network keeps from its forward pass for the backward one."""
+    storages: dict[int, int] = {}
+
+    def pack(kept: Tensor) -> Tensor:
+        storage = kept.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return kept
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
+        module(trial)
+    return sum(storages.values())
+
+
+class _Way(NamedTuple):
+    """How members are trained."""
+
+    stacked: int  # how many at once, their weights stacked; 0 where each is by itself
+    workers: int  # threads, each with a member
+    reasons: tuple[str, ...]  # why members are trained one after another
+
+
+def _trial(member: Member, inputs: Tensor, schedule: Schedule) -> Tensor:
+    return inputs[member.rows[: min(schedule.batch, len(member.rows))]]
+
+
+def _way(members: Sequence[Member], pool: Pool, schedule: Schedule, together: bool | None) -> _Way:
+    """How members can be trained, as the first two show; raises if their output is no image."""
+    first, (inputs, targets) = members[0], pool
+    trial, reasons = _trial(first, inputs, schedule), []
+    with _seeded(first, pool):
+        draws = _draws_after_checks(first.module, trial, targets)
+    if (inputs.is_cuda if together is None else together) and len(members) > 1:
+        with _seeded(first, pool):
+            why = _unlike(members, trial)
+            at_once = 0 if why else _at_once(members, pool, schedule, trial)
+        if at_once:
+            return _Way(at_once, 1, ())
+        reasons.append(why)
+    if draws and not inputs.is_cuda:
+        reasons.append("they draw random numbers, which threads would draw in no fixed order")
+    workers = 1 if inputs.is_cuda or draws else torch.get_num_threads()
+    return _Way(0, workers, tuple(reasons))
 
 
 def _draws_after_checks(module: nn.Module, trial: Tensor, targets: Tensor) -> bool:
@@ -252,7 +358,7 @@ def _fitted(member: Member, pool: Pool, fit: Fit) -> Tensor:
     with _seeded(member, pool):
         parts = [each[rows] for rows in (member.rows, member.validation) for each in pool]
         fit(member.module, *parts)
-    found = _judged(_single(member.module), member.module, pool, member.test[None])[0]
+    found = _judged(_single(member.module), member.module, pool, member.test[None])[0].cpu()
     if not bool(torch.isfinite(found).all()):
         raise _not_finite(member.name)
     return found
@@ -283,6 +389,14 @@ class _Stack(NamedTuple):
     mode: nn.Module  # that is trained or judged
     forward: Forward
     state: dict[str, Tensor]  # by name, with an axis of members
+
+
+def _alone(member: Member, pool: Pool, schedule: Schedule) -> "_Training":
+    """A member that is trained by itself."""
+    weights = [p for p in member.module.parameters() if p.requires_grad]
+    state = {name: each[None] for name, each in _state(member.module).items()}
+    stack = _Stack(weights, member.module, _single(member.module), state)
+    return _Training([member], pool, schedule, stack)
 
 
 def _stacked(members: Sequence[Member], trial: Tensor) -> _Stack:
@@ -426,6 +540,22 @@ class _Training:
                 torch.cuda.current_stream().wait_stream(side)
                 continue
             self.step() if self.graph is None else self.graph.replay()
+
+    def timed(self) -> tuple[float, float]:
+        """Seconds of a step and of a check, after some steps to set up libraries."""
+
+        def clock() -> float:
+            if self.at.is_cuda:
+                torch.cuda.synchronize(self.at.device)
+            return time.perf_counter()
+
+        warm = _EAGER + 1
+        self._advance(warm, 0)
+        start = clock()
+        self._advance(_TIMED, warm)
+        stepped = clock()
+        self.judge()
+        return (stepped - start) / _TIMED, clock() - stepped
 
     def run(
         self, report: Callable[[float], None], stop: threading.Event | None = None

@@ -1,0 +1,276 @@
+"""Rehearsals: what they take, a limit of time, networks that are kept, and curves that rise."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import korisk as kr
+from korisk.fitting.gradient.many import Pace
+from korisk.operators import LinearOperator, ParallelBeam, Projector
+from korisk.prediction import Training
+from korisk.prediction.budget import Extent, reduced, reduction_note, within
+from korisk.prediction.rehearse import rise_note
+
+QUICK: dict[str, Any] = {"noise": 0.1, "sizes": (4, 8, 16, 32), "seeds": 3}
+QUICK["training"] = Training(steps=40, rate=0.01)
+
+
+class Net(nn.Module):
+    """A dense layer; the factor is no weight."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        self.factor = factor
+        self.dense = nn.Linear(72, 64)
+
+    def forward(self, y: Tensor) -> Tensor:
+        image: Tensor = self.dense(y.flatten(1)).unflatten(1, (8, 8))
+        return self.factor * image
+
+
+@pytest.fixture(scope="module")
+def scan() -> LinearOperator:
+    return Projector(ParallelBeam(8, views=6, bins=12))
+
+
+def images(number: int = 30) -> Tensor:
+    draws = torch.Generator().manual_seed(0)
+    return torch.rand(number, 8, 8, generator=draws) * torch.linspace(0.2, 1, 8)
+
+
+def pace_of(step: float) -> Callable[..., Pace]:
+    """A clock by which a step takes so many seconds."""
+    return lambda *settings: Pace(step, 0.0, 1, 2**30, "1 core")
+
+
+# --- Time and memory -----------------------------------------------------------------------------
+
+
+def test_time_and_memory_are_told_before_training(
+    scan: LinearOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreseen: list[tuple[float, float]] = []
+    told: list[tuple[str, int]] = []
+    again: dict[str, Any] = {"estimate": lambda *cost: foreseen.append(cost)}
+    again["progress"] = lambda what, share: told.append((what, len(foreseen)))
+    made = kr.rehearse(Net, scan, images(), **QUICK, **again)
+    (seconds, memory) = foreseen[0]
+    assert seconds > 0
+    pairs = 32 * (72 + 64) * 4  # of one seed at the largest N
+    assert 3 * pairs < memory < 2**30
+    assert any("core" in what and "GiB" in what for what, _ in told)
+    assert all(estimated for what, estimated in told if what.startswith("training"))
+    plain = kr.rehearse(Net, scan, images(), **QUICK)
+    np.testing.assert_allclose(plain.curve.error, made.curve.error, rtol=1e-5)
+    monkeypatch.setattr("korisk.prediction.rehearse.pace", pace_of(1.0))
+    kr.rehearse(Net, scan, images(), **QUICK, **again)
+    assert foreseen[1] == (15 * 40.0, 2**30)  # four sizes and half the images, three seeds each
+
+
+def test_own_trainings_are_told_one_by_one(scan: LinearOperator) -> None:
+    told: list[str] = []
+
+    def fit(network: nn.Module, *data: Tensor) -> None:
+        assert f"N = {len(data[0])}, " in told[-1]
+
+    fitted = QUICK | {"training": Training(fit=fit)}
+    kr.rehearse(Net, scan, images(), progress=lambda what, share: told.append(what), **fitted)
+    assert any("Net at N = 8, seed 2, 5 of 15 finished" in what for what in told)
+
+
+# --- A limit -------------------------------------------------------------------------------------
+
+
+def test_sizes_go_first_then_seeds_then_steps() -> None:
+    full = Extent((8, 16, 32, 64, 128, 512, 2048), (0, 1, 2), 2000)
+    every = list(reduced(full, unaltered=38))
+    assert every[0] == full
+    assert [extent.sizes for extent in every[1:4]] == [
+        (8, 16, 32, 64, 128, 2048),
+        (8, 16, 32, 64, 2048),
+        (8, 16, 32, 2048),
+    ]
+    assert every[4] == Extent((8, 16, 32, 2048), (0, 1), 2000)
+    assert [extent.steps for extent in every[5:9]] == [1500, 1000, 700, 500]
+    assert every[9:] == [Extent((8, 16, 32), (0, 1), 500)]
+
+    def seconds(extent: Extent) -> float:
+        return len(extent.sizes) * len(extent.seeds) * extent.steps * 1.0
+
+    for limit in (1e6, 3e4, 2e4, 1e4, 5e3):
+        chosen = within(limit, full, 38, seconds)
+        assert seconds(chosen) <= limit
+        larger = every[: every.index(chosen)]
+        assert all(seconds(extent) > limit for extent in larger)
+    assert within(1.0, full, 38, seconds) == every[-1]
+    assert reduction_note(full, full, 60, 1.0) is None
+    note = reduction_note(full, every[-1], 60, 300.0) or ""
+    facts = ("60 s", "N = 64, 128, 512, 2,048", "2 seeds instead of 3", "500 steps", "2,000", "5 ")
+    assert all(fact in note for fact in facts)
+
+
+def test_a_rehearsal_keeps_to_its_limit(
+    scan: LinearOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("korisk.prediction.rehearse.pace", pace_of(1.0))
+    whole = kr.rehearse(Net, scan, images(), minutes=10, **QUICK)  # 15 networks of 40 s
+    assert not any("Reduced" in note for note in whole.notes)
+    fewer = kr.rehearse(Net, scan, images(), minutes=7, **QUICK)
+    assert fewer.curve.counts.tolist() == [2] * 4
+    shared = np.isin(whole.curve.seed, ("0", "1"))
+    np.testing.assert_allclose(fewer.curve.error, whole.curve.error[shared], rtol=1e-4)
+    assert any("2 seeds instead of 3" in note for note in fewer.notes)
+    least = kr.rehearse(Net, scan, images(), minutes=0.01, **QUICK)
+    assert least.curve.sizes.tolist() == [4, 8, 16]
+    assert least.halved is None  # no copies up to there
+    assert "10 steps of 16" in least.simulated
+    assert "10 steps instead of 40" in least.explain()
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"minutes": 0}, "minutes must be"),
+        ({"minutes": 5, "training": Training(fit=lambda *data: None)}, "choose sizes=.* and seeds"),
+        ({"estimate": 3}, "estimate must be a function"),
+        ({"folder": 3}, "folder must be"),
+    ],
+)
+def test_what_cannot_be_kept_to_is_refused(
+    scan: LinearOperator, changed: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(kr.KoriskError, match=words):
+        kr.rehearse(Net, scan, images(), **QUICK | changed)
+
+
+# --- Kept networks -------------------------------------------------------------------------------
+
+
+def test_an_interrupted_rehearsal_goes_on(scan: LinearOperator, tmp_path: Path) -> None:
+    trained: list[int] = []
+    stop = {"after": 5}
+
+    def fit(network: Any, inputs: Tensor, *others: Tensor) -> None:
+        if len(trained) == stop["after"]:
+            raise KeyboardInterrupt
+        trained.append(len(inputs))
+        with torch.no_grad():
+            network.dense.weight *= 1 / len(inputs)
+
+    own = QUICK | {"training": Training(fit=fit)}
+    with pytest.raises(KeyboardInterrupt, match=f"5 of 15 trainings had finished, .*{tmp_path}"):
+        kr.rehearse(Net, scan, images(), folder=tmp_path, **own)
+    stop["after"] = 11
+    part = kr.rehearse(Net, scan, images(), folder=tmp_path, **own)
+    assert part.curve.sizes.tolist() == [4, 8, 16, 32]
+    note = next(note for note in part.notes if note.startswith("Interrupted"))
+    assert all(fact in note for fact in ("11 of 15", str(tmp_path), "goes on"))
+    stop["after"] = 15
+    resumed = kr.rehearse(Net, scan, images(), folder=tmp_path, **own)
+    assert trained == [*[4] * 3, *[8] * 3, *[16] * 3, *[32] * 6]
+    assert len(list(tmp_path.iterdir())) == 15
+    stop["after"] = 100
+    alone = kr.rehearse(Net, scan, images(), **own)
+    assert resumed.curve.error.tolist() == alone.curve.error.tolist()
+    assert resumed.level == alone.level
+    assert resumed.halved is not None
+    assert resumed.seconds > 0
+
+
+def test_what_decides_a_network_is_compared_before_it_is_used_again(
+    scan: LinearOperator, tmp_path: Path
+) -> None:
+    small: dict[str, Any] = {"noise": 0.1, "sizes": (4, 6, 8), "seeds": 2}
+    small |= {"training": Training(steps=20), "folder": tmp_path}
+
+    def trained(build: Callable[[], nn.Module] = Net, **changed: Any) -> int:
+        before = len(list(tmp_path.iterdir()))
+        pictures = changed.pop("images", images())
+        kr.rehearse(build, scan, pictures, **small | {"model": "Net"} | changed)
+        return len(list(tmp_path.iterdir())) - before
+
+    class Other(Net):
+        def forward(self, y: Tensor) -> Tensor:
+            return super().forward(y)
+
+    assert trained() == 6
+    first = min(tmp_path.iterdir())
+    assert trained() == 0
+    assert trained(sizes=(4, 5, 6, 8)) == 2
+    assert trained(seeds=3) == 3
+    for changed in (
+        {"build": lambda: Net(2.0)},
+        {"build": Other},
+        {"noise": 0.11},
+        {"images": images() * 1.01},
+        {"training": Training(steps=30)},
+        {"training": Training(steps=20, rate=0.002)},
+        {"model": "another"},
+    ):
+        assert trained(**changed) == 6
+        assert trained(**changed) == 0
+    first.write_text(first.read_text()[:20])
+    with pytest.raises(kr.KoriskError, match=f"{first}: not valid JSON.*remove it"):
+        trained()
+    unreadable = Training(fit=eval("lambda *data: None"))  # which has no source
+    with pytest.raises(kr.KoriskError, match="source cannot be read"):
+        trained(training=unreadable)
+
+
+def test_what_has_finished_counts_for_no_time(
+    scan: LinearOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("korisk.prediction.rehearse.pace", pace_of(1.0))
+    kept = QUICK | {"folder": tmp_path}
+    kr.rehearse(Net, scan, images(), **kept | {"seeds": 2})  # ten networks of 40 s
+    foreseen: list[float] = []
+    made = kr.rehearse(
+        Net,
+        scan,
+        images(),
+        minutes=3.5,
+        estimate=lambda seconds, memory: foreseen.append(seconds),
+        **kept,
+    )
+    assert foreseen == [200.0]
+    assert made.curve.counts.tolist() == [3] * 4
+
+
+# --- Curves that rise ----------------------------------------------------------------------------
+
+
+def curve(means: list[float], spread: float, seed: int = 0) -> kr.Curve:
+    """Three seeds at doubled sizes, each worse or better at every N alike, with noise."""
+    rng = np.random.default_rng(seed)
+    sizes, seeds = 8 * 2 ** np.arange(len(means)), 3
+    logs = np.log(means)[:, None] + rng.normal(0, 0.1, seeds)
+    errors = np.exp(logs + rng.normal(0, spread, logs.shape))
+    names = [str(each) for each in range(seeds)] * len(means)
+    return kr.Curve(np.repeat(sizes, seeds), errors.ravel(), names)
+
+
+def test_a_curve_that_rises_says_so() -> None:
+    note = rise_note(curve([0.01, 0.007, 0.0058, 0.0061, 0.0075], 0.01)) or ""
+    assert all(fact in note for fact in ("at N = 32", "at N = 128", "more data will not help"))
+    falling = [curve([0.01, 0.008, 0.0064, 0.0051, 0.0041], 0.05, seed) for seed in range(50)]
+    assert not any(map(rise_note, falling))
+    flat = [rise_note(curve([0.01] * 5, 0.05, seed)) for seed in range(200)]
+    assert sum(note is not None for note in flat) < 60  # ten pairs of sizes, of which it may be any
+    once = kr.Curve([8, 16, 32], [0.01, 0.008, 0.0085])
+    assert rise_note(once) is None
+
+
+def test_a_rehearsal_says_that_its_curve_rises(scan: LinearOperator) -> None:
+    def fit(network: Any, inputs: Tensor, *others: Tensor) -> None:
+        with torch.no_grad():
+            network.dense.weight.zero_()
+            network.dense.bias.fill_(0.3 + 0.006 * len(inputs))
+
+    made = kr.rehearse(Net, scan, images(), **QUICK | {"training": Training(fit=fit)})
+    assert any("rises from" in note and "at N = 32" in note for note in made.notes)
+    assert "more data will not help" in made.explain()
