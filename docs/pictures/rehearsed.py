@@ -7,10 +7,10 @@ from _chart import BLUE, GREEN, RED, TYPE, chart
 
 text = Path("benchmarks/results/rehearse.txt").read_text()
 reported = text[text.index("part: report") :].splitlines()
-rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in reported if "|" in line]
+cells = [line.split("|")[1:-1] for line in reported if line.startswith("| ")][1:]
 populations = ["icons", "fashion", "glyphs", "chest_ct", "brain_mri_c"]
 named = ["clip art", "clothing", "glyphs", "chest CT", "brain MRI"]
-off = {row[0]: [float(cell.split()[0]) for cell in row[1:]] for row in rows[2:]}
+off = {name.strip(): [float(cell.split()[0]) for cell in row] for name, *row in cells}
 looks = [("o", BLUE, "no pilot"), ("^", GREEN, "pilot to 32"), ("s", RED, "planner, that pilot")]
 figure, (axes,) = chart(height=2.6, xscale="log", xlabel="median |log(said / measured)|")
 for column, (marker, colour, label) in enumerate(looks):
