@@ -300,10 +300,8 @@ def _tell_estimate(seconds: float, memory: float, *, limited: bool) -> None:
     """Time and memory of training a network, if it takes long."""
     if seconds > _LONG:
         hint = "" if limited or seconds < _TOO_LONG else "; --minutes 10 trains less"
-        tell(
-            f"training takes about {duration(seconds)} and {memory / 2**30:.1f} GiB of memory, "
-            f"going by a few steps{hint}"
-        )
+        needed = f"{max(memory / 2**30, 0.1):.1f} GiB of memory"
+        tell(f"training takes about {duration(seconds)} and {needed}, going by a few steps{hint}")
 
 
 @contextmanager

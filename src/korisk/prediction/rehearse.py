@@ -277,10 +277,9 @@ def rehearse(
             notes += [] if reduction is None else [reduction]
         if estimate is not None:
             estimate(seconds(extent), speed.memory)
-        watch(
-            f"about {duration(seconds(extent))} on {speed.device}; {speed.memory / 2**30:.1f} GiB",
-            0.0,
-        )
+        gibibytes = max(speed.memory / 2**30, 0.1)
+        about = f"about {duration(seconds(extent))} on {speed.device}"
+        watch(f"{about}; {gibibytes:.1f} GiB", 0.0)
     recipe = replace(recipe, steps=extent.steps)
     cells, to_train = cells_of(extent), left(extent)
     errors: dict[_Cell, Tensor] = {}  # of every image that judges
