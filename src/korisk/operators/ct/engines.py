@@ -10,9 +10,10 @@ import math
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
@@ -24,7 +25,7 @@ from torch import Tensor
 from korisk._memory import free_memory
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.operators.ct.geometry import ParallelBeam
-from korisk.operators.ct.stencils import Joseph, Stencil, Taps
+from korisk.operators.ct.stencils import AnyStencil, Joseph, Taps
 from korisk.operators.inputs import Array
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _forked: list[int] = []  # this process, if it was forked
 class Engine(ABC):
     """A pair of products with one set of weights; tensors are (batch, elements), contiguous."""
 
-    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
         self.stencil, self.device, self.dtype = stencil, device, dtype
 
     @abstractmethod
@@ -62,7 +63,7 @@ class Engine(ABC):
 # Sizes
 
 
-def entry_count(stencil: Stencil) -> int:
+def entry_count(stencil: AnyStencil) -> int:
     """About how many entries the matrix has: from a few views, or a bound if views are large."""
     views = stencil.geometry.views_count
     if stencil.taps_per_view > _CHUNK:
@@ -72,14 +73,14 @@ def entry_count(stencil: Stencil) -> int:
     return math.ceil(np.mean([int(torch.count_nonzero(each.weight)) for each in taps]) * views)
 
 
-def worth_storing(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> bool:
+def worth_storing(stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> bool:
     """Whether the matrix takes a small part of the free memory."""
     entries = entry_count(stencil)
     needed = 2 * entries * (4 + dtype.itemsize)  # with its transpose
     return needed <= _WORTH_STORING * free_memory(device) and entries < 2**31
 
 
-def check_matrix_fits(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
+def check_matrix_fits(stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
     """Raise if the matrix would not fit into memory."""
     entries, free = entry_count(stencil), free_memory(device)
     needed = 2 * entries * (4 + dtype.itemsize)
@@ -90,7 +91,7 @@ def check_matrix_fits(stencil: Stencil, device: torch.device, dtype: torch.dtype
         raise KoriskError(f"the matrix of {stencil.geometry!r} would have {size}; {remedy}")
 
 
-def view_chunks(stencil: Stencil) -> Iterator[slice]:
+def view_chunks(stencil: AnyStencil) -> Iterator[slice]:
     """Runs of views whose taps can be listed at once."""
     views = stencil.geometry.views_count
     step = max(1, _CHUNK // stencil.taps_per_view)
@@ -102,12 +103,12 @@ def view_chunks(stencil: Stencil) -> Iterator[slice]:
 
 
 def sparse_matrix(
-    stencil: Stencil, dtype: torch.dtype, column: NDArray[np.int32] | None = None
+    stencil: AnyStencil, dtype: torch.dtype, column: NDArray[np.int32] | None = None
 ) -> csr_array:
     """The matrix (views bins, pixels), one row a ray; `column` renumbers the pixels."""
     from scipy.sparse import coo_array, csr_array, vstack
 
-    bins = stencil.geometry.bins
+    bins = stencil.bins
     pixels = math.prod(stencil.image_shape)
     renumber = np.arange(pixels, dtype=np.int32) if column is None else column
     real = np.float32 if dtype == torch.float32 else np.float64
@@ -140,10 +141,11 @@ class CpuMatrix(Engine):
     the products up to three times faster.
     """
 
-    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(stencil, device, dtype)
-        self.pixels = _Numbering(stencil.image_shape, _PIXEL_TILE)
-        self.rays = _Numbering(stencil.sinogram_shape, _RAY_TILE)
+        *rows, columns = stencil.image_shape
+        self.pixels = _Numbering((math.prod(rows), columns), _PIXEL_TILE)
+        self.rays = _Numbering((stencil.geometry.views_count, stencil.bins), _RAY_TILE)
         self._folded: Engine | None = None
         column = self.pixels.place.numpy().astype(np.int32)
         natural = sparse_matrix(stencil, dtype, column)
@@ -277,14 +279,19 @@ class _Rows:
         def share(rows: slice, block: csr_array) -> None:
             result[rows] = block @ columns
 
-        if threads not in _pools:
-            _pools[threads] = ThreadPoolExecutor(threads - 1, thread_name_prefix="korisk")
-        first, *others = self._cut(threads)
-        waiting = [_pools[threads].submit(share, *other) for other in others]
-        share(*first)  # this thread takes its share
-        for future in waiting:
-            future.result()
+        in_threads([partial(share, *piece) for piece in self._cut(threads)], threads)
         return result
+
+
+def in_threads(calls: Sequence[Callable[[], None]], threads: int) -> None:
+    """Make some calls at once, one of them in this thread, and wait for all."""
+    first, *others = calls
+    if others and threads not in _pools:
+        _pools[threads] = ThreadPoolExecutor(threads - 1, thread_name_prefix="korisk")
+    waiting = [_pools[threads].submit(call) for call in others]
+    first()
+    for future in waiting:
+        future.result()
 
 
 def _as_torch(matrix: csr_array, device: torch.device | str = "cpu") -> Tensor:
@@ -297,10 +304,10 @@ def _as_torch(matrix: csr_array, device: torch.device | str = "cpu") -> Tensor:
         return torch.sparse_csr_tensor(starts, indices, values, size=matrix.shape)
 
 
-def folds(stencil: Stencil) -> bool:
+def folds(stencil: AnyStencil) -> bool:
     """Whether the views of a scan come in fours that are one view of four copies."""
     geometry = stencil.geometry
-    rows, columns = geometry.image_shape
+    rows, columns = geometry.image_shape[-2:]
     return (
         isinstance(stencil, Joseph)
         and isinstance(geometry, ParallelBeam)
@@ -322,8 +329,9 @@ class FoldedMatrix(Engine):
     more than they save.
     """
 
-    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
         geometry = stencil.geometry
+        assert isinstance(geometry, ParallelBeam)  # by `folds`
         self.side = geometry.image_shape[0]
         self.views, self.bins = geometry.sinogram_shape
         angles = tuple(geometry.angle_array[: self.views // 4 + 1].tolist())
@@ -370,7 +378,7 @@ class FoldedMatrix(Engine):
 class DeviceMatrix(Engine):
     """Compressed rows for both directions on an accelerator, multiplied by its own library."""
 
-    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
         matrix = sparse_matrix(stencil, dtype)
         self.forward = _as_torch(matrix, device)
         self.backward = _as_torch(matrix.T.tocsr(), device)
@@ -386,9 +394,10 @@ class OnTheFly(Engine):
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
         """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
-        sinograms = x.new_zeros(len(x), *self.stencil.sinogram_shape) if project else x
+        shape = self.stencil.geometry.views_count, self.stencil.bins
+        sinograms = x.new_zeros(len(x), *shape) if project else x
         images = x if project else x.new_zeros(len(x), math.prod(self.stencil.image_shape))
-        sinograms = sinograms.view(-1, *self.stencil.sinogram_shape)
+        sinograms = sinograms.view(-1, *shape)
         by_rays = self.stencil.listed == "rays"
         for part, elements, taps in self.chunks():
             for image, sinogram in zip(images, sinograms[:, part], strict=True):

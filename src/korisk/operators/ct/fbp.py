@@ -12,8 +12,8 @@ from korisk.errors import KoriskError, invalid
 from korisk.operators.basic import Diagonal
 from korisk.operators.ct.engines import EngineName
 from korisk.operators.ct.filter import FloatArray, RampFilter, Window
-from korisk.operators.ct.geometry import FanBeam, Geometry, require_fan, require_geometry
-from korisk.operators.ct.projector import PixelBackprojector, Projector
+from korisk.operators.ct.geometry import FanBeam, Geometry, require_fan
+from korisk.operators.ct.projector import PixelBackprojector, Projector, require_geometry
 from korisk.operators.inputs import Place, checked_device, checked_dtype
 from korisk.operators.linear import Composed, LinearOperator
 from korisk.operators.types import Device, Dtype

@@ -104,13 +104,13 @@ class Geometry(InNotebooks, ABC):
     def __post_init__(self) -> None:
         for field in fields(self):
             if field.name not in {"shape", "angles"}:
-                self._set(field.name, _plain(getattr(self, field.name)))
+                self._set(field.name, plain(getattr(self, field.name)))
         shape: Any = self.shape
         sides = (shape, shape) if np.ndim(shape) == 0 else tuple(shape)
         rule, remedy = "be (rows, columns) or one number for a square", "count the image's pixels"
         _checks.require(len(sides) == 2, "shape", rule, shape)
         side_of = partial(_checks.count, "shape", at_least=1, at_most=65536, remedy=remedy)
-        self._set("shape", tuple(map(side_of, map(_plain, sides))))
+        self._set("shape", tuple(map(side_of, map(plain, sides))))
         remedy = "count the detector's bins"
         self._set("bins", _checks.count("bins", self.bins, **_COUNTS, remedy=remedy))
         for name, (remedy, least, most) in _NUMBERS.items():
@@ -144,7 +144,7 @@ class Geometry(InNotebooks, ABC):
         if np.ndim(self.angles) != 1:
             raise invalid("angles", "be a sequence of radians", self.angles)
         angles = tuple(
-            _checks.real(f"angles[{at}]", _plain(angle), remedy="give radians")
+            _checks.real(f"angles[{at}]", plain(angle), remedy="give radians")
             for at, angle in enumerate(self.angles)
         )
         self._set("angles", angles)
@@ -193,9 +193,9 @@ class Geometry(InNotebooks, ABC):
     def angle_array(self) -> FloatArray:
         """The angle of each view in radians, (views,)."""
         if self.angles:
-            return _frozen(np.array(self.angles))
+            return frozen(np.array(self.angles))
         steps = self.scanned_arc * np.arange(self.views_count) / self.views_count
-        return _frozen(self.start + steps)
+        return frozen(self.start + steps)
 
     @property
     def sinogram_shape(self) -> tuple[int, int]:
@@ -211,7 +211,7 @@ class Geometry(InNotebooks, ABC):
     def offsets(self) -> FloatArray:
         """Where the bins' centres lie along the detector, millimetres, (bins,)."""
         centred = np.arange(self.bins) - (self.bins - 1) / 2
-        return _frozen(centred * self.bin_spacing + self.detector_offset)
+        return frozen(centred * self.bin_spacing + self.detector_offset)
 
     @cached_property
     def pixel_centres(self) -> tuple[FloatArray, FloatArray]:
@@ -219,7 +219,7 @@ class Geometry(InNotebooks, ABC):
         rows, columns = self.image_shape
         x = (np.arange(columns) - (columns - 1) / 2) * self.pixel_spacing
         y = (np.arange(rows) - (rows - 1) / 2) * self.pixel_spacing
-        return _frozen(x), _frozen(y)
+        return frozen(x), frozen(y)
 
     @abstractmethod
     def rays(self, views: slice = _ALL) -> tuple[FloatArray, FloatArray]:
@@ -266,17 +266,17 @@ class Geometry(InNotebooks, ABC):
         its edges stand for as much on that side as on the other.
         """
         if not self.angles and self.scanned_arc <= self._full_arc:
-            return _frozen(np.full(self.views_count, self.scanned_arc / self.views_count))
+            return frozen(np.full(self.views_count, self.scanned_arc / self.views_count))
         cell, sharers, gaps, wedge = self._cells
         if len(gaps) == 1:
-            return _frozen(np.full(self.views_count, self._full_arc / self.views_count))
+            return frozen(np.full(self.views_count, self._full_arc / self.views_count))
         before = np.roll(gaps, 1)
         left, right = before.copy(), gaps.copy()
         if wedge is not None:
             right[wedge] = before[wedge]
             after = (wedge + 1) % len(gaps)
             left[after] = gaps[after]
-        return _frozen(((left + right) / 2 / sharers)[cell])
+        return frozen(((left + right) / 2 / sharers)[cell])
 
     @cached_property
     def _cells(self) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray, int | None]:
@@ -402,10 +402,11 @@ class ParallelBeam(Geometry):
 
 @dataclass(frozen=True, repr=False)
 class FanBeam(Geometry):
-    """A point source opposite a flat detector, both turning about the centre.
+    """A point source opposite a detector, both turning about the centre.
 
     At angle b the source is at R (-sin b, cos b) with R = `source_to_center`, and the detector's
-    centre at D = `source_to_detector` from it, on the other side.
+    centre at D = `source_to_detector` from it, on the other side. A curved detector is an arc about
+    the source, and its bins' spacing and offset are lengths along that arc.
 
     Parameters
     ----------
@@ -431,6 +432,8 @@ class FanBeam(Geometry):
         Distance of a fan beam's source from the centre of rotation in millimetres.
     source_to_detector : float
         Distance of a fan beam's source from the detector in millimetres.
+    curved : bool, default False
+        Whether the detector is an arc about the source instead of a line.
 
     Raises
     ------
@@ -448,10 +451,12 @@ class FanBeam(Geometry):
     _: KW_ONLY
     source_to_center: float = None  # type: ignore[assignment]
     source_to_detector: float = None  # type: ignore[assignment]
+    curved: bool = False
 
     _full_arc: ClassVar[float] = 2 * math.pi
 
     def _check_distances(self) -> None:
+        self._set("curved", bool(self.curved))
         for name in ("source_to_center", "source_to_detector"):
             remedy = "a fan beam needs both distances in millimetres"
             self._set(name, _checks.real(name, getattr(self, name), above=0, remedy=remedy))
@@ -460,6 +465,10 @@ class FanBeam(Geometry):
             remedy = Message("move the source away or lower ", Argument("pixel_spacing", ...))
             distance = self.source_to_center
             raise invalid("source_to_center", rule, distance, remedy, got=f"{distance:g}")
+        widest = float(np.abs(self.fan_angles).max())
+        if widest >= math.pi / 2:
+            rule, got = "see less than half a turn", f"bins at {math.degrees(widest):.4g} degrees"
+            raise invalid("a curved detector", rule, widest, "use fewer bins", got=got)
 
     @property
     def reach(self) -> float:
@@ -476,7 +485,15 @@ class FanBeam(Geometry):
     @cached_property
     def fan_angles(self) -> FloatArray:
         """The angle of each bin's ray against the central one, radians, (bins,)."""
-        return _frozen(np.arctan2(self.offsets, self.source_to_detector))
+        if self.curved:
+            return frozen(self.offsets / self.source_to_detector)
+        return frozen(np.arctan2(self.offsets, self.source_to_detector))
+
+    @cached_property
+    def bin_distances(self) -> FloatArray:
+        """How far the bins lie from the source, millimetres, (bins,)."""
+        distance = np.hypot(self.source_to_detector, 0.0 if self.curved else self.offsets)
+        return frozen(np.broadcast_to(distance, self.bins))
 
     @property
     def short_scan(self) -> float:
@@ -489,7 +506,11 @@ class FanBeam(Geometry):
         angle = self.angle_array[views][:, None]
         outward = np.stack([-np.sin(angle), np.cos(angle)], axis=-1)
         along = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-        to_bin = self.offsets[None, :, None] * along - self.source_to_detector * outward
+        if self.curved:
+            fan = self.fan_angles[None, :, None]
+            to_bin = np.sin(fan) * along - np.cos(fan) * outward
+        else:
+            to_bin = self.offsets[None, :, None] * along - self.source_to_detector * outward
         direction = to_bin / np.linalg.norm(to_bin, axis=-1, keepdims=True)
         source = np.broadcast_to(self.source_to_center * outward, direction.shape)
         return source, direction
@@ -514,13 +535,30 @@ class FanBeam(Geometry):
 
     def detector_position(self, x: FloatArray, y: FloatArray, views: slice = _ALL) -> FloatArray:
         """Where the ray through (x, y) meets the detector, millimetres, (views, *x.shape)."""
-        return self.source_to_detector * self._across(x, y, views) / self.depth(x, y, views)
+        across, depth = self._across(x, y, views), self.depth(x, y, views)
+        if self.curved:
+            return self.source_to_detector * np.arctan2(across, depth)
+        return self.source_to_detector * across / depth
 
+    def nearness(self, x: FloatArray, y: FloatArray, views: slice = _ALL) -> FloatArray:
+        """How much nearer (x, y) is to the source than the centre is.
 
-def require_geometry(geometry: object) -> None:
-    """Raise if it is not a geometry."""
-    rule = "be a ParallelBeam or FanBeam"
-    _checks.require(isinstance(geometry, Geometry), "geometry", rule, geometry)
+        Parameters
+        ----------
+        x, y : ndarray
+            Points in millimetres.
+        views : slice, default: all
+            Which views.
+
+        Returns
+        -------
+        ndarray, shape (views, *x.shape)
+            R / U with the `depth` U; for a curved detector U is the distance from the source.
+        """
+        depth = self.depth(x, y, views)
+        if self.curved:
+            depth = np.hypot(depth, self._across(x, y, views))
+        return self.source_to_center / depth
 
 
 def require_fan(geometry: object, what: str) -> None:
@@ -529,12 +567,12 @@ def require_fan(geometry: object, what: str) -> None:
         raise KoriskError(f"{what} are for a FanBeam, got {shown(geometry)}")
 
 
-def _frozen(array: NDArray[np.floating]) -> FloatArray:
+def frozen(array: NDArray[np.floating]) -> FloatArray:
     fixed = array.astype(np.float64)
     fixed.flags.writeable = False
     return fixed
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """NumPy's and PyTorch's scalars as Python's."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value

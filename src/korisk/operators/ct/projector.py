@@ -6,8 +6,9 @@ import importlib.util
 import json
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 from weakref import WeakValueDictionary
 
 import torch
@@ -17,8 +18,17 @@ from korisk import _checks
 from korisk.errors import KoriskError, invalid, shown
 from korisk.operators.ct import engines
 from korisk.operators.ct.engines import Engine, EngineName
-from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam, require_geometry
-from korisk.operators.ct.stencils import Joseph, PixelDriven, RotateAndSum, Sampled, Stencil
+from korisk.operators.ct.cone import ConeBeam
+from korisk.operators.ct.cone_engine import Factored
+from korisk.operators.ct.cone_stencils import ConeJoseph, ConePixelDriven, ConeStencil
+from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
+from korisk.operators.ct.stencils import (
+    AnyStencil,
+    Joseph,
+    PixelDriven,
+    RotateAndSum,
+    Sampled,
+)
 from korisk.operators.inputs import Options
 from korisk.operators.linear import LinearOperator
 from korisk.operators.opaque import DECODERS, Opaque
@@ -34,24 +44,32 @@ _live: WeakValueDictionary[tuple[object, ...], Engine] = WeakValueDictionary()
 
 
 def engine_for(
-    stencil: Stencil, name: EngineName, device: torch.device, dtype: torch.dtype
+    stencil: AnyStencil, name: EngineName, device: torch.device, dtype: torch.dtype
 ) -> Engine:
     """The engine of a stencil; operators of the same geometry share one while any of them lives."""
     # Kernels are faster than the product with a matrix, see benchmarks/operators/compare.py.
     card = device.type == "cuda" and _has_triton()
-    kernels = card and isinstance(stencil, Joseph)
-    pixels = card and isinstance(stencil, PixelDriven) and name == "auto"
+    cone = isinstance(stencil, ConeStencil) and (card or device.type == "cpu")
+    straight = not getattr(stencil.geometry, "curved", False)
+    kernels = card and isinstance(stencil, Joseph) and straight
+    pixels = card and isinstance(stencil, PixelDriven) and straight and name == "auto"
     if name == "auto" and not pixels:
-        stored = not kernels and engines.worth_storing(stencil, device, dtype)
+        stored = not (kernels or cone) and engines.worth_storing(stencil, device, dtype)
         name = "matrix" if stored else "on_the_fly"
     key = stencil, name, device, dtype
     engine = _live.get(key)
     if engine is not None:
         return engine
-    build: Callable[[Stencil, torch.device, torch.dtype], Engine] = engines.OnTheFly
+    build: Callable[[Any, torch.device, torch.dtype], Engine] = engines.OnTheFly
     if name == "matrix":
         engines.check_matrix_fits(stencil, device, dtype)
         build = engines.CpuMatrix if device.type == "cpu" else engines.DeviceMatrix
+    elif cone and not card:
+        build = Factored
+    elif cone:
+        from korisk.operators.ct.triton_cone import TritonCone
+
+        build = TritonCone
     elif kernels or pixels:
         from korisk.operators.ct import triton_joseph
 
@@ -71,7 +89,12 @@ class _StencilOperator(Opaque):
     nonnegative = True
 
     def __init__(
-        self, stencil: Stencil, engine: EngineName, *, backwards: bool, **options: Unpack[Options]
+        self,
+        stencil: AnyStencil,
+        engine: EngineName,
+        *,
+        backwards: bool,
+        **options: Unpack[Options],
     ) -> None:
         shapes = stencil.image_shape, stencil.sinogram_shape
         domain, range = reversed(shapes) if backwards else shapes
@@ -82,18 +105,19 @@ class _StencilOperator(Opaque):
             engines.check_matrix_fits(stencil, self.device, self.dtype)
 
     @property
-    def geometry(self) -> Geometry:
+    def geometry(self) -> Geometry | ConeBeam:
         """The scanner."""
         return self.stencil.geometry
 
     def _recipe(self) -> str:
-        stencil = {**vars(self.stencil), "geometry": self.geometry.__getstate__()}
+        numbers = {field.name: getattr(self.stencil, field.name) for field in fields(self.stencil)}
+        stencil = {**numbers, "geometry": self.geometry.__getstate__()}
         kinds = type(self.stencil).__name__, type(self.geometry).__name__
         return "scanner:" + json.dumps([*kinds, stencil, self.engine, self._backwards])
 
     def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         source, target = self._ends(adjoint)
-        lead = x.shape[: x.ndim - 2]
+        lead = x.shape[: x.ndim - len(source)]
         flat = x.reshape(lead.numel(), math.prod(source)).contiguous()
         if not len(flat):
             return x.new_zeros(*lead, *target)
@@ -119,10 +143,17 @@ class _StencilOperator(Opaque):
         return f"{self.geometry!r}, {super().extra_repr()}"
 
 
+def require_geometry(geometry: object) -> None:
+    """Raise if it is not a geometry."""
+    rule = "be a ParallelBeam, FanBeam or ConeBeam"
+    _checks.require(isinstance(geometry, Geometry | ConeBeam), "geometry", rule, geometry)
+
+
 def _decode(text: str, device: torch.device, dtype: torch.dtype) -> LinearOperator:
     """The operator of a recipe."""
-    beams = {beam.__name__: beam for beam in (ParallelBeam, FanBeam)}
-    kinds = {kind.__name__: kind for kind in (Joseph, RotateAndSum, Sampled, PixelDriven)}
+    beams: dict[str, Any] = {beam.__name__: beam for beam in (ParallelBeam, FanBeam, ConeBeam)}
+    known = Joseph, RotateAndSum, Sampled, PixelDriven, ConeJoseph, ConePixelDriven
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in known}
     try:
         kind, beam, values, engine, backwards = json.loads(text)
         geometry = values.pop("geometry")  # whose tuples JSON has as lists
@@ -141,9 +172,11 @@ DECODERS.update(scanner=_decode)
 class Projector(_StencilOperator):
     """A: the line integrals of an image, (..., rows, columns) -> (..., views, bins).
 
+    Of a volume, for a cone beam: (..., slices, rows, columns) -> (..., views, rows, columns).
+
     Parameters
     ----------
-    geometry : ParallelBeam or FanBeam
+    geometry : ParallelBeam, FanBeam or ConeBeam
         The scanner.
     kind : {"joseph", "rotate", "sampled"}, default "joseph"
         Discretisation: "joseph" interpolates linearly along rays, for any geometry; "rotate" is the
@@ -152,9 +185,9 @@ class Projector(_StencilOperator):
     samples : int, default: twice the image's longer side
         Points on a ray from source to detector, for kind="sampled" alone.
     engine : {"auto", "matrix", "on_the_fly"}, default "auto"
-        "matrix" stores a sparse matrix and its transpose, "on_the_fly" stores nothing; "auto" takes
-        the matrix where it needs at most a quarter of the free memory, and Triton kernels for
-        "joseph" on CUDA.
+        "matrix" stores a sparse matrix and its transpose, "on_the_fly" stores none; "auto" takes
+        the matrix where it needs at most a quarter of the free memory, Triton kernels for "joseph"
+        on CUDA, and the two factors of a cone's weights, see `ct/cone_stencils.py`.
     name : str, default "A"
         Used in messages and by `Composed`.
     device : torch.device or str, optional
@@ -172,7 +205,8 @@ class Projector(_StencilOperator):
     Continuous: (A f)(b, s) = integral of f along the ray of view b that meets the detector at s,
     in millimetres times f's unit. Discrete: (A x)_r = sum_p w_rp x_p, where w_rp >= 0 is the length
     of ray r that pixel p stands for; for Joseph's method one sample a row or column, interpolated
-    linearly across and spaced pixel_spacing / |cos|. The adjoint uses the same weights, so it is
+    linearly across and spaced pixel_spacing / |cos|; bilinearly, between slices as well, in a
+    volume, whose rays step along x or y. The adjoint uses the same weights, so it is
     exact. Since w >= 0, power iteration brackets the norm with certainty on both sides.
 
     Examples
@@ -188,7 +222,7 @@ class Projector(_StencilOperator):
 
     def __init__(
         self,
-        geometry: Geometry,
+        geometry: Geometry | ConeBeam,
         *,
         kind: Kind = "joseph",
         samples: int | None = None,
@@ -202,8 +236,12 @@ class Projector(_StencilOperator):
         if samples is not None and kind != "sampled":
             other = f"kind='sampled', got kind={kind!r}"
             raise KoriskError(f"samples= belongs to {other}; leave it out")
-        stencil: Stencil
-        if kind == "sampled":
+        stencil: AnyStencil
+        if isinstance(geometry, ConeBeam):
+            rule, remedy = "be 'joseph' for a ConeBeam", "leave it out"
+            _checks.require(kind == "joseph", "kind", rule, kind, remedy)
+            stencil = ConeJoseph(geometry)
+        elif kind == "sampled":
             chosen = 2 * max(geometry.image_shape) if samples is None else samples
             remedy = "count the points from source to detector"
             stencil = Sampled(geometry, _checks.count("samples", chosen, at_least=2, remedy=remedy))
@@ -215,9 +253,11 @@ class Projector(_StencilOperator):
 class PixelBackprojector(_StencilOperator):
     """Pixel-driven backprojection, (..., views, bins) -> (..., rows, columns).
 
+    For a cone beam voxel-driven, (..., views, rows, columns) -> (..., slices, rows, columns).
+
     Parameters
     ----------
-    geometry : ParallelBeam or FanBeam
+    geometry : ParallelBeam, FanBeam or ConeBeam
         The scanner.
     engine : {"auto", "matrix", "on_the_fly"}, default "auto"
         As for `Projector`.
@@ -232,7 +272,8 @@ class PixelBackprojector(_StencilOperator):
     -----
     Continuous: (B q)(x, y) = integral over views b of (R / U)^2 q(b, s(x, y, b)), where s is where
     the ray through (x, y) meets the detector, R the distance from source to centre and U that along
-    the central ray, see `FanBeam.depth`; for parallel rays the factor is 1. Discrete: a sum over
+    the central ray (from the source where the detector is curved), see `FanBeam.nearness`; for
+    parallel rays the factor is 1. Discrete: a sum over
     views, interpolated linearly between bins. Not the adjoint of `Projector`. Its weights are >= 0,
     so the norm's bracket is certain on both sides.
 
@@ -247,7 +288,7 @@ class PixelBackprojector(_StencilOperator):
 
     def __init__(
         self,
-        geometry: Geometry,
+        geometry: Geometry | ConeBeam,
         *,
         engine: EngineName = "auto",
         name: str = "A^T",
@@ -255,5 +296,6 @@ class PixelBackprojector(_StencilOperator):
         dtype: Dtype = None,
     ) -> None:
         require_geometry(geometry)
-        stencil = PixelDriven(geometry)
+        cone = isinstance(geometry, ConeBeam)
+        stencil: AnyStencil = ConePixelDriven(geometry) if cone else PixelDriven(geometry)
         super().__init__(stencil, engine, backwards=True, name=name, device=device, dtype=dtype)

@@ -7,14 +7,17 @@ fly; either way forward and adjoint use the same weights, so the adjoint is exac
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from korisk.errors import Argument, KoriskError
+from korisk.operators.ct.cone import ConeBeam
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
+
+Scan = TypeVar("Scan", bound=Geometry | ConeBeam, covariant=True)
 
 _NOTHING = 1e-12  # of a pixel: an interpolation weight below it is rounding
 
@@ -23,7 +26,7 @@ _NOTHING = 1e-12  # of a pixel: an interpolation weight below it is rounding
 class Taps:
     """Entries of some views, in arrays that broadcast to (views, elements, taps).
 
-    `pixel` counts over the whole image, `bin` within its view. An entry whose weight is zero
+    `pixel` counts over the whole image or volume, `bin` within its view. An entry whose weight is zero
     lies outside; its indices are valid all the same.
     """
 
@@ -33,10 +36,10 @@ class Taps:
 
 
 @dataclass(frozen=True)
-class Stencil(ABC):
+class Stencil(ABC, Generic[Scan]):
     """One way to discretise the line integrals of a geometry."""
 
-    geometry: Geometry
+    geometry: Scan
     # What taps are listed for: the rays of a view, each with its pixels, or the pixels, each with
     # its bins. Sums over what is listed need no scattering.
     listed: ClassVar[Literal["rays", "pixels"]]
@@ -53,21 +56,29 @@ class Stencil(ABC):
     @property
     def listed_count(self) -> int:
         """How many rays, or pixels, are listed for a view."""
-        return self.geometry.bins if self.listed == "rays" else math.prod(self.image_shape)
+        return self.bins if self.listed == "rays" else math.prod(self.image_shape)
 
     @property
-    def image_shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+    def bins(self) -> int:
+        """How many bins a view has, in all rows of a detector."""
+        return math.prod(self.sinogram_shape[1:])
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """(rows, columns), or of a volume (slices, rows, columns)."""
         return self.geometry.image_shape
 
     @property
-    def sinogram_shape(self) -> tuple[int, int]:
-        """(views, bins)."""
+    def sinogram_shape(self) -> tuple[int, ...]:
+        """(views, bins), or of a cone (views, rows, columns)."""
         return self.geometry.sinogram_shape
 
 
+AnyStencil: TypeAlias = Stencil[Geometry | ConeBeam]
+
+
 @dataclass(frozen=True)
-class Joseph(Stencil):
+class Joseph(Stencil[Geometry]):
     """Line integrals with one sample a row or column, interpolated linearly across (Joseph 1982).
 
     A ray steps along the axis to which it is nearer, from pixel centre to pixel centre. Each step
@@ -83,7 +94,18 @@ class Joseph(Stencil):
 
     def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
         """The entries of some views: pixel and weight (views, bins, 2 steps)."""
-        rows, columns = self.image_shape
+        pixel, weight, _ = self.samples(views, device, elements)
+        bins = torch.arange(self.geometry.bins, device=device)[elements]
+        return Taps(pixel.flatten(2), bins[None, :, None], weight.flatten(2))
+
+    def samples(
+        self, views: slice, device: torch.device, elements: slice = slice(None)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Both pixels of each step and their weights, (views, bins, steps, 2), and its distance.
+
+        The distance, (views, bins, steps), is that along the ray from the geometry's point.
+        """
+        rows, columns = self.geometry.image_shape
         spacing = self.geometry.pixel_spacing
         # Rays are made on the CPU: their sines and cosines then agree on every device.
         point, direction = (
@@ -104,14 +126,13 @@ class Joseph(Stencil):
         middle = (n_across.double() - 1) / 2
         position = (across_0 + (coordinate - along_0) * slope) / spacing + middle
         length = (spacing / along.abs()).unsqueeze(-1) * (step < n_along)
-        index, weight = _linear(position, n_across.unsqueeze(-1))
+        index, weight = linear(position, n_across.unsqueeze(-1))
         weight = weight * length.unsqueeze(-1)
         here = torch.minimum(step, n_along - 1).unsqueeze(-1)
         pixel = torch.where(
             steps_x[..., None, None], index * columns + here, here * columns + index
         )
-        bins = torch.arange(self.geometry.bins, device=device)[elements]
-        return Taps(pixel.flatten(2), bins[None, :, None], weight.flatten(2))
+        return pixel, weight, (coordinate - along_0) / along.unsqueeze(-1)
 
 
 def nearer_to_x(direction: Tensor) -> Tensor:
@@ -121,7 +142,7 @@ def nearer_to_x(direction: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class RotateAndSum(Stencil):
+class RotateAndSum(Stencil[Geometry]):
     """The paper's surrogate on the CPU: rotate the image bilinearly, then sum its columns.
 
     The rotation is that of scipy.ndimage.rotate with order 1 and zeros outside, angles in degrees
@@ -154,7 +175,7 @@ class RotateAndSum(Stencil):
         """The entries of some views: pixel and weight (views, bins, 4 rows)."""
         from scipy.special import cosdg, sindg
 
-        rows, columns = self.image_shape
+        rows, columns = self.geometry.image_shape
         degrees = np.rad2deg(self.geometry.angle_array[views])[:, None, None]
         cosine, sine = cosdg(degrees), sindg(degrees)
         centre = np.array([(rows - 1) / 2, (columns - 1) / 2])
@@ -172,7 +193,7 @@ class RotateAndSum(Stencil):
 
 
 @dataclass(frozen=True)
-class Sampled(Stencil):
+class Sampled(Stencil[Geometry]):
     """The released code's fan projector: `samples` points from source to detector, bilinear.
 
     The points are spread over the whole way, so few fall into the image: a step is many pixels
@@ -201,9 +222,9 @@ class Sampled(Stencil):
         """The entries of some views: pixel and weight (views, bins, 4 samples)."""
         geometry = self.geometry
         assert isinstance(geometry, FanBeam)
-        rows, columns = self.image_shape
+        rows, columns = self.geometry.image_shape
         source, direction = (part[:, elements] for part in geometry.rays(views))
-        length = np.hypot(geometry.source_to_detector, geometry.offsets[elements])
+        length = geometry.bin_distances[elements]
         way = np.linspace(0.0, 1.0, self.samples)
         reach = direction * length[None, :, None]
         points = source[:, :, None, :] + way[None, None, :, None] * reach[:, :, None, :]
@@ -217,11 +238,12 @@ class Sampled(Stencil):
 
 
 @dataclass(frozen=True)
-class PixelDriven(Stencil):
+class PixelDriven(Stencil[Geometry]):
     """Each pixel takes from each view what the detector shows where its ray arrives.
 
     Linear interpolation between bins, nothing beyond them. For a fan the value counts
-    (source_to_center / U)^2, U being the pixel's distance from the source along the central ray.
+    (source_to_center / U)^2, U being the pixel's distance from the source along the central ray, or
+    along its own where the detector is curved.
     """
 
     listed = "pixels"
@@ -241,14 +263,14 @@ class PixelDriven(Stencil):
         arrived = torch.from_numpy(geometry.detector_position(x, y, views)).to(device)
         position = (arrived - geometry.detector_offset) / geometry.bin_spacing
         position = position + (geometry.bins - 1) / 2
-        index, weight = _linear(position, torch.tensor(geometry.bins, device=device))
+        index, weight = linear(position, torch.tensor(geometry.bins, device=device))
         if isinstance(geometry, FanBeam):
-            depth = torch.from_numpy(geometry.depth(x, y, views)).to(device)
-            weight = weight * (geometry.source_to_center / depth).square().unsqueeze(-1)
+            nearness = torch.from_numpy(geometry.nearness(x, y, views)).to(device)
+            weight = weight * nearness.square().unsqueeze(-1)
         return Taps(pixels.to(device)[None, :, None], index, weight)
 
 
-def _linear(position: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+def linear(position: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """Indices and weights of both neighbours among `count`, (..., 2); zero weight outside."""
     below = position.floor()
     share = position - below

@@ -357,11 +357,12 @@ class _Kernels(Engine):
     inside: tuple[Array, Array]  # see _steps_inside
 
     def __init__(
-        self, stencil: Stencil, device: torch.device, dtype: torch.dtype, reach: float
+        self, stencil: Stencil[Geometry], device: torch.device, dtype: torch.dtype, reach: float
     ) -> None:
         super().__init__(stencil, device, dtype)
         self._plans: dict[tuple[bool, int], Callable[[Tensor], Tensor]] = {}
         self._samples = math.prod(stencil.sinogram_shape) * max(stencil.image_shape)
+        self.shapes = stencil.geometry.image_shape, stencil.geometry.sinogram_shape
         self.candidates = max(1, math.ceil(2 * reach))
         geometry = stencil.geometry
         self.fan = isinstance(geometry, FanBeam)
@@ -391,8 +392,7 @@ class _Kernels(Engine):
 
     def _few(self, project: bool, batch: int) -> Callable[[Tensor], Tensor]:
         """One launch on images as they lie; the tiles are those measured best on an H200."""
-        shapes = self.stencil.image_shape, self.stencil.sinogram_shape
-        (rows, columns), (views, bins) = shapes
+        (rows, columns), (views, bins) = self.shapes
         work = batch * self._samples
         if project:
             tall, wide, warps = (
@@ -408,7 +408,7 @@ class _Kernels(Engine):
             tile = self.candidates, self.fan, self.pixel, views_at_once, tall, wide
             fixed = self.rays, self.scanner, rows, columns, views, bins, *tile
             launch = _Launch(_backproject_few, grid, *fixed, warps=warps)
-        found, order = math.prod(shapes[project]), 1 if project else -1  # images come first
+        found, order = math.prod(self.shapes[project]), 1 if project else -1  # images come first
 
         def run(x: Tensor) -> Tensor:
             result = x.new_empty(batch, found)
@@ -419,8 +419,7 @@ class _Kernels(Engine):
 
     def _many(self, project: bool, batch: int) -> Callable[[Tensor], Tensor]:
         """Three launches: images side by side, the product, and images one after another."""
-        rows, columns = self.stencil.image_shape
-        views, bins = self.stencil.sinogram_shape
+        (rows, columns), (views, bins) = self.shapes
         lanes = min(_LANES, triton.next_power_of_2(batch))
         beside = triton.cdiv(batch, lanes) * lanes
         groups = beside // lanes
@@ -477,7 +476,7 @@ class TritonJoseph(_Kernels):
 
     pixel = False
 
-    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, stencil: Stencil[Geometry], device: torch.device, dtype: torch.dtype) -> None:
         geometry = stencil.geometry
         super().__init__(stencil, device, dtype, _reach(geometry))
         point, direction = geometry.rays()
@@ -489,7 +488,7 @@ class TritonJoseph(_Kernels):
         slope = across / along
         spacing = geometry.pixel_spacing
         start = (across_0 - along_0 * slope) / spacing
-        self.inside = _steps_inside(start, slope, along_x, stencil.image_shape)
+        self.inside = _steps_inside(start, slope, along_x, geometry.image_shape)
         rays = np.stack([start, slope, spacing / np.abs(along), along_x])
         self.rays = self._here(rays)
         # Beyond the detector weights are zero; for parallel rays those follow from the distance
@@ -508,7 +507,7 @@ class TritonPixelDriven(_Kernels):
 
     pixel = True
 
-    def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, stencil: Stencil[Geometry], device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(stencil, device, dtype, 1.0)
         self.rays = self.padded_rays = self.scanner  # not read
         self._adjoint: Engine | None = None

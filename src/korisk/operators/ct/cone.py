@@ -1,0 +1,376 @@
+"""Cone beams: a point source and a detector of rows and columns, on a circle or a helix.
+
+The volume has `shape` (slices, rows, columns) voxels, centred on the origin: x runs along the
+columns, y along the rows and z, the axis of rotation, along the slices, all with the index. Seen
+from above, in a slice, everything is as for a `FanBeam`: its columns are the detector's columns.
+The detector's rows are stacked along z.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import KW_ONLY, dataclass, fields
+from functools import cached_property, partial
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from korisk import _checks
+from korisk._show import InNotebooks
+from korisk.errors import Argument, KoriskError, KoriskWarning, Message, invalid
+from korisk.operators.ct.geometry import FanBeam, FloatArray, frozen, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_TURN = 2 * math.pi
+# A scan from the volume's size alone: distances in widths of the volume and views of a turn for
+# each pixel of its width, about those of a C-arm; a bin is one voxel wide at the axis.
+_SOURCE_TO_CENTER, _MAGNIFICATION = 3.0, 1.5
+_VIEWS_PER_PIXEL, _VIEWS_MULTIPLE = 1.5, 4  # turns of four equal quarters are projected fastest
+_STEEPEST = 1.0  # rise of a ray over its run: beyond 45 degrees steps in a slice skip slices
+_WARN_TRUNCATION = 0.005
+_SAMPLED = 48, 15, 30  # points across and along the cylinder, and views, to see what is missed
+
+
+@dataclass(frozen=True, repr=False)
+class ConeBeam(InNotebooks):
+    """A point source opposite a detector of rows and columns, turning about the z axis.
+
+    A frozen value, as other geometries are: `ConeBeam(64)` is a whole scan of 64 x 64 x 64 voxels.
+    At angle b the source is at (-R sin b, R cos b, h) with R = `source_to_center`. The bin in row v
+    and column u, both in millimetres from where the central ray arrives, is at
+    u (cos b, sin b, 0) - D (-sin b, cos b, 0) + v (0, 0, 1) from the source, with
+    D = `source_to_detector`; on a curved detector, a cylinder about the source, u is a length along
+    the arc. The height h of the source is 0 on a circle and pitch (b - mean b) / 2 pi on a helix.
+
+    Parameters
+    ----------
+    shape : int or (int, int, int)
+        Slices, rows and columns of voxels; one number for a cube.
+    bins : int or (int, int), default: enough to see the cylinder inscribed in the volume
+        Rows and columns of the detector; one number for a square.
+    views : int, default: 1.5 a turn for each pixel of the volume's width
+        Number of equally spaced views.
+    angles : sequence of float, optional
+        Angles of the views in radians, instead of `views`, `start` and `arc`; on a helix they go on
+        growing turn after turn.
+    start : float, default 0
+        First angle in radians.
+    arc : float, default: a full turn, and on a helix as many as pass the whole volume
+        Arc of the views in radians.
+    pitch : float, default 0
+        Millimetres along z in one turn: 0 for a circle, else a helix.
+    pixel_spacing : float, default 1
+        Millimetres between voxels of a slice.
+    slice_spacing : float, default: `pixel_spacing`
+        Millimetres between slices.
+    bin_spacing : float, default: a pixel, magnified
+        Millimetres between the detector's columns.
+    row_spacing : float, default: `bin_spacing`
+        Millimetres between the detector's rows.
+    detector_offset, row_offset : float, default 0
+        Shift of the detector's centre along its rows and along z in millimetres.
+    source_to_center : float, default: 3 widths of the volume
+        Distance of the source from the axis of rotation in millimetres.
+    source_to_detector : float, default: 1.5 `source_to_center`
+        Distance of the source from the detector in millimetres.
+    curved : bool, default False
+        Whether the detector is a cylinder about the source instead of a plane.
+
+    Raises
+    ------
+    KoriskError
+        If no scanner can be so, or rays rise by more than 45 degrees.
+
+    Warns
+    -----
+    KoriskWarning
+        If the detector misses part of the volume, or angles look like degrees.
+
+    Examples
+    --------
+    >>> from korisk.operators import ConeBeam
+    >>> scan = ConeBeam(64)
+    >>> scan.image_shape, scan.sinogram_shape, scan.source_to_center
+    ((64, 64, 64), (96, 78, 66), 192.0)
+    >>> helix = ConeBeam((40, 16, 16), pitch=10.0, bins=(24, 24))
+    >>> helix.source_heights[[0, -1]].round(2).tolist()
+    [-24.79, 24.79]
+    """
+
+    shape: int | tuple[int, int, int]
+    _: KW_ONLY
+    bins: int | tuple[int, int] = None  # type: ignore[assignment]
+    views: int = None  # type: ignore[assignment]
+    angles: tuple[float, ...] = ()
+    start: float = 0.0
+    arc: float | None = None
+    pitch: float = 0.0
+    pixel_spacing: float = 1.0
+    slice_spacing: float = None  # type: ignore[assignment]
+    bin_spacing: float = None  # type: ignore[assignment]
+    row_spacing: float = None  # type: ignore[assignment]
+    detector_offset: float = 0.0
+    row_offset: float = 0.0
+    source_to_center: float = None  # type: ignore[assignment]
+    source_to_detector: float = None  # type: ignore[assignment]
+    curved: bool = False
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.name not in {"shape", "bins", "angles"}:
+                self._set(field.name, plain(getattr(self, field.name)))
+        remedy = "count slices, rows and columns of voxels"
+        self._set("shape", _sides("shape", self.shape, 3, 65536, remedy))
+        for name in ("pitch", "row_offset", "detector_offset", "start"):
+            remedy = "give radians" if name == "start" else "give millimetres"
+            self._set(name, _checks.real(name, getattr(self, name), remedy=remedy))
+        self._set_lengths()
+        self._set_bins()
+        self._set_views()
+        if self.pitch == 0:  # as the fan says it, so that equal scans are equal
+            self._set("angles", self.fan.angles)
+            self._set("arc", self.fan.arc)
+        voxels, rays = math.prod(self.image_shape), math.prod(self.sinogram_shape)
+        if max(voxels, rays) >= 2**31:
+            given = f"{voxels:,} voxels and {rays:,} rays"
+            rule = "have fewer than 2^31 elements"
+            raise invalid("a volume or its projections", rule, voxels, "reduce them", got=given)
+        rise = float(np.abs(self.row_offsets).max() / self.fan.bin_distances.min())
+        if rise > _STEEPEST:
+            rule = "rise by at most 45 degrees"
+            remedy = Message("use fewer rows in ", Argument("bins", ...))
+            got = f"{math.degrees(math.atan(rise)):.0f} degrees"
+            raise invalid("the cone's rays", rule, rise, remedy, got=got)
+        if self.truncation > _WARN_TRUNCATION:
+            height = self.detector_shape[0] * self.row_spacing
+            lost = f"{self.truncation:.1%} of the cylinder inscribed in the volume"
+            start = f"the detector is too low: its {height:g} mm miss {lost}, averaged over views"
+            higher = "; raise the rows of ", Argument("bins", ...), " or ", Argument("row_spacing")
+            text = Message(start, *higher, ", or expect truncation artefacts")
+            warnings.warn(text, KoriskWarning, stacklevel=3)
+
+    def __getstate__(self) -> dict[str, object]:  # without the arrays kept beside the fields
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _set_lengths(self) -> None:
+        """Check and set spacings and distances, from the volume's where they were left out."""
+
+        def length(name: str, otherwise: float) -> float:
+            value = getattr(self, name)
+            chosen = otherwise if value is None else value
+            given = _checks.real(name, chosen, above=0, at_most=1e9, remedy="give millimetres")
+            self._set(name, given)
+            return given
+
+        pixel = length("pixel_spacing", 1.0)
+        length("slice_spacing", pixel)
+        width = max(self.image_shape[1:]) * pixel
+        source = _SOURCE_TO_CENTER * width
+        if self.source_to_center is None and isinstance(self.source_to_detector, int | float):
+            source = self.source_to_detector / _MAGNIFICATION
+        source = length("source_to_center", source)
+        detector = length("source_to_detector", _MAGNIFICATION * source)
+        length("row_spacing", length("bin_spacing", pixel * detector / source))
+
+    def _set_bins(self) -> None:
+        """Check and set the detector's rows and columns, so many as see the cylinder."""
+        if self.bins is not None:
+            remedy = "count rows and columns of the detector"
+            self._set("bins", _sides("bins", self.bins, 2, 1_000_000, remedy))
+            return
+        height, *sides = self.image_size
+        radius = max(sides) / 2
+        nearest = self.source_to_center - radius
+        if nearest <= 0:
+            rule = f"keep the source outside the volume, which reaches {radius:g} mm towards it"
+            got = f"{self.source_to_center:g}"
+            remedy = "move the source away"
+            raise invalid("source_to_center", rule, self.source_to_center, remedy, got=got)
+        angle = math.asin(radius / self.source_to_center)
+        across = self.source_to_detector * (angle if self.curved else math.tan(angle))
+        # On a helix every point is seen while the source passes it, half a turn to either side.
+        seen = min(height, abs(self.pitch)) if self.pitch else height
+        along = seen / 2 * self.source_to_detector / nearest
+        sizes = (along + abs(self.row_offset), self.row_spacing), (
+            across + abs(self.detector_offset),
+            self.bin_spacing,
+        )
+        self._set("bins", tuple(2 * math.ceil(half / step - 1e-9) for half, step in sizes))
+
+    def _set_views(self) -> None:
+        """Set the arc and the number of views where they were left out; the fan checks them."""
+        if np.ndim(self.angles) == 1 and len(self.angles):
+            checked = partial(_checks.real, "angles", remedy="give radians")
+            self._set("angles", tuple(checked(plain(angle)) for angle in self.angles))
+            if self.views is None:
+                self._set("views", len(self.angles))
+            return
+        if self.pitch:
+            turns = self.image_size[0] / abs(self.pitch) + 1
+            arc = _TURN * turns if self.arc is None else self.arc
+            self._set("arc", _checks.real("arc", arc, above=0, remedy="give radians"))
+        if self.views is None:
+            arc = _checks.real("arc", self.scanned_arc, above=0, remedy="give radians")
+            per_turn = _VIEWS_PER_PIXEL * max(self.image_shape[1:])
+            parts = math.ceil(per_turn * arc / _TURN / _VIEWS_MULTIPLE)
+            self._set("views", parts * _VIEWS_MULTIPLE)
+
+    @cached_property
+    def fan(self) -> FanBeam:
+        """The scan of a slice: the source's circle, and the detector's columns as bins."""
+        plane = partial(
+            FanBeam,
+            self.image_shape[1:],
+            bins=self.detector_shape[1],
+            pixel_spacing=self.pixel_spacing,
+            bin_spacing=self.bin_spacing,
+            detector_offset=self.detector_offset,
+            source_to_center=self.source_to_center,
+            source_to_detector=self.source_to_detector,
+            curved=self.curved,
+        )
+        if self.pitch:  # whose turns are one circle here
+            return plane(angles=tuple(np.mod(self.angle_array, _TURN).tolist()))
+        return plane(views=self.views, angles=self.angles, start=self.start, arc=self.arc)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(slices, rows, columns)."""
+        assert isinstance(self.shape, tuple)
+        return self.shape
+
+    @property
+    def detector_shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        assert isinstance(self.bins, tuple)
+        return self.bins
+
+    @property
+    def views_count(self) -> int:
+        """The number of views, whichever way they were passed."""
+        return self.views
+
+    @property
+    def scanned_arc(self) -> float:
+        """The arc of equally spaced views in radians."""
+        return _TURN if self.arc is None else self.arc
+
+    @cached_property
+    def angle_array(self) -> FloatArray:
+        """The angle of each view in radians, (views,)."""
+        if self.angles:
+            return frozen(np.array(self.angles))
+        return frozen(self.start + self.scanned_arc * np.arange(self.views) / self.views)
+
+    @property
+    def sinogram_shape(self) -> tuple[int, int, int]:
+        """(views, rows, columns) of the detector's pictures."""
+        return self.views, *self.detector_shape
+
+    @property
+    def image_size(self) -> tuple[float, float, float]:
+        """Extent along z, y and x in millimetres, outer edges."""
+        slices, rows, columns = self.image_shape
+        plane = rows * self.pixel_spacing, columns * self.pixel_spacing
+        return slices * self.slice_spacing, *plane
+
+    @cached_property
+    def row_offsets(self) -> FloatArray:
+        """Where the rows' centres lie along z, from the central ray, millimetres, (rows,)."""
+        rows = self.detector_shape[0]
+        return frozen((np.arange(rows) - (rows - 1) / 2) * self.row_spacing + self.row_offset)
+
+    @cached_property
+    def source_heights(self) -> FloatArray:
+        """z of the source at each view, millimetres, (views,)."""
+        return frozen(self.pitch * (self.angle_array - self.angle_array.mean()) / _TURN)
+
+    def rays(self, views: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+        """The source and the unit direction (x, y, z) of each ray.
+
+        Parameters
+        ----------
+        views : slice, default: all
+            Which views.
+
+        Returns
+        -------
+        point, direction : ndarray, shape (views, rows, columns, 3)
+        """
+        source, across = (part[:, None] for part in self.fan.rays(views))
+        heights = self.source_heights[views][:, None, None]
+        rise = self.row_offsets[:, None] / self.fan.bin_distances
+        direction = np.empty((len(heights), *self.detector_shape, 3))
+        direction[..., :2], direction[..., 2] = across, rise
+        point = np.empty_like(direction)
+        point[..., :2], point[..., 2] = source, heights
+        return point, direction / np.linalg.norm(direction, axis=-1, keepdims=True)
+
+    @cached_property
+    def truncation(self) -> float:
+        """The share of the cylinder inscribed in the volume above or below the detector.
+
+        Averaged over views; none on a helix, which sees each slice for a while alone.
+        """
+        if self.pitch:
+            return 0.0
+        across, along, views = _SAMPLED
+        grid = (np.arange(across) + 0.5) / (across / 2) - 1
+        x, y = (part[np.hypot(*np.meshgrid(grid, grid)) <= 1] for part in np.meshgrid(grid, grid))
+        depth, height, width = self.image_size
+        every = slice(None, None, -(-self.views // views))
+        nearness = self.fan.nearness(x * width / 2, y * height / 2, every)
+        magnified = nearness * self.source_to_detector / self.source_to_center
+        z = ((np.arange(along) + 0.5) / along - 0.5) * depth
+        row = magnified[..., None] * z - self.row_offset
+        return float(np.mean(np.abs(row) > self.detector_shape[0] * self.row_spacing / 2))
+
+    def __repr__(self) -> str:
+        slices, rows, columns = self.image_shape
+        parts = [f"{slices}" if slices == rows == columns else f"{self.shape}"]
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            told = field.name == "views" and self.angles
+            if not told and value != field.default:
+                parts.append(f"{field.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def plot(self, path: str | PathLike[str] | None = None) -> Axes:
+        """Draw the scanner from above and from the side. Needs the `report` extra.
+
+        Parameters
+        ----------
+        path : path, optional
+            A .png, .svg or .pdf file to write.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The panel from above; its `figure` holds both.
+        """
+        from korisk.operators.ct.cone_figure import draw_cone
+
+        return draw_cone(self, path)
+
+
+def require_circle(geometry: ConeBeam) -> None:
+    """Raise for a helix, which filtered backprojection along circles does not invert."""
+    if geometry.pitch:
+        remedy = "use Tikhonov(Projector(geometry), mu, solver='cg')"
+        raise KoriskError(f"FDK is for a circle, got pitch={geometry.pitch:g}; {remedy}")
+
+
+def _sides(name: str, value: Any, count: int, most: int, remedy: str) -> tuple[int, ...]:
+    """So many whole numbers, or one for all."""
+    sides = (value,) * count if np.ndim(value) == 0 else tuple(value)
+    rule = f"be {count} whole numbers, or one for all"
+    _checks.require(len(sides) == count, name, rule, value, remedy)
+    checked = partial(_checks.count, name, at_least=1, at_most=most, remedy=remedy)
+    return tuple(checked(plain(side)) for side in sides)

@@ -1,0 +1,214 @@
+"""Cone beams on the CPU without a matrix: the factors of a view are multiplied one after the other.
+
+Lines along z lie one after another in memory. A view first combines the lines of two pixels for
+each of its points, a sparse product with long rows. What follows, between the heights of a line, is
+a sparse product again, whose matrix is made for a few columns at a time, so that it stays in the
+cache, and used for all copies of a volume: those of a batch, and the four quarters of an even turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+from torch import Tensor
+
+from korisk.operators.ct.cone_stencils import ConeStencil
+from korisk.operators.ct.engines import Engine, in_threads
+from korisk.operators.inputs import Array
+
+_CHUNK = 2**15  # samples between heights at once: index and weight of each stay in the cache
+_COPIES = 2**26  # values of a volume's copies at once, 256 MB in float32
+_POINTS = 2**25  # values on lines above points that wait to be added to a volume
+# A line has one zero before it and two after it, in which all that lies beyond its ends is found.
+_BEFORE, _AROUND = 1, 3
+
+
+class _Table(NamedTuple):
+    """The `Factors` of a view in an engine's precision."""
+
+    source: NDArray[np.int32]  # (targets, points, 2)
+    weight: Array  # (targets, points, 2)
+    start: Array  # (targets, points)
+    slope: Array  # (targets, points)
+    ends: NDArray[np.intp]  # (2, targets): points [first, last) with weights above zero
+
+
+class _Piece(NamedTuple):
+    """Some targets of a view as matrices: their points, and the heights on their lines."""
+
+    targets: slice
+    plane: csr_array  # (points, sources)
+    along: csr_array  # (targets x entries, points x line)
+
+
+class Factored(Engine):
+    """The two factors of a `ConeStencil`, in as many threads as PyTorch uses.
+
+    Forward and adjoint multiply by the same matrices, one of them transposed. Sums over views have
+    the order of the threads, so that another number of them may round otherwise.
+    """
+
+    def __init__(self, stencil: ConeStencil, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(stencil, device, dtype)
+        self.cone, self.quarters = stencil, stencil.quarters
+        self.real = np.dtype(np.float32 if dtype == torch.float32 else np.float64)
+        # All made here: a forked process can use NumPy alone.
+        self.lengths = stencil.lengths.astype(self.real)
+        views = stencil.geometry.views // self.quarters
+        self.tables = [self._table(view) for view in range(views)]
+
+    def _table(self, view: int) -> _Table:
+        source, *numbers = (part.numpy() for part in self.cone.factors(view))
+        weight, start, slope = (part.astype(self.real) for part in numbers)
+        inside = weight.any(axis=2)
+        last = inside.shape[1] - inside[:, ::-1].argmax(axis=1)
+        ends = np.stack([inside.argmax(axis=1), np.where(inside.any(axis=1), last, 0)])
+        return _Table(source.astype(np.int32), weight, start, slope, ends)
+
+    def apply(self, x: Tensor, project: bool) -> Tensor:
+        """(batch, voxels) -> (batch, views bins), or back from there to voxels."""
+        cone = self.cone
+        shapes = cone.sinogram_shape, cone.image_shape
+        result = np.empty((len(x), *shapes[not project]), dtype=self.real)
+        arrays = x.numpy().reshape(-1, *shapes[project])
+        run = self._project if project else self._backproject
+        step = max(1, _COPIES // (self.quarters * math.prod(cone.image_shape)))
+        for first in range(0, len(x), step):
+            result[first : first + step] = run(arrays[first : first + step])
+        return torch.from_numpy(result.reshape(len(x), -1))
+
+    def _project(self, volumes: Array) -> Array:
+        """(batch, slices, rows, columns) -> (batch, views, rows, columns)."""
+        turns, batch = self.quarters, len(volumes)
+        copies = np.stack([np.rot90(volumes, turn, axes=(2, 3)) for turn in range(turns)])
+        lines = copies.transpose(0, 1, 3, 4, 2).reshape(turns * batch, -1, volumes.shape[1])
+        by_rays = self.cone.listed == "rays"
+        lines = _padded(lines) if by_rays else np.ascontiguousarray(lines)
+        views, rows, columns = self.cone.geometry.sinogram_shape
+        sums = np.empty((turns, batch, views // turns, columns, rows), self.real)
+
+        def work(chosen: range) -> None:
+            for view in chosen:
+                seen = self._gathered(view, lines) if by_rays else self._scattered(view, lines)
+                sums[:, :, view] = seen.reshape(turns, batch, columns, rows)
+
+        self._share(work)
+        whole = sums.transpose(1, 0, 2, 4, 3).reshape(batch, views, rows, columns)
+        return whole * self.lengths
+
+    def _backproject(self, sinograms: Array) -> Array:
+        """(batch, views, rows, columns) -> (batch, slices, rows, columns)."""
+        turns, (batch, views, rows, columns) = self.quarters, sinograms.shape
+        slices, *plane = self.cone.geometry.image_shape
+        weighted = (sinograms * self.lengths).reshape(batch, turns, -1, rows, columns)
+        lines = weighted.transpose(1, 0, 2, 4, 3).reshape(turns * batch, -1, columns, rows)
+        by_rays = self.cone.listed == "rays"
+        parts: list[Array] = []
+
+        def work(chosen: range) -> None:
+            total = np.zeros((turns * batch, math.prod(plane), slices), self.real)
+            for view in chosen:
+                seen = lines[:, view]
+                total += (
+                    self._scattered(view, np.ascontiguousarray(seen))
+                    if by_rays
+                    else self._gathered(view, _padded(seen))
+                )
+            parts.append(total)
+
+        self._share(work)
+        total = sum(parts[1:], start=parts[0])
+        copies = total.reshape(turns, batch, *plane, slices).transpose(0, 1, 4, 2, 3)
+        turned = [np.rot90(copy, -turn, axes=(2, 3)) for turn, copy in enumerate(copies)]
+        return np.asarray(sum(turned[1:], start=turned[0]))
+
+    def _share(self, work: Callable[[range], None]) -> None:
+        """Spread the views over the threads."""
+        views = len(self.tables)
+        threads = min(torch.get_num_threads(), views)
+        calls = [partial(work, range(first, views, threads)) for first in range(threads)]
+        in_threads(calls, threads)
+
+    def _gathered(self, view: int, lines: Array) -> Array:
+        """(copies, sources, padded line) -> (copies, targets, entries)."""
+        result = np.zeros((len(lines), *self.cone.targets), self.real)
+        for piece in self._pieces(view):
+            for copy, out in zip(lines, result, strict=True):
+                above = piece.plane @ copy
+                out[piece.targets] = (piece.along @ above.ravel()).reshape(-1, out.shape[1])
+        return result
+
+    def _scattered(self, view: int, lines: Array) -> Array:
+        """(copies, targets, entries) -> (copies, sources, line): the transpose of the above."""
+        sources, length = self.cone.sources
+        result = np.zeros((len(lines), sources, length), self.real)
+        waiting: list[tuple[_Piece, list[Array]]] = []
+
+        def add() -> None:
+            plane = vstack([piece.plane for piece, _ in waiting], format="csr").T
+            for copy, out in enumerate(result):
+                above = np.concatenate([spread[copy] for _, spread in waiting])
+                out += (plane @ above)[:, _BEFORE : _BEFORE + length]
+            waiting.clear()
+
+        values = 0
+        for piece in self._pieces(view):
+            back = piece.along.T
+            spread = [(back @ copy[piece.targets].ravel()) for copy in lines]
+            waiting.append((piece, [each.reshape(-1, length + _AROUND) for each in spread]))
+            values += len(lines) * len(spread[0])
+            if values > _POINTS:
+                add()
+                values = 0
+        if waiting:
+            add()
+        return result
+
+    def _pieces(self, view: int) -> Iterator[_Piece]:
+        """A view's matrices, some targets at a time."""
+        table, (targets, entries) = self.tables[view], self.cone.targets
+        sources, length = self.cone.sources
+        wide = length + _AROUND
+        entry = np.arange(entries, dtype=self.real)[:, None]
+        longest = max(1, int((table.ends[1] - table.ends[0]).max()))
+        step = max(1, _CHUNK // (entries * longest))
+        for first in range(0, targets, step):
+            some = slice(first, min(first + step, targets))
+            low, high = int(table.ends[0, some].min()), int(table.ends[1, some].max())
+            if high <= low:
+                continue
+            part = some, slice(low, high)
+            count, points = some.stop - first, high - low
+            rows = count * points
+            flat = table.weight[part].ravel(), table.source[part].ravel()
+            starts = np.arange(0, 2 * rows + 1, 2, dtype=np.int32)
+            plane = csr_array((*flat, starts), shape=(rows, sources))
+            place = table.slope[part][:, None] * entry
+            place += table.start[part][:, None] + _BEFORE
+            np.clip(place, 0, length + _BEFORE, out=place)
+            weight = np.empty((count, entries, 2 * points), self.real)
+            index = np.empty(weight.shape, np.int32)
+            below = np.floor(place)
+            np.subtract(place, below, out=weight[..., points:])
+            np.subtract(1, weight[..., points:], out=weight[..., :points])
+            lines = np.arange(0, rows * wide, wide, dtype=self.real).reshape(count, 1, points)
+            below += lines
+            index[..., :points] = below
+            np.add(index[..., :points], 1, out=index[..., points:])
+            starts = np.arange(0, index.size + 1, 2 * points, dtype=np.int32)
+            shape = count * entries, rows * wide
+            along = csr_array((weight.ravel(), index.ravel(), starts), shape=shape)
+            yield _Piece(some, plane, along)
+
+
+def _padded(lines: Array) -> Array:
+    """Lines with zeros around them."""
+    pads = [(0, 0)] * (lines.ndim - 1) + [(_BEFORE, _AROUND - _BEFORE)]
+    return np.pad(lines, pads)

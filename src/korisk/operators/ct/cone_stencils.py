@@ -1,0 +1,159 @@
+"""Which voxel meets which bin of a cone beam: in the plane of a slice as a fan, then along z.
+
+All rays of a detector's column pass the same points of a slice's plane, and only their heights
+differ. So the weights of a view are two factors: each point of the plane takes two pixels of every
+slice, and each row of the detector meets the line of voxels above that point at a height that is
+linear in the row's number, between two slices. Pixel-driven backprojection is the same with image
+and detector exchanged. Engines use either the factors or, as for a fan, single taps.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from korisk.operators.ct.cone import ConeBeam
+from korisk.operators.ct.geometry import FloatArray
+from korisk.operators.ct.stencils import Joseph, PixelDriven, Stencil, Taps, linear
+
+_CPU = torch.device("cpu")
+
+
+class Factors(NamedTuple):
+    """A view's points in the plane: each target has some, and each point takes two sources.
+
+    For rays targets are the detector's columns and sources the pixels of a slice; pixel-driven, it
+    is the other way round. Entry j of a target's line lies at start + slope j on the point's line.
+    """
+
+    source: Tensor  # (targets, points, 2)
+    weight: Tensor  # (targets, points, 2), float64; zero outside
+    start: Tensor  # (targets, points), float64
+    slope: Tensor  # (targets, points), float64, > 0
+
+
+@dataclass(frozen=True)
+class ConeStencil(Stencil[ConeBeam]):
+    """One way to discretise a cone beam."""
+
+    @abstractmethod
+    def factors(self, view: int) -> Factors:
+        """The factors of one view, on the CPU."""
+
+    @property
+    def sources(self) -> tuple[int, int]:
+        """Sources of a view, and entries of a source's line."""
+        slices, *plane = self.geometry.image_shape
+        rows, columns = self.geometry.detector_shape
+        return (math.prod(plane), slices) if self.listed == "rays" else (columns, rows)
+
+    @property
+    def targets(self) -> tuple[int, int]:
+        """Targets of a view, and entries of a target's line."""
+        slices, *plane = self.geometry.image_shape
+        rows, columns = self.geometry.detector_shape
+        return (columns, rows) if self.listed == "rays" else (math.prod(plane), slices)
+
+    @cached_property
+    def lengths(self) -> FloatArray:
+        """What sinograms count for beyond the factors, (rows, columns)."""
+        return np.ones(self.geometry.detector_shape)
+
+    @property
+    def quarters(self) -> int:
+        """4 if a quarter of a turn maps the scan to itself, else 1.
+
+        A view and the three a quarter of a turn on see four copies of a volume alike: turned with
+        `numpy.rot90` once for each quarter.
+        """
+        scan = self.geometry
+        whole = not scan.angles and not scan.pitch and scan.arc is None
+        return 4 if whole and scan.views % 4 == 0 and scan.shape[1] == scan.shape[2] else 1  # type: ignore[index]
+
+    def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
+        """The entries of some views: (views, rays or voxels, 4 points)."""
+        targets, lines = self.targets
+        sources, length = self.sources
+        element = torch.arange(targets * lines)[elements]
+        target, entry = element % targets, element // targets  # as they lie in memory
+        other, weight = [], []
+        for view in range(*views.indices(self.geometry.views)):
+            source, share, start, slope = (part[target] for part in self.factors(view))
+            place = start + slope * entry[:, None]  # (elements, points)
+            along, part = linear(place, torch.tensor(length))  # (elements, points, 2)
+            other.append((along.unsqueeze(-1) * sources + source.unsqueeze(-2)).flatten(1))
+            weight.append((part.unsqueeze(-1) * share.unsqueeze(-2)).flatten(1))
+        taps, weights = torch.stack(other).to(device), torch.stack(weight).to(device)
+        listed = element.to(device)[None, :, None]
+        if self.listed == "rays":
+            scale = torch.from_numpy(self.lengths).to(device).flatten()[listed]
+            return Taps(taps, listed, weights * scale)
+        return Taps(listed, taps, weights)
+
+
+@dataclass(frozen=True)
+class ConeJoseph(ConeStencil):
+    """Joseph's method in three dimensions: one sample a row or column, interpolated bilinearly.
+
+    Rays step along x or y, whichever is nearer to them, and never along z, since they rise by less
+    than 45 degrees.
+    """
+
+    listed = "rays"
+
+    @property
+    def taps_per_view(self) -> int:
+        """How many entries `taps` lists for a view, zeros included."""
+        return self.bins * 4 * max(self.image_shape[1:])
+
+    def factors(self, view: int) -> Factors:
+        """The factors of one view: points are the steps of a column's rays, (columns, steps)."""
+        scan, one = self.geometry, slice(view, view + 1)
+        source, weight, distance = (part[0] for part in Joseph(scan.fan).samples(one, _CPU))
+        # A ray that arrives v above the source's height is v t above it at the part t of its way.
+        part = distance / torch.from_numpy(np.array(scan.fan.bin_distances))[:, None]
+        middle = (scan.image_shape[0] - 1) / 2
+        height = float(scan.source_heights[view])
+        start = (height + float(scan.row_offsets[0]) * part) / scan.slice_spacing + middle
+        return Factors(source, weight, start, part * (scan.row_spacing / scan.slice_spacing))
+
+    @cached_property
+    def lengths(self) -> FloatArray:
+        """How much longer a ray's steps are than in the plane, since it rises; (rows, columns)."""
+        scan = self.geometry
+        return np.asarray(np.hypot(1.0, scan.row_offsets[:, None] / scan.fan.bin_distances))
+
+
+@dataclass(frozen=True)
+class ConePixelDriven(ConeStencil):
+    """Each voxel takes from each view what the detector shows where its ray arrives.
+
+    Bilinear between bins, nothing beyond them, times the square of `FanBeam.nearness`.
+    """
+
+    listed = "pixels"
+
+    @property
+    def taps_per_view(self) -> int:
+        """How many entries `taps` lists for a view, zeros included."""
+        return 4 * math.prod(self.image_shape)
+
+    def factors(self, view: int) -> Factors:
+        """The factors of one view: one point for each pixel of a slice, (pixels, 1)."""
+        scan, one = self.geometry, slice(view, view + 1)
+        taps = PixelDriven(scan.fan).taps(one, _CPU)
+        across, down = scan.fan.pixel_centres
+        x, y = (part.ravel() for part in np.meshgrid(across, down))
+        magnified = torch.from_numpy(scan.fan.nearness(x, y, one)[0]) * scan.fan.magnification
+        first = -(scan.image_shape[0] - 1) / 2 * scan.slice_spacing - scan.source_heights[view]
+        start = (float(first) * magnified - float(scan.row_offsets[0])) / scan.row_spacing
+        slope = magnified * (scan.slice_spacing / scan.row_spacing)
+        plane = taps.bin[0].unsqueeze(1), taps.weight[0].unsqueeze(1)
+        return Factors(*plane, start.unsqueeze(1), slope.unsqueeze(1))
