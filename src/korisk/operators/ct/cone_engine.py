@@ -23,7 +23,7 @@ from korisk.operators.ct.cone_stencils import ConeStencil
 from korisk.operators.ct.engines import Engine, in_threads
 from korisk.operators.inputs import Array
 
-_CHUNK = 2**15  # samples between heights at once: index and weight of each stay in the cache
+_CHUNK = 2**17  # samples between heights at once: index and weight of each stay in the cache
 _COPIES = 2**26  # values of a volume's copies at once, 256 MB in float32
 _POINTS = 2**25  # values on lines above points that wait to be added to a volume
 # A line has one zero before it and two after it, in which all that lies beyond its ends is found.
@@ -41,11 +41,17 @@ class _Table(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Some targets of a view as matrices: their points, and the heights on their lines."""
+    """Some targets of a view as matrices: their points, and the heights on their lines.
+
+    Both matrices of heights have one entry for each target, entry and point, at the same places:
+    `below` for the slice below, `above` for the next one, which lies one further in memory. They
+    are overwritten by the next piece.
+    """
 
     targets: slice
     plane: csr_array  # (points, sources)
-    along: csr_array  # (targets x entries, points x line)
+    below: csr_array  # (targets x entries, points x stride, up to the last line's last but one)
+    above: csr_array
 
 
 class Factored(Engine):
@@ -88,19 +94,24 @@ class Factored(Engine):
         """(batch, slices, rows, columns) -> (batch, views, rows, columns)."""
         turns, batch = self.quarters, len(volumes)
         copies = np.stack([np.rot90(volumes, turn, axes=(2, 3)) for turn in range(turns)])
-        lines = copies.transpose(0, 1, 3, 4, 2).reshape(turns * batch, -1, volumes.shape[1])
         by_rays = self.cone.listed == "rays"
-        lines = _padded(lines) if by_rays else np.ascontiguousarray(lines)
+        order = (3, 4, 0, 1, 2) if by_rays else (0, 1, 3, 4, 2)
+        lines = copies.transpose(order)
+        if by_rays:
+            lines = _padded(lines).reshape(-1, turns * batch, volumes.shape[1] + _AROUND)
+        else:
+            lines = np.ascontiguousarray(lines).reshape(turns * batch, -1, volumes.shape[1])
         views, rows, columns = self.cone.geometry.sinogram_shape
-        sums = np.empty((turns, batch, views // turns, columns, rows), self.real)
+        sums = np.zeros((views // turns, turns * batch, columns, rows), self.real)
+        step = self._gather if by_rays else self._scatter
 
         def work(chosen: range) -> None:
             for view in chosen:
-                seen = self._gathered(view, lines) if by_rays else self._scattered(view, lines)
-                sums[:, :, view] = seen.reshape(turns, batch, columns, rows)
+                step(view, lines, sums[view])
 
         self._share(work)
-        whole = sums.transpose(1, 0, 2, 4, 3).reshape(batch, views, rows, columns)
+        whole = sums.reshape(-1, turns, batch, columns, rows).transpose(2, 1, 0, 4, 3)
+        whole = whole.reshape(batch, views, rows, columns)
         return whole * self.lengths
 
     def _backproject(self, sinograms: Array) -> Array:
@@ -115,12 +126,10 @@ class Factored(Engine):
         def work(chosen: range) -> None:
             total = np.zeros((turns * batch, math.prod(plane), slices), self.real)
             for view in chosen:
-                seen = lines[:, view]
-                total += (
-                    self._scattered(view, np.ascontiguousarray(seen))
-                    if by_rays
-                    else self._gathered(view, _padded(seen))
-                )
+                if by_rays:
+                    self._scatter(view, np.ascontiguousarray(lines[:, view]), total)
+                else:
+                    self._gather(view, _padded(lines[:, view].transpose(1, 0, 2)), total)
             parts.append(total)
 
         self._share(work)
@@ -136,49 +145,62 @@ class Factored(Engine):
         calls = [partial(work, range(first, views, threads)) for first in range(threads)]
         in_threads(calls, threads)
 
-    def _gathered(self, view: int, lines: Array) -> Array:
-        """(copies, sources, padded line) -> (copies, targets, entries)."""
-        result = np.zeros((len(lines), *self.cone.targets), self.real)
-        for piece in self._pieces(view):
-            for copy, out in zip(lines, result, strict=True):
-                above = piece.plane @ copy
-                out[piece.targets] = (piece.along @ above.ravel()).reshape(-1, out.shape[1])
-        return result
+    def _gather(self, view: int, lines: Array, result: Array) -> None:
+        """Add (sources, copies, padded line), seen by a view, to (copies, targets, entries)."""
+        sources, copies, wide = lines.shape
+        flat = lines.reshape(sources, -1)
+        for piece in self._pieces(view, copies * wide):
+            above = (piece.plane @ flat).ravel()
+            length = piece.below.shape[1]
+            for copy, out in enumerate(result):
+                first = copy * wide
+                total = piece.below @ above[first : first + length]
+                total += piece.above @ above[first + 1 : first + 1 + length]
+                out[piece.targets] += total.reshape(-1, out.shape[1])
 
-    def _scattered(self, view: int, lines: Array) -> Array:
-        """(copies, targets, entries) -> (copies, sources, line): the transpose of the above."""
-        sources, length = self.cone.sources
-        result = np.zeros((len(lines), sources, length), self.real)
-        waiting: list[tuple[_Piece, list[Array]]] = []
+    def _scatter(self, view: int, lines: Array, result: Array) -> None:
+        """Add (copies, targets, entries) to (copies, sources, line): the transpose of the above."""
+        length = self.cone.sources[1]
+        wide = length + _AROUND
+        planes: list[csr_array] = []
+        waiting: list[list[Array]] = [[] for _ in lines]
 
         def add() -> None:
-            plane = vstack([piece.plane for piece, _ in waiting], format="csr").T
-            for copy, out in enumerate(result):
-                above = np.concatenate([spread[copy] for _, spread in waiting])
-                out += (plane @ above)[:, _BEFORE : _BEFORE + length]
-            waiting.clear()
+            whole = vstack(planes, format="csr").T
+            for out, spread in zip(result, waiting, strict=True):
+                out += (whole @ np.concatenate(spread))[:, _BEFORE : _BEFORE + length]
+                spread.clear()
+            planes.clear()
 
-        values = 0
-        for piece in self._pieces(view):
-            back = piece.along.T
-            spread = [(back @ copy[piece.targets].ravel()) for copy in lines]
-            waiting.append((piece, [each.reshape(-1, length + _AROUND) for each in spread]))
-            values += len(lines) * len(spread[0])
-            if values > _POINTS:
+        points = 0
+        for piece in self._pieces(view, wide):
+            below, above = piece.below.T, piece.above.T
+            planes.append(piece.plane)
+            points += piece.plane.shape[0]
+            for copy, spread in zip(lines, waiting, strict=True):
+                values = copy[piece.targets].ravel()
+                flat = np.zeros(piece.plane.shape[0] * wide, self.real)
+                flat[: below.shape[0]] = below @ values
+                flat[1 : 1 + above.shape[0]] += above @ values
+                spread.append(flat.reshape(-1, wide))
+            if points * wide * len(lines) > _POINTS:
                 add()
-                values = 0
-        if waiting:
+                points = 0
+        if planes:
             add()
-        return result
 
-    def _pieces(self, view: int) -> Iterator[_Piece]:
-        """A view's matrices, some targets at a time."""
+    def _pieces(self, view: int, stride: int) -> Iterator[_Piece]:
+        """A view's matrices, some targets at a time; points' lines begin `stride` apart."""
         table, (targets, entries) = self.tables[view], self.cone.targets
         sources, length = self.cone.sources
         wide = length + _AROUND
         entry = np.arange(entries, dtype=self.real)[:, None]
         longest = max(1, int((table.ends[1] - table.ends[0]).max()))
         step = max(1, _CHUNK // (entries * longest))
+        # Memory that is used again stays in the cache, and to ask for more takes longer than to
+        # fill it.
+        most = step * entries * table.start.shape[1]
+        scratch, spare, places = (np.empty(most, kind) for kind in (self.real, self.real, np.int32))
         for first in range(0, targets, step):
             some = slice(first, min(first + step, targets))
             low, high = int(table.ends[0, some].min()), int(table.ends[1, some].max())
@@ -190,22 +212,27 @@ class Factored(Engine):
             flat = table.weight[part].ravel(), table.source[part].ravel()
             starts = np.arange(0, 2 * rows + 1, 2, dtype=np.int32)
             plane = csr_array((*flat, starts), shape=(rows, sources))
-            place = table.slope[part][:, None] * entry
-            place += table.start[part][:, None] + _BEFORE
-            np.clip(place, 0, length + _BEFORE, out=place)
-            weight = np.empty((count, entries, 2 * points), self.real)
-            index = np.empty(weight.shape, np.int32)
-            below = np.floor(place)
-            np.subtract(place, below, out=weight[..., points:])
-            np.subtract(1, weight[..., points:], out=weight[..., :points])
-            lines = np.arange(0, rows * wide, wide, dtype=self.real).reshape(count, 1, points)
-            below += lines
-            index[..., :points] = below
-            np.add(index[..., :points], 1, out=index[..., points:])
-            starts = np.arange(0, index.size + 1, 2 * points, dtype=np.int32)
-            shape = count * entries, rows * wide
-            along = csr_array((weight.ravel(), index.ravel(), starts), shape=shape)
-            yield _Piece(some, plane, along)
+            used = count * entries * points
+            share, below = (
+                part[:used].reshape(count, entries, points) for part in (scratch, spare)
+            )
+            np.multiply(table.slope[part][:, None], entry, out=share)
+            np.add(share, table.start[part][:, None] + _BEFORE, out=share)
+            np.clip(share, 0, length + _BEFORE, out=share)
+            np.floor(share, out=below)
+            np.subtract(share, below, out=share)
+            place = places[:used].reshape(share.shape)
+            np.copyto(place, below, casting="unsafe")
+            line = np.arange(0, rows * stride, stride, dtype=np.int32)
+            np.add(place, line.reshape(count, 1, points), out=place)
+            np.subtract(1, share, out=below)
+            starts = np.arange(0, used + 1, points, dtype=np.int32)
+            shape = count * entries, (rows - 1) * stride + wide - 1
+            matrices = (
+                csr_array((weight[:used], places[:used], starts), shape=shape)
+                for weight in (spare, scratch)
+            )
+            yield _Piece(some, plane, *matrices)
 
 
 def _padded(lines: Array) -> Array:
