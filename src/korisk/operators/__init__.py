@@ -18,6 +18,7 @@ from korisk.operators.adapters import from_callables, from_deepinv, from_scipy
 from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Mask, Matrix
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.convolution import BOUNDARIES, Boundary, Convolution, gaussian_kernel
+from korisk.operators.ct.cone import ConeBeam
 from korisk.operators.ct.fbp import (
     cosine_weights,
     fbp,
@@ -35,7 +36,7 @@ from korisk.operators.sense import Sense, birdcage_sensitivities
 from korisk.operators.tikhonov import Tikhonov
 
 # So that checkpoints with a geometry among their hyperparameters load with weights_only=True.
-torch.serialization.add_safe_globals([ParallelBeam, FanBeam])
+torch.serialization.add_safe_globals([ParallelBeam, FanBeam, ConeBeam])
 
 __all__ = ["Adjoint", "Composed", "LinearOperator", "Scaled", "Stacked", "Sum", "stack"]
 __all__ += ["from_callables", "from_deepinv", "from_scipy"]
@@ -43,7 +44,7 @@ __all__ += ["Diagonal", "Diffusion", "Fourier", "Identity", "Mask", "Matrix"]
 __all__ += ["BOUNDARIES", "Boundary", "Convolution", "gaussian_kernel"]
 __all__ += ["Sense", "birdcage_sensitivities"]
 __all__ += ["DataConsistency", "Tikhonov"]
-__all__ += ["FanBeam", "Geometry", "ParallelBeam"]
+__all__ += ["ConeBeam", "FanBeam", "Geometry", "ParallelBeam"]
 __all__ += ["WINDOWS", "PixelBackprojector", "Projector", "RampFilter", "Window"]
 __all__ += ["cosine_weights", "fbp", "fbp_weights", "parker_weights"]
 __all__ += ["released_fbp", "released_geometry", "released_weights"]

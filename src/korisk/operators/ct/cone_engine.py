@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,10 +27,10 @@ _CHUNK = 2**17  # samples between heights at once: index and weight of each stay
 _COPIES = 2**26  # values of a volume's copies at once, 256 MB in float32
 _POINTS = 2**25  # values on lines above points that wait to be added to a volume
 # A line has one zero before it and two after it, in which all that lies beyond its ends is found.
-_BEFORE, _AROUND = 1, 3
+BEFORE, AROUND = 1, 3
 
 
-class _Table(NamedTuple):
+class FactorTable(NamedTuple):
     """The `Factors` of a view in an engine's precision."""
 
     source: NDArray[np.int32]  # (targets, points, 2)
@@ -38,6 +38,16 @@ class _Table(NamedTuple):
     start: Array  # (targets, points)
     slope: Array  # (targets, points)
     ends: NDArray[np.intp]  # (2, targets): points [first, last) with weights above zero
+
+
+def factor_table(stencil: ConeStencil, view: int, real: np.dtype[Any]) -> FactorTable:
+    """The factors of a view in a precision."""
+    source, *numbers = (part.numpy() for part in stencil.factors(view))
+    weight, start, slope = (part.astype(real) for part in numbers)
+    inside = weight.any(axis=2)
+    last = inside.shape[1] - inside[:, ::-1].argmax(axis=1)
+    ends = np.stack([inside.argmax(axis=1), np.where(inside.any(axis=1), last, 0)])
+    return FactorTable(source.astype(np.int32), weight, start, slope, ends)
 
 
 class _Piece(NamedTuple):
@@ -68,15 +78,7 @@ class Factored(Engine):
         # All made here: a forked process can use NumPy alone.
         self.lengths = stencil.lengths.astype(self.real)
         views = stencil.geometry.views // self.quarters
-        self.tables = [self._table(view) for view in range(views)]
-
-    def _table(self, view: int) -> _Table:
-        source, *numbers = (part.numpy() for part in self.cone.factors(view))
-        weight, start, slope = (part.astype(self.real) for part in numbers)
-        inside = weight.any(axis=2)
-        last = inside.shape[1] - inside[:, ::-1].argmax(axis=1)
-        ends = np.stack([inside.argmax(axis=1), np.where(inside.any(axis=1), last, 0)])
-        return _Table(source.astype(np.int32), weight, start, slope, ends)
+        self.tables = [factor_table(stencil, view, self.real) for view in range(views)]
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
         """(batch, voxels) -> (batch, views bins), or back from there to voxels."""
@@ -98,7 +100,7 @@ class Factored(Engine):
         order = (3, 4, 0, 1, 2) if by_rays else (0, 1, 3, 4, 2)
         lines = copies.transpose(order)
         if by_rays:
-            lines = _padded(lines).reshape(-1, turns * batch, volumes.shape[1] + _AROUND)
+            lines = _padded(lines).reshape(-1, turns * batch, volumes.shape[1] + AROUND)
         else:
             lines = np.ascontiguousarray(lines).reshape(turns * batch, -1, volumes.shape[1])
         views, rows, columns = self.cone.geometry.sinogram_shape
@@ -161,14 +163,14 @@ class Factored(Engine):
     def _scatter(self, view: int, lines: Array, result: Array) -> None:
         """Add (copies, targets, entries) to (copies, sources, line): the transpose of the above."""
         length = self.cone.sources[1]
-        wide = length + _AROUND
+        wide = length + AROUND
         planes: list[csr_array] = []
         waiting: list[list[Array]] = [[] for _ in lines]
 
         def add() -> None:
             whole = vstack(planes, format="csr").T
             for out, spread in zip(result, waiting, strict=True):
-                out += (whole @ np.concatenate(spread))[:, _BEFORE : _BEFORE + length]
+                out += (whole @ np.concatenate(spread))[:, BEFORE : BEFORE + length]
                 spread.clear()
             planes.clear()
 
@@ -193,7 +195,7 @@ class Factored(Engine):
         """A view's matrices, some targets at a time; points' lines begin `stride` apart."""
         table, (targets, entries) = self.tables[view], self.cone.targets
         sources, length = self.cone.sources
-        wide = length + _AROUND
+        wide = length + AROUND
         entry = np.arange(entries, dtype=self.real)[:, None]
         longest = max(1, int((table.ends[1] - table.ends[0]).max()))
         step = max(1, _CHUNK // (entries * longest))
@@ -217,8 +219,8 @@ class Factored(Engine):
                 part[:used].reshape(count, entries, points) for part in (scratch, spare)
             )
             np.multiply(table.slope[part][:, None], entry, out=share)
-            np.add(share, table.start[part][:, None] + _BEFORE, out=share)
-            np.clip(share, 0, length + _BEFORE, out=share)
+            np.add(share, table.start[part][:, None] + BEFORE, out=share)
+            np.clip(share, 0, length + BEFORE, out=share)
             np.floor(share, out=below)
             np.subtract(share, below, out=share)
             place = places[:used].reshape(share.shape)
@@ -237,5 +239,5 @@ class Factored(Engine):
 
 def _padded(lines: Array) -> Array:
     """Lines with zeros around them."""
-    pads = [(0, 0)] * (lines.ndim - 1) + [(_BEFORE, _AROUND - _BEFORE)]
+    pads = [(0, 0)] * (lines.ndim - 1) + [(BEFORE, AROUND - BEFORE)]
     return np.pad(lines, pads)

@@ -10,6 +10,7 @@ import torch
 from korisk import _checks
 from korisk.errors import KoriskError, invalid
 from korisk.operators.basic import Diagonal
+from korisk.operators.ct.cone import ConeBeam, require_circle
 from korisk.operators.ct.engines import EngineName
 from korisk.operators.ct.filter import FloatArray, RampFilter, Window
 from korisk.operators.ct.geometry import FanBeam, Geometry, require_fan
@@ -26,7 +27,7 @@ _NARROW = 0.9  # pixels: of narrower bins the adjoint passes on less noise, see 
 
 
 def fbp(
-    geometry: Geometry,
+    geometry: Geometry | ConeBeam,
     *,
     window: Window = "ramp",
     backprojection: Backprojection = "auto",
@@ -37,9 +38,12 @@ def fbp(
 ) -> Composed:
     """Filtered backprojection A^T K W: sinogram (..., views, bins) to image (..., rows, columns).
 
+    For a cone beam on a circle it is FDK (Feldkamp, Davis and Kress 1984): pictures
+    (..., views, rows, columns) to a volume (..., slices, rows, columns).
+
     Parameters
     ----------
-    geometry : ParallelBeam or FanBeam
+    geometry : ParallelBeam, FanBeam or ConeBeam
         The scanner.
     window : str, default "ramp"
         One of `WINDOWS`.
@@ -75,6 +79,9 @@ def fbp(
     that is not matched, and sinograms that `Projector` made itself, without noise, are
     reconstructed up to 5% less well.
 
+    FDK filters along the detector's columns alone and is exact in the plane of the source; above
+    and below, a circle does not measure enough, and objects fade with the cone's angle.
+
     Examples
     --------
     >>> import torch
@@ -88,7 +95,9 @@ def fbp(
     """
     require_geometry(geometry)
     _checks.one_of("backprojection", backprojection, BACKPROJECTIONS)
-    fan = isinstance(geometry, FanBeam)
+    cone = isinstance(geometry, ConeBeam)
+    plane = geometry.fan if isinstance(geometry, ConeBeam) else geometry
+    fan = isinstance(plane, FanBeam)
     if backprojection == "auto":
         narrow = geometry.bin_spacing < _NARROW * geometry.pixel_spacing * (1 - 1e-9)
         backprojection = "adjoint" if narrow and not fan else "pixel"
@@ -97,7 +106,8 @@ def fbp(
         weighed = "weighs pixels by their distance from the source"
         raise KoriskError(f"a fan's filtered backprojection {weighed}, {why}")
     place: Place = {"device": device, "dtype": dtype}
-    spread = float(geometry.view_weights.mean())
+    spread = float(plane.view_weights.mean())
+    angle = 0.0
     back: LinearOperator
     if backprojection == "adjoint":
         # Over the bins, the adjoint's weights of a pixel add up to pixel_spacing^2 / bin_spacing.
@@ -106,12 +116,15 @@ def fbp(
         back.name = "A^T"
     else:
         # The ramp acts in the plane of the centre, where bins lie closer by the magnification.
-        magnification = geometry.magnification if isinstance(geometry, FanBeam) else 1.0
+        magnification = plane.magnification if isinstance(plane, FanBeam) else 1.0
         scale = spread * magnification / geometry.bin_spacing
+        if isinstance(plane, FanBeam) and plane.curved:
+            angle = plane.bin_spacing / plane.source_to_detector
         back = PixelBackprojector(geometry, engine=engine, **place)
-    ramp = RampFilter(geometry.sinogram_shape, window=window, scale=scale, **place)
+    shape = geometry.sinogram_shape
+    ramp = RampFilter(shape, window=window, scale=scale, angle=angle, **place)
     weights = _diagonal(fbp_weights(geometry), trainable, **place)
-    return Composed([weights, ramp, back], name="FBP")
+    return Composed([weights, ramp, back], name="FDK" if cone else "FBP")
 
 
 def _diagonal(array: FloatArray, trainable: bool, device: Device, dtype: Dtype) -> Diagonal:
@@ -120,19 +133,20 @@ def _diagonal(array: FloatArray, trainable: bool, device: Device, dtype: Dtype) 
     return Diagonal(weights, name="W", trainable=trainable)
 
 
-def fbp_weights(geometry: Geometry) -> FloatArray:
+def fbp_weights(geometry: Geometry | ConeBeam) -> FloatArray:
     """The weights W of filtered backprojection, before training.
 
     Parameters
     ----------
-    geometry : ParallelBeam or FanBeam
-        The scanner.
+    geometry : ParallelBeam, FanBeam or ConeBeam
+        The scanner; a cone's must be a circle.
 
     Returns
     -------
-    ndarray, shape (views, bins)
+    ndarray, shape (views, bins) or (views, rows, columns)
         One throughout for an even parallel scan. An uneven scan has the part of the arc that each
-        view stands for, over their mean; a fan also has `cosine_weights` and `parker_weights`.
+        view stands for, over their mean; a fan also has `cosine_weights` and `parker_weights`, and
+        a cone those of its columns and the cosine of each ray's rise.
 
     Examples
     --------
@@ -141,6 +155,10 @@ def fbp_weights(geometry: Geometry) -> FloatArray:
     1.0
     """
     require_geometry(geometry)
+    if isinstance(geometry, ConeBeam):
+        require_circle(geometry)
+        rise = geometry.row_offsets[:, None] / geometry.fan.bin_distances
+        return fbp_weights(geometry.fan)[:, None] / np.hypot(1.0, rise)
     uneven = geometry.view_weights / geometry.view_weights.mean()
     weights = np.repeat(uneven[:, None], geometry.bins, axis=1)
     if isinstance(geometry, FanBeam):
@@ -149,7 +167,7 @@ def fbp_weights(geometry: Geometry) -> FloatArray:
 
 
 def cosine_weights(geometry: FanBeam) -> FloatArray:
-    """The cosine of each bin's fan angle: D / sqrt(D^2 + s^2).
+    """The cosine of each bin's fan angle: D / sqrt(D^2 + s^2), or cos(s / D) on an arc.
 
     Parameters
     ----------
@@ -174,8 +192,7 @@ def cosine_weights(geometry: FanBeam) -> FloatArray:
     [0.8, 1.0, 0.8]
     """
     require_fan(geometry, "cosine weights")
-    distance = geometry.source_to_detector
-    return np.asarray(distance / np.hypot(distance, geometry.offsets))
+    return np.cos(geometry.fan_angles)
 
 
 def parker_weights(geometry: FanBeam) -> FloatArray:

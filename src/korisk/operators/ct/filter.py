@@ -28,12 +28,13 @@ def fft_length(bins: int, window: Window) -> int:
     return bins if window == "released" else int(2 ** math.ceil(math.log2(max(2 * bins, 4))))
 
 
-def filter_response(bins: int, window: Window) -> FloatArray:
+def filter_response(bins: int, window: Window, angle: float = 0.0) -> FloatArray:
     """The frequency response of the unit-spacing filter, for the real FFT of `fft_length`.
 
     The ramp |f| on |f| <= 1/2 is sampled in space (Ramachandran and Lakshminarayanan 1971), 1/4 at
     0 and -1/(pi n)^2 at odd n, which keeps the mean right. The released filter is |f| on the bins
-    alone, without padding, and wraps.
+    alone, without padding, and wraps. Bins that are an `angle` apart, on an arc about the source,
+    have the kernel at n times (n angle / sin(n angle))^2 (Kak and Slaney, Eq. 3.4.59).
     """
     if window == "released":
         return np.asarray(np.abs(np.fft.rfftfreq(bins)), dtype=np.float64)
@@ -52,20 +53,28 @@ def filter_response(bins: int, window: Window) -> FloatArray:
         "hamming": 0.54 + 0.46 * np.cos(turns),
         "hann": 0.5 + 0.5 * np.cos(turns),
     }[window]
-    return np.asarray(ramp * factor, dtype=np.float64)
+    if not angle:
+        return np.asarray(ramp * factor, dtype=np.float64)
+    kernel = np.fft.irfft(ramp * factor, n=length)[: length // 2 + 1]
+    kernel[:bins] /= np.sinc(distance[:bins] * angle / math.pi) ** 2
+    return np.asarray(np.fft.rfft(np.concatenate([kernel, kernel[-2:0:-1]])).real)
 
 
 class RampFilter(LinearOperator):
     """K: each view convolved with the ramp filter, (..., views, bins) -> (..., views, bins).
 
+    Each row of a cone's detector on its own, (..., views, rows, columns).
+
     Parameters
     ----------
-    shape : (int, int)
-        Views and bins.
+    shape : (int, int) or (int, int, int)
+        Views and bins, or views, rows and columns.
     window : str, default "ramp"
         One of `WINDOWS`: what damps the ramp at high frequencies.
     scale : float, default 1
         A factor on everything; `fbp` folds the views' angle and the spacings into it.
+    angle : float, default 0
+        Radians between bins on an arc about the source; 0 for a flat detector.
     name : str, default "K"
         Used in messages and by `Composed`.
     device : torch.device or str, optional
@@ -92,23 +101,26 @@ class RampFilter(LinearOperator):
 
     def __init__(
         self,
-        shape: tuple[int, int],
+        shape: tuple[int, ...],
         *,
         window: Window = "ramp",
         scale: float = 1.0,
+        angle: float = 0.0,
         name: str = "K",
         device: Device = None,
         dtype: Dtype = None,
     ) -> None:
         sides = checked_shape("shape", shape)
-        if len(sides) != 2:
-            raise invalid("shape", "be (views, bins)", shape)
-        views, bins = sides
+        if len(sides) not in (2, 3):
+            raise invalid("shape", "be (views, bins) or (views, rows, columns)", shape)
         _checks.one_of("window", window, WINDOWS)
-        super().__init__((views, bins), (views, bins), name=name, device=device, dtype=dtype)
+        super().__init__(sides, sides, name=name, device=device, dtype=dtype)
         self.window: Window = window
         self.scale = _checks.real("scale", scale, remedy="give a finite factor")
-        self.bins = bins
+        self.bins = sides[-1]
+        most = math.pi / max(1, self.bins - 1) * (1 - 1e-6)
+        remedy = "give the radians between two bins"
+        self.angle = _checks.real("angle", angle, at_least=0, at_most=most, remedy=remedy)
 
     def response(self) -> FloatArray:
         """The frequency response.
@@ -118,7 +130,7 @@ class RampFilter(LinearOperator):
         ndarray of float64
             Scaled, for the real FFT of the padded length.
         """
-        return self.scale * filter_response(self.bins, self.window)
+        return self.scale * filter_response(self.bins, self.window, self.angle)
 
     def _matrix(self) -> FloatArray:
         """The convolution of one view as a symmetric matrix, (bins, bins)."""
@@ -154,8 +166,8 @@ class RampFilter(LinearOperator):
             how = "eigenvalues of the Toeplitz matrix, exact"
         else:
             # One view tells it for all; padding and cropping can only lower the circulant's norm.
-            shape, scale = (1, self.bins), self.scale
-            view = RampFilter(shape, window=self.window, scale=scale, dtype=torch.float64)
+            shape, numbers = (1, self.bins), {"scale": self.scale, "angle": self.angle}
+            view = RampFilter(shape, window=self.window, **numbers, dtype=torch.float64)
             lower, upper = LinearOperator._norm(view, width, seed).lower, highest
             how = "Lanczos below, frequency response above"
         return NormBracket(lower, upper, how=how)

@@ -1,0 +1,173 @@
+"""Cone beams on a CUDA card: the factors of a view in two Triton kernels, one for each direction.
+
+Both read the same table of points, which is also the CPU's. Lines along z lie one after another in
+memory and are worked on by neighbouring threads, so that every load is of neighbours, whichever way
+the rays run. To gather, a program sums over the points of one target. To scatter, it first adds up
+what arrives at each height of a point's line and then adds the line to both sources atomically:
+weights are those of gathering, but sums are rounded in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from korisk.operators.ct.cone_engine import AROUND, BEFORE, factor_table
+from korisk.operators.ct.cone_stencils import ConeStencil
+from korisk.operators.ct.engines import Engine
+
+_BLOCK, _WARPS = 128, 4  # entries of a line that a program works on, and its warps
+
+
+@triton.jit
+def _gather(  # type: ignore[no-untyped-def]
+    lines,  # (batch, sources, length + AROUND)
+    sums,  # (batch, targets, entries)
+    source,  # (points, 2)
+    numbers,  # (4, points): both weights, start and slope
+    span,  # (2, targets): first point, number of points
+    points,
+    stride,  # from one point of a target to the next
+    sources,
+    length,
+    targets,
+    entries,
+    BEFORE: tl.constexpr,
+    AROUND: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    target = tl.program_id(0)
+    batch = tl.program_id(2).to(tl.int64)
+    entry = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    wide = length + AROUND
+    here = lines + batch * sources * wide
+    first = tl.load(span + target)
+    total = tl.zeros((BLOCK,), dtype=lines.dtype.element_ty)
+    for step in range(tl.load(span + targets + target)):
+        point = first + step * stride
+        start = tl.load(numbers + 2 * points + point)
+        slope = tl.load(numbers + 3 * points + point)
+        place = tl.minimum(tl.maximum(start + slope * entry + BEFORE, 0.0), length + BEFORE)
+        below = tl.floor(place)
+        share = place - below
+        at = below.to(tl.int32)
+        for pair in tl.static_range(2):
+            line = here + tl.load(source + 2 * point + pair).to(tl.int64) * wide
+            weight = tl.load(numbers + pair * points + point)
+            lower = tl.load(line + at)
+            total += (lower + share * (tl.load(line + at + 1) - lower)) * weight
+    out = sums + (batch * targets + target) * entries + entry
+    tl.store(out, total, mask=entry < entries)
+
+
+@triton.jit
+def _scatter(  # type: ignore[no-untyped-def]
+    lines,  # (batch, sources, length), zero at first
+    sums,  # (batch, targets, entries)
+    source,  # as above
+    numbers,
+    span,
+    points,
+    stride,
+    sources,
+    length,
+    targets,
+    entries,
+    CANDIDATES: tl.constexpr,  # entries of a target that can be within one height of another
+    BLOCK: tl.constexpr,
+):
+    target = tl.program_id(0)
+    batch = tl.program_id(2).to(tl.int64)
+    height = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    here = lines + batch * sources * length
+    seen = sums + (batch * targets + target) * entries
+    first = tl.load(span + target)
+    for step in range(tl.load(span + targets + target)):
+        point = first + step * stride
+        start = tl.load(numbers + 2 * points + point)
+        slope = tl.load(numbers + 3 * points + point)
+        lowest = tl.floor((height - 1 - start) / slope)
+        total = tl.zeros((BLOCK,), dtype=lines.dtype.element_ty)
+        for candidate in tl.static_range(CANDIDATES):
+            place = tl.minimum(tl.maximum(lowest + (1 + candidate), -1.0), entries)
+            entry = place.to(tl.int32)
+            weight = tl.maximum(1 - tl.abs(start + slope * entry - height), 0.0)
+            exists = (entry >= 0) & (entry < entries)
+            total += tl.load(seen + entry, mask=exists, other=0.0) * weight
+        for pair in tl.static_range(2):
+            line = here + tl.load(source + 2 * point + pair).to(tl.int64) * length
+            weight = tl.load(numbers + pair * points + point)
+            tl.atomic_add(line + height, total * weight, mask=(height < length) & (total != 0))
+
+
+class TritonCone(Engine):
+    """An engine for both stencils of a cone beam."""
+
+    def __init__(self, stencil: ConeStencil, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(stencil, device, dtype)
+        self.cone, views = stencil, stencil.geometry.views
+        self.by_rays = stencil.listed == "rays"
+        real = np.dtype(np.float32 if dtype == torch.float32 else np.float64)
+        self.lengths = torch.from_numpy(stencil.lengths.T.copy()).to(device, dtype)
+        sources, numbers, ends = [], [], []
+        for view in range(views):
+            table = factor_table(stencil, view, real)
+            source = table.source if self.by_rays else table.source + view * stencil.sources[0]
+            sources.append(torch.from_numpy(source.reshape(-1, 2)).to(device))
+            rows = *table.weight.reshape(-1, 2).T, table.start.ravel(), table.slope.ravel()
+            numbers.append(torch.from_numpy(np.stack(rows)).to(device))
+            ends.append(table.ends)
+        self.source, self.numbers = torch.cat(sources), torch.cat(numbers, dim=1)
+        self.points = len(self.source)
+        # Where many targets of one view share nothing, each has its points one after another; a
+        # pixel has one point in each view.
+        shared, own = stencil.targets[0], self.points // views // stencil.targets[0]
+        if self.by_rays:
+            low, high = np.concatenate(ends, axis=1)
+            span = np.stack([np.arange(views * shared) * own + low, np.maximum(high - low, 0)])
+        else:
+            span = np.stack([np.arange(shared), np.full(shared, views)])
+        self.span = torch.from_numpy(span.astype(np.int32)).to(device)
+        self.stride = 1 if self.by_rays else shared
+        self.candidates = math.ceil(2 / float(self.numbers[3].min()))
+        factor = 1 if self.by_rays else views
+        self.sources = stencil.sources[0] * factor, stencil.sources[1]
+        self.targets = self.span.shape[1], stencil.targets[1]
+
+    def apply(self, x: Tensor, project: bool) -> Tensor:
+        """(batch, voxels) -> (batch, views bins), or back from there to voxels."""
+        cone, batch = self.cone, len(x)
+        views, rows, columns = cone.geometry.sinogram_shape
+        slices = cone.geometry.image_shape[0]
+        if project:
+            lines = x.view(batch, slices, -1).transpose(1, 2)
+            seen = self._product(lines, self.by_rays).view(batch, views, columns, rows)
+            return (seen * self.lengths).transpose(2, 3).reshape(batch, -1)
+        seen = x.view(batch, views, rows, columns).transpose(2, 3) * self.lengths
+        lines = self._product(seen.reshape(batch, -1, rows), not self.by_rays)
+        return lines.transpose(1, 2).reshape(batch, -1)
+
+    def _product(self, x: Tensor, gather: bool) -> Tensor:
+        """(batch, sources, line) -> (batch, targets, entries), or back."""
+        shared = self.source, self.numbers, self.span, self.points, self.stride
+        sizes = *self.sources, *self.targets
+        lines = self.targets[1] if gather else self.sources[1]
+        grid = self.targets[0], triton.cdiv(lines, _BLOCK), len(x)
+        on_card = self.device.type == "cuda"
+        with torch.cuda.device(self.device) if on_card else nullcontext():
+            if gather:
+                padded = torch.nn.functional.pad(x, (BEFORE, AROUND - BEFORE)).contiguous()
+                sums = x.new_empty(len(x), *self.targets)
+                fixed = BEFORE, AROUND, _BLOCK
+                _gather[grid](padded, sums, *shared, *sizes, *fixed, num_warps=_WARPS)
+                return sums
+            result = x.new_zeros(len(x), *self.sources)
+            fixed = self.candidates, _BLOCK
+            _scatter[grid](result, x.contiguous(), *shared, *sizes, *fixed, num_warps=_WARPS)
+            return result
