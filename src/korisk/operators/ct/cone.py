@@ -13,7 +13,7 @@ import warnings
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property, partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -103,20 +103,20 @@ class ConeBeam(InNotebooks):
 
     shape: int | tuple[int, int, int]
     _: KW_ONLY
-    bins: int | tuple[int, int] = None  # type: ignore[assignment]
-    views: int = None  # type: ignore[assignment]
+    bins: int | tuple[int, int] = cast(Any, None)
+    views: int = cast(Any, None)
     angles: tuple[float, ...] = ()
     start: float = 0.0
     arc: float | None = None
     pitch: float = 0.0
     pixel_spacing: float = 1.0
-    slice_spacing: float = None  # type: ignore[assignment]
-    bin_spacing: float = None  # type: ignore[assignment]
-    row_spacing: float = None  # type: ignore[assignment]
+    slice_spacing: float = cast(Any, None)
+    bin_spacing: float = cast(Any, None)
+    row_spacing: float = cast(Any, None)
     detector_offset: float = 0.0
     row_offset: float = 0.0
-    source_to_center: float = None  # type: ignore[assignment]
-    source_to_detector: float = None  # type: ignore[assignment]
+    source_to_center: float = cast(Any, None)
+    source_to_detector: float = cast(Any, None)
     curved: bool = False
 
     def __post_init__(self) -> None:
@@ -163,7 +163,7 @@ class ConeBeam(InNotebooks):
         """Check and set spacings and distances, from the volume's where they were left out."""
 
         def length(name: str, otherwise: float) -> float:
-            value = getattr(self, name)
+            value: Any = getattr(self, name)
             chosen = otherwise if value is None else value
             given = _checks.real(name, chosen, above=0, at_most=1e9, remedy="give millimetres")
             self._set(name, given)
@@ -173,17 +173,19 @@ class ConeBeam(InNotebooks):
         length("slice_spacing", pixel)
         width = max(self.image_shape[1:]) * pixel
         source = _SOURCE_TO_CENTER * width
-        if self.source_to_center is None and isinstance(self.source_to_detector, int | float):
-            source = self.source_to_detector / _MAGNIFICATION
+        given: Any = self.source_to_detector
+        if isinstance(given, int | float) and not isinstance(given, bool):
+            source = given / _MAGNIFICATION
         source = length("source_to_center", source)
         detector = length("source_to_detector", _MAGNIFICATION * source)
         length("row_spacing", length("bin_spacing", pixel * detector / source))
 
     def _set_bins(self) -> None:
         """Check and set the detector's rows and columns, so many as see the cylinder."""
-        if self.bins is not None:
+        given: Any = self.bins
+        if given is not None:
             remedy = "count rows and columns of the detector"
-            self._set("bins", _sides("bins", self.bins, 2, 1_000_000, remedy))
+            self._set("bins", _sides("bins", given, 2, 1_000_000, remedy))
             return
         height, *sides = self.image_size
         radius = max(sides) / 2
@@ -198,25 +200,29 @@ class ConeBeam(InNotebooks):
         # On a helix every point is seen while the source passes it, half a turn to either side.
         seen = min(height, abs(self.pitch)) if self.pitch else height
         along = seen / 2 * self.source_to_detector / nearest
-        sizes = (along + abs(self.row_offset), self.row_spacing), (
-            across + abs(self.detector_offset),
-            self.bin_spacing,
+        sizes = (
+            (along + abs(self.row_offset), self.row_spacing),
+            (
+                across + abs(self.detector_offset),
+                self.bin_spacing,
+            ),
         )
         self._set("bins", tuple(2 * math.ceil(half / step - 1e-9) for half, step in sizes))
 
     def _set_views(self) -> None:
         """Set the arc and the number of views where they were left out; the fan checks them."""
+        given: Any = self.views
         if np.ndim(self.angles) == 1 and len(self.angles):
             checked = partial(_checks.real, "angles", remedy="give radians")
             self._set("angles", tuple(checked(plain(angle)) for angle in self.angles))
-            if self.views is None:
+            if given is None:
                 self._set("views", len(self.angles))
             return
         if self.pitch:
             turns = self.image_size[0] / abs(self.pitch) + 1
             arc = _TURN * turns if self.arc is None else self.arc
             self._set("arc", _checks.real("arc", arc, above=0, remedy="give radians"))
-        if self.views is None:
+        if given is None:
             arc = _checks.real("arc", self.scanned_arc, above=0, remedy="give radians")
             per_turn = _VIEWS_PER_PIXEL * max(self.image_shape[1:])
             parts = math.ceil(per_turn * arc / _TURN / _VIEWS_MULTIPLE)
@@ -355,9 +361,9 @@ class ConeBeam(InNotebooks):
         matplotlib.axes.Axes
             The panel from above; its `figure` holds both.
         """
-        from korisk.operators.ct.cone_figure import draw_cone
+        from korisk.operators.ct.geometry_figure import draw_geometry
 
-        return draw_cone(self, path)
+        return draw_geometry(self.fan, path, cone=self)
 
 
 def require_circle(geometry: ConeBeam) -> None:

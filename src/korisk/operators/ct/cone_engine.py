@@ -44,7 +44,7 @@ def factor_table(stencil: ConeStencil, view: int, real: np.dtype[Any]) -> Factor
     """The factors of a view in a precision."""
     source, *numbers = (part.numpy() for part in stencil.factors(view))
     weight, start, slope = (part.astype(real) for part in numbers)
-    inside = weight.any(axis=2)
+    inside: Array = np.any(weight, axis=2)
     last = inside.shape[1] - inside[:, ::-1].argmax(axis=1)
     ends = np.stack([inside.argmax(axis=1), np.where(inside.any(axis=1), last, 0)])
     return FactorTable(source.astype(np.int32), weight, start, slope, ends)
@@ -118,7 +118,7 @@ class Factored(Engine):
 
     def _backproject(self, sinograms: Array) -> Array:
         """(batch, views, rows, columns) -> (batch, slices, rows, columns)."""
-        turns, (batch, views, rows, columns) = self.quarters, sinograms.shape
+        turns, (batch, _, rows, columns) = self.quarters, sinograms.shape
         slices, *plane = self.cone.geometry.image_shape
         weighted = (sinograms * self.lengths).reshape(batch, turns, -1, rows, columns)
         lines = weighted.transpose(1, 0, 2, 4, 3).reshape(turns * batch, -1, columns, rows)

@@ -1,6 +1,7 @@
 """Filters along the detector: the ramp and its windows."""
 
 import math
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -166,8 +167,8 @@ class RampFilter(LinearOperator):
             how = "eigenvalues of the Toeplitz matrix, exact"
         else:
             # One view tells it for all; padding and cropping can only lower the circulant's norm.
-            shape, numbers = (1, self.bins), {"scale": self.scale, "angle": self.angle}
-            view = RampFilter(shape, window=self.window, **numbers, dtype=torch.float64)
+            same = partial(RampFilter, window=self.window, scale=self.scale, angle=self.angle)
+            view = same((1, self.bins), dtype=torch.float64)
             lower, upper = LinearOperator._norm(view, width, seed).lower, highest
             how = "Lanczos below, frequency response above"
         return NormBracket(lower, upper, how=how)

@@ -568,6 +568,7 @@ def require_fan(geometry: object, what: str) -> None:
 
 
 def frozen(array: NDArray[np.floating]) -> FloatArray:
+    """A copy in float64 that cannot be written to."""
     fixed = array.astype(np.float64)
     fixed.flags.writeable = False
     return fixed

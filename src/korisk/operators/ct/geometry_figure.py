@@ -31,12 +31,15 @@ with needed_by("a plot", "matplotlib", "'korisk[report]'"):
 
 FloatArray = NDArray[np.float64]
 Scan = Any  # a ParallelBeam or a FanBeam
+Cone = Any  # a ConeBeam
 
 DPI = 200
 WORTH_SHADING = 0.005  # share of the disc that the detector misses
 
 _SIDE = 4.6  # inches, of a panel
 _MAGNIFY_BELOW = 0.22  # a smaller part of the figure than this gets a panel of its own
+_ARC_POINTS = 33  # of a detector, which may be curved
+_SLICES_DRAWN = 8  # lines that stand for the slices, seen from the side
 _MOST_VIEWS = 60  # that the missed part is averaged over
 
 # Colours of Okabe and Ito, which colour-blind readers tell apart.
@@ -53,11 +56,14 @@ _STYLE = {
 _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
-def draw_geometry(geometry: Scan, path: str | PathLike[str] | None = None) -> Axes:
+def draw_geometry(
+    geometry: Scan, path: str | PathLike[str] | None = None, *, cone: Cone | None = None
+) -> Axes:
     """Draw a `ParallelBeam` or `FanBeam`; written to `path` (.png, .svg or .pdf) if there is one.
 
-    A second panel magnifies the image where the source is far away. The Axes of the whole scanner
-    is returned; its `figure` holds both.
+    A second panel magnifies the image where the source is far away. For a `ConeBeam`, whose slice
+    the geometry is, it shows the first view from the side. The Axes of the whole scanner is
+    returned; its `figure` holds both.
     """
     kind = None if path is None else figure_kind(path)
     fan = hasattr(geometry, "source_to_center")
@@ -72,7 +78,7 @@ def draw_geometry(geometry: Scan, path: str | PathLike[str] | None = None) -> Ax
     # Half of the side of the square that holds everything.
     reach = 1.1 * math.hypot(half_detector, max(orbit, abs(behind)))
     with matplotlib.style.context(["default", _STYLE]):
-        close_up = max(geometry.image_size) < _MAGNIFY_BELOW * 2 * reach
+        close_up = cone is not None or max(geometry.image_size) < _MAGNIFY_BELOW * 2 * reach
         size = (2 * _SIDE, _SIDE + 0.9) if close_up else (_SIDE + 0.4, _SIDE + 1.3)
         figure = Figure(figsize=size, dpi=DPI)
         axes = figure.add_subplot(1, 1 + close_up, 1)
@@ -80,27 +86,72 @@ def draw_geometry(geometry: Scan, path: str | PathLike[str] | None = None) -> Ax
         outward = np.array([-math.sin(first), math.cos(first)])  # to the first view's source
         along = np.array([math.cos(first), math.sin(first)])  # its detector
         _draw_views(axes, geometry.angle_array, orbit)
-        near = ends[:, None] * along - behind * outward
+
+        def arrival(offsets: FloatArray) -> FloatArray:
+            """Points of the detector, (..., 2)."""
+            if not getattr(geometry, "curved", False):
+                return offsets[..., None] * along - behind * outward
+            turned = offsets[..., None] / geometry.source_to_detector
+            arc = np.sin(turned) * along - np.cos(turned) * outward
+            return np.asarray(orbit * outward + geometry.source_to_detector * arc)
+
+        near = arrival(np.linspace(float(ends[0]), float(ends[1]), _ARC_POINTS))
         far = near - 0.022 * reach * outward
         axes.add_patch(Polygon([*near, *far[::-1]], facecolor=_DARK, zorder=2.5, gid="detector"))
         # The first view's outer rays and the central one, from the source through the image.
-        offsets = np.array([*ends, 0.0])[:, None]
-        sources = orbit * outward + (0.0 if fan else 1.0) * offsets * along
+        offsets = np.array([*ends, 0.0])
+        sources = orbit * outward + (0.0 if fan else 1.0) * offsets[:, None] * along
         drawn = (orbit + max(behind, 1.05 * radius)) / (orbit + behind)
-        arrived = sources + drawn * (offsets * along - behind * outward - sources)
+        arrived = sources + drawn * (arrival(offsets) - sources)
         beam = np.stack([sources, arrived], axis=1)
         _draw_inside(axes, geometry, beam)
-        _frame(axes, reach, "the scanner" if close_up else "")
-        if close_up:
+        above = "the scanner" if cone is None else "from above: a slice, and the detector's columns"
+        _frame(axes, reach, above if close_up else "")
+        if cone is not None:
+            _draw_side(figure.add_subplot(1, 2, 2), cone)
+        elif close_up:
             panel = figure.add_subplot(1, 2, 2)
             _draw_inside(panel, geometry, beam)
             _frame(panel, 0.62 * max(geometry.image_size), "its image, magnified")
-        _add_words(figure, geometry, fan)
+        _add_words(figure, geometry, fan, cone)
         if path is not None and kind is not None:
             content = io.BytesIO()
             figure.savefig(content, format=kind, dpi=DPI, metadata=_UNDATED.get(kind, {}))
             write_bytes(path, content.getvalue())
     return axes
+
+
+def _draw_side(axes: Axes, cone: Cone) -> None:
+    """The first view from the side: z upwards, and to the right the way along the central ray."""
+    depth = cone.image_size[0]
+    half = max(cone.image_size[1:]) / 2
+    source, screen = cone.source_to_center, cone.source_to_detector
+    height = float(cone.source_heights[0])
+    box = Rectangle((source - half, -depth / 2), 2 * half, depth, facecolor="white")
+    box.set(edgecolor=_DARK, linewidth=0.9, gid="volume")
+    axes.add_patch(box)
+    for share in np.linspace(-0.5, 0.5, _SLICES_DRAWN + 1)[1:-1] * depth:
+        axes.plot([source - half, source + half], [share, share], color=_PALE, linewidth=0.6)
+    edges = cone.row_offsets[[0, -1]] + np.array([-0.5, 0.5]) * cone.row_spacing
+    low, high = height + edges
+    beam = [(0, height), (screen, low), (screen, high)]
+    axes.add_patch(Polygon(beam, facecolor=_FIRST, alpha=0.09, edgecolor=_FIRST, linewidth=0.9))
+    axes.plot([0, screen], [height] * 2, color=_FIRST, linewidth=0.9, linestyle=(0, (5, 3)))
+    axes.plot([screen] * 2, [low, high], color=_DARK, linewidth=3, gid="rows")
+    axes.plot([source] * 2, [-0.75 * depth, 0.75 * depth], color=_VIEWS, linewidth=0.9)
+    words = partial(axes.annotate, textcoords="offset points", va="center", size=7.5)
+    words("axis of\nrotation", (source, 0.75 * depth), xytext=(4, -2), color=_VIEWS)
+    words("slices ↑", (source - half, 0), xytext=(-4, 0), ha="right")
+    words("rows ↑", (screen, 0.8 * high), xytext=(-5, 0), ha="right")
+    if cone.pitch:
+        heights = cone.source_heights
+        axes.plot(np.zeros(len(heights)), heights, ".", color=_VIEWS, markersize=2, gid="helix")
+    axes.plot([0], [height], "o", color=_FIRST, markersize=6.5, markeredgewidth=0)
+    axes.set(xlabel="mm from the source along the central ray →", ylabel="z in mm, with slices →")
+    axes.set(title="from the side: slices, and the detector's rows", aspect="equal")
+    axes.set_adjustable("datalim")
+    axes.margins(0.06)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_views(axes: Axes, angles: FloatArray, orbit: float) -> None:
@@ -166,7 +217,7 @@ def _frame(axes: Axes, reach: float, title: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _add_words(figure: Figure, geometry: Scan, fan: bool) -> None:
+def _add_words(figure: Figure, geometry: Scan, fan: bool, cone: Cone | None) -> None:
     """The title above, and the legend below with the distances as its head."""
     angles = np.degrees(geometry.angle_array)
     scanned = f"from {angles.min():.4g}° to {angles.max():.4g}°"
@@ -178,10 +229,18 @@ def _add_words(figure: Figure, geometry: Scan, fan: bool) -> None:
     bins = f"{geometry.bins:,} bin{'s' * (geometry.bins > 1)} of {geometry.bin_spacing:.4g}_mm"
     pixels = f"{rows}_x_{columns}_pixels of {geometry.pixel_spacing:.4g}_mm"
     title = f"{type(geometry).__name__}: {views}, {bins}, {pixels}"
+    if cone is not None:
+        high, wide = cone.detector_shape
+        bins = f"{high}_rows_x_{wide}_columns of {cone.row_spacing:.4g}_x_{cone.bin_spacing:.4g}_mm"
+        sides = "_x_".join(map(str, cone.image_shape))
+        voxels = f"{sides}_voxels of {cone.slice_spacing:.4g}_x_{cone.pixel_spacing:.4g}_mm"
+        title = f"{type(cone).__name__}: {views}, {bins}, {voxels}"
     notes = ["parallel rays; the detector is drawn just outside the image"]
     if fan:
         notes = [f"{geometry.source_to_center:.6g} mm from source to centre"]
         notes.append(f"{geometry.source_to_detector:.6g} mm from source to detector")
+    if cone is not None and cone.pitch:
+        notes.append(f"{cone.pitch:.4g} mm along z in a turn")
     if geometry.detector_offset:
         notes.append(f"detector shifted by {geometry.detector_offset:.4g} mm")
     mark = Line2D([], [], color=_VIEWS, marker="o", linestyle="none", markersize=4)

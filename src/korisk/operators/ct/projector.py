@@ -17,10 +17,10 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import KoriskError, invalid, shown
 from korisk.operators.ct import engines
-from korisk.operators.ct.engines import Engine, EngineName
 from korisk.operators.ct.cone import ConeBeam
 from korisk.operators.ct.cone_engine import Factored
 from korisk.operators.ct.cone_stencils import ConeJoseph, ConePixelDriven, ConeStencil
+from korisk.operators.ct.engines import Engine, EngineName
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.ct.stencils import (
     AnyStencil,
@@ -296,6 +296,7 @@ class PixelBackprojector(_StencilOperator):
         dtype: Dtype = None,
     ) -> None:
         require_geometry(geometry)
-        cone = isinstance(geometry, ConeBeam)
-        stencil: AnyStencil = ConePixelDriven(geometry) if cone else PixelDriven(geometry)
+        stencil: AnyStencil = (
+            ConePixelDriven(geometry) if isinstance(geometry, ConeBeam) else PixelDriven(geometry)
+        )
         super().__init__(stencil, engine, backwards=True, name=name, device=device, dtype=dtype)

@@ -26,8 +26,8 @@ _NOTHING = 1e-12  # of a pixel: an interpolation weight below it is rounding
 class Taps:
     """Entries of some views, in arrays that broadcast to (views, elements, taps).
 
-    `pixel` counts over the whole image or volume, `bin` within its view. An entry whose weight is zero
-    lies outside; its indices are valid all the same.
+    `pixel` counts over the whole image or volume, `bin` within its view. An entry whose weight is
+    zero lies outside; its indices are valid all the same.
     """
 
     pixel: Tensor

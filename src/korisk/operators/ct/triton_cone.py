@@ -164,8 +164,8 @@ class TritonCone(Engine):
             if gather:
                 padded = torch.nn.functional.pad(x, (BEFORE, AROUND - BEFORE)).contiguous()
                 sums = x.new_empty(len(x), *self.targets)
-                fixed = BEFORE, AROUND, _BLOCK
-                _gather[grid](padded, sums, *shared, *sizes, *fixed, num_warps=_WARPS)
+                edges = BEFORE, AROUND, _BLOCK
+                _gather[grid](padded, sums, *shared, *sizes, *edges, num_warps=_WARPS)
                 return sums
             result = x.new_zeros(len(x), *self.sources)
             fixed = self.candidates, _BLOCK

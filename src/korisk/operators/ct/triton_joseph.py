@@ -476,7 +476,9 @@ class TritonJoseph(_Kernels):
 
     pixel = False
 
-    def __init__(self, stencil: Stencil[Geometry], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, stencil: Stencil[Geometry], device: torch.device, dtype: torch.dtype
+    ) -> None:
         geometry = stencil.geometry
         super().__init__(stencil, device, dtype, _reach(geometry))
         point, direction = geometry.rays()
@@ -507,7 +509,9 @@ class TritonPixelDriven(_Kernels):
 
     pixel = True
 
-    def __init__(self, stencil: Stencil[Geometry], device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, stencil: Stencil[Geometry], device: torch.device, dtype: torch.dtype
+    ) -> None:
         super().__init__(stencil, device, dtype, 1.0)
         self.rays = self.padded_rays = self.scanner  # not read
         self._adjoint: Engine | None = None
