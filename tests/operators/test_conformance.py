@@ -11,6 +11,7 @@ from torch import Tensor
 
 from korisk.operators import (
     WINDOWS,
+    ConeBeam,
     Convolution,
     FanBeam,
     ParallelBeam,
@@ -41,6 +42,15 @@ FAN = FanBeam((5, 4), views=4, bins=7, bin_spacing=1.9, source_to_center=12, sou
 SHORT = FanBeam(
     4, views=7, arc=4.2, bins=7, bin_spacing=1.6, source_to_center=12, source_to_detector=20
 )
+CURVED = FanBeam(
+    4, views=4, bins=7, bin_spacing=1.9, source_to_center=12, source_to_detector=20, curved=True
+)
+# A whole turn in quarters, one in no quarters on a curved detector, and a helix.
+CONE = ConeBeam((2, 3, 3), views=4, bins=(3, 4), bin_spacing=2.1, source_to_center=8)
+SHIFTED = ConeBeam(
+    (3, 2, 3), views=3, arc=4.5, bins=(5, 4), row_offset=0.4, detector_offset=-0.3, curved=True
+)
+HELIX = ConeBeam((4, 2, 3), views=5, arc=8.0, pitch=2.5, bins=(2, 4), slice_spacing=0.8)
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -140,6 +150,16 @@ OPERATORS: list[tuple[str, Factory]] = [
     ("FBP, parallel and pixel-driven", lambda: fbp(PARALLEL, backprojection="pixel")),
     ("FBP, fan", lambda: fbp(FAN, window="hann")), ("FBP, short scan", lambda: fbp(SHORT)),
     ("FBP as released", lambda: released_fbp(FAN)),
+    ("joseph, curved fan", lambda: Projector(CURVED)),
+    ("FBP, curved fan", lambda: fbp(CURVED)),
+    ("joseph, cone", lambda: Projector(CONE)),
+    ("joseph, cone stored", lambda: Projector(CONE, engine="matrix")),
+    ("joseph, curved cone", lambda: Projector(SHIFTED)), ("joseph, helix", lambda: Projector(HELIX)),
+    ("joseph's adjoint, helix", lambda: Projector(HELIX, dtype=torch.float64).T),
+    ("voxel-driven, cone", lambda: PixelBackprojector(CONE)),
+    ("voxel-driven, curved cone", lambda: PixelBackprojector(SHIFTED)),
+    ("FDK", lambda: fbp(CONE, trainable=True)), ("FDK, short scan", lambda: fbp(SHIFTED)),
+    ("Tikhonov of a helix", lambda: Tikhonov(Projector(HELIX), 0.1)),
     ("Tikhonov of Joseph", lambda: Tikhonov(Projector(FAN), 0.1)),
     ("functions of tensors", sums),
     ("functions, adjoint and composed", lambda: (sums() @ sums()).T),

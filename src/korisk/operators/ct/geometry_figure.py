@@ -90,7 +90,7 @@ def draw_geometry(
         def arrival(offsets: FloatArray) -> FloatArray:
             """Points of the detector, (..., 2)."""
             if not getattr(geometry, "curved", False):
-                return offsets[..., None] * along - behind * outward
+                return np.asarray(offsets[..., None] * along - behind * outward)
             turned = offsets[..., None] / geometry.source_to_detector
             arc = np.sin(turned) * along - np.cos(turned) * outward
             return np.asarray(orbit * outward + geometry.source_to_detector * arc)
@@ -141,7 +141,7 @@ def _draw_side(axes: Axes, cone: Cone) -> None:
     axes.plot([source] * 2, [-0.75 * depth, 0.75 * depth], color=_VIEWS, linewidth=0.9)
     words = partial(axes.annotate, textcoords="offset points", va="center", size=7.5)
     words("axis of\nrotation", (source, 0.75 * depth), xytext=(4, -2), color=_VIEWS)
-    words("slices ↑", (source - half, 0), xytext=(-4, 0), ha="right")
+    words("slices ↑", (source - half, 0.3 * depth), xytext=(-4, 0), ha="right")
     words("rows ↑", (screen, 0.8 * high), xytext=(-5, 0), ha="right")
     if cone.pitch:
         heights = cone.source_heights
@@ -219,10 +219,11 @@ def _frame(axes: Axes, reach: float, title: str) -> None:
 
 def _add_words(figure: Figure, geometry: Scan, fan: bool, cone: Cone | None) -> None:
     """The title above, and the legend below with the distances as its head."""
-    angles = np.degrees(geometry.angle_array)
+    scan = geometry if cone is None else cone
+    angles = np.degrees(scan.angle_array)
     scanned = f"from {angles.min():.4g}° to {angles.max():.4g}°"
-    if not geometry.angles:
-        scanned = f"over {math.degrees(geometry.scanned_arc):.4g}°"
+    if not scan.angles:
+        scanned = f"over {math.degrees(scan.scanned_arc):.4g}°"
     rows, columns = geometry.image_shape
     # An underscore stands for a space at which the title is not broken.
     views = f"{geometry.views_count:,} view{'s' * (len(angles) > 1)} {scanned}"
