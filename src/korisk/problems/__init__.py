@@ -19,6 +19,7 @@ from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise
 from korisk.problems.phantoms import (
     Ellipses,
     random_ellipses,
+    random_volumes,
     released_ellipses,
     released_surrogate_ellipses,
 )
@@ -32,4 +33,5 @@ __all__ += ["BEAMS", "POPULATIONS", "Beam", "CtScanner", "Population"]
 __all__ += ["Gaussian", "Noise", "Poisson", "add_noise"]
 __all__ += ["METRICS", "Metric", "measure", "measure_each"]
 __all__ += ["TEST_SEED", "DrawnExamples", "EllipseSource", "FileSource", "ImageSource"]
-__all__ += ["Ellipses", "random_ellipses", "released_ellipses", "released_surrogate_ellipses"]
+__all__ += ["Ellipses", "random_ellipses", "random_volumes"]
+__all__ += ["released_ellipses", "released_surrogate_ellipses"]

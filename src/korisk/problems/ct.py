@@ -15,6 +15,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk._json import JsonDict
 from korisk.errors import KoriskError, KoriskWarning
+from korisk.operators.ct.cone import ConeBeam
 from korisk.operators.ct.fbp import fan_of_released, fbp, released_fbp, released_geometry
 from korisk.operators.ct.geometry import Geometry, ParallelBeam
 from korisk.operators.ct.projector import Kind, Projector
@@ -24,13 +25,18 @@ from korisk.operators.tikhonov import Tikhonov
 from korisk.operators.types import Dtype
 from korisk.problems.imaging import ImageProblem
 from korisk.problems.noise import Noise, add_noise
-from korisk.problems.phantoms import Ellipses, released_ellipses, released_surrogate_ellipses
+from korisk.problems.phantoms import (
+    Ellipses,
+    random_volumes,
+    released_ellipses,
+    released_surrogate_ellipses,
+)
 from korisk.problems.problem import Counts, Device, Reconstruction
 from korisk.problems.sources import DrawnExamples, EllipseSource, ImageSource
 from korisk.seeds import TEST_SEED
 
-Beam = Literal["surrogate", "parallel", "fan", "released"]
-BEAMS: tuple[Beam, ...] = ("surrogate", "parallel", "fan", "released")
+Beam = Literal["surrogate", "parallel", "fan", "cone", "released"]
+BEAMS: tuple[Beam, ...] = ("surrogate", "parallel", "fan", "cone", "released")
 Population = Literal["ellipses", "released", "released-surrogate"]
 POPULATIONS: tuple[Population, ...] = ("ellipses", "released", "released-surrogate")
 
@@ -43,7 +49,7 @@ _BATCH = 2**24  # pixels that are projected at once
 
 @dataclass(frozen=True, kw_only=True)
 class CtScanner:
-    """A scanner of square images, and how its sinograms are reconstructed.
+    """A scanner of square images or of cubes, and how its sinograms are reconstructed.
 
     Parameters
     ----------
@@ -52,17 +58,18 @@ class CtScanner:
     views : int
         Number of views.
     bins : int
-        Detector bins.
-    beam : {"surrogate", "parallel", "fan", "released"}
+        Detector bins; rows and columns of a cone's detector.
+    beam : {"surrogate", "parallel", "fan", "cone", "released"}
         "surrogate" is the paper's for small images: rotate and sum, Tikhonov's inverse with
         mu = 0.1; needs bins = side. "parallel" has Joseph's rays and filtered backprojection with
         their adjoint.
         "fan" has the distances, views and field of view of the released sweeps at any size, with
-        Joseph's rays and the full filtered backprojection. "released" has the operators of the
-        authors' code.
-    arc : float, default 180
-        Angle in degrees that "parallel" and "fan" scan. With less, part of the image's Fourier
-        transform is not measured (limited angle).
+        Joseph's rays and the full filtered backprojection. "cone" images volumes of side^3 voxels:
+        the distances of `ConeBeam(side)`, a detector whose bins see the whole cylinder, and FDK.
+        "released" has the operators of the authors' code.
+    arc : float, default 180, and 360 for "cone"
+        Angle in degrees that "parallel", "fan" and "cone" scan. With less, part of the image's
+        Fourier transform is not measured (limited angle).
 
     Raises
     ------
@@ -105,8 +112,8 @@ class CtScanner:
                 )
         if self.arc is None:
             return
-        most = {"parallel": 180.0, "fan": 360.0}.get(self.beam, 0.0)
-        remedy = f"give degrees for 'parallel' and 'fan' alone, got beam={self.beam!r}"
+        most = {"parallel": 180.0, "fan": 360.0, "cone": 360.0}.get(self.beam, 0.0)
+        remedy = f"give degrees for 'parallel', 'fan' and 'cone' alone, got beam={self.beam!r}"
         arc = _checks.real("arc", self.arc, above=0, at_most=most, remedy=remedy)
         object.__setattr__(self, "arc", arc)
 
@@ -146,10 +153,12 @@ class CtScanner:
         return torch.float64 if self.beam == "surrogate" else torch.float32
 
     @cached_property
-    def geometry(self) -> Geometry:
+    def geometry(self) -> Geometry | ConeBeam:
         """Where source, image and detector are."""
         if self.beam == "released":
             return released_geometry(self.side)
+        if self.beam == "cone":
+            return self._cone()
         arc = math.pi if self.arc is None else math.radians(self.arc)
         if self.beam != "fan":
             return ParallelBeam(self.side, views=self.views, bins=self.bins, arc=arc)
@@ -158,8 +167,17 @@ class CtScanner:
             warnings.simplefilter("ignore", KoriskWarning)
             return fan_of_released(self.side, self.views, self.bins, arc)
 
+    def _cone(self) -> ConeBeam:
+        """A detector of as many bins, as large as one that sees all at a voxel a bin."""
+        whole = ConeBeam(self.side)
+        rows, columns = whole.detector_shape
+        wide, high = columns * whole.bin_spacing, rows * whole.row_spacing
+        arc = None if self.arc is None else math.radians(self.arc)
+        scan = partial(ConeBeam, self.side, views=self.views, bins=self.bins, arc=arc)
+        return scan(bin_spacing=wide / self.bins, row_spacing=high / self.bins)
+
     def projector(self, device: Device = None, dtype: Dtype = None) -> LinearOperator:
-        """A: images (..., side, side) to sinograms (..., views, bins).
+        """A: images (..., side, side) to sinograms (..., views, bins), or of a cone's volumes.
 
         Parameters
         ----------
@@ -220,7 +238,8 @@ def _of_the_paper(side: int, large: Beam) -> CtScanner:
 class CtProblem(ImageProblem):
     """Learn images from their sinograms.
 
-    Inputs are (samples, views, bins), targets (samples, side, side).
+    Inputs are (samples, views, bins), targets (samples, side, side); for a cone beam inputs are
+    (samples, views, bins, bins) and targets volumes, (samples, side, side, side).
 
     Parameters
     ----------
@@ -259,6 +278,10 @@ class CtProblem(ImageProblem):
                 f"source= belongs to population='ellipses', got {self.source} with "
                 f"{self.population!r}, whose phantoms are fixed; leave it out"
             )
+        drawn = isinstance(self.source, EllipseSource) and self.population == "ellipses"
+        if self.scanner.beam == "cone" and not drawn:
+            why = "beam='cone' images ellipsoids, which an EllipseSource draws"
+            raise KoriskError(f"{why}, got {self.source} with {self.population!r}")
 
     @property
     def side(self) -> int:  # type: ignore[override]
@@ -268,7 +291,7 @@ class CtProblem(ImageProblem):
     @property
     def width(self) -> float:
         """The width of an image in millimetres."""
-        return self.scanner.geometry.image_size[1]
+        return self.scanner.geometry.image_size[-1]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -296,6 +319,12 @@ class CtProblem(ImageProblem):
     def _images(self, seed: int, counts: Counts, operator: LinearOperator) -> dict[str, Tensor]:
         if not isinstance(self.source, EllipseSource):
             return super()._images(seed, counts, operator)
+        if self.scanner.beam == "cone":
+            where = operator.device, operator.dtype
+            return {
+                name: self._volumes(number, TEST_SEED if name == "test" else seed, name).to(*where)
+                for name, number in counts.items()
+            }
         draw = self.source.phantoms if self.population == "ellipses" else self._released
         place = Place(device=operator.device, dtype=operator.dtype)
         return {name: each.images(self.side, **place) for name, each in draw(seed, counts).items()}
@@ -304,7 +333,7 @@ class CtProblem(ImageProblem):
         """Sinograms with noise, in pieces that stay small."""
         result = images.new_empty((len(images), *operator.range))
         key: JsonDict = {"seed": seed, "stream": f"{stream} noise"}
-        step = max(1, _BATCH // self.side**2)
+        step = max(1, _BATCH // math.prod(operator.domain))
         for first in range(0, len(images), step):
             batch = operator(images[first : first + step])
             if self.noise is not None:
@@ -335,7 +364,12 @@ class CtProblem(ImageProblem):
             for name, number in counts.items()
         }
 
+    def _volumes(self, count: int, seed: int, stream: str) -> Tensor:
+        return random_volumes(self.side, count, seed=seed, stream=stream, **vars(self.source))
+
     def _example_images(self, seed: int, count: int, device: torch.device) -> DrawnExamples:
+        if self.scanner.beam == "cone":
+            return DrawnExamples(self._volumes(count, seed, "examples").to(device))
         if self.population == "ellipses":
             return super()._example_images(seed, count, device)
         surrogate = self.population == "released-surrogate"

@@ -56,7 +56,7 @@ def measure(predictions: Tensor, targets: Tensor) -> dict[str, float]:
 
     Parameters
     ----------
-    predictions, targets : Tensor, shape (count, rows, columns)
+    predictions, targets : Tensor, shape (count, rows, columns) or (count, slices, rows, columns)
         Real, on one device.
 
     Returns
@@ -82,11 +82,11 @@ def measure(predictions: Tensor, targets: Tensor) -> dict[str, float]:
 
 
 def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Every metric of every image.
+    """Every metric of every image, or of every volume, whose SSIM is the mean over its slices.
 
     Parameters
     ----------
-    predictions, targets : Tensor, shape (count, rows, columns)
+    predictions, targets : Tensor, shape (count, rows, columns) or (count, slices, rows, columns)
         Real, on one device.
 
     Returns
@@ -105,9 +105,9 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
     """
     given: JsonDict = {"predictions": predictions, "targets": targets}
     for name, each in given.items():
-        if not isinstance(each, Tensor) or not each.is_floating_point() or each.ndim != 3:
+        if not isinstance(each, Tensor) or not each.is_floating_point() or each.ndim not in (3, 4):
             remedy = "reshape it, or take the magnitude of complex images"
-            rule = "be a real floating point tensor (count, rows, columns)"
+            rule = "be a real floating point tensor (count, rows, columns) or of volumes"
             raise invalid(name, rule, each, remedy)
     same = predictions.shape == targets.shape and predictions.device == targets.device
     if not same or not targets.numel():
@@ -121,11 +121,15 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
     for first in range(0, len(targets), step):
         part = slice(first, first + step)
         p, y = predictions[part].detach().double(), targets[part].detach().double()
-        mse, peak, size = ((p - y) ** 2).mean((1, 2)), y.amax((1, 2)), (y**2).mean((1, 2))
+        inner = tuple(range(1, y.ndim))
+        mse, peak, size = ((p - y) ** 2).mean(inner), y.amax(inner), (y**2).mean(inner)
         peak = torch.where(peak > 0, peak, math.nan)
         size = torch.where(size > 0, size, math.nan)
         psnr = 10 * torch.log10(peak**2 / mse)
-        pieces.append([mse, (mse / size).sqrt(), mse.sqrt() / peak, psnr, ssim(p, y, peak)])
+        slices = math.prod(y.shape[1:-2])
+        flat = p.flatten(0, -3), y.flatten(0, -3), peak.repeat_interleave(slices)
+        similar = ssim(*flat).reshape(-1, slices).mean(1)
+        pieces.append([mse, (mse / size).sqrt(), mse.sqrt() / peak, psnr, similar])
     columns = zip(*pieces, strict=True)
     return {name: torch.cat(list(each)) for name, each in zip(METRICS, columns, strict=True)}
 

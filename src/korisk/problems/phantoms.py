@@ -247,6 +247,51 @@ def random_ellipses(
     return _from_uniform(uniform, torch.from_numpy(numbers))
 
 
+def random_volumes(
+    side: int, count: int, *, seed: int, stream: str, fewest: int = 1, most: int = 4
+) -> Tensor:
+    """Volumes of ellipsoids, whose middles are the phantoms of `random_ellipses`.
+
+    Parameters
+    ----------
+    side : int
+        Voxels along an edge; their centres lie at linspace(-1, 1, side).
+    count : int
+        How many phantoms.
+    seed : int
+        Random seed.
+    stream : str
+        Name of the stream, such as "train".
+    fewest, most : int, default 1 and 4
+        Ellipsoids of a phantom.
+
+    Returns
+    -------
+    Tensor, shape (count, side, side, side), float64
+        Slices, rows and columns. Along z, centres are uniform in [-0.5, 0.5] and semi-axes in
+        [0.08, 0.4], as along x and y.
+
+    Examples
+    --------
+    >>> from korisk.problems import random_volumes
+    >>> random_volumes(8, 3, seed=1, stream="train").shape
+    torch.Size([3, 8, 8, 8])
+    """
+    flat = random_ellipses(count, seed=seed, stream=stream, fewest=fewest, most=most)
+    # A stream of its own, of which two of six numbers are used.
+    upright = random_ellipses(count, seed=seed, stream=f"{stream} z", fewest=most, most=most)
+    volumes = torch.empty((len(flat), side, side, side), dtype=torch.float64)
+    for number, height in enumerate(torch.linspace(-1, 1, side, dtype=torch.float64)):
+        # A slice cuts an ellipsoid in an ellipse, smaller by the root of this.
+        square = 1 - ((height - upright.x) / upright.a) ** 2
+        inside = square > 0
+        size = torch.where(inside, square, 1.0).sqrt()
+        amplitude = torch.where(inside, flat.amplitude, 0.0)
+        place = flat.x, flat.y, flat.a * size, flat.b * size, flat.angle
+        volumes[:, number] = Ellipses(amplitude, *place).images(side, device="cpu")
+    return volumes
+
+
 def _from_uniform(draws: Tensor, numbers: Tensor) -> Ellipses:
     """The paper's ellipses from uniform draws (count, most, 6), of which `numbers` exist."""
     amplitude, x, y, a, b, angle = draws.unbind(-1)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from korisk.ablation.ablation import Ablation
     from korisk.curves.curve import Curve
+    from korisk.operators.ct.cone import ConeBeam
     from korisk.operators.ct.geometry import Geometry
     from korisk.pilots.result import Pilot
     from korisk.planning.compare import Comparison
@@ -226,6 +227,17 @@ def _geometry(scan: Geometry) -> Told:
     return type(scan).__name__, numbers, ""
 
 
+def _cone(scan: ConeBeam) -> Told:
+    high, wide = scan.detector_shape
+    spacings = f"{scan.slice_spacing:.4g} x {scan.pixel_spacing:.4g} mm"
+    numbers = [
+        ("views", f"{scan.views:,} over {math.degrees(scan.scanned_arc):.4g}°"),
+        ("detector", f"{high} rows x {wide} columns"),
+        ("voxels", f"{' x '.join(map(str, scan.image_shape))} of {spacings}"),
+    ]
+    return type(scan).__name__, numbers, ""
+
+
 def _summary(made: Summary) -> Told:
     cells = made.done + made.skipped
     failed = made.failed + made.failed_before
@@ -265,6 +277,7 @@ def _figure(made: Any, ax: Axes | None) -> Figure | None:
         "Bound": lambda: networks.bound_figure(made, ax=ax),
         "BarronBound": lambda: networks.bound_figure(made.whole, made.floors, ax=ax),
         "Geometry": lambda: made.plot().figure,
+        "ConeBeam": lambda: made.plot().figure,
         "Summary": lambda: None,
         "Store": lambda: _store_figure(made),
     }
@@ -329,6 +342,7 @@ _TOLD: dict[str, Callable[[Any], Told]] = {
     "Bound": _bound,
     "BarronBound": _barron,
     "Geometry": _geometry,
+    "ConeBeam": _cone,
     "Summary": _summary,
     "Store": _store,
 }

@@ -47,6 +47,8 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
         sizes = [problem.get(name) for name in ("side", "views", "bins")]
         if not all(isinstance(size, int) and size >= 1 for size in sizes):
             continue
+        if problem.get("beam") == "cone":  # whose counts are cubes
+            continue
         relu = _relu(spec, "KO"), _relu(spec, "FC")
         kind = (str(problem.get("beam")), problem.get("arc"), *relu)
         if kind not in largest or largest[kind][1]["problem"]["side"] < problem["side"]:

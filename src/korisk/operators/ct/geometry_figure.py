@@ -38,7 +38,7 @@ WORTH_SHADING = 0.005  # share of the disc that the detector misses
 
 _SIDE = 4.6  # inches, of a panel
 _MAGNIFY_BELOW = 0.22  # a smaller part of the figure than this gets a panel of its own
-_ARC_POINTS = 33  # of a detector, which may be curved
+_ARC_POINTS = 33  # of a curved detector
 _SLICES_DRAWN = 8  # lines that stand for the slices, seen from the side
 _MOST_VIEWS = 60  # that the missed part is averaged over
 
@@ -95,7 +95,8 @@ def draw_geometry(
             arc = np.sin(turned) * along - np.cos(turned) * outward
             return np.asarray(orbit * outward + geometry.source_to_detector * arc)
 
-        near = arrival(np.linspace(float(ends[0]), float(ends[1]), _ARC_POINTS))
+        corners = _ARC_POINTS if getattr(geometry, "curved", False) else 2
+        near = arrival(np.linspace(float(ends[0]), float(ends[1]), corners))
         far = near - 0.022 * reach * outward
         axes.add_patch(Polygon([*near, *far[::-1]], facecolor=_DARK, zorder=2.5, gid="detector"))
         # The first view's outer rays and the central one, from the source through the image.

@@ -141,9 +141,12 @@ def weights_figure(pictures: Pictures, *, title: str = "", narrow: bool = False)
     model = next((name for name, weights in pictures.weights.items() if any(weights)), None)
     if model is None:
         return None
-    last = max(pictures.weights[model])
-    learned = pictures.weights[model][last]
-    same = {n: w for n, w in pictures.weights[model].items() if w.shape == learned.shape}
+    # Of a cone's detector, (views, rows, columns), the middle row.
+    stored = pictures.weights[model].items()
+    flat = {n: w[:, w.shape[1] // 2] if w.ndim == 3 else w for n, w in stored}
+    last = max(flat)
+    learned = flat[last]
+    same = {n: w for n, w in flat.items() if w.shape == learned.shape}
     drawn = {"learned": (learned, f"learned from N = {last:,}")}
     reach = most = 0.0
     if 0 in same:

@@ -131,7 +131,8 @@ def parameters_table(contents: Contents) -> ReportTable:
     for point in contents.points:
         problem = point.spec.get("problem")
         networks: Row = (None,) * 10
-        if isinstance(problem, Mapping) and problem.get("kind", "ct") == "ct":
+        scanned = isinstance(problem, Mapping) and problem.get("kind", "ct") == "ct"
+        if isinstance(problem, Mapping) and scanned and problem.get("beam") != "cone":
             size = [problem.get(name) for name in ("side", "views", "bins")]
             if all(type(value) is int and 1 <= value <= MOST for value in size):
                 scan = Footprint(*size)  # type: ignore[arg-type]

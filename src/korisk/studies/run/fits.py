@@ -331,8 +331,9 @@ def convergence(training: Training, run: int = 0) -> JsonDict:
 
 
 def picture(images: Tensor) -> NDArray[np.generic]:
-    """The first images as they are stored for figures."""
-    return images[:PICTURES].detach().cpu().numpy().astype(np.float16)
+    """The first images as they are stored for figures; of volumes the middle slices."""
+    shown = images[:, images.shape[1] // 2] if images.ndim == 4 else images
+    return shown[:PICTURES].detach().cpu().numpy().astype(np.float16)
 
 
 def seconds_since(start: float, result: Tensor) -> float:

@@ -88,7 +88,7 @@ def train_point(options: argparse.Namespace) -> None:
     out = options.out or Path(f"{options.study.stem}-train")
     result, checkpoints = out / "train.json", out / "checkpoints"
     scanner, tests = scanner_of(spec["problem"]), int(spec["pools"]["test"])
-    shapes = (scanner.views, scanner.bins), (scanner.side, scanner.side)
+    shapes = scanner.geometry.sinogram_shape, scanner.geometry.image_shape
     columns, rows = (math.prod(shape) for shape in shapes)
     size = scanner.dtype.itemsize
     blocks = len(sharded.sharded_blocks(rows, columns, itemsize=size))

@@ -15,7 +15,7 @@ from korisk.studies.spec.kind import register
 if TYPE_CHECKING:
     from korisk.problems import CtScanner, Problem
 
-Beam = Literal["fan", "parallel", "surrogate", "released"]
+Beam = Literal["fan", "parallel", "cone", "surrogate", "released"]
 
 # Views and bins by pixels along an edge: those of the paper's operating points.
 SCANS = {8: (10, 8), 16: (20, 16), 32: (40, 32), 128: (60, 128), 256: (90, 256), 512: (180, 512)}
@@ -28,7 +28,7 @@ class CtProblemEntry(ImagingEntry):
 
     kind: Literal["ct"] = "ct"
     beam: Beam = "fan"
-    arc: float | None = None  # degrees that are scanned; None: half a turn
+    arc: float | None = None  # degrees that are scanned; None: half a turn, of a cone a whole one
 
 
 class CtPointEntry(ImagingPointEntry):
@@ -92,8 +92,9 @@ class Ct(ImagingKind[CtProblemEntry, CtPointEntry]):
         return f"released-{point.side}", _released(scan, sizes)
 
     def entries(self, settings: JsonMapping) -> tuple[int, int]:
-        """Pixels, and rays."""
-        return settings["side"] ** 2, settings["views"] * settings["bins"]
+        """Pixels or voxels, and rays."""
+        cone = settings["beam"] == "cone"
+        return settings["side"] ** (2 + cone), settings["views"] * settings["bins"] ** (1 + cone)
 
     def problem(self, spec: JsonMapping) -> Problem:
         """The problem of a CT point."""
