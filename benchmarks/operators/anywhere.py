@@ -37,6 +37,7 @@ from korisk.operators import LinearOperator
 
 PARALLEL = ops.ParallelBeam(16, views=12, bins=24)
 FAN = ops.FanBeam(16, views=12, bins=32, source_to_center=40, source_to_detector=60)
+CONE = ops.ConeBeam((4, 8, 8), views=8)
 TOLERANCE = 1e-5  # of the largest number, float32
 
 # A row is what is tried, without arguments and with everything new: the first call is cold.
@@ -45,6 +46,8 @@ ROWS: dict[str, Callable[[], nn.Module]] = {
     "projector, fan": lambda: ops.Projector(FAN),
     "FBP": lambda: ops.fbp(PARALLEL),
     "FBP, fan": lambda: ops.fbp(FAN, trainable=True),
+    "projector, cone": lambda: ops.Projector(CONE, engine="on_the_fly"),
+    "FDK": lambda: ops.fbp(CONE, trainable=True),
     "Tikhonov": lambda: ops.Tikhonov(ops.Projector(PARALLEL), 0.1),
     "Fourier": lambda: ops.Fourier((16, 16), [0, 1] * 8, real=True),
     "SENSE": lambda: ops.Sense((16, 16), ops.birdcage_sensitivities((16, 16), 3), [0, 1] * 8),

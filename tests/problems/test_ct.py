@@ -24,6 +24,7 @@ from korisk.problems import (
     Population,
     add_noise,
     ct,
+    measure,
     released_ellipses,
 )
 
@@ -203,13 +204,16 @@ def drawn(seed: Any = 1, train: Any = 1, validation: int = 0, **options: Any) ->
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: scanner_of(beam="cone"), "beam must be one of"),
+        (lambda: scanner_of(beam="pencil"), "beam must be one of"),
         (lambda: scanner_of(beam="surrogate", bins=9), "bins must equal side"),
         (lambda: scanner_of(beam="released"), r"side must be one of \[128, 256, 512\]"),
         (lambda: scanner_of(beam="released", side=128), "60 views and 128 bins .* got 10 and 8"),
         (lambda: scanner_of(arc=180.5), "arc must be .* > 0 and <= 180, got 180.5"),
         (lambda: scanner_of(beam="fan", arc=361.0), "<= 360, got 361"),
-        (lambda: scanner_of(beam="surrogate", arc=90.0), "<= 0, got 90.*'parallel' and 'fan'"),
+        (
+            lambda: scanner_of(beam="surrogate", arc=90.0),
+            "<= 0, got 90.*'parallel', 'fan' and 'cone'",
+        ),
         (lambda: CtScanner.released(64), "side must be 8, 16, 32, 128, 256 or 512"),
         (lambda: drawn(population="circles"), "population must be one of"),
         (lambda: drawn(seed=0.5), "seed must be a whole number"),
@@ -248,3 +252,26 @@ def test_an_arc_takes_the_first_views_of_the_whole_scan() -> None:
     for beam in ("parallel", "fan"):  # half a turn is the default
         plain = CtScanner(side=8, views=7, bins=12, beam=beam)
         assert CtScanner(side=8, views=7, bins=12, beam=beam, arc=180.0).geometry == plain.geometry
+
+
+def test_a_cone_images_volumes_of_ellipsoids() -> None:
+    problem = CtProblem(scanner=scanner_of(beam="cone"), noise=Gaussian(0.01))
+    side, views, bins = problem.side, problem.scanner.views, problem.scanner.bins
+    small, large = (
+        problem.pools(seed=1, train=train, validation=1, test=2, device="cpu") for train in (2, 5)
+    )
+    assert large.train.targets.shape == (5, side, side, side)
+    assert large.train.inputs.shape == (5, views, bins, bins)
+    torch.testing.assert_close(large.train.inputs[:2], small.train.inputs)
+    assert torch.equal(large.test.targets, problem.pools(seed=2, train=1, validation=1, test=2).test.targets)
+    # Nothing is cut off at the detector, and FDK without training comes close to the target.
+    geometry: Any = problem.scanner.geometry
+    assert max(geometry.truncation, geometry.fan.truncation) == 0
+    clean = CtProblem(scanner=CtScanner(side=12, views=40, bins=18, beam="cone"))
+    inputs, targets = clean.pools(seed=1, train=8, validation=0, test=0).train
+    found = reconstructed(clean.scanner, inputs)
+    assert measure(found, targets)["relative"] < 0.5
+    examples = problem.examples(seed=3, count=4)
+    assert examples.latents.shape == (4, side, side, side)
+    with pytest.raises(KoriskError, match="beam='cone' images ellipsoids"):
+        CtProblem(scanner=scanner_of(beam="cone"), population="released")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from korisk.curves.unit import unit
 from korisk.errors import KoriskError
-from korisk.problems import METRICS, measure, metrics, random_ellipses
+from korisk.problems import METRICS, measure, measure_each, metrics, random_ellipses
 
 Array = NDArray[np.float64]
 
@@ -138,3 +138,16 @@ def test_every_metric_has_a_unit_with_its_direction() -> None:
 def test_what_cannot_be_measured_is_refused(predictions: Any, targets: Any, words: str) -> None:
     with pytest.raises(KoriskError, match=words):
         measure(predictions, targets)
+
+
+def test_metrics_of_a_volume_are_those_of_its_voxels() -> None:
+    truth, found = (torch.rand(2, 3, 12, 12, dtype=torch.float64) for _ in range(2))
+    measured = measure_each(found, truth)
+    flat = measure_each(found.reshape(2, 36, 12), truth.reshape(2, 36, 12))
+    for name in ("mse", "relative", "rmse_over_max", "psnr"):
+        torch.testing.assert_close(measured[name], flat[name])
+    scaled = truth / truth.amax((1, 2, 3), keepdim=True)  # slices of one peak
+    scaled[:, :, 0, 0] = 1.0
+    slices = measure_each((0.9 * scaled).flatten(0, 1), scaled.flatten(0, 1))["ssim"]
+    together = measure_each(0.9 * scaled, scaled)["ssim"]
+    torch.testing.assert_close(together, slices.reshape(2, 3).mean(1))

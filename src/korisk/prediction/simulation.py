@@ -401,7 +401,7 @@ def _pairs(
         inputs = noisy.to(inputs)
     elif noise is not None:
         geometry = getattr(operator, "geometry", None)
-        width = float(operator.domain[-1]) if geometry is None else geometry.image_size[1]
+        width = float(operator.domain[-1]) if geometry is None else geometry.image_size[-1]
         kind = noise if isinstance(noise, Gaussian | Poisson) else Gaussian(noise)
         inputs = add_noise(inputs, kind, width=width, seed=key, stream=f"{name} noise")
     return Pairs(inputs, targets)

@@ -131,6 +131,11 @@ class ConeBeam(InNotebooks):
         self._set_lengths()
         self._set_bins()
         self._set_views()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", KoriskWarning)
+            _ = self.fan
+        for warning in told:  # again, from where the scan was made
+            warnings.warn(warning.message, KoriskWarning, stacklevel=3)
         if self.pitch == 0:  # as the fan says it, so that equal scans are equal
             self._set("angles", self.fan.angles)
             self._set("arc", self.fan.arc)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 Kind = Literal["joseph", "rotate", "sampled"]
 KINDS: tuple[Kind, ...] = ("joseph", "rotate", "sampled")
 
+_LARGEST_STORED_CONE = 2**26  # entries, 1 GiB with the transpose in float32: some 56^3 voxels
+
 _live: WeakValueDictionary[tuple[object, ...], Engine] = WeakValueDictionary()
 
 
@@ -54,7 +56,10 @@ def engine_for(
     kernels = card and isinstance(stencil, Joseph) and straight
     pixels = card and isinstance(stencil, PixelDriven) and straight and name == "auto"
     if name == "auto" and not pixels:
-        stored = not (kernels or cone) and engines.worth_storing(stencil, device, dtype)
+        quicker = not (kernels or (cone and card))
+        if cone and quicker:  # up to here the matrix is quicker, for batches by far
+            quicker = engines.entry_count(stencil) <= _LARGEST_STORED_CONE
+        stored = quicker and engines.worth_storing(stencil, device, dtype)
         name = "matrix" if stored else "on_the_fly"
     key = stencil, name, device, dtype
     engine = _live.get(key)
@@ -187,7 +192,8 @@ class Projector(_StencilOperator):
     engine : {"auto", "matrix", "on_the_fly"}, default "auto"
         "matrix" stores a sparse matrix and its transpose, "on_the_fly" stores none; "auto" takes
         the matrix where it needs at most a quarter of the free memory, Triton kernels for "joseph"
-        on CUDA, and the two factors of a cone's weights, see `ct/cone_stencils.py`.
+        on CUDA, and for cones of more than 2^26 entries the two factors of their weights, see
+        `ct/cone_stencils.py`.
     name : str, default "A"
         Used in messages and by `Composed`.
     device : torch.device or str, optional
