@@ -54,8 +54,9 @@ SHOWN = (4, 64, 2048)  # N of the reconstructions that are kept
 
 def _scanners(side: int) -> dict[str, CtScanner]:
     """The geometries that the paper's formula can be read with, by name."""
-    views, bins = CtScanner.of_paper(side).geometry.sinogram_shape
-    found = {"parallel": CtScanner(side=side, views=views, bins=bins, beam="parallel")}
+    size = CtScanner.of_paper(side)
+    parallel = CtScanner(side=side, views=size.views, bins=size.bins, beam="parallel")
+    found = {"parallel": parallel}
     if side > 32:
         found |= {"fan": CtScanner.of_paper(side), "released": CtScanner.released(side)}
     return found

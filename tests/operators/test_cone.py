@@ -216,7 +216,7 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         assert "\n" not in str(caught.value)
     with pytest.warns(KoriskWarning, match="too low"):
         ConeBeam(8, bins=(4, 12))
-    with pytest.raises(KoriskError, match="FDK is for a circle.*Tikhonov"):
+    with pytest.raises(KoriskError, match=r"FDK is for a circle.*Tikhonov"):
         fbp(HELIX)
     with pytest.raises(KoriskError, match="kind must be 'joseph'"):
         Projector(HELIX, kind="rotate")

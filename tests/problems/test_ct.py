@@ -263,7 +263,8 @@ def test_a_cone_images_volumes_of_ellipsoids() -> None:
     assert large.train.targets.shape == (5, side, side, side)
     assert large.train.inputs.shape == (5, views, bins, bins)
     torch.testing.assert_close(large.train.inputs[:2], small.train.inputs)
-    assert torch.equal(large.test.targets, problem.pools(seed=2, train=1, validation=1, test=2).test.targets)
+    other = problem.pools(seed=2, train=1, validation=1, test=2)
+    assert torch.equal(large.test.targets, other.test.targets)
     # Nothing is cut off at the detector, and FDK without training comes close to the target.
     geometry: Any = problem.scanner.geometry
     assert max(geometry.truncation, geometry.fan.truncation) == 0
