@@ -18,7 +18,6 @@ from korisk import _checks
 from korisk.errors import KoriskError, invalid, shown
 from korisk.operators.ct import engines
 from korisk.operators.ct.cone import ConeBeam
-from korisk.operators.ct.cone_engine import Factored
 from korisk.operators.ct.cone_stencils import ConeJoseph, ConePixelDriven, ConeStencil
 from korisk.operators.ct.engines import Engine, EngineName
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
@@ -70,6 +69,8 @@ def engine_for(
         engines.check_matrix_fits(stencil, device, dtype)
         build = engines.CpuMatrix if device.type == "cpu" else engines.DeviceMatrix
     elif cone and not card:
+        from korisk.operators.ct.cone_engine import Factored
+
         build = Factored
     elif cone:
         from korisk.operators.ct.triton_cone import TritonCone
