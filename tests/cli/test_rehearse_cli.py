@@ -155,7 +155,7 @@ def test_patients_unit_and_blank_images_are_options(dense: Path, tmp_path: Path)
 
 def test_a_pilot_is_checked_and_combined(dense: Path, tmp_path: Path) -> None:
     pilot = tmp_path / "pilot.csv"
-    pilot.write_text("n,error,model\n4,0.06,FC\n8,0.05,FC\n")
+    pilot.write_text("n,error,model\n4,0.045,FC\n8,0.035,FC\n")
     said = " ".join(rehearse(dense, "--pilot", pilot, "--at", 8)[0].split())
     assert "FC inside the pilot" in said
     assert "KO inside the pilot" not in said

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.ndimage import rotate
 
@@ -66,6 +68,18 @@ def test_images_drawn_independently_are_worth_as_many(side: int) -> None:
     assert independence(phantoms(64, side), own).number == 64
 
 
+def altered(distinct: Array, copies: int, *, noise: float, seed: int) -> Array:
+    """Copies of images: turned by quarters, mirrored, shifted by a tenth, brighter, and noisy."""
+    rng = np.random.default_rng(seed)
+    most = distinct.shape[1] // 10
+    found = []
+    for image in np.tile(distinct, (copies, 1, 1)):
+        turned = np.rot90(image[:, :: int(rng.choice([-1, 1]))], int(rng.integers(4)))
+        moved = np.roll(turned, rng.integers(-most, most + 1, 2), axis=(0, 1))
+        found.append(rng.uniform(0.8, 1.2) * moved + noise * rng.standard_normal(image.shape))
+    return np.array(found)
+
+
 @pytest.mark.parametrize("side", [16, 32])
 def test_eight_images_in_256_jittered_copies_are_noticed(side: int) -> None:
     distinct = phantoms(8, side, seed=3)
@@ -76,6 +90,69 @@ def test_eight_images_in_256_jittered_copies_are_noticed(side: int) -> None:
     assert found.groups is not None
     for image in range(8):  # nearly all copies of an image are in one group
         assert np.bincount(found.groups[image::8]).max() >= 28
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    noise=st.sampled_from([0.0, 0.02, 0.05, 0.1]),
+    copies=st.sampled_from([8, 16]),
+    seed=st.integers(0, 1000),
+)
+def test_turned_shifted_and_noisy_copies_of_eight_images_are_worth_about_eight(
+    noise: float, copies: int, seed: int
+) -> None:
+    found = independence(altered(phantoms(8, 32, seed=seed), copies, noise=noise, seed=seed))
+    assert found.copies
+    assert 4 <= found.number <= 16
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    noise=st.sampled_from([0.0, 0.05]),
+    count=st.integers(16, 100),
+    seed=st.integers(0, 1000),
+)
+def test_noisy_images_drawn_independently_are_worth_as_many(
+    noise: float, count: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    images = phantoms(count, 32, seed=seed)
+    found = independence(images + noise * rng.standard_normal(images.shape))
+    assert found.number >= 0.9 * count
+    assert not found.copies
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_neither_order_nor_brightness_nor_quarter_turns_of_all_matter(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    images = np.concatenate(
+        [altered(phantoms(6, 32, seed=seed), 8, noise=0.03, seed=seed), phantoms(20, 32, seed=seed)]
+    )
+    order = rng.permutation(len(images))
+    found = independence(images)
+    assert found.groups is not None
+    for others in (images[order], 7 * images[order], np.rot90(images[order], axes=(1, 2))):
+        again = independence(others)
+        assert again.number == pytest.approx(found.number, rel=0.02)
+        assert again.groups is not None
+        together = found.groups[order][:, None] == found.groups[order]
+        assert np.mean(together != (again.groups[:, None] == again.groups)) < 0.01
+
+
+def test_copies_of_half_of_the_images_count_once_beside_the_others() -> None:
+    half = altered(phantoms(8, 32, seed=1), 8, noise=0.05, seed=1)
+    found = independence(np.concatenate([half, phantoms(64, 32, seed=2)]))
+    assert found.number == pytest.approx(128**2 / (8 * 8**2 + 64), rel=0.25)
+
+
+def test_images_that_are_mostly_noise_are_said_to_be_unclear() -> None:
+    rng = np.random.default_rng(0)
+    images = 0.02 * phantoms(40, 32) + rng.standard_normal((40, 32, 32))
+    found = independence(images)
+    assert (found.number, found.copies) == (40, False)
+    assert found.unclear > 20
+    assert f"{found.unclear} of 40 images" in found.notes[0]
 
 
 def test_equal_images_count_once_at_any_size() -> None:

@@ -125,15 +125,19 @@ def test_simulations_do_not_tell_the_offset_of_reality() -> None:
 
 
 def test_what_few_examples_do_not_show_counts_beyond_them() -> None:
-    """By hand: deviations d = .6 N / (N + K) / sqrt(K), which correlate by sqrt(d / d')."""
-    n, few = np.array([1.0, 16.0, 1e6]), replace(belief(1e-6, 3.0, 1e-6), unseen=0.6)
+    """By hand: deviations d = .6 N / (N + K) / sqrt(K), which correlate by sqrt(d / d').
+
+    The mean of what they do not show is half of d.
+    """
+    n, few = np.array([1.0, 16.0, 1e6]), replace(belief(1e-6, 3.0, 1e-6), unseen=0.6, raised=0.5)
     made = Misfit(NOTHING_MEASURED, NOTHING_MEASURED, 0.0, few, examples=16)
     _, (means,), (deviations,) = made.moments(n)
-    assert means == pytest.approx(0)
+    assert means == pytest.approx(0.3 * n / (n + 16) / 4)
     assert deviations == pytest.approx(0.6 * n / (n + 16) / 4, abs=1e-4)
     told = Misfit(NOTHING_MEASURED, checks([64], [0.3], 0.001), 0.0, few, examples=16)
     _, (means,), (deviations,) = told.moments(np.array([64, 1e6]))
-    assert means == pytest.approx([0.3, 0.3 * math.sqrt(80 / 64)], rel=0.01)
+    near, far = 0.06, 0.075  # means before anything is measured
+    assert means == pytest.approx([0.3, far + (0.3 - near) * math.sqrt(80 / 64)], rel=0.01)
     assert deviations == pytest.approx([0, 0.15 * math.sqrt(1 - 64 / 80)], abs=2e-3)
 
 

@@ -324,13 +324,14 @@ def test_curves_cross_where_their_laws_do(pair: PredictedPair) -> None:
 def test_odds_are_those_of_drawn_errors(pair: PredictedPair) -> None:
     """Against errors drawn from both laws by their quantiles."""
     n = track(pair.known).n
-    levels = np.linspace(0.05, 0.95, 10)
+    levels = (np.arange(100) + 0.5) / 100
     at = [int(np.argmin(np.abs(n - size))) for size in (64, 90, 128, 256)]
     first, second = (
         np.array([each.quantile(n[at], p) for p in levels]) for each in (pair.known, pair.dense)
     )
     drawn = (second[:, None] < first[None]).mean(axis=(0, 1))
-    assert pair.odds[at] == pytest.approx(drawn, abs=0.08)  # laws have wider tails than normal ones
+    # Taken for normal, laws with wider tails have odds nearer to one half.
+    assert pair.odds[at] == pytest.approx(drawn, abs=0.1)
     other = PredictedPair(pair.dense, pair.known)  # exchanged
     assert other.odds == pytest.approx(1 - pair.odds)
     assert other.crossover is not None
@@ -351,7 +352,7 @@ def test_a_theory_makes_no_clear_winner_beyond_its_end(pair: PredictedPair) -> N
     cut = PredictedPair(pair.known, replace(pair.dense, valid_to=48.0))
     beyond = track(cut.known).n > 48
     assert (cut.odds[beyond] <= 0.5).all()
-    assert cut.odds[~beyond] == pytest.approx(pair.odds[~beyond])
+    assert cut.odds[~beyond] == pytest.approx(pair.odds[~beyond], abs=1e-8)
     assert PredictedPair(cut.dense, cut.known).odds == pytest.approx(1 - cut.odds)
     assert cut.crossover is None
     assert "beyond N = 48" in cut.explain()

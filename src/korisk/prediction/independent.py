@@ -13,22 +13,14 @@ parts of m this is the design effect n / (1 + (m - 1) rho) of cluster samples.
 All of it is computed on images of at most 16 x 16 pixels: noise and fine detail differ between
 images of the same object, and do not make them independent.
 
-Near-copies are looked for where no two images are known to be of one patient. Two images are
-neighbours if the correlation of what sets them apart from the mean image, at the best shift by one
-of these pixels, is at least .9 (distance sqrt(.2)) or .8 (distance sqrt(.4)). Images that are drawn
-independently from a population of d dimensions have 2^(d/2) times as many neighbours within the
-larger distance; digits have 4.7 times as many, clothing, heads, chests, brains and ellipses 6.7 or
-more. Copies are neighbours already within the smaller one, and few more come: of eight images in
-256 copies, 3.4 times as many at most. Fewer and weaker copies of similar images may go unnoticed.
-Images below 16 x 16 pixels have too few dimensions for that, and fields on a line too; of these,
-only equal ones are found.
+Near-copies are looked for by `near_copies` where no two images are known to be of one patient, from
+16 x 16 pixels on. Of smaller images and of fields on a line, only equal ones are found.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -38,15 +30,15 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm, t
 
 from korisk.images.pixels import weights
+from korisk.prediction.copies import SMALLEST, near_copies
 
 Array = NDArray[np.float64]
 
 _SIDE = 16  # pixels
-_MOST = 2048  # images that are compared, each with each
-_CLOSE, _NEAR = 0.9, 0.8  # correlation of neighbours
-_GROWTH = 4.0  # as many neighbours at `_NEAR` as at `_CLOSE`, from which on images are independent
+_MOST = 1024  # images that are compared, each with each
 _FEW = 16  # patients, below which a sentence says so
 _TELLING = 0.7  # of the images; a number of independent ones below that is worth a sentence
+_UNCLEAR = 0.5  # of the images; more that are too noisy to be compared are worth a sentence
 
 
 class Independence(NamedTuple):
@@ -56,20 +48,28 @@ class Independence(NamedTuple):
     number: float  # of independent images that are worth as much, Eq. (eq:independent)
     groups: NDArray[np.int64] | None  # (compared,) of images that belong together; None: no two do
     patients: int | None
-    copies: bool  # whether most images are near-copies of others
+    copies: bool  # whether many images are near-copies of others
+    unclear: int = 0  # images that show too little beside their noise to be compared
 
     @property
     def notes(self) -> list[str]:
         """A sentence, where images are worth clearly fewer, or are of few patients."""
-        if self.number >= _TELLING * self.examples and (self.patients or _FEW) >= _FEW:
-            return []
-        whose = "" if self.patients is None else f" of {self.patients:,} patients"
-        copies = ", many of them nearly copies of others," if self.copies else ""
-        more = "images that differ as those to come will" if self.copies else "more patients"
-        return [
-            f"{self.examples:,} images{whose}{copies} are worth about {self.number:,.0f} "
-            f"independent ones, and bands are wider for it; bring {more}."
-        ]
+        sentences = []
+        if self.number < _TELLING * self.examples or (self.patients or _FEW) < _FEW:
+            whose = "" if self.patients is None else f" of {self.patients:,} patients"
+            copies = ", many of them nearly copies of others," if self.copies else ""
+            more = "images that differ as those to come will" if self.copies else "more patients"
+            sentences.append(
+                f"{self.examples:,} images{whose}{copies} are worth about {self.number:,.0f} "
+                f"independent ones, and bands are wider for it; bring {more}."
+            )
+        if self.unclear > _UNCLEAR * self.examples:
+            sentences.append(
+                f"{self.unclear:,} of {self.examples:,} images show little beside their noise: "
+                "copies among them cannot be told from new images; bring images with less noise, "
+                "or say whose each is."
+            )
+        return sentences
 
 
 def independence(images: Array, patients: Sequence[str] | None = None) -> Independence:
@@ -83,32 +83,35 @@ def independence(images: Array, patients: Sequence[str] | None = None) -> Indepe
     names = np.arange(count) if patients is None else np.unique(patients, return_inverse=True)[1]
     whose = names[:compared]
     shared = whose[:, None] == whose
-    copies = False
-    if small.shape[1:] == (_SIDE, _SIDE) and shared.sum() == compared:
-        similar = _similarity(small)
-        close, near = ((similar >= least).sum() / compared - 1 for least in (_CLOSE, _NEAR))
-        copies = bool(close >= 1 and near < _GROWTH * close)
-    if copies:
-        linked = connected_components(similar >= _CLOSE, directed=False)[1]
-        same = linked[:, None] == linked  # to be counted once
-        alike = same | (similar >= _NEAR)  # to be kept together
-    else:  # equal images, of which blank ones are no copies
-        texts = [
-            each.tobytes() if np.ptp(each) > 0 else b"%d" % at for at, each in enumerate(small)
-        ]
-        equal = np.unique([hash(text) for text in texts], return_inverse=True)[1]
-        same = alike = equal[:, None] == equal
+    alone = shared.sum() == compared and small.ndim == 3 and min(images.shape[1:]) >= SMALLEST
+    copies = near_copies(np.asarray(images[:compared], dtype=float)) if alone else None
+    if copies is not None and copies.groups is not None:
+        # What was compared stands for all: pairs are copies as often among the others.
+        part = (compared / copies.number - 1) / (compared - 1)
+        return Independence(
+            count,
+            count / (1 + (count - 1) * max(part, 0.0)),
+            copies.groups,
+            None if patients is None else count,
+            copies=True,
+            unclear=copies.unclear,
+        )
+    # Equal images, of which blank ones are no copies.
+    texts = [image.tobytes() if np.ptp(image) > 0 else b"%d" % at for at, image in enumerate(small)]
+    equal = np.unique([hash(text) for text in texts], return_inverse=True)[1]
+    same = equal[:, None] == equal
     correlation = np.where(shared, _intraclass(small.reshape(compared, -1), whose), 0.0)
     correlation[same] = 1.0
     np.fill_diagonal(correlation, 0.0)
     mean = float(correlation.sum()) / (compared * (compared - 1))
-    groups = connected_components(csr_array(shared | alike), directed=False)[1]
+    groups = connected_components(csr_array(shared | same), directed=False)[1]
     return Independence(
         count,
         count / (1 + (count - 1) * mean),
         groups.astype(np.int64) if groups.max() < compared - 1 else None,
         None if patients is None else int(names.max()) + 1,
-        copies,
+        copies=False,
+        unclear=0 if copies is None else copies.unclear,
     )
 
 
@@ -139,24 +142,6 @@ def _small(images: Array) -> Array:
             means = weights(have, _SIDE) @ moved.reshape(have, -1)
             found = np.moveaxis(means.reshape(_SIDE, *moved.shape[1:]), 0, axis)
     return found
-
-
-def _similarity(images: Array) -> Array:
-    """(n, n) correlations of images (n, h, w) less their mean, at the best shift by a pixel."""
-    number, height, width = images.shape
-    sizes = np.sqrt(np.square(images).mean(axis=(1, 2), keepdims=True))
-    images = images / np.where(sizes > 0, sizes, 1.0)  # else few bright ones would be the mean
-    mean = images[:, 1:-1, 1:-1].mean(axis=0)
-    rows = {}
-    for down, right in product(range(3), repeat=2):
-        moved = images[:, down : down + height - 2, right : right + width - 2]
-        values = (moved - mean).reshape(number, -1)
-        norms = np.linalg.norm(values, axis=1, keepdims=True)
-        rows[down, right] = np.divide(values, norms, out=np.zeros_like(values), where=norms > 0)
-    found = np.eye(number)
-    for moved in rows.values():
-        np.maximum(found, rows[1, 1] @ moved.T, out=found)
-    return np.maximum(found, found.T)
 
 
 def _intraclass(rows: Array, whose: NDArray[np.int64]) -> float:

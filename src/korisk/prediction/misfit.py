@@ -8,8 +8,9 @@ The model, over u = log2 N: the logarithm of the true error is that of the compu
 misfit, which is a stationary process with deviation a and correlation exp(-|u - u'| / l), plus an
 offset that all real measurements share, since examples and simulation are not the reality. Both
 deviations and l are weighed on a small grid by how well they explain what was measured. What n
-examples do not show adds a deviation d(N) beyond them, which falls as 1 / sqrt(n). It grows with N,
-since larger N bring rarer features: what a pilot shows of it at M tells only a part of that at
+examples do not show adds a deviation d(N) beyond them, which falls as 1 / sqrt(n), and raises the
+error by a part of d(N) on average, since features that they lack can only be added. It grows with
+N, since larger N bring rarer features: what a pilot shows of it at M tells only a part of that at
 N > M, by a correlation of sqrt(d(M) / d(N)).
 """
 
@@ -120,13 +121,14 @@ def rehearse(
 class Belief:
     """Prior of the misfit, before anything is measured; chosen on some populations of images.
 
-    benchmarks/prediction/real.py and predict.py report on curves that had no part in the choice.
+    benchmarks/prediction/draws.py, real.py and predict.py report on others.
     """
 
     shapes: Grid = ((0.03, 0.35), (0.1, 0.35), (0.25, 0.2), (0.6, 0.1))  # a
     lengths: Grid = ((3.0, 0.5), (30.0, 0.5))  # l, in doublings of N
-    offsets: Grid = ((0.02, 0.8), (0.1, 0.15), (0.4, 0.05))  # of reality from its simulation
-    unseen: float = 0.8  # deviation by what n examples do not show, over 1 / sqrt(n)
+    offsets: Grid = ((0.02, 0.92), (0.1, 0.05), (0.4, 0.03))  # of reality from its simulation
+    unseen: float = 0.5  # deviation by what n examples do not show, over 1 / sqrt(n),
+    raised: float = 0.7  # and by how much of that deviation it raises the error
 
 
 BELIEF = Belief()
@@ -156,12 +158,13 @@ class Misfit:
         *,
         examples: float = math.inf,
     ) -> None:
-        self._unseen, self._examples = belief.unseen, examples
+        self._unseen, self._raised, self._examples = belief.unseen, belief.raised, examples
         self.simulated, self.real = simulated, real
         self._where = np.log2(np.concatenate([simulated.n, real.n]))
         self._is_real = np.concatenate([np.zeros(len(simulated)), np.ones(len(real))])
         data = np.concatenate([simulated.log_error, real.log_error])
         self._missed = missed = np.concatenate([np.zeros(len(simulated)), self._missing(real.n)])
+        data = data - self._raised * missed
         noise = np.diag(np.concatenate([simulated.variance, real.variance]))
         both_real = np.outer(self._is_real, self._is_real)
         first = slice(len(simulated))
@@ -188,7 +191,7 @@ class Misfit:
         for at, (shape, length, shared, inverse, solved) in enumerate(self._cases):
             across = _covariance(shape, length, self._where, u) + shared * self._is_real[:, None]
             across = across + _unseen(self._missed, missed)
-            means[at] = across.T @ solved
+            means[at] = across.T @ solved + self._raised * missed
             variance = shape**2 + shared + missed**2
             variance = variance - np.einsum("km,kl,lm->m", across, inverse, across)
             deviations[at] = np.sqrt(np.maximum(variance, 1e-8))

@@ -633,9 +633,7 @@ class Prediction(Drawn, Answers):
         Misfit
             Of log errors over N.
         """
-        # One standard error higher: an error that is too low claims more than is known.
         rehearsal = self._over_computed(self.rehearsal, self.valid_from)
-        rehearsal = replace(rehearsal, log_error=rehearsal.log_error + self.rehearsal.level)
         measured = NOTHING_MEASURED
         if self.tested_on is not None:
             measured = self._over_computed(log_errors(self.tested_on, least_noise), 1.0)
