@@ -59,7 +59,7 @@ from korisk.texts import duration
 Progress = Callable[[str, float], None]
 
 SIZES = (8, 16, 32, 64, 128, 512, 2048)
-_RISE = 2.0  # standard errors of a difference, from which on a curve rises
+_RISE = 3.0  # standard errors: the largest of several differences is 2 off by chance too often
 _ONE_SEED = 0.1  # relative deviation of a mean of one seed, whose spread is not known
 
 
