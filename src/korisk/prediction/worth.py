@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from korisk.planning.chances import TAIL
 from korisk.planning.explain import times
@@ -91,7 +91,7 @@ def _sizes_needed(prediction: Prediction, target: float) -> Array:
     logs = np.log([shapes.quantile(sizes, draw) for draw in _DRAWS])  # (draws, sizes)
     lowest = np.minimum.accumulate(logs, axis=1)
     needed = np.empty((len(_LEVELS), len(_DRAWS)))
-    for row, level in enumerate(norm.ppf(_LEVELS) * prediction.level):
+    for row, level in enumerate(ndtri(_LEVELS) * prediction.level):
         goal = math.log(target) - level
         for column, curve in enumerate(lowest):
             index = int(np.searchsorted(-curve, -goal))  # the first size that meets it

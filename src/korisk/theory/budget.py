@@ -43,7 +43,10 @@ def line_samples(floor: float | Decimal, slope: float | Decimal, target: float) 
 
 
 def root_sum_samples(terms: Sequence[tuple[float, float, float]], target: float) -> int:
-    """The same for (sum_l P_l sqrt(f_l + s_l log N / N))^2, terms being (P_l, f_l, s_l)."""
+    """The same for (sum_l P_l sqrt(f_l + s_l log N / N))^2, terms being (P_l, f_l, s_l).
+
+    By Newton's steps from below, (eq:newton-start).
+    """
     exact = [(Decimal(tail), Decimal(floor), Decimal(slope)) for tail, floor, slope in terms]
     return _settled(lambda: _root_sum(exact, target))
 
