@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from described import told
+from described import Of, told
 from torch import Tensor, nn
 
 import korisk as kr
@@ -109,3 +109,11 @@ def test_an_operator_in_a_mark_is_a_constant() -> None:
     module = nn.Sequential(kr.known(swap, lipschitz=first), second.to(torch.float32))
     net, _ = told(module, torch.ones(1, 2))
     assert net.lipschitz() >= 2 * (1 - 1e-9)  # (1, 0) -> (0, 2), which the second leaves
+
+
+def test_a_number_keeps_its_digits() -> None:
+    factor = 43.412720680236816  # 43.41271972 in single precision
+    net, _ = told(Of(lambda x: x + factor * torch.relu(x)), torch.ones(1, 3, dtype=torch.float64))
+    assert net.lipschitz() >= 1 + factor
+    net, _ = told(Of(lambda x: nn.functional.leaky_relu(x, factor)), torch.ones(1, 3))
+    assert net.lipschitz() >= factor

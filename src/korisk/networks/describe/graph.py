@@ -3,13 +3,13 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
-from korisk.networks.describe import rules
+from korisk.networks.describe import patterns, rules
 from korisk.networks.describe.linear import function_norm, is_plain, largest_slope, plain_operator
 from korisk.networks.describe.recording import Frame, Recording, Step, replayed
 from korisk.networks.describe.rules import ROUNDING
@@ -97,17 +97,25 @@ class Link:
                 return repeated(gain.bracket, self.core[0])
             how = SAMPLED if gain is None else gain.bracket.how
             return NormBracket(self._slope(), math.inf, how=how)
+        whole = self.upper_bracket
+        if whole.lower > 0 or whole.upper == 0:
+            return whole
+        return replace(whole, lower=min(self._slope(), whole.upper))
+
+    @cached_property
+    def upper_bracket(self) -> NormBracket:
+        """The same from above alone, without the runs that look for a slope from below."""
         upper = self.uppers({self.start.index: 1.0})[self.steps[-1].index]
         if upper < math.inf and self.linear:
             whole = function_norm(partial(self.apply, double=True), self.start.value)
             if whole is not None:
-                return NormBracket(whole.lower, min(whole.upper, upper), how=whole.how)
+                return NormBracket(min(whole.lower, upper), min(whole.upper, upper), how=whole.how)
         if upper == math.inf:
-            return NormBracket(self._slope(), upper, how=SAMPLED)
+            return NormBracket(0.0, upper, how=SAMPLED)
         how = "constants multiplied and added"
         if not self.is_chain and (whole_upper := sector_upper(self)) < upper:
             upper, how = whole_upper, "norm of the whole with slopes between bounds"
-        return NormBracket(min(self._slope(), upper), upper, how=how)
+        return NormBracket(0.0, upper, how=how)
 
     def uppers(self, moved: Mapping[int, float]) -> dict[int, float]:
         """Upper constants, followed from step to step: sums add, concatenations by squares.
@@ -123,7 +131,9 @@ class Link:
                     # Several inputs of a module are one vector, with one value twice in f(x, x).
                     factors = gain.bracket.upper, math.hypot(*given)
                     found = 0.0 if 0 in factors else math.prod(factors)  # 0 * inf is 0 here
-            elif (line := rules.pieces(step, self.all_steps)) is not None and line[0] in constants:
+            elif (line := patterns.pieces(step, self.all_steps)) is not None and line[
+                0
+            ] in constants:
                 found = max(map(abs, line[1:])) * constants[line[0]]
             else:
                 parents = [self.all_steps[parent].value for parent in step.inputs]
@@ -259,7 +269,7 @@ def _parts_without_rule(
             continue
         starts = tuple(steps[each] for each in sorted(set(step.inputs)))
         joined = Link(starts, (step,), steps, inside, gains).joint
-        if math.isfinite(joined.upper) and rules.pieces(step, steps) is None:
+        if math.isfinite(joined.upper) and patterns.pieces(step, steps) is None:
             continue
         inner = {index}
         while True:

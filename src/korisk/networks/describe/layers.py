@@ -276,7 +276,7 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
     if branched and len(branched[0][0]) < len(spans):  # what is around a part, together with it
         branched.append((spans, 0, recording.output))
     for part, first, last in branched:
-        bracket = between(recording.steps[first], recording.steps[last]).bracket
+        bracket = between(recording.steps[first], recording.steps[last]).upper_bracket
         layers = [layer for _, several in part for layer in several]
         learned = any(isinstance(layer, Learned) for layer in layers)
         compose(layers[0], layers[-1], _present(bracket) if learned else _of_map(bracket))

@@ -77,7 +77,7 @@ _FOLDED = words(
     "view_as_complex fftshift ifftshift type_as unsafe_chunk unsafe_split"
 )
 _DROPOUTS = words("dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout")
-_SIGN = words("neg negative")
+SIGNS = words("neg negative")
 
 _AVERAGES = [f"{kind}avg_pool{d}d" for kind in ("", "adaptive_") for d in (1, 2, 3)]
 _NONNEGATIVE = words("mean sum cumsum expand repeat tile").union(_AVERAGES)
@@ -87,6 +87,7 @@ _LINEAR = _NONNEGATIVE | words(
     "baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d interpolate "
     "upsample pad unfold fold expand_as repeat_interleave broadcast_to diff index_select gather "
     "take take_along_dim tril triu trace "
+    "stft istft solve linalg_solve solve_triangular linalg_solve_triangular cholesky_solve "
     "masked_fill where __getitem__ mul multiply __mul__ __rmul__ div divide true_divide "
     "__truediv__ diag diag_embed lerp index_add scatter scatter_add grid_sample copy __setitem__"
 )
@@ -125,8 +126,6 @@ _RISING = words(  # from 0 to the largest slope; softmax as the gradient of a co
 )
 _MIRRORED = words("gelu silu hardswish")  # f(x) = x + f(-x), so slopes lie between 1 - c and c
 _CONVOLUTION = re.compile(r"conv(_transpose)?([123])d")
-_ABOVE = words("gt __gt__ greater ge __ge__ greater_equal")
-_UNDER = words("lt __lt__ less le __le__ less_equal")
 
 
 def option(step: Step, place: int, key: str, default: object) -> Any:
@@ -381,21 +380,29 @@ def _most_windows(
 
 @_rule(*_TRANSFORMS)
 def fourier(step: Step, x: Tensor) -> NormBracket | None:
-    """Discrete Fourier transforms are unitary times a power of their length."""
-    if any(option(step, 1, key, None) is not None for key in ("n", "s")):
-        return None  # padded or cut
+    """Discrete Fourier transforms are unitary times a power of their length.
+
+    Padding with zeros up to `n` or `s` keeps lengths of vectors, and cutting lowers them.
+    """
     inverse, halved = step.name.startswith("i"), "rfft" in step.name
-    larger = step.value if inverse and halved else x  # the side that is not halved
+    sizes = option(step, 1, "s" if step.name[-1] in "2n" else "n", None)
     dims = option(step, 2, "dim", None)
     if dims is None:
-        dims = {"2": (-2, -1), "n": tuple(range(x.ndim))}.get(step.name[-1], -1)
-    lengths = [larger.shape[dim] for dim in (dims if isinstance(dims, list | tuple) else [dims])]
+        last = len(sizes) if isinstance(sizes, list | tuple) else x.ndim
+        dims = {"2": (-2, -1), "n": tuple(range(-last, 0))}.get(step.name[-1], -1)
+    axes = list(dims) if isinstance(dims, list | tuple) else [dims]
+    lengths = [step.value.shape[axis] for axis in axes]  # but for half spectra, those transformed
+    if halved and not inverse:
+        given = sizes[-1] if isinstance(sizes, list | tuple) else sizes
+        lengths[-1] = x.shape[axes[-1]] if given in (None, -1) else given
     norm = option(step, 3, "norm", None) or "backward"
     power = 0.0 if norm == "ortho" else 0.5 if inverse is (norm == "forward") else -0.5
     upper = math.prod(lengths) ** power
     if halved:  # half of the spectrum counts twice in the inverse, once in the transform
         upper *= math.sqrt(2) if inverse else 1.0
         return NormBracket(0.0, upper * (1 + ROUNDING), how="Fourier transform, half spectrum")
+    if sizes is not None:
+        return NormBracket(0.0, upper * (1 + ROUNDING), how="Fourier transform, padded or cut")
     return exactly(upper, "Fourier transform: unitary times its scale")
 
 
@@ -453,7 +460,7 @@ def gain(step: Step, x: Tensor) -> Gain | None:
         bracket = one("rearranges or selects entries")
     elif name in _ROOTS:
         bracket = one("put beside constants")
-    elif name in _SIGN:
+    elif name in SIGNS:
         bracket = one("changes signs")
     elif name in _ADDING:
         bracket = _added_constant(step, x)
@@ -482,7 +489,7 @@ def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> f
         constant * math.sqrt(max(1.0, step.value.numel() / max(parent.numel(), 1)))
         for parent, constant in zip(parents, constants, strict=True)
     ]
-    if step.name in _ADDING and _is_number(alpha := option(step, 2, "alpha", 1)):
+    if step.name in _ADDING and is_number(alpha := option(step, 2, "alpha", 1)):
         first = abs(alpha) if "rsub" in step.name else 1.0
         second = 1.0 if "rsub" in step.name else abs(alpha)
         return first * spread[0] + second * sum(spread[1:])
@@ -519,7 +526,7 @@ def slopes(step: Step, upper: float) -> tuple[float, float] | None:
         return MISH_LOWEST, upper
     if step.name in ("leaky_relu", "prelu", "elu"):
         below = option(step, 1, *_BELOW[step.name])
-        values = torch.as_tensor(below).detach().double()
+        values = _as_constant(below).double()
         lowest = 0.0 if step.name == "elu" else 1.0  # elu's slope falls to 0
         return min(lowest, float(values.min())), upper
     return None
@@ -547,54 +554,9 @@ def attains(step: Step) -> bool:
     return step.name in _ADDING or step.name in _ROOTS
 
 
-def pieces(step: Step, steps: Sequence[Step]) -> tuple[int, float, float] | None:
-    """The value v and the two slopes of where(v > t, a v + b, c v + d), if it does not jump."""
-    if step.name != "where" or len(step.args) != 3 or not isinstance(step.args[0], Ref):
-        return None
-    asked = steps[step.args[0].step]
-    if asked.name not in _ABOVE | _UNDER or len(asked.args) != 2:
-        return None
-    base, at = asked.args
-    if not isinstance(base, Ref):
-        base, at = at, base
-    if not (isinstance(base, Ref) and _is_number(at)):
-        return None
-    lines = [_line(given, base.step, steps) for given in step.args[1:]]
-    shape = steps[base.step].value.shape
-    if None in lines or step.value.shape != shape or step.value.is_complex():
-        return None
-    (one_slope, one_offset), (two_slope, two_offset) = (line for line in lines if line)
-    if one_slope * at + one_offset != two_slope * at + two_offset:
-        return None
-    return base.step, one_slope, two_slope
-
-
-def _line(given: object, base: int, steps: Sequence[Step]) -> tuple[float, float] | None:
-    """(a, b) if an argument is a v + b for numbers a and b, and the value v of step `base`."""
-    if isinstance(given, Tensor) and given.numel() == 1 and not given.is_complex():
-        given = float(given)
-    if _is_number(given):
-        return 0.0, float(given)
-    if not isinstance(given, Ref):
-        return None
-    if given.step == base:
-        return 1.0, 0.0
-    step = steps[given.step]
-    if step.name in _SIGN:
-        line = _line(step.args[0], base, steps)
-        return None if line is None else (-line[0], -line[1])
-    if step.name not in ("mul", "multiply", "__mul__", "__rmul__") or len(step.args) != 2:
-        return None
-    lines = [_line(each, base, steps) for each in step.args]
-    if lines[0] is None or lines[1] is None or 0 not in (lines[0][0], lines[1][0]):
-        return None
-    (slope, offset), factor = sorted((lines[0], lines[1]), key=lambda line: line[0] == 0)
-    return slope * factor[1], offset * factor[1]
-
-
 def _added_constant(step: Step, x: Tensor) -> NormBracket | None:
     alpha = option(step, 2, "alpha", 1)
-    if not (_is_number(alpha) and len(step.args) == 2 and step.value.numel() == x.numel()):
+    if not (is_number(alpha) and len(step.args) == 2 and step.value.numel() == x.numel()):
         return _by_function(step, x)
     on_second = isinstance(step.args[0], Ref) is ("rsub" in step.name)
     factor = abs(float(alpha)) if on_second else 1.0
@@ -611,10 +573,10 @@ def _linear(step: Step, x: Tensor) -> NormBracket | None:
     if step.name in ("mul", "multiply", "__mul__", "__rmul__", "div", "divide", "true_divide"):
         if "div" in step.name and not isinstance(first, Ref):
             return None  # a constant divided by x
-        if step.value.shape == x.shape and (_is_number(constant) or isinstance(constant, Tensor)):
+        if step.value.shape == x.shape and (is_number(constant) or isinstance(constant, Tensor)):
             if option(step, 2, "rounding_mode", None) is not None:
                 return None
-            values = torch.as_tensor(constant).detach()
+            values = _as_constant(constant)
             size = (values.abs() if values.is_complex() else values).double().abs()
             largest = float(1 / size.min() if "div" in step.name else size.max())
             if not math.isfinite(largest):
@@ -626,12 +588,24 @@ def _linear(step: Step, x: Tensor) -> NormBracket | None:
 def _by_function(step: Step, x: Tensor) -> NormBracket | None:
     (parent,) = step.parents
 
-    def function(value: Tensor) -> Tensor:
-        return step.replay({parent: value}, double=True)
+    if "solve" in step.name and _matrix_moves(step):
+        return None
 
+    def function(value: Tensor) -> Tensor:  # complex numbers as pairs of real ones
+        image = step.replay({parent: torch.view_as_complex(value) if pairs else value}, double=True)
+        return torch.view_as_real(image) if image.is_complex() else image
+
+    if pairs := x.is_complex():
+        x = torch.view_as_real(x)
     resized = step.name == "interpolate" and option(step, 3, "mode", "nearest") != "bicubic"
     nonnegative = resized or step.name in _NONNEGATIVE
     return function_norm(function, x, nonnegative=nonnegative, most=_convolution_upper(step, x))
+
+
+def _matrix_moves(step: Step) -> bool:
+    """Whether the matrix that a step solves with comes from the input; then it is not linear."""
+    of = 1 if step.name == "cholesky_solve" else 0  # the place of the matrix
+    return isinstance(option(step, of, "input2" if of else "A", None), Ref)
 
 
 def _convolution_upper(step: Step, x: Tensor) -> float:
@@ -690,5 +664,11 @@ def _rnn(step: Step, module: nn.RNN, x: Tensor) -> Gain | None:
     return Gain(NormBracket(0.0, total if step.part == 0 else states, how=how))
 
 
-def _is_number(value: object) -> TypeGuard[float]:
+def _as_constant(given: Tensor | float) -> Tensor:
+    """A tensor as it is, or a number with all its digits: torch would round it to its default."""
+    return given.detach() if isinstance(given, Tensor) else torch.tensor(given, dtype=torch.float64)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether an argument is a number, and no flag."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -7,8 +7,9 @@ scales d_i > 0 and l > 0 the linear map M: (s, d_i e_i) -> (d_i r p_i, output / 
 
     |output|^2 / l^2 + sum d_i^2 r^2 |p_i|^2 <= |s|^2 + sum d_i^2 |e_i|^2,
 
-and the sums cancel: |output| <= l |s|. Skips, joins and linear parts are in M as they are. Any
-scales are valid; good ones are searched for, then the norm is bracketed.
+and the sums cancel: |output| <= l |s|. A function that acts entry by entry has |e| <= r |p| on each
+of its channels, so each may have a scale of its own. Skips, joins and linear parts are in M as they
+are. Any scales are valid; good ones are searched for, then the norm is bracketed.
 """
 
 import math
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from korisk.networks.describe import rules
+from korisk.networks.describe import patterns, rules
 from korisk.networks.describe.linear import LinearPart
 from korisk.networks.describe.recording import Step
 from korisk.theory.amplification import FloatArray
@@ -35,6 +36,8 @@ _KRYLOV = 10  # steps of Lanczos in each round
 _SHARP = 200.0  # of the smoothed maximum over trial vectors
 _SOFT = 0.01  # of the smoothed penalty on a norm above 1
 _ROUNDING = 1e-9
+_JOINT = ("softmax", "div", "divide", "true_divide", "__truediv__")  # bounded as vectors alone
+_MOST_PARTS = 64  # channels with scales of their own
 
 Values = dict[int, Tensor]
 
@@ -61,6 +64,7 @@ class _Bend:
     level: int  # the most bent steps on a way to it, itself too
     centre: Callable[[Values], Tensor | float]
     moved: Callable[[Values], Tensor]  # |rest| <= |moved|
+    parts: int = 1  # along the second axis, for each of which |rest| <= |moved| by itself
 
 
 def sector_upper(link: _Link) -> float:
@@ -73,6 +77,7 @@ def sector_upper(link: _Link) -> float:
     if sum(sizes) > _LARGEST:
         return math.inf
     rows: list[int] = []
+    asked_for = patterns.needed(link.steps[-1], link.all_steps)
     bent = {bend.step.index: bend for bend in bends}
 
     def run(vector: Tensor) -> Tensor:
@@ -80,8 +85,8 @@ def sector_upper(link: _Link) -> float:
         parts = [part.reshape(shape) for part, shape in split]
         values, rests, found = {link.start.index: parts[0]}, iter(parts[1:]), []
         for step in link.steps:
-            if not (step.value.is_floating_point() or step.value.is_complex()):
-                continue  # asked for by a bent step alone
+            if step.index not in asked_for:
+                continue  # of use to a bent step alone, which is known as a whole
             if (bend := bent.get(step.index)) is not None:
                 found.append(_flat(bend.moved(values)))
                 values[step.index] = next(rests) + bend.centre(values)
@@ -99,8 +104,22 @@ def sector_upper(link: _Link) -> float:
     except RuntimeError:
         return math.inf
     depth = levels[link.steps[-1].index] + 1
-    search = _Search(whole, sizes, rows, np.array([bend.level for bend in bends]), depth)
-    scales, size = search.scales()
+    levels_of_bends = np.array([bend.level for bend in bends])
+    ends = zip(bends, sizes[1:], rows[:-1], strict=True)
+    parts = [bend.parts if size == row else 1 for bend, size, row in ends]
+    coarse = _Search(whole, sizes, rows, levels_of_bends, depth)
+    scales, size = coarse.scales()
+    search = coarse
+    if max(parts) > 1:
+        # From a scale for each bent step to one for each channel of it.
+        search = _Search(
+            whole,
+            [sizes[0], *(n // k for n, k in zip(sizes[1:], parts, strict=True) for _ in range(k))],
+            [*(n // k for n, k in zip(rows[:-1], parts, strict=True) for _ in range(k)), rows[-1]],
+            levels_of_bends.repeat(parts),
+            depth,
+        )
+        scales, size = search.scales((scales.repeat(parts), size))
     inner, outer = search.spread(scales, size)
     scaled = LinearPart(lambda vector: outer * run(vector / inner), zero)
     norm = scaled.bracket(narrow=0.02 / depth).upper * (1 + _ROUNDING)
@@ -116,18 +135,18 @@ def _flat(value: Tensor) -> Tensor:
 def _bends(link: _Link) -> tuple[list[_Bend] | None, dict[int, int]]:
     """The bent steps; None where one has no constant."""
     levels = {link.start.index: 0}
-    found, asked = [], set()
+    found = []
+    asked_for = patterns.needed(link.steps[-1], link.all_steps)
     for step in link.steps:
         level = max(levels[parent] for parent in step.parents)
-        if not (step.value.is_floating_point() or step.value.is_complex()):
+        if step.index not in asked_for:
             levels[step.index] = level
-            asked.add(step.index)
             continue
-        line = rules.pieces(step, link.all_steps)
+        line = patterns.pieces(step, link.all_steps)
         if line is not None and line[0] in levels:
             level += 1
             found.append(_between(step, level, line[0], *line[1:]))
-        elif asked.intersection(step.parents):
+        elif not (step.value.is_floating_point() or step.value.is_complex()):
             return None, levels
         elif not link.is_linear(step):
             level += 1
@@ -171,7 +190,10 @@ def _between(step: Step, level: int, parent: int, one: float, two: float) -> _Be
     def times(factor: float) -> Callable[[Values], Tensor]:
         return lambda values: factor * values[parent]
 
-    return _Bend(step, level, times((one + two) / 2), times(abs(one - two) / 2))
+    value = step.value
+    apart = value.ndim > 1 and len(value) == 1 and step.name not in _JOINT
+    parts = value.shape[1] if apart and value.shape[1] <= _MOST_PARTS else 1
+    return _Bend(step, level, times((one + two) / 2), times(abs(one - two) / 2), parts)
 
 
 @dataclass
@@ -200,9 +222,9 @@ class _Search:
         sizes, rows = (torch.tensor(each, device=device) for each in (self.sizes, self.rows))
         return inner.repeat_interleave(sizes), outer.repeat_interleave(rows)
 
-    def scales(self) -> tuple[FloatArray, float]:
-        """The best scales, and l."""
-        scales, size = self._first()
+    def scales(self, first: tuple[FloatArray, float] | None = None) -> tuple[FloatArray, float]:
+        """The best scales, and l, from some to start with."""
+        scales, size = first or self._first()
         best, kept, near = math.inf, (scales, size), 0.3
         start, history = self._draw(), [math.inf]
         for _ in range(_ROUNDS):

@@ -1,0 +1,207 @@
+"""Several steps that together are one function with slopes between two numbers.
+
+Taken one by one some have no constant: a comparison, a sign, a quotient of two values. Together
+they do, such as sign(v) relu(|v| - t), which nobody would call steep.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from korisk.networks.describe.linear import words
+from korisk.networks.describe.recording import Ref, Step
+from korisk.networks.describe.rules import SIGNS, is_number, option
+
+Slopes = tuple[int, float, float]  # the step whose value the function takes, and two slopes
+
+_ABOVE = words("gt __gt__ greater ge __ge__ greater_equal")
+_UNDER = words("lt __lt__ less le __le__ less_equal")
+_TIMES = words("mul multiply __mul__ __rmul__")
+_OVER = words("div divide true_divide __truediv__")
+_MINUS = words("sub subtract __sub__")
+_CLAMPS = words("clamp clip clamp_min")
+_MAXIMA = words("maximum max fmax")
+_NORMS = words("norm vector_norm linalg_vector_norm linalg_norm")
+_ABS = words("abs absolute __abs__")
+
+
+def pieces(step: Step, steps: Sequence[Step]) -> Slopes | None:
+    """The value v and the slopes between which a function of it lies, if the step completes one.
+
+    where(v > t, a v + b, c v + d) without a jump; soft thresholds, sign(v) relu(|v| - t); and
+    projections onto a ball or an interval, v / max(a, b |v|).
+    """
+    if not step.value.is_floating_point():
+        return None
+    if step.name == "where":
+        return _two_lines(step, steps)
+    if step.name in _TIMES:
+        return _soft_threshold(step, steps)
+    return _projection(step, steps) if step.name in _OVER else None
+
+
+def needed(last: Step, steps: Sequence[Step]) -> set[int]:
+    """The steps that a value depends on, without what only a function of several steps uses."""
+    ahead, found = [last.index], set()
+    while ahead:
+        step = steps[ahead.pop()]
+        if step.index not in found:
+            found.add(step.index)
+            whole = pieces(step, steps)
+            ahead.extend(step.parents if whole is None else (whole[0],))
+    return found
+
+
+def _soft_threshold(step: Step, steps: Sequence[Step]) -> Slopes | None:
+    """sign(v) relu(|v| - t) for t >= 0: flat up to t, then of slope 1."""
+    if len(step.args) != 2 or not all(isinstance(given, Ref) for given in step.args):
+        return None
+    for sign, rest in (step.args, step.args[::-1]):
+        turned, cut = steps[sign.step], _positive_part(steps[rest.step])
+        if turned.name not in ("sign", "sgn") or not isinstance(cut, Ref):
+            continue
+        shifted = steps[cut.step]
+        if shifted.name not in _MINUS or len(shifted.args) != 2 or shifted.kwargs:
+            continue
+        size, threshold = shifted.args
+        if not isinstance(size, Ref) or steps[size.step].name not in _ABS:
+            continue
+        base = turned.args[0]
+        if not isinstance(base, Ref) or steps[size.step].args[0] != base:
+            continue
+        if step.value.shape != steps[base.step].value.shape:
+            continue
+        lowest = _lowest(threshold)
+        if lowest is not None and lowest >= 0:
+            return base.step, 0.0, 1.0
+    return None
+
+
+def _positive_part(step: Step) -> object:
+    """What a step is the positive part of, if it is one."""
+    if step.name == "relu":
+        return step.args[0]
+    return step.args[0] if _clamped_from(step) == 0.0 else None
+
+
+def _clamped_from(step: Step) -> float | None:
+    """The number that a step clamps its first argument from below with, and nothing else."""
+    if step.name not in _CLAMPS or option(step, 2, "max", None) is not None:
+        return None
+    low = option(step, 1, "min", None)
+    return float(low) if is_number(low) else None
+
+
+def _projection(step: Step, steps: Sequence[Step]) -> Slopes | None:
+    """v / max(a, b |v|) with a, b > 0: v / a inside a ball of radius a / b, then onto its surface.
+
+    That is the projection onto the ball, over a, and projections lie between the slopes 0 and 1
+    as vectors; with |v| entry by entry it is one onto an interval.
+    """
+    if len(step.args) != 2 or not all(isinstance(given, Ref) for given in step.args) or step.kwargs:
+        return None
+    base, bottom = step.args[0].step, steps[step.args[1].step]
+    low = _clamped_from(bottom)
+    size: object = bottom.args[0] if low is not None else None
+    if bottom.name in _MAXIMA and len(bottom.args) == 2 and not bottom.kwargs:
+        refs = [given for given in bottom.args if isinstance(given, Ref)]
+        constants = [given for given in bottom.args if isinstance(given, Tensor)]
+        if len(refs) == len(constants) == 1:  # a number would be an axis
+            low, size = _lowest(constants[0]), refs[0]
+    if low is None or low <= 0 or not isinstance(size, Ref):
+        return None
+    inner = steps[size.step]
+    while inner.name in _TIMES | _OVER and len(inner.args) == 2 and not inner.kwargs:
+        first, second = inner.args
+        if inner.name in _TIMES and not isinstance(first, Ref):
+            first, second = second, first
+        factor = _one_number(second)
+        if not isinstance(first, Ref) or factor is None or not 0 < factor < math.inf:
+            return None
+        inner = steps[first.step]
+    if step.value.shape != steps[base].value.shape or not inner.args or inner.args[0] != Ref(base):
+        return None
+    if inner.name in _ABS:
+        same = inner.value.shape == step.value.shape
+        return (base, 0.0, 1 / low) if same else None
+    return (base, 0.0, 1 / low) if _is_euclidean(inner) and _norm_spreads(inner, step) else None
+
+
+def _is_euclidean(step: Step) -> bool:
+    """Whether a step is the Euclidean norm of entries: of a matrix, 2 may mean another norm."""
+    kind = option(step, 1, "p", step.kwargs.get("ord"))
+    if step.name not in _NORMS or kind not in (None, 2, "fro"):
+        return False
+    return kind != 2 or "vector" in step.name or isinstance(option(step, 2, "dim", None), int)
+
+
+def _norm_spreads(norm: Step, step: Step) -> bool:
+    """Whether a norm is over whole axes and divides each of the entries that it is of."""
+    if norm.value.numel() == 1:
+        return True
+    dims = option(norm, 2, "dim", None)
+    axes = {dims} if isinstance(dims, int) else set(dims or ())
+    shape, ndim = step.value.shape, step.value.ndim
+    expected = [1 if at in axes or at - ndim in axes else shape[at] for at in range(ndim)]
+    return list(norm.value.shape) == expected
+
+
+def _lowest(given: object) -> float | None:
+    """The smallest of a constant's numbers."""
+    if isinstance(given, Tensor) and not given.is_complex() and given.numel():
+        lowest = float(given.min())
+        return lowest if torch.isfinite(given).all() else None
+    return float(given) if is_number(given) else None
+
+
+def _one_number(given: object) -> float | None:
+    if isinstance(given, Tensor) and given.numel() == 1 and not given.is_complex():
+        return float(given)
+    return float(given) if is_number(given) else None
+
+
+def _two_lines(step: Step, steps: Sequence[Step]) -> Slopes | None:
+    """where(v > t, a v + b, c v + d) for numbers, if it does not jump."""
+    if len(step.args) != 3 or not isinstance(step.args[0], Ref):
+        return None
+    asked = steps[step.args[0].step]
+    if asked.name not in _ABOVE | _UNDER or len(asked.args) != 2:
+        return None
+    base, at = asked.args
+    if not isinstance(base, Ref):
+        base, at = at, base
+    if not (isinstance(base, Ref) and is_number(at)):
+        return None
+    lines = [_line(given, base.step, steps) for given in step.args[1:]]
+    shape = steps[base.step].value.shape
+    if None in lines or step.value.shape != shape or step.value.is_complex():
+        return None
+    (one_slope, one_offset), (two_slope, two_offset) = (line for line in lines if line)
+    if one_slope * at + one_offset != two_slope * at + two_offset:
+        return None
+    return base.step, one_slope, two_slope
+
+
+def _line(given: object, base: int, steps: Sequence[Step]) -> tuple[float, float] | None:
+    """(a, b) if an argument is a v + b for numbers a and b, and the value v of step `base`."""
+    if isinstance(given, Tensor) and given.numel() == 1 and not given.is_complex():
+        given = float(given)
+    if is_number(given):
+        return 0.0, float(given)
+    if not isinstance(given, Ref):
+        return None
+    if given.step == base:
+        return 1.0, 0.0
+    step = steps[given.step]
+    if step.name in SIGNS:
+        line = _line(step.args[0], base, steps)
+        return None if line is None else (-line[0], -line[1])
+    if step.name not in _TIMES or len(step.args) != 2:
+        return None
+    lines = [_line(each, base, steps) for each in step.args]
+    if lines[0] is None or lines[1] is None or 0 not in (lines[0][0], lines[1][0]):
+        return None
+    (slope, offset), factor = sorted((lines[0], lines[1]), key=lambda line: line[0] == 0)
+    return slope * factor[1], offset * factor[1]
