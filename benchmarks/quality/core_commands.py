@@ -40,8 +40,8 @@ plan study --target 0.003
 compare {PILOT} --target 0.006
 compare {PILOT} --target 0.006 --plot compare.png
 compare study --target 0.006 --json
-predict study.yaml
-predict study.yaml --plot predict.png
+rehearse study.yaml
+rehearse study.yaml --plot rehearse.png
 bound examples/ct_h128_ko.yaml
 bound examples/ct_h128_fc.yaml --target 0.5 --replace M
 bound --module examples.describe_unet:factory
