@@ -533,6 +533,8 @@ def test_what_the_page_says_of_graphs_was_measured() -> None:
     assert all(case["lower"] <= case["upper"] * (1 + 1e-5) for case in kept["cases"])
     assert sum(case["kind"] != "random graphs" for case in kept["cases"]) >= 60
     assert sum(case["kind"] == "random graphs" for case in kept["cases"]) >= 200
+    attack = json.loads((results / "attack.json").read_text())
+    assert (attack["modules"], attack["unsound"]) == (100, [])
     primal = [case for case in kept["cases"] if case["name"] == "learned primal-dual"]
     for over in ("upper", "paths"):
         ends = " and ".join(f"{case[over] / case['lower']:,.0f}" for case in primal)
