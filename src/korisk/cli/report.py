@@ -52,8 +52,6 @@ def report(
     points = counted(len(contents.points), "point")
     read_as = f"{metrics} of {models} at {points} of {contents.store}" if shown else points
     folder = make_folder(out if out is not None else contents.store.parent)  # before the work
-    if not json:
-        tell(f"Read: {read_as}")
     written: list[Path] = []
     with Console(stderr=True, quiet=json).status("reading") as status:
 
@@ -83,6 +81,7 @@ def report(
         written_to = list(map(str, written))
         print_json({"read_as": read_as, "written": written_to, "incomplete": incomplete})
         return
+    tell(f"Read: {read_as}")  # a refusal is one line
     for place, count in Counter(file.parent for file in written).items():
         files = [str(file) for file in written if file.parent == place]
         for said in files if count <= 3 else [f"{count} files in {place}"]:
