@@ -20,8 +20,9 @@ import torch
 
 from benchmarks.markdown import line
 from benchmarks.paper.problems import korisk
+from korisk.networks.amplification import graph_network, learned_parts
 from korisk.paper.theorem.check import MEASURED
-from korisk.paper.theorem.layers import graph_errors, graph_network, learned_parts
+from korisk.paper.theorem.layers import graph_errors
 from korisk.paper.theorem.problems import GRAPHS, GraphProblem
 from korisk.problems import CtScanner
 from korisk.store.usage import machine

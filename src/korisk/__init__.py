@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from korisk import problems as problems
     from korisk import studies as studies
     from korisk.ablation.ablation import Ablation, ablate
+    from korisk.networks.amplification import amplification
     from korisk.networks.describe.describe import describe
     from korisk.networks.describe.marks import known, learned
+    from korisk.networks.describe.sets import Ball, Box
     from korisk.pilots import Pilot, Probe, pilot_sklearn, pilot_torch, run_pilot
     from korisk.prediction import Prediction, predict_dense, predict_structured, predict_study
     from korisk.prediction.rehearsal import Rehearsal
@@ -39,8 +41,10 @@ _PACKAGES: tuple[str, ...] = ("ablation", "fitting", "images", "networks", "oper
 _PACKAGES += ("pilots", "prediction", "problems", "studies")
 _LAZY = {
     "ablation.ablation": ("Ablation", "ablate"),
+    "networks.amplification": ("amplification",),
     "networks.describe.describe": ("describe",),
     "networks.describe.marks": ("known", "learned"),
+    "networks.describe.sets": ("Ball", "Box"),
     "pilots.adapters": ("pilot_sklearn", "pilot_torch"),
     "pilots.options": ("Probe",),
     "pilots.result": ("Pilot",),
@@ -64,7 +68,7 @@ __all__ += ["Pilot", "Probe", "pilot_sklearn", "pilot_torch", "run_pilot"]
 __all__ += ["Prediction", "predict_dense", "predict_structured", "predict_study"]
 __all__ += ["Rehearsal", "rehearse"]
 __all__ += ["Ablation", "ablate"]
-__all__ += ["describe", "known", "learned"]
+__all__ += ["Ball", "Box", "amplification", "describe", "known", "learned"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,10 +14,11 @@ from theorem_stores import SIDE, SIZES, cell, row, written
 
 from korisk import theory
 from korisk.errors import KoriskError
+from korisk.networks.amplification import learned_parts
 from korisk.paper.theorem import check as checking
 from korisk.paper.theorem.check import MEASURED, MeanCurve, Needed, NetworkCheck, read_theorem
 from korisk.paper.theorem.explain import answer, order_sentences, remarks, shares
-from korisk.paper.theorem.layers import graph_errors, learned_parts
+from korisk.paper.theorem.layers import graph_errors
 from korisk.paper.theorem.problems import GRAPHS, GraphProblem
 from korisk.problems import CtScanner
 from korisk.report.contents import read_contents

@@ -24,6 +24,12 @@ def bound(
         "PACKAGE.MODULE:FACTORY",
         "Describe a PyTorch module instead: the function returns (module, example).",
     ] = None,
+    ball: Annotated[
+        float | None, "R", "With --module: constants on the ball of radius R around the example."
+    ] = None,
+    inputs: Annotated[
+        Path | None, "FILE.npy", "With --module: constants on the hull of these inputs."
+    ] = None,
     n: Annotated[float | None, typer.Option("-n"), "N"] = None,
     target: Target = None,
     replace: str | None = None,
@@ -52,7 +58,14 @@ def bound(
         raise KoriskError(
             f"--write keeps what --module describes, and {network} is a file; copy it"
         )
-    net = own_code.described(module) if module is not None else Network.read(network or "")
+    sets = [given for given in (ball, inputs) if given is not None]
+    if len(sets) > (module is not None):
+        why = "a set of inputs belongs to --module, and is one of --ball and --inputs"
+        raise KoriskError(f"{why}; leave the others out")
+    if module is not None:
+        net = own_code.described(module, ball=ball, inputs=inputs)
+    else:
+        net = Network.read(network or "")
     if write is not None:
         net.write(write)
         tell(f"wrote {write}")
@@ -75,8 +88,9 @@ def bound(
         from korisk.studies.networks import TitledNetwork
 
         save_plot(architecture_figure([TitledNetwork(net.name or "network", net)]), diagram)
+    condition = [] if (where := getattr(net, "condition", None)) is None else [where]
     if json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | ({"condition": where} if condition else {}))
     else:
-        show(*found.tables(), found.explain())
+        show(*found.tables(), "\n".join([found.explain(), *condition]))
     found.require()

@@ -20,25 +20,28 @@ from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.theory import Network
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 FACTORY = "write package.module:factory, such as models.unet:example"
 _TRAINING = ("steps", "batch", "rate", "seeds", "largest")
 
 
-def described(place: str) -> Network:
-    """The network of the module that a factory gives, described on its example."""
+def described(place: str, *, ball: float | None = None, inputs: Path | None = None) -> Network:
+    """The network of the module that a factory gives, described on its example.
+
+    On a ball of this radius around the example, or on the hull of the inputs of a file, if asked.
+    """
     before = list(sys.path)
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` would
     try:
         # What the user's code prints goes to stderr, so that --json stays readable.
         with contextlib.redirect_stdout(sys.stderr), warnings_as_lines():
-            return _described(place)
+            return _described(place, ball, inputs)
     finally:
         sys.path[:] = before
 
 
-def _described(place: str) -> Network:
+def _described(place: str, ball: float | None, inputs: Path | None) -> Network:
     name, _, attribute = place.partition(":")
     if not (name and attribute):
         raise KoriskError(f"--module names a factory, got {shown(place)}; {FACTORY}")
@@ -62,8 +65,34 @@ def _described(place: str) -> Network:
             f"batches first, got {shown(made)}"
         )
     from korisk.networks.describe.describe import describe
+    from korisk.networks.describe.sets import Ball
 
-    return describe(*made, name=place[-80:])
+    module, example = made
+    title = place[-80:]
+    if inputs is not None:
+        return describe(module, example, inputs=_inputs(inputs), name=title)
+    if ball is not None:
+        _checks.real("--ball", ball, above=0, remedy="give the radius around the example")
+        return describe(module, example, inputs=Ball(example[0], ball), name=title)
+    return describe(module, example, name=title)
+
+
+def _inputs(path: Path) -> Tensor:
+    """The inputs that a file holds, batch first."""
+    import torch
+
+    from korisk.images.formats.page import check_fits, mapped_npy
+
+    if not path.is_file():
+        raise KoriskError(f"--inputs {path}: there is no such file; check the path")
+    try:
+        array = mapped_npy(path)
+        check_fits(8 * array.size, "reading the inputs", "give fewer of them")
+        return torch.from_numpy(array.astype("float64"))
+    except (KoriskError, TypeError, ValueError) as error:
+        raise KoriskError(
+            f"--inputs {path}: {_first_line(error)}; save floats, batch first"
+        ) from None
 
 
 def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMapping]:

@@ -42,17 +42,22 @@ def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic]
     return shape, dtype, start.tell() + math.prod(shape) * dtype.itemsize
 
 
-def read_npy(path: Path) -> Iterator[Page]:
-    """The slices of one array, which is mapped and not loaded."""
+def mapped_npy(path: Path) -> Numbers:
+    """The array of a .npy file, which is mapped and not loaded."""
     try:
         with path.open("rb") as file:
             array_header(file)  # NumPy would read a header of gigabytes
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: Numbers = np.load(path, mmap_mode="r", allow_pickle=False)
     except _BROKEN:
         why = "its header is damaged, it ends too soon, or it holds objects"
         remedy = "save it again with numpy.save"
         raise KoriskError(f"is not a complete .npy file of numbers: {why}; {remedy}") from None
-    yield from pages_of(array, "the array")
+    return array
+
+
+def read_npy(path: Path) -> Iterator[Page]:
+    """The slices of one array."""
+    yield from pages_of(mapped_npy(path), "the array")
 
 
 def read_npz(path: Path, member: str | None = None) -> Iterator[Page]:

@@ -10,13 +10,16 @@ from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning, invalid, shown
 from korisk.networks.dense import DenseNet
 from korisk.networks.describe import recording as recordings
-from korisk.networks.describe import rules
+from korisk.networks.describe import rules, written_out
 from korisk.networks.describe.graph import Inside, Link, links
 from korisk.networks.describe.layers import layers_of, own_bracket
-from korisk.networks.describe.linear import far_slope, is_plain
+from korisk.networks.describe.linear import far_slope, is_plain, slope_between
+from korisk.networks.describe.local import LocalNetwork
 from korisk.networks.describe.marks import mark_of
+from korisk.networks.describe.ranges import on_set
 from korisk.networks.describe.recording import CannotFollow, Frame, Recording, Ref, Step
 from korisk.networks.describe.rules import one
+from korisk.networks.describe.sets import Inputs, InputSet, input_set
 from korisk.networks.known_operator import KnownOperatorNet
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.linear import LinearOperator
@@ -31,7 +34,9 @@ _IDENTITY = replace(one("rearranges or selects entries"), whose="operator")
 _SLACK = 1e-6  # relative, of a slope that was seen, beyond what its rounding is allowed
 
 
-def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
+def describe(
+    module: nn.Module, example: Tensor, *, inputs: Inputs | None = None, name: str = ""
+) -> Network:
     """Describe a PyTorch module as a chain or graph of known and learned layers.
 
     The first sample of `example` is run once, in evaluation mode, and the module is left as it
@@ -47,19 +52,24 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
         The module, which takes and returns one tensor.
     example : torch.Tensor
         A finite input of real floating-point numbers, batch first.
+    inputs : Ball, Box or Tensor, optional
+        A set of inputs that the constants hold on, or a batch whose hull is that set. Default: all
+        inputs. On a set, products, gates, attention, LSTMs and normalisations have constants too,
+        and the run is that of the set's center.
     name : str, default ""
         Title of the network.
 
     Returns
     -------
     Network
-        The layers with their parameters and Lipschitz brackets.
+        The layers with their parameters and Lipschitz brackets; on a set a `LocalNetwork`, whose
+        `inside(data)` says which share of data stays in the ranges that the constants hold on.
 
     Raises
     ------
     KoriskError
-        If the module cannot be run on the example or has a part without a Lipschitz constant,
-        such as attention.
+        If the module cannot be run on the example or has a part without a Lipschitz constant on
+        all inputs, such as attention.
 
     Examples
     --------
@@ -75,20 +85,33 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
     """
     _check(module, example)
     module = recordings.uncompiled(module)
+    given = None if inputs is None else input_set(inputs, example)
+    start = example[:1] if given is None else given.center.to(example)
+
+    def recorded(module: nn.Module) -> tuple[Recording, list[str]]:
+        with recordings.untouched(module, example):
+            return _run(module, start, given)
+
     with recordings.untouched(module, example):
         try:
-            recording, notes = _run(module, example[:1])
+            recording, notes = recorded(module)
         except KoriskError:  # it may need more than one sample
-            if len(example) == 1:
+            if len(example) == 1 or given is not None:
                 raise
             recording, notes = _run(module, example)
-        graph = links(recording, _inside(notes))
+        inside = _inside(notes)
+        if given is not None:
+            recording = replace(recording, steps=on_set(recording, given, inside))
+        graph = links(recording, inside)
         if not graph:
             identity = Known(type(module).__name__, lipschitz=_IDENTITY)
             return Network([identity], name=name, largest_slope=1.0)
         layers, compositions, more = layers_of(module, recording, graph)
-        tried = [example[:1], *recordings.far_inputs(example[:1])]
-        slope = far_slope(lambda x: module(x.clone()), tried)
+        if given is None:
+            tried = [example[:1], *recordings.far_inputs(example[:1])]
+            slope = far_slope(lambda x: module(x.clone()), tried)
+        else:
+            slope = slope_between(lambda x: module(x.clone()), given.points(start))
     if recording.branches:
         places = ", ".join(dict.fromkeys(path or "the module" for path in recording.branches))
         notes.append(
@@ -112,7 +135,13 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
         notes.append(f"{what}, more than the {upper:.4g} that follow from {why}")
     for words in [*notes, *more]:
         warnings.warn(words, KoriskWarning, stacklevel=2)
-    return net
+    if given is None:
+        return net
+
+    def steps_of(module: nn.Module) -> list[Step]:
+        return recorded(recordings.uncompiled(module))[0].steps
+
+    return LocalNetwork(net, given, steps=recording.steps, links=graph, record=steps_of)
 
 
 def _check(module: object, example: object) -> None:
@@ -138,8 +167,13 @@ def _check(module: object, example: object) -> None:
     _checks.require(finite, "example", "be finite", example, "give a real input", got=given)
 
 
-def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Recording, list[str]]:
-    """The recorded run; modules that cannot be followed inside are taken whole, with a note."""
+def _run(
+    module: nn.Module, example: Tensor, local: InputSet | None = None, *, enter: bool = False
+) -> tuple[Recording, list[str]]:
+    """The recorded run; modules that cannot be followed inside are taken whole, with a note.
+
+    On a set of inputs attention and recurrent layers are followed inside.
+    """
     opaque: set[int] = set()
     notes: list[str] = []
     paths = {id(part): path for path, part in module.named_modules()}
@@ -151,11 +185,14 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
             return False
         if mark_of(part) is not None:
             return True
+        written = isinstance(part, written_out.HOLDERS) or written_out.layer(part) is not None
+        if local is not None and written:
+            return False
         rules.refuse(part, paths.get(id(part), ""))
         return isinstance(part, _BY_RULE) and is_plain(part)
 
     def recorded(x: Tensor) -> Recording:
-        recorder, output = recordings.record(module, x, whole)
+        recorder, output = recordings.record(module, x, whole, inside=local is not None)
         if not isinstance(output, Tensor) or not output.is_floating_point():
             kind = output.dtype if isinstance(output, Tensor) else type(output).__name__
             remedy = f"{_WRAP}, the output that the error is measured on"
@@ -170,11 +207,12 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
             raise KoriskError(f"{why}; {remedy}")
         return Recording(recorder.steps, last, recorder.branches, recorder.root)
 
+    tried = None if local is None else local.points(example)
     while True:
         try:
             found = recorded(example)
             if id(module) not in opaque:
-                recordings.check_recording(module, found, example, recorded)
+                recordings.check_recording(module, found, example, recorded, tried)
             return found, notes
         except CannotFollow as lost:
             frame, why = lost.frame, lost.why

@@ -9,7 +9,8 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from korisk.networks.describe import patterns, rules
+from korisk.networks.describe import patterns, rules, written_out
+from korisk.networks.describe.affine import affine_upper
 from korisk.networks.describe.linear import function_norm, is_plain, largest_slope, plain_operator
 from korisk.networks.describe.recording import Frame, Recording, Step, replayed
 from korisk.networks.describe.rules import ROUNDING
@@ -18,6 +19,7 @@ from korisk.operators.consistency import DataConsistency
 from korisk.theory.bracket import NormBracket
 
 SAMPLED = "sampled, a lower estimate"
+_CLOSE = 1.2  # upper end over slope, below which no better one is searched for
 
 Gains = dict[int, rules.Gain | None]  # by step
 Inside = Callable[[Step, Tensor], NormBracket | None]  # the bracket of a module taken whole
@@ -112,8 +114,13 @@ class Link:
                 return NormBracket(min(whole.lower, upper), min(whole.upper, upper), how=whole.how)
         if upper == math.inf:
             return NormBracket(0.0, upper, how=SAMPLED)
-        how = "constants multiplied and added"
-        if not self.is_chain and (whole_upper := sector_upper(self)) < upper:
+        how, search = "constants multiplied and added", not self.is_chain
+        if self.start.on_set is not None:
+            whole_upper = affine_upper(self.start, self.steps, self.is_linear)
+            if whole_upper < upper:
+                upper, how = whole_upper, "linear part of the whole, and what bends"
+            search = upper > _CLOSE * self._slope()
+        if search and (whole_upper := sector_upper(self)) < upper:
             upper, how = whole_upper, "norm of the whole with slopes between bounds"
         return NormBracket(0.0, upper, how=how)
 
@@ -157,7 +164,7 @@ class Link:
     @property
     def adds(self) -> bool:
         """Whether it adds values up, so that the constants in each of them say the most."""
-        return rules.adds(self.steps[-1])
+        return len(self.core) > 1 or rules.adds(self.steps[-1])
 
     @property
     def joint(self) -> NormBracket:
@@ -171,6 +178,9 @@ class Link:
 
     def gain(self, step: Step) -> rules.Gain | None:
         """What a step with one input does to distances; None where there is no rule."""
+        if step.on_set is not None and step.on_set.gain is not None:
+            local: rules.Gain = step.on_set.gain
+            return local
         if step.index not in self.gains:
             x = self.all_steps[step.inputs[0]].value
             whole = None if step.module is None else self.inside(step, x)
@@ -181,6 +191,9 @@ class Link:
         return self.gains[step.index]
 
     def _slope(self) -> float:
+        if (given := self.start.on_set) is not None:  # slopes outside the set say nothing of it
+            return float(given.slope(partial(self.apply, double=True)))
+
         def function(x: Tensor) -> Tensor:
             torch.default_generator.manual_seed(0)  # what is random is so in the same way
             return self.apply(x)
@@ -262,7 +275,7 @@ def _parts_without_rule(
             below[parent].add(index)
     before = _gates(live, above)  # steps that every way from the input leads through
     after = _gates(live[::-1], below)
-    found: list[tuple[int, ...]] = []
+    found = _written_layers(recording)
     for index in live[1:]:
         step = steps[index]
         if len(set(step.inputs)) == 1:
@@ -285,6 +298,28 @@ def _parts_without_rule(
         found = [other for other in found if not inner & set(other)]
         found.append(tuple(sorted(inner)))
     return {index: part for part in found for index in part}
+
+
+def _written_layers(recording: Recording) -> list[tuple[int, ...]]:
+    """On a set of inputs: the steps of each layer of torch that was followed inside."""
+    steps = recording.steps
+    if steps[0].on_set is None:
+        return []
+    calls: dict[int, list[int]] = {}
+    users: dict[int, set[int]] = {index: set() for index in recording.live}
+    for index in recording.live[1:]:
+        for parent in steps[index].parents:
+            users[parent].add(index)
+        for frame in steps[index].frames:
+            if written_out.layer(frame.module) is not None or is_torch_layer(frame):
+                calls.setdefault(frame.call, []).append(index)
+                break
+    parts = []
+    for members in calls.values():
+        leaving = [index for index in members[:-1] if not users[index] <= set(members)]
+        if len(members) > 1 and not leaving:
+            parts.append(tuple(members))
+    return parts
 
 
 def _gates(order: Sequence[int], towards: Mapping[int, set[int]]) -> dict[int, set[int]]:

@@ -187,7 +187,7 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
             stated = repeated(resolve("lipschitz", stated), step)
     branched = not link.is_chain and len(link.core) > 1  # what has no rule, or is linear
     parts = list(dict.fromkeys(_step_label(step) for step in link.core))
-    if branched and link.bracket.upper == math.inf:
+    if branched and link.joint.upper == math.inf:
         draft.notes[_BRANCHED].append(f"{name} ({_listed(parts)})")
     if stated is None and link.joint.upper == math.inf:
         rounded = any(link.rounds(step) for step in link.core)
@@ -269,12 +269,20 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
         if follows and span is not None and (run or len(span[0].starts) == 1):
             run.append(span)
     branched = []
-    for first, last in pairwise(cuts(recording)):
+    ends = {0, *(link.steps[-1].index for link, _ in spans)}
+    between_layers = [cut for cut in cuts(recording) if cut in ends]  # not inside of one
+    for first, last in pairwise(between_layers):
         part = [span for span in spans if first < span[0].steps[-1].index <= last]
         if len(part) > 1 and not all(link.is_chain for link, _ in part):
             branched.append((part, first, last))
     if branched and len(branched[0][0]) < len(spans):  # what is around a part, together with it
         branched.append((spans, 0, recording.output))
+    if recording.steps[0].on_set is not None:  # on a set, whole tails say more than their parts
+        known = {(first, last) for _, first, last in branched}
+        for first in between_layers[:-1]:
+            part = [span for span in spans if span[0].steps[-1].index > first]
+            if len(part) > 1 and (first, recording.output) not in known:
+                branched.append((part, first, recording.output))
     for part, first, last in branched:
         bracket = between(recording.steps[first], recording.steps[last]).upper_bracket
         layers = [layer for _, several in part for layer in several]

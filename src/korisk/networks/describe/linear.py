@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from itertools import count
+from itertools import count, pairwise
 from typing import cast
 
 import torch
@@ -208,6 +208,14 @@ def far_slope(function: Function, points: Iterable[Tensor]) -> float:
         except Exception:  # it does not take such inputs, so they prove nothing
             continue
         before = point, value
+    return max(value for value in found if value < math.inf)
+
+
+def slope_between(function: Function, points: Iterable[Tensor]) -> float:
+    """The largest slope between each of some points and the next."""
+    found = [0.0]
+    for one, two in pairwise(points):
+        found.append(_certain_quotient(_value(function, one), _value(function, two), one - two))
     return max(value for value in found if value < math.inf)
 
 

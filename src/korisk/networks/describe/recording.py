@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from korisk.networks.describe import written_out
 from korisk.networks.describe.linear import words
 from korisk.operators import norms
 from korisk.operators.consistency import DataConsistency
@@ -102,6 +103,7 @@ class Step:
     part: int | None = None  # of a result that is a tuple
     in_place: bool = False
     trained: tuple[Tensor, ...] = ()
+    on_set: Any = None  # its `ranges.Range`, where a set of inputs is stated
 
     @property
     def module(self) -> nn.Module | None:
@@ -113,13 +115,25 @@ class Step:
         """The steps that it takes: of a module each once, which makes a chain of f(x, x) too."""
         return self.parents if self.module is None else tuple(dict.fromkeys(self.parents))
 
-    def replay(self, values: dict[int, Tensor], *, double: bool = False) -> Tensor:
-        """The result for other values of earlier steps, in double precision if asked."""
+    def replay(
+        self,
+        values: dict[int, Tensor],
+        *,
+        double: bool = False,
+        constants: Callable[[object], object] | None = None,
+    ) -> Tensor:
+        """The result for other values of earlier steps, in double precision if asked.
+
+        `constants` changes the arguments that are no values of steps.
+        """
         if double and self.name in _CASTS:
             return values[self.parents[0]].to(_finer(self.value.dtype))
 
         def filled(leaf: object) -> object:
-            value = values[leaf.step] if isinstance(leaf, Ref) else leaf
+            if isinstance(leaf, Ref):
+                value: object = values[leaf.step]
+            else:
+                value = leaf if constants is None else constants(leaf)
             return value.clone() if self.in_place and isinstance(value, Tensor) else value
 
         function, args, kwargs = self._in_double if double else self._as_recorded
@@ -219,9 +233,12 @@ class CannotFollow(BaseException):
 class Recorder(TorchFunctionMode):
     """Records what torch is asked to do while it is active."""
 
-    def __init__(self, root: nn.Module, whole: Callable[[nn.Module], bool]) -> None:
+    def __init__(
+        self, root: nn.Module, whole: Callable[[nn.Module], bool], *, inside: bool = False
+    ) -> None:
         super().__init__()
         self.whole = whole
+        self.inside = inside  # whether attention and the like are followed inside
         self.steps: list[Step] = []
         self.frames: list[Frame] = []
         self.branches: list[str] = []
@@ -266,6 +283,9 @@ class Recorder(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         name = _plain_name(func)
         args, kwargs = tuple(args), dict(kwargs or {})
+        if self.inside and name in written_out.FUNCTIONS and self._parents((args, kwargs)):
+            with self:
+                return written_out.FUNCTIONS[name](*args, **kwargs)
         # `input=` and `other=` in their places, however they were passed.
         if not args and "input" in kwargs and name not in _INPUT_IS_NOT_FIRST:
             args = (kwargs.pop("input"),)
@@ -322,7 +342,8 @@ class Recorder(TorchFunctionMode):
         self.frames.append(Frame(module, path, self._calls, inference))
         try:
             if not self.whole(module):
-                result = original(module, *args, **kwargs)
+                written = written_out.layer(module) if self.inside else None
+                result = (original if written is None else written)(module, *args, **kwargs)
                 with self._pause():
                     for tensor in tensors_in(result):  # lost here, not where it is used next
                         self.step_of(tensor)
@@ -436,14 +457,20 @@ class Recorder(TorchFunctionMode):
 
 
 def record(
-    module: nn.Module, example: Tensor, whole: Callable[[nn.Module], bool]
+    module: nn.Module,
+    example: Tensor,
+    whole: Callable[[nn.Module], bool],
+    *,
+    inside: bool = False,
 ) -> tuple[Recorder, object]:
     """Run the module on the example; `whole` decides which modules inside are taken whole.
+
+    With `inside`, attention, recurrent and normalising layers are followed as `written_out`.
 
     As torch.fx does, the methods that call modules, and operators' adjoints, are exchanged while
     the run lasts; other threads pass.
     """
-    recorder = Recorder(module, whole)
+    recorder = Recorder(module, whole, inside=inside)
     call, adjoint = nn.Module.__call__, LinearOperator.adjoint
     here = threading.get_ident()
 
@@ -547,8 +574,11 @@ def check_recording(
     recording: Recording,
     example: Tensor,
     recorded: Callable[[Tensor], Recording],
+    tried: Sequence[Tensor] | None = None,
 ) -> None:
     """Give up on what two runs do differently, and where the steps are not the module.
+
+    That is tried at `tried`, by default at an input near the example and at some far away.
 
     Modules that are taken whole may differ from call to call, as their constant is stated or
     sampled; then there is nothing to compare the whole with. Where values decide the way, another
@@ -582,7 +612,7 @@ def check_recording(
     near = recording.branches and example.dtype not in _COARSE
     size = (1e-3 if near else 0.1) * float(example.abs().max() or 1)
     nearby = example + size * norms.drawn(example.shape, 2, "recording").to(example)
-    for other in (nearby, *far_inputs(example)):
+    for other in (nearby, *far_inputs(example)) if tried is None else tried:
         try:
             if recording.branches and _names(recorded(other)) != _names(recording):
                 continue

@@ -98,8 +98,8 @@ _COMPLEX = words("abs absolute") | set(_TRANSFORMS)
 _ROOTS = words("cat concat concatenate stack hstack vstack dstack complex")
 
 _STATE = (
-    "bound its inputs and state the constant that follows, with "
-    "kr.known(module, lipschitz=...) or kr.learned(module, lipschitz=...)"
+    "describe it on a set of inputs (inputs=kr.Ball(center, radius), --ball R), or state a "
+    "constant with kr.known(module, lipschitz=...) or kr.learned(module, lipschitz=...)"
 )
 _ATTENTION = (
     "dot-product attention has no Lipschitz constant on unbounded inputs, because its slope grows "
@@ -481,6 +481,9 @@ def gain(step: Step, x: Tensor) -> Gain | None:
 
 def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> float | None:
     """A constant of a step with several inputs, from the constants of those; None: no rule."""
+    if step.on_set is not None and step.on_set.constants is not None:
+        pairs = zip(step.on_set.constants, constants, strict=True)
+        return math.fsum(0.0 if 0 in pair else math.prod(pair) for pair in pairs)
     _refuse_attention(step)
     if any(isinstance(given, Ref) for given in step.kwargs.values()):
         return None  # in an order that is not known
@@ -541,7 +544,8 @@ def is_maximum(step: Step) -> bool:
 
 def adds(step: Step) -> bool:
     """Whether a step with several inputs adds up what each of them gives."""
-    return step.name in _ADDING or isinstance(step.module, DataConsistency)
+    product = step.on_set is not None and step.on_set.constants is not None
+    return product or step.name in _ADDING or isinstance(step.module, DataConsistency)
 
 
 def joins_linearly(step: Step) -> bool:

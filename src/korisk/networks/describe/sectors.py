@@ -15,6 +15,7 @@ are. Any scales are valid; good ones are searched for, then the norm is brackete
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +30,8 @@ from korisk.networks.describe.recording import Step
 from korisk.theory.amplification import FloatArray
 
 _LARGEST = 60_000  # numbers that enter M: beyond, the search would take minutes
+_MOST_ON_SETS = 32  # bent steps: on a set, `affine` has a constant of longer ones in less time
+_DENSE = 800  # numbers up to which M is kept as a matrix, faster than running its steps
 _ROUNDS = 40
 _PATIENCE = 8  # rounds without a gain of 1%
 _POWER = 6  # steps of power iteration for each of the first scales
@@ -74,13 +77,14 @@ def sector_upper(link: _Link) -> float:
         return math.inf
     shapes = [link.start.value.shape, *(bend.step.value.shape for bend in bends)]
     sizes = [math.prod(shape) for shape in shapes]
-    if sum(sizes) > _LARGEST:
+    long = link.start.on_set is not None and len(bends) > _MOST_ON_SETS
+    if long or sum(sizes) > _LARGEST:
         return math.inf
     rows: list[int] = []
     asked_for = patterns.needed(link.steps[-1], link.all_steps)
     bent = {bend.step.index: bend for bend in bends}
 
-    def run(vector: Tensor) -> Tensor:
+    def replayed(vector: Tensor) -> Tensor:
         split = zip(torch.split(vector, sizes), shapes, strict=True)
         parts = [part.reshape(shape) for part, shape in split]
         values, rests, found = {link.start.index: parts[0]}, iter(parts[1:]), []
@@ -98,9 +102,16 @@ def sector_upper(link: _Link) -> float:
 
     zero = torch.zeros(sum(sizes), dtype=torch.float64, device=link.start.value.device)
     try:
+        run: Callable[[Tensor], Tensor] = replayed
         whole = LinearPart(run, zero)
         if not whole.is_linear():
             return math.inf
+        if len(zero) <= _DENSE:
+            with torch.no_grad():
+                units = torch.eye(len(zero), dtype=torch.float64, device=zero.device)
+                matrix = torch.stack([whole._map(unit) for unit in units], 1)
+            run = partial(torch.mv, matrix)
+            whole = LinearPart(run, zero)
     except RuntimeError:
         return math.inf
     depth = levels[link.steps[-1].index] + 1
@@ -161,6 +172,8 @@ def _bends(link: _Link) -> tuple[list[_Bend] | None, dict[int, int]]:
 def _bend(link: _Link, step: Step, level: int) -> _Bend | None:
     if not step.value.is_floating_point() or link.rounds(step):
         return None
+    if step.on_set is not None and step.on_set.bend is not None:
+        return _Bend(step, level, *step.on_set.bend[:2])
     if len(step.inputs) == 2 and step.module is None:
         if not rules.is_maximum(step):
             return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial, singledispatch
 from typing import Any, NamedTuple
@@ -17,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from korisk._json import JsonDict
-from korisk.errors import KoriskError, KoriskWarning
+from korisk.errors import KoriskError
 from korisk.fitting.gradient.recipe import draw_batches
 from korisk.fitting.ridge.dense import DenseFit
 from korisk.fitting.ridge.diagonal import DiagonalRidge
 from korisk.networks import KnownOperatorNet, RefinedNet
+from korisk.networks.amplification import graph_network, learned_parts, title_of
 from korisk.networks.describe.describe import describe
-from korisk.networks.describe.marks import UNNAMED, learned, mark_of
 from korisk.networks.known_operator import free_name
 from korisk.operators import Composed
 from korisk.paper.theorem.problems import DeepProblem, GraphProblem, TrueNetworkProblem
@@ -33,7 +32,6 @@ from korisk.studies.run.fits import Fitted, Gradient, Job, convergence, seconds_
 from korisk.theory import Known, Layer, Learned, Network, NormBracket
 
 _SLIGHT = 1e-6  # lambda of the weights that fit the test set, over the mean of the diagonal
-_STATED = ("lipschitz", "parameters", "effective")  # by a mark, beside a name
 
 
 class Layers(NamedTuple):
@@ -164,58 +162,6 @@ def _described(problem: GraphProblem, device: str) -> Network:
     return graph_network(problem.true_network(device), example)
 
 
-def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
-    """The parts of a module that are a learned layer each, by their paths.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The module.
-
-    Returns
-    -------
-    dict of str to torch.nn.Module
-        Parts with trained weights of their own, and those that `korisk.learned` marks, whole.
-    """
-    parts: dict[str, nn.Module] = {}
-    for path, part in module.named_modules():
-        within = any(not whole or path.startswith(f"{whole}.") for whole in parts)
-        trained = any(weights.requires_grad for weights in part.parameters(recurse=False))
-        if not within and (trained or isinstance(mark_of(part), Learned)):
-            parts[path] = part
-    return parts
-
-
-def _title(path: str, part: nn.Module) -> str:
-    mark = mark_of(part)
-    return path or "network" if mark is None or mark.name == UNNAMED else mark.name
-
-
-def graph_network(truth: nn.Module, example: Tensor) -> Network:
-    """The true network as the theory takes it.
-
-    Parameters
-    ----------
-    truth : torch.nn.Module
-        The true network.
-    example : Tensor
-        An input, batches first.
-
-    Returns
-    -------
-    Network
-        With a layer for every call of a learned part.
-    """
-    marked = copy.deepcopy(truth)
-    for path, part in learned_parts(marked).items():
-        mark = mark_of(part)
-        stated = {} if mark is None else {name: getattr(mark, name) for name in _STATED}
-        learned(part, name=_title(path, part), **stated)
-    with warnings.catch_warnings(), torch.enable_grad():
-        warnings.simplefilter("ignore", KoriskWarning)  # of weights that layers share
-        return describe(marked, example)
-
-
 @torch.no_grad()
 def graph_errors(truth: nn.Module, trained: nn.Module, inputs: Tensor) -> dict[str, float]:
     """E||e_l||^2 of every learned layer of a trained module.
@@ -249,7 +195,7 @@ def graph_errors(truth: nn.Module, trained: nn.Module, inputs: Tensor) -> dict[s
             raise KoriskError(f"{why}; both must have the same parts")
 
         def measure(_: nn.Module, given: tuple[Any, ...], output: Tensor, path: str = path) -> None:
-            name = free_name(_title(path, true_parts[path]), set(errors))
+            name = free_name(title_of(path, true_parts[path]), set(errors))
             errors[name] = sum_of_squares(true_parts[path](*given) - output)
 
         handles.append(part.register_forward_hook(measure))

@@ -1,0 +1,188 @@
+"""Estimated risks beside measured errors and bounds, and whether the right layer is named.
+
+    python -m benchmarks.networks.amplification --json benchmarks/results/amplification.json
+    python -m benchmarks.networks.amplification --tables benchmarks/results/amplification.json
+
+Students of a true network of every kind are trained as for `benchmarks.paper.check_graphs`, and
+some larger ones. Each risk is estimated on 64 pilot inputs and compared with the error on 128 test
+inputs: from another training alone (the truth is not used), from the true layers, and to first
+order from the layers' errors as if these had no direction. Then parts of the true network are
+changed one at a time: the part that is estimated to make the largest error must be the one.
+"""
+
+import argparse
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import korisk as kr
+from benchmarks.markdown import line
+from korisk.networks.amplification import graph_network, learned_parts
+from korisk.paper.theorem.layers import graph_errors
+from korisk.paper.theorem.problems import GRAPHS, GraphProblem
+from korisk.problems import CtScanner
+from korisk.store.usage import machine
+
+SIZES, SEEDS, STEPS, BATCH, RATE = (16, 128), (1, 2), 300, 16, 3e-3  # as `check_graphs` has them
+STARTS = {"random": None, "near": 0.3}
+LARGER = ("inverse-cnn", "inverse-unet", "dense-skips", "unrolled", "weights-inverse-unet")
+PILOT, TEST = 64, 128
+CHANGED_SEEDS = range(1, 7)
+NEAR = 3.0  # the factor within which an estimate counts as near
+WAYS = {"seeds": "another training", "truth": "true layers", "random": "random directions"}
+
+
+def problem_of(network: str, near: float | None, *, large: bool = False) -> GraphProblem:
+    """The problem of `check_graphs`, or one with four times the pixels and twice the channels."""
+    size = {"side": 16, "views": 24, "bins": 24} if large else {"side": 8, "views": 12, "bins": 12}
+    scanner = CtScanner(**size, beam="parallel")
+    return GraphProblem(scanner=scanner, network=network, near=near, width=8 if large else 4)
+
+
+def train(problem: GraphProblem, seed: int, n: int) -> nn.Module:
+    """A student of the true network, by Adam on the mean squared error."""
+    network, draws = problem.start(seed)
+    network.requires_grad_(True)
+    inputs, targets = problem.pools(seed=seed, train=n, validation=0, test=0).train
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
+    for _ in range(STEPS):
+        chosen = torch.randint(n, (min(n, BATCH),), generator=draws)
+        optimizer.zero_grad()
+        (network(inputs[chosen]) - targets[chosen]).square().mean().backward()
+        optimizer.step()
+    return network
+
+
+@torch.no_grad()
+def squared_error(network: nn.Module, truth: nn.Module, inputs: Tensor) -> float:
+    """E|f - f_hat|^2, summed over the entries of an output."""
+    return float((network(inputs) - truth(inputs)).double().square().flatten(1).sum(1).mean())
+
+
+def trained(
+    network: str, start: str, n: int, *, seeds: tuple[int, ...] = SEEDS, large: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Estimates, bound and error of the trainings of one kind and size."""
+    problem = problem_of(network, STARTS[start], large=large)
+    truth = copy.deepcopy(problem.true_network()).requires_grad_(True)
+    pools = problem.pools(seed=77, train=0, validation=PILOT, test=TEST)
+    pilot, test = pools.validation.inputs, pools.test.inputs
+    described = None if large else graph_network(truth, pilot[:1])  # takes minutes if large
+    students = {seed: train(problem, seed, n) for seed in seeds}
+    for place, (seed, student) in enumerate(students.items()):
+        other = students[seeds[place - 1]]
+        by_truth = kr.amplification(student, pilot, reference=truth)
+        by_seeds = kr.amplification(student, pilot, reference=other, seeds=True)
+        errors = {layer.name: layer.error or 0.0 for layer in by_truth.layers}
+        assert by_truth.estimate is not None
+        assert by_seeds.estimate is not None
+        yield {
+            "network": network,
+            "start": "larger" if large else start,
+            "n": n,
+            "seed": seed,
+            "error": squared_error(student, truth, test),
+            "seeds": by_seeds.estimate.value,
+            "truth": by_truth.estimate.value,
+            "random": by_truth.risk(errors),
+            "bound": None if described is None else kr.deep_risk(described, errors).total,
+        }
+
+
+def changed(network: str, seed: int) -> dict[str, Any]:
+    """The true network with one learned part changed at a time: estimated and measured errors."""
+    problem = problem_of(network, STARTS["near"])
+    truth = copy.deepcopy(problem.true_network()).requires_grad_(True)
+    pools = problem.pools(seed=77, train=0, validation=PILOT, test=TEST)
+    pilot, test = pools.validation.inputs, pools.test.inputs
+    gains = kr.amplification(truth, pilot, probes=8)
+    found: dict[str, dict[str, float]] = {"measured": {}, "random": {}, "along": {}}
+    for path, part in learned_parts(problem.start(seed)[0].requires_grad_(True)).items():
+        module = copy.deepcopy(truth)
+        module.get_submodule(path).load_state_dict(part.state_dict())
+        along = kr.amplification(module, pilot, reference=truth).estimate
+        assert along is not None
+        found["measured"][path] = squared_error(module, truth, test)
+        found["random"][path] = gains.risk(graph_errors(truth, module, pilot))
+        found["along"][path] = along.value
+    return {"network": network, "seed": seed, **found}
+
+
+def near(estimate: float, error: float) -> bool:
+    """Whether an estimate is within the factor of the error."""
+    return error / NEAR <= estimate <= error * NEAR
+
+
+def tables(kept: dict[str, Any]) -> Iterator[str]:
+    """Estimate over error by kind, then how often the right layer is named."""
+    heads = (f"{words}: near" for words in WAYS.values())
+    ratios = (f"{words} / error" for words in ("another training", "random directions", "bound"))
+    yield line("network", "trained from", "networks", *heads, *ratios)
+    yield line(*["---"] * 9)
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for case in kept["trained"]:
+        for key in ((case["network"], case["start"]), ("all", case["start"]), ("all", "any")):
+            groups.setdefault(key, []).append(case)
+    order = sorted(groups, key=lambda key: (key[0] == "all", key[1] == "any", key))
+    for network, start in order:
+        cases = groups[network, start]
+        counts = [sum(near(case[way], case["error"]) for case in cases) for way in WAYS]
+        middle = [
+            median(values)
+            if (values := [case[way] / case["error"] for case in cases if case[way] is not None])
+            else None
+            for way in ("seeds", "random", "bound")
+        ]
+        texts = ("-" if value is None else f"{value:.2g}" for value in middle)
+        yield line(network, start, len(cases), *counts, *texts)
+    yield ""
+    yield line(
+        "parts changed one at a time",
+        "networks",
+        *("named rightly, " + way for way in ("random directions", "along errors")),
+    )
+    yield line(*["---"] * 4)
+    for network in [*dict.fromkeys(case["network"] for case in kept["changed"]), "all"]:
+        cases = [case for case in kept["changed"] if network in (case["network"], "all")]
+        counts = []
+        for way in ("random", "along"):
+            worst = [max(case[way], key=case[way].get) for case in cases]
+            true = [max(case["measured"], key=case["measured"].get) for case in cases]
+            counts.append(sum(one == two for one, two in zip(worst, true, strict=True)))
+        yield line(network, len(cases), *counts)
+
+
+def main() -> None:
+    """Measure and keep, or print what was kept."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="where to keep what came out")
+    parser.add_argument("--tables", type=Path, help="print the tables of what was kept there")
+    parser.add_argument("--only", nargs="*", default=GRAPHS, choices=GRAPHS)
+    options = parser.parse_args()
+    if options.tables is not None:
+        print("\n".join(tables(json.loads(options.tables.read_text()))))
+        return
+    kept: dict[str, Any] = {"machine": dict(machine()), "trained": [], "changed": []}
+    for network in options.only:
+        if network != "unrolled":  # it has one learned part
+            kept["changed"] += [changed(network, seed) for seed in CHANGED_SEEDS]
+        for start in STARTS:
+            for n in SIZES:
+                kept["trained"] += trained(network, start, n)
+                print(json.dumps(kept["trained"][-1]), flush=True)
+        if network in LARGER:
+            kept["trained"] += trained(network, "near", 128, large=True)
+            print(json.dumps(kept["trained"][-1]), flush=True)
+        if options.json is not None:
+            options.json.write_text(json.dumps(kept, indent=1) + "\n")
+    print("\n".join(tables(kept)))
+
+
+if __name__ == "__main__":
+    main()

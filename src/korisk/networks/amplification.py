@@ -1,0 +1,464 @@
+"""How much of a layer's error reaches the output, along the data: an estimate beside the bound.
+
+The bound multiplies the largest slopes that occur anywhere. Here the gains are those of the data:
+in directions drawn at random, and in the directions in which a layer differs from that of a
+reference. docs/explanation/theory.md has the identity behind the second.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import t as student
+from torch import Tensor, nn
+
+from korisk import _checks
+from korisk.errors import KoriskError, KoriskWarning, invalid
+from korisk.networks.describe.describe import describe
+from korisk.networks.describe.marks import UNNAMED, learned, mark_of
+from korisk.networks.describe.recording import untouched
+from korisk.networks.known_operator import free_name
+from korisk.texts import Table, number
+from korisk.theory import Learned, Network, deep_risk
+from korisk.theory.network import BoundForm
+
+_STATED = ("lipschitz", "parameters", "effective")  # by a mark, beside a name
+_SURE = 0.9  # of intervals
+_BATCH = 64  # inputs that are run at once
+
+Call = Callable[[int, Tensor], Tensor | None]  # of a learned part, by its number
+Samples = NDArray[np.float64]  # one number for each input
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over the data with its 90% interval, by Student's t over the inputs.
+
+    Parameters
+    ----------
+    value, low, high : float
+        The mean and the ends of its interval, nan where one input is too few.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, samples: Samples) -> Mean:
+        """The mean of independent numbers, one for each input."""
+        value, count = float(samples.mean()), len(samples)
+        if count < 2:
+            return cls(value, math.nan, math.nan)
+        error = float(samples.std(ddof=1)) / math.sqrt(count)
+        wide = error * float(student.ppf((1 + _SURE) / 2, count - 1))
+        return cls(value, max(0.0, value - wide), value + wide)
+
+
+@dataclass(frozen=True)
+class LayerGain:
+    """What happens to the error of one learned layer on its way to the output.
+
+    Parameters
+    ----------
+    name : str
+        Path of the layer; "path (2)" for its second call.
+    gain : Mean
+        E|J v|^2 / |v|^2 for directions v drawn at random: squared output error per squared error of
+        the layer.
+    error : float or None
+        E|e|^2, the squared difference to the reference's layer at the same inputs.
+    along : float or None
+        Squared output difference that this makes, over `error`: the gain along the errors.
+    part : float or None
+        The layer's part of the estimate; parts add up to it, and may be negative where errors
+        of layers cancel.
+    saved : float or None
+        By how much the estimate falls if this layer is the reference's.
+    """
+
+    name: str
+    gain: Mean
+    error: float | None = None
+    along: float | None = None
+    part: float | None = None
+    saved: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Amplification:
+    """Gains of all learned layers on data, and the risk that follows. Made by `amplification`.
+
+    Parameters
+    ----------
+    layers : tuple of LayerGain
+        In the order of calls.
+    estimate : Mean or None
+        The estimated squared error of the network; None without a reference.
+    count : int
+        Inputs that it is from.
+    seeds : bool
+        Whether the reference is another training rather than the truth.
+    """
+
+    layers: tuple[LayerGain, ...]
+    estimate: Mean | None
+    count: int
+    seeds: bool
+    _described: Callable[[], Network]
+
+    def risk(self, errors: Mapping[str, float]) -> float:
+        """The squared error that layers of these errors would make, by the gains at random.
+
+        Parameters
+        ----------
+        errors : mapping of str to float
+            E|e|^2 of layers by name; those left out err by nothing.
+
+        Returns
+        -------
+        float
+            Sum of gain times error: first order, for errors without a preferred direction that do
+            not depend on one another. An estimate, not a bound.
+        """
+        gains = {layer.name: layer.gain.value for layer in self.layers}
+        for name in errors:
+            _checks.one_of("layer", name, tuple(gains))
+        return math.fsum(gains[name] * error for name, error in errors.items())
+
+    @property
+    def dominating(self) -> str:
+        """The layer with the largest part of the estimate; without one, of the largest gain."""
+        if self.estimate is None:
+            return max(self.layers, key=lambda layer: layer.gain.value).name
+        return max(self.layers, key=lambda layer: layer.part or 0.0).name
+
+    def bound(self, form: BoundForm = "composed") -> float:
+        """The bound of the same layers' errors, by the theorem.
+
+        Parameters
+        ----------
+        form : {"composed", "minkowski", "paper"}, default "composed"
+            As for `deep_risk`.
+
+        Returns
+        -------
+        float
+            With the constants of the reference, and half of it where that is another training.
+        """
+        if self.estimate is None:
+            raise KoriskError("a bound needs errors of layers; give reference=")
+        errors = {layer.name: layer.error or 0.0 for layer in self.layers}
+        return deep_risk(self._described(), errors, bound=form).total / (2 if self.seeds else 1)
+
+    def tables(self) -> Iterator[Table]:
+        """Layer by layer, as texts.
+
+        Yields
+        ------
+        Table
+            A row for each learned layer.
+        """
+        heads = ["layer", "gain", "90% interval"]
+        heads += [] if self.estimate is None else ["its error", "gain along it", "part", "saves"]
+        rows = []
+        for layer in self.layers:
+            gain = layer.gain
+            row = [layer.name, number(gain.value), f"{number(gain.low)} to {number(gain.high)}"]
+            more = (layer.error, layer.along, layer.part, layer.saved)
+            row += [] if self.estimate is None else [number(value or 0.0) for value in more]
+            rows.append(row)
+        yield Table("amplification on the data", heads, rows)
+
+    def explain(self) -> str:
+        """What it says, in sentences.
+
+        Returns
+        -------
+        str
+            The estimate, what it is, and the layer to look at.
+        """
+        if self.estimate is None:
+            return (
+                f"On {self.count:,} inputs an error of {self.dominating} grows most on its way to "
+                "the output. Gains are of first order; give reference= for an estimated risk."
+            )
+        of = "half the difference of two trainings" if self.seeds else "against the reference"
+        mean, best = self.estimate, max(self.layers, key=lambda layer: layer.saved or 0.0)
+        saving = f"Replacing {best.name} saves most: {number(best.saved or 0.0)}."
+        if (best.saved or 0.0) <= 0:
+            saving = "Replacing one layer saves nothing: their errors cancel one another."
+        return (
+            f"Estimated squared error: {number(mean.value)} (90%: {number(mean.low)} to "
+            f"{number(mean.high)}), {of}, on {self.count:,} inputs. An estimate, not a bound. "
+            f"{self.dominating} has the largest part. {saving}"
+        )
+
+
+def amplification(
+    module: nn.Module,
+    data: Tensor,
+    *,
+    reference: nn.Module | None = None,
+    seeds: bool = False,
+    probes: int = 4,
+    seed: int = 0,
+) -> Amplification:
+    """Gains from each learned layer to the output along data, and the risk that follows.
+
+    A learned layer is a part with trained weights of its own, or one that `korisk.learned` marks;
+    every call of it counts. Samples of a batch must not interact in evaluation mode.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The trained network.
+    data : Tensor
+        Inputs, batch first.
+    reference : torch.nn.Module, optional
+        A network of the same structure: the true one, the same one with a layer replaced, or the
+        same one trained on other data with another seed. Gives the layers' errors, and what each
+        makes of the output, Eq. (eq:telescope).
+    seeds : bool, default False
+        Whether the reference is another training. Both err then, so that half of the squared
+        difference is the estimate; what all trainings miss alike is not in it.
+    probes : int, default 4
+        Random directions for each input.
+    seed : int, default 0
+        Random seed of the directions.
+
+    Returns
+    -------
+    Amplification
+        Gains with 90% intervals, layers' parts of the estimated risk, and the bound beside it.
+
+    Raises
+    ------
+    KoriskError
+        If nothing is learned, or the reference has other parts.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> import torch
+    >>> linear = torch.nn.Linear(4, 4, bias=False)
+    >>> _ = torch.nn.init.eye_(linear.weight)
+    >>> net = torch.nn.Sequential(linear, torch.nn.Linear(4, 4, bias=False))
+    >>> _ = torch.nn.init.constant_(net[1].weight, 0.5)
+    >>> found = kr.amplification(net, torch.rand(64, 4), probes=64)
+    >>> [layer.name for layer in found.layers], found.dominating
+    (['0', '1'], '0')
+    """
+    _checks.count("probes", probes, at_least=1, remedy="try 4")
+    given: object = data
+    if not isinstance(given, Tensor) or not data.is_floating_point() or not data.numel():
+        raise invalid("data", "be a batch of inputs", data, "give a tensor of floats, batch first")
+    for name, network in (("module", module), ("reference", reference)):
+        if not isinstance(network, nn.Module | None):
+            raise invalid(name, "be an nn.Module", network)
+    draws = torch.Generator().manual_seed(seed)
+    with untouched(module, data):
+        names, gains = _gains(module, data, probes, draws)
+    layers = [LayerGain(name, Mean.of(gains[:, place])) for place, name in enumerate(names)]
+
+    def described() -> Network:
+        return graph_network(module if reference is None else reference, data[:1])
+
+    if reference is None:
+        return Amplification(tuple(layers), None, len(data), seeds, described)
+    with untouched(module, data), untouched(reference, data):
+        found = [_differences(module, reference, batch, names) for batch in _batches(data)]
+    errors, products = (np.concatenate(part) for part in zip(*found, strict=True))
+    factor = 0.5 if seeds else 1.0
+    total = factor * products.sum((1, 2))  # |sum of all differences|^2, for each input
+    mean = products.mean(0)
+    for place, layer in enumerate(layers):
+        error, own = float(errors[:, place].mean()), float(mean[place, place])
+        part = factor * float(mean[place].sum())
+        layers[place] = LayerGain(
+            layer.name,
+            layer.gain,
+            error=error,
+            along=own / error if error > 0 else 0.0,
+            part=part,
+            saved=2 * part - factor * own,  # |s|^2 - |s - d|^2 = 2 d.s - |d|^2
+        )
+    return Amplification(tuple(layers), Mean.of(total), len(data), seeds, described)
+
+
+def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
+    """The parts of a module that are a learned layer each, by their paths.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The module.
+
+    Returns
+    -------
+    dict of str to torch.nn.Module
+        Parts with trained weights of their own, and those that `korisk.learned` marks, whole.
+    """
+    parts: dict[str, nn.Module] = {}
+    for path, part in module.named_modules():
+        within = any(not whole or path.startswith(f"{whole}.") for whole in parts)
+        trained = any(weights.requires_grad for weights in part.parameters(recurse=False))
+        if not within and (trained or isinstance(mark_of(part), Learned)):
+            parts[path] = part
+    return parts
+
+
+def graph_network(truth: nn.Module, example: Tensor) -> Network:
+    """A network as the theory takes it, every learned part being one layer.
+
+    Parameters
+    ----------
+    truth : torch.nn.Module
+        The true network.
+    example : Tensor
+        An input, batches first.
+
+    Returns
+    -------
+    Network
+        With a layer for every call of a learned part.
+    """
+    marked = copy.deepcopy(truth)
+    for path, part in learned_parts(marked).items():
+        mark = mark_of(part)
+        stated = {} if mark is None else {name: getattr(mark, name) for name in _STATED}
+        learned(part, name=title_of(path, part), **stated)
+    with warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore", KoriskWarning)  # of weights that layers share
+        return describe(marked, example)
+
+
+def title_of(path: str, part: nn.Module) -> str:
+    """What a learned part is called: by its mark, or by its path."""
+    mark = mark_of(part)
+    return path or "network" if mark is None or mark.name == UNNAMED else mark.name
+
+
+def _batches(data: Tensor) -> list[Tensor]:
+    return [data[start : start + _BATCH] for start in range(0, len(data), _BATCH)]
+
+
+@contextmanager
+def _watched(parts: Mapping[str, nn.Module], call: Call) -> Iterator[list[str]]:
+    """Calls of learned parts in order: `call` sees the output, and may give another one."""
+    names: list[str] = []
+
+    def hook(title: str) -> Callable[[nn.Module, tuple[Any, ...], Any], Tensor | None]:
+        def seen(_: nn.Module, __: tuple[Any, ...], output: Any) -> Tensor | None:
+            if not isinstance(output, Tensor):
+                remedy = "mark the part around it with kr.learned"
+                raise KoriskError(f"layer {title!r} returns more than one tensor; {remedy}")
+            names.append(free_name(title, set(names)))
+            return call(len(names) - 1, output)
+
+        return seen
+
+    handles = [
+        part.register_forward_hook(hook(title_of(path, part))) for path, part in parts.items()
+    ]
+    try:
+        yield names
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _gains(
+    module: nn.Module, data: Tensor, probes: int, draws: torch.Generator
+) -> tuple[list[str], Samples]:
+    """(inputs, layers): |J_l^T w|^2 / entries of layer l for normal w, all layers at once.
+
+    Its mean is |J_l|_F^2 / entries, which is E|J v|^2 / |v|^2 over directions v of layer l.
+    """
+    parts = learned_parts(module)
+    if not parts:
+        why = "nothing in the module is learned"
+        raise KoriskError(f"{why}; unfreeze parameters, or mark parts with kr.learned")
+    rows = []
+    names: list[str] = []
+    for batch in _batches(data):
+        outputs: list[Tensor] = []
+
+        def keep(place: int, output: Tensor, into: list[Tensor] = outputs) -> Tensor:
+            value = output if output.requires_grad else output.detach().requires_grad_()
+            into.append(value)
+            return value
+
+        with torch.enable_grad(), _watched(parts, keep) as called:
+            result: Tensor = module(batch.detach())
+        if any(len(output) != len(batch) for output in (*outputs, result)):
+            why = "a layer's output does not have the batch as its first axis"
+            raise KoriskError(f"{why}; mark the part around it with kr.learned")
+        total = torch.zeros(len(batch), len(outputs), dtype=torch.float64)
+        for probe in range(probes):
+            noise = torch.randn(result.shape, generator=draws, dtype=torch.float64).to(result)
+            again = probe < probes - 1
+            found = torch.autograd.grad(
+                result, outputs, noise, retain_graph=again, allow_unused=True
+            )
+            for place, gradient in enumerate(found):
+                if gradient is not None:
+                    squares = gradient.detach().double().flatten(1).square()
+                    total[:, place] += squares.mean(1).cpu() / probes
+        rows.append(total.numpy())
+        names = called
+    return names, np.concatenate(rows)
+
+
+@torch.no_grad()
+def _differences(
+    module: nn.Module, reference: nn.Module, batch: Tensor, names: list[str]
+) -> tuple[Samples, Samples]:
+    """|e_l|^2 of each layer, and the products d_l . d_k of what these make of the output.
+
+    g_l is the reference with the values of the first l learned layers from the module, so that
+    d_l = g_(l-1) - g_l is what the error of layer l alone makes of the output, Eq. (eq:telescope).
+    """
+    parts, others = learned_parts(module), learned_parts(reference)
+    if parts.keys() != others.keys():
+        missing = min(parts.keys() ^ others.keys())
+        why = f"only one of module and reference has the learned part {missing!r}"
+        raise KoriskError(f"{why}; both must have the same parts")
+    trained: list[Tensor] = []
+    with _watched(parts, lambda _, output: trained.append(output)):
+        last = module(batch).double().flatten(1)
+    errors = torch.zeros(len(batch), len(names), dtype=torch.float64)
+
+    def mixed(count: int) -> Tensor:
+        def exchange(place: int, output: Tensor) -> Tensor | None:
+            if place == count < len(trained):
+                if output.shape != trained[place].shape:
+                    why = f"layer {names[place]!r} gives another shape in the reference"
+                    raise KoriskError(f"{why}; both must have the same parts")
+                difference = (output - trained[place]).double().flatten(1)
+                errors[:, place] = difference.square().sum(1).cpu()
+            return trained[place] if place < count else None
+
+        with _watched(others, exchange) as called:
+            result: Tensor = reference(batch)
+        if called != names:
+            raise KoriskError("the reference calls its parts in another order; check it")
+        return result.double().flatten(1)
+
+    values = [mixed(count) for count in range(len(names) + 1)]
+    if float((values[-1] - last).norm()) > 1e-3 * float(last.norm()):
+        what = "module and reference differ outside of learned layers"
+        warnings.warn(f"{what}, and no layer's part holds that", KoriskWarning, stacklevel=3)
+    steps = torch.stack([one - two for one, two in pairwise(values)], 1)
+    products = torch.einsum("nlx,nkx->nlk", steps, steps)
+    return errors.numpy(), products.cpu().numpy()

@@ -1,0 +1,205 @@
+"""A described network whose constants hold on a set of inputs, and whether data stay in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from korisk.errors import KoriskError, invalid
+from korisk.networks.describe.graph import Link
+from korisk.networks.describe.recording import Step
+from korisk.networks.describe.sets import InputSet
+from korisk.theory import Composition, Layer, Network, NormBracket
+from korisk.theory.bracket import Lipschitz, set_fields
+
+_LONGEST_HOW = 80
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Which share of some inputs stays in the ranges of a network, all the way.
+
+    Parameters
+    ----------
+    share : float
+        Of the inputs of which every value stays in its range.
+    layers : dict
+        The same for each layer's value, by the layer's name; "input" is the set itself.
+    count : int
+        How many inputs were tried.
+    """
+
+    share: float
+    layers: dict[str, float]
+    count: int
+
+    def __str__(self) -> str:
+        worst = min(self.layers, key=self.layers.__getitem__)
+        text = f"{self.share:.1%} of {self.count:,} inputs stay in every range"
+        return text if self.share == 1 else f"{text}; fewest at {worst} ({self.layers[worst]:.1%})"
+
+
+class LocalNetwork(Network):
+    """A network whose constants hold on a set of inputs. Made by `describe(..., inputs=...)`.
+
+    The theorem then needs every value to stay in its range: those of the true network, of the
+    trained one, and of the mixed ones that are trained up to a layer and true behind it;
+    docs/explanation/theory.md has the proof, `inside` the check.
+
+    Parameters
+    ----------
+    net : Network
+        The described network.
+    given : InputSet
+        The set of inputs.
+    steps, links : sequences
+        The recorded run with its ranges, and the parts of it that are layers.
+    record : callable
+        Gives the steps of another module in the same way.
+    """
+
+    def __init__(
+        self,
+        net: Network,
+        given: InputSet,
+        *,
+        steps: Sequence[Step],
+        links: Sequence[Link],
+        record: Callable[[nn.Module], Sequence[Step]],
+    ) -> None:
+        layers = [_conditional(layer, given.short) for layer in net.layers]
+        runs = (
+            Composition(part.first, part.last, lipschitz=_constant(part.lipschitz, given.short))
+            for part in net.compositions
+        )
+        super().__init__(layers, compositions=runs, name=net.name, largest_slope=net.largest_slope)
+        set_fields(self, _given=given, _steps=steps, _links=links, _record=record)
+
+    _given: InputSet
+    _steps: Sequence[Step]
+    _links: Sequence[Link]
+    _record: Callable[[nn.Module], Sequence[Step]]
+
+    @property
+    def condition(self) -> str:
+        """Where the constants hold, in words."""
+        return (
+            f"The constants hold for inputs in {self._given.words}, as long as every value of the "
+            "true, the trained and the mixed networks stays in the range it has there."
+        )
+
+    @torch.no_grad()
+    def inside(self, data: Tensor, trained: nn.Module | None = None) -> Inside:
+        """Which share of some inputs stays in the ranges that the constants hold on.
+
+        Parameters
+        ----------
+        data : Tensor
+            Inputs, batch first.
+        trained : torch.nn.Module, optional
+            A module of the same structure: the trained network, where this one describes the true
+            one, or the same network trained with another seed. Then every mixed network is tried
+            too, trained up to each learned layer and as described behind it.
+
+        Returns
+        -------
+        Inside
+            The share, and that of each layer.
+
+        Raises
+        ------
+        KoriskError
+            If the inputs have another shape, or the module another structure.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> import torch
+        >>> net = kr.describe(torch.nn.Tanh(), torch.zeros(1, 2), inputs=kr.Box(-1.0, 1.0))
+        >>> print(net.inside(torch.tensor([[0.0, 0.5], [0.0, 2.0]])))
+        50.0% of 2 inputs stay in every range; fewest at input (50.0%)
+        """
+        center = self._given.center
+        if data.ndim != center.ndim or data.shape[1:] != center.shape[1:] or not len(data):
+            rule = f"be inputs of shape {tuple(center.shape[1:])}, batch first"
+            raise invalid("data", rule, data, got=str(tuple(data.shape)))
+        needed = self._needed()
+        other = None
+        if trained is not None:
+            steps = self._record(trained)
+            if [step.name for step in steps] != [step.name for step in self._steps]:
+                remedy = "give a module of the same class and sizes"
+                raise KoriskError(f"trained must run the same functions as the module; {remedy}")
+            other = [steps[step.index] for step in needed]
+        names = self._names(needed)
+        stayed = dict.fromkeys(names.values(), 0)
+        whole = 0
+        for sample in data.double():
+            left = self._left(sample[None].to(center.device), needed, other)
+            gone = {names[index] for index in left}
+            for name in stayed:
+                stayed[name] += name not in gone
+            whole += not gone
+        shares = {name: count / len(data) for name, count in stayed.items()}
+        return Inside(whole / len(data), shares, len(data))
+
+    def _needed(self) -> list[Step]:
+        found = {step.index: step for link in self._links for step in link.steps}
+        return [found[index] for index in sorted(found)]
+
+    def _names(self, needed: Sequence[Step]) -> dict[int, str]:
+        """By step, the layer that it belongs to."""
+        same = len(self._links) == len(self.layers)
+        titles = self.names if same else [f"part {place}" for place in range(len(self._links))]
+        names = {0: "input"}
+        for title, link in zip(titles, self._links, strict=True):
+            for step in link.steps:
+                names.setdefault(step.index, title)
+        return names
+
+    def _left(self, x: Tensor, needed: Sequence[Step], other: Sequence[Step] | None) -> set[int]:
+        """The steps whose values leave their ranges, in the network and in mixed ones."""
+        left: set[int] = set()
+
+        def follow(values: dict[int, Tensor], steps: Iterable[Step]) -> dict[int, Tensor]:
+            values = dict(values)
+            for step in steps:
+                values[step.index] = step.replay(values, double=True)
+                given = self._steps[step.index].on_set
+                if given is not None and not given.contains(values[step.index]):
+                    left.add(step.index)
+            return values
+
+        start = self._steps[0].on_set
+        assert start is not None
+        if not start.contains(x):
+            left.add(0)
+        follow({0: x}, needed)
+        if other is None:
+            return left
+        trained = follow({0: x}, other)
+        ends = [link.steps[-1].index for link in self._links if any(s.trained for s in link.steps)]
+        for end in ends:
+            before = {place: value for place, value in trained.items() if place <= end}
+            follow(before, [step for step in needed if step.index > end])
+        return left
+
+
+def _conditional(layer: Layer, short: str) -> Layer:
+    """A layer whose constants say where they hold."""
+    if isinstance(layer.inputs, Mapping):
+        constants = {key: _constant(value, short) for key, value in layer.inputs.items()}
+        return replace(layer, inputs=constants)
+    return replace(layer, lipschitz=_constant(layer.lipschitz, short))
+
+
+def _constant(value: Lipschitz, short: str) -> Any:
+    if not isinstance(value, NormBracket):
+        return value  # stated, or an operator's, on all inputs
+    how = f"{short}: {value.how}"
+    how = how if len(how) <= _LONGEST_HOW else how[: _LONGEST_HOW - 3] + "..."
+    return replace(value, how=how)
