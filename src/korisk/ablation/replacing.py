@@ -491,7 +491,8 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
         stencil = operator.stencil
         kinds: dict[str, Kind] = {"RotateAndSum": "rotate", "Sampled": "sampled"}
         kind = kinds.get(type(stencil).__name__, "joseph")
-        return Projector(scan, kind=kind, samples=getattr(stencil, "samples", None), **place)
+        samples = getattr(stencil, "samples", None) if kind == "sampled" else None
+        return Projector(scan, kind=kind, samples=samples, **place)
     if isinstance(operator, Sense):
         maps, phases = operator.sensitivities.cpu().double(), torch.arange(operator.coils) * _TURN
         off = torch.polar(torch.full_like(phases, share, dtype=torch.float64), phases.double())

@@ -86,7 +86,7 @@ class Rehearsal(Drawn, Answers):
         Relative standard error of the errors for the few images that judge.
     parameters : int
         Weights that are trained.
-    belief : Belief
+    belief : Belief, optional
         Prior of how far reality is from the simulation.
     halved : Curve, optional
         Errors of networks that had half the distinct images, and copies of these.
@@ -97,20 +97,13 @@ class Rehearsal(Drawn, Answers):
 
     Examples
     --------
-    >>> import torch
     >>> import korisk as kr
-    >>> from korisk.operators import ParallelBeam, Projector
-    >>> scan = Projector(ParallelBeam(8, views=6, bins=12))
-    >>> class Net(torch.nn.Module):
-    ...     def __init__(self):
-    ...         super().__init__()
-    ...         self.dense = torch.nn.Linear(72, 64)
-    ...     def forward(self, sinograms):
-    ...         return self.dense(sinograms.flatten(1)).unflatten(1, (8, 8))
-    >>> training = kr.prediction.Training(steps=50)
-    >>> made = kr.rehearse(Net, scan, noise=0.1, sizes=[4, 8, 16], seeds=2, training=training)
+    >>> curve = kr.Curve([8, 16, 32, 64], [0.4, 0.3, 0.24, 0.2], model="Net", metric="mse")
+    >>> made = kr.Rehearsal(
+    ...     curve=curve, simulated="90 examples", unaltered=60, level=0.05, parameters=4160
+    ... )
     >>> print(made.explain())
-    Net has an expected error of ... Simulated: inputs of ... Measured: nothing. ...
+    Net has an expected error of 0.2... at N = 64 ...
     """
 
     curve: Curve
@@ -118,7 +111,7 @@ class Rehearsal(Drawn, Answers):
     unaltered: int
     level: float
     parameters: int
-    belief: Belief
+    belief: Belief = BELIEF
     halved: Curve | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
