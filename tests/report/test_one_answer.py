@@ -158,7 +158,7 @@ def test_a_comparison_says_the_same_everywhere(
     figure = one_line(written(comparison_figure(both)))
     assert "KO: already at N = 16 (90% sure)" in figure
     assert "≤ 16" in printed
-    assert printed.startswith(both.saving())
+    assert printed.startswith(f"Read: one column for each model ('KO', 'FC'). {both.saving()}")
     assert told["saving"] == both.saving()
     assert f"at least {times(low)}" in both.saving()
     assert "KO needs at most 16 samples" in both.explain()
