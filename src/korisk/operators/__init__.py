@@ -4,9 +4,9 @@ Start with `linear.py`: `LinearOperator` and how operators are combined; `inputs
 have what they take, `kept.py` what they make once and keep, `opaque.py` how compilers see those
 that PyTorch cannot look into, `exports.py` how other libraries use them. `basic.py` has the small
 ones, `adapters.py` those of functions and other libraries, `sense.py` multi-coil MRI,
-`convolution.py` blurs, `tikhonov.py` the regularised inverse and `consistency.py` the layer made of
-it, `norms.py` the iterations behind `norm()`, `testing.py` the laws that every operator keeps;
-`ct/` has tomography.
+`convolution.py` blurs, `dynamics.py` Burgers' equation (a layer that is not linear), `tikhonov.py`
+the regularised inverse and `consistency.py` the layer made of it, `norms.py` the iterations behind
+`norm()`, `testing.py` the laws that every operator keeps; `ct/` has tomography.
 """
 
 from korisk.errors import needed_by
@@ -31,6 +31,7 @@ from korisk.operators.ct.fbp import (
 from korisk.operators.ct.filter import WINDOWS, RampFilter, Window
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.ct.projector import PixelBackprojector, Projector
+from korisk.operators.dynamics import Burgers
 from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Stacked, Sum, stack
 from korisk.operators.sense import Sense, birdcage_sensitivities
 from korisk.operators.tikhonov import Tikhonov
@@ -43,7 +44,7 @@ __all__ += ["from_callables", "from_deepinv", "from_scipy"]
 __all__ += ["Diagonal", "Diffusion", "Fourier", "Identity", "Mask", "Matrix"]
 __all__ += ["BOUNDARIES", "Boundary", "Convolution", "gaussian_kernel"]
 __all__ += ["Sense", "birdcage_sensitivities"]
-__all__ += ["DataConsistency", "Tikhonov"]
+__all__ += ["Burgers", "DataConsistency", "Tikhonov"]
 __all__ += ["ConeBeam", "FanBeam", "Geometry", "ParallelBeam"]
 __all__ += ["WINDOWS", "PixelBackprojector", "Projector", "RampFilter", "Window"]
 __all__ += ["cosine_weights", "fbp", "fbp_weights", "parker_weights"]

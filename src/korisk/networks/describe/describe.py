@@ -15,7 +15,7 @@ from korisk.networks.describe.graph import Inside, Link, links
 from korisk.networks.describe.layers import layers_of, own_bracket
 from korisk.networks.describe.linear import far_slope, is_plain, slope_between
 from korisk.networks.describe.local import LocalNetwork
-from korisk.networks.describe.marks import mark_of
+from korisk.networks.describe.marks import has_box_constant, mark_of
 from korisk.networks.describe.ranges import on_set
 from korisk.networks.describe.recording import CannotFollow, Frame, Recording, Ref, Step
 from korisk.networks.describe.rules import one
@@ -183,7 +183,7 @@ def _run(
             return True
         if part is module and enter:
             return False
-        if mark_of(part) is not None:
+        if mark_of(part) is not None or has_box_constant(part):
             return True
         written = isinstance(part, written_out.HOLDERS) or written_out.layer(part) is not None
         if local is not None and written:
@@ -248,6 +248,8 @@ def _inside(notes: list[str]) -> Inside:
         if isinstance(module, KnownOperatorNet | DenseNet) and is_plain(module):
             return own_bracket(module)
         if mark is None or (isinstance(module, _BY_RULE) and is_plain(module)):
+            return None
+        if has_box_constant(module):
             return None
         one_value = len(step.args) == 1 and isinstance(step.args[0], Ref) and not step.kwargs
         if not one_value or step.part is not None:

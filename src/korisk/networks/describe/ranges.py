@@ -30,6 +30,7 @@ from korisk.networks.describe.absolute import (
 )
 from korisk.networks.describe.graph import Inside, Link
 from korisk.networks.describe.linear import pulled_back, words
+from korisk.networks.describe.marks import has_box_constant, mark_of
 from korisk.networks.describe.recording import Recording, Ref, Step
 from korisk.networks.describe.rules import ROUNDING, Gain, option
 from korisk.networks.describe.sectors import sector_upper
@@ -119,6 +120,8 @@ class Range:
 
         Not at the center itself, where a function may bend and autograd then names no slope of it.
         """
+        if self.center.is_complex():  # has no order, so no point of a box is chosen; 0 is certain
+            return 0.0
         draws = torch.Generator().manual_seed(811_549)
         noise = torch.randn(self.center.shape, generator=draws, dtype=torch.float64)
         noise = noise.to(self.center.device)
@@ -291,7 +294,13 @@ def _at_center(step: Step, parents: dict[int, Step]) -> Tensor | None:
 def _rule(step: Step, ranges: list[Range], center: Tensor, gain: Gain | None) -> _Rule | None:
     """The rule of a step; None where only its constant on all inputs is known."""
     name, refs = step.name, [isinstance(given, Ref) for given in step.args]
-    if step.module is not None and not isinstance(step.module, LinearOperator):
+    module = step.module
+    mark = None if module is None else mark_of(module)
+    stated = mark is not None and mark.lipschitz is not None
+    if has_box_constant(module) and len(ranges) == 1 and not stated:
+        bracket, low, high = module.on_box(ranges[0].low, ranges[0].high)
+        return _Rule(low, high, (bracket.upper,), how=bracket.how)
+    if module is not None and not isinstance(module, LinearOperator):
         return None
     if name == "centred":
         low, high = _linear_ends(step, ranges)

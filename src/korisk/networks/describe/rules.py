@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from korisk.errors import KoriskError
 from korisk.networks.describe.linear import function_norm, is_plain, matrix_norm, words
+from korisk.networks.describe.marks import has_box_constant
 from korisk.networks.describe.recording import Ref, Step
 from korisk.networks.describe.symbols import symbol_norm
 from korisk.operators.consistency import DataConsistency
@@ -448,6 +449,9 @@ def gain(step: Step, x: Tensor) -> Gain | None:
     if not (step.value.is_floating_point() or step.value.is_complex()):
         return Gain(NormBracket(0.0, math.inf, how="gives whole numbers, so it jumps"))
     if module is not None:  # taken whole, and trusted if it runs the code of its class alone
+        if has_box_constant(module) and len(step.parents) == 1:
+            every = torch.full_like(x, math.inf, dtype=torch.float64)
+            return Gain(module.on_box(-every, every)[0])
         if not is_plain(module):
             return None
         if isinstance(module, LinearOperator):
