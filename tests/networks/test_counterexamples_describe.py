@@ -95,7 +95,7 @@ def test_whose_constants_they_are_is_said() -> None:
     assert "those of the present weights" in text
     assert "true layers" in text
     assert "C = 0 and kappa = 1 of 0 Linear" in text
-    with pytest.warns(KoriskWarning, match="present weights.*assumes C = 0 and kappa = 1"):
+    with pytest.warns(KoriskWarning, match="present weights.*assumes the defaults C = 0"):
         assert kr.sample_size(net, 0.1) == found.needed
 
 

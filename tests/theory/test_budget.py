@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 import korisk as kr
 
+# That defaults are warned of is asked in tests/theory/test_uncalibrated.py.
+pytestmark = pytest.mark.filterwarnings("ignore:N = .* assumes the defaults")
+
 SCAN = np.arange(2, 40_000, dtype=np.float64)
 RATES = np.log(SCAN) / SCAN
 

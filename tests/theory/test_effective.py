@@ -12,6 +12,8 @@ import korisk as kr
 
 SLACK = 1 + 1e-9
 fractions = st.floats(1e-6, 1)
+# That defaults are warned of is asked in tests/theory/test_uncalibrated.py.
+pytestmark = pytest.mark.filterwarnings("ignore:N = .* assumes the defaults")
 bounds = st.sampled_from(kr.BOUNDS)
 sizes = st.integers(2, 10**9)
 few = settings(max_examples=20)  # the laws are simple, and inversions are slow

@@ -16,6 +16,9 @@ from korisk.theory.bound import estimation_slope
 from korisk.theory.bracket import NOT_KNOWN
 from korisk.theory.budget import invert_rate, line_samples, root_sum_samples
 
+# That defaults are warned of is asked in tests/theory/test_uncalibrated.py.
+pytestmark = pytest.mark.filterwarnings("ignore:N = .* assumes the defaults")
+
 
 def _callables() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Functions of the package and methods of its classes."""
