@@ -312,6 +312,18 @@ def test_a_long_training_is_told_limited_and_resumed(
     assert "--minutes must be" in refused(*own, "--minutes", 0)
 
 
+def test_what_an_answer_rests_on_is_asked_for(file: Path, tmp_path: Path) -> None:
+    own = ("rehearse", "--network", f"{file}:Net", *QUICK, "--images", saved(tmp_path / "a", 14))
+    own += ("--patients", "image", "--sensitivity", "--target", 2.0, "--json")
+    model = json.loads(outputs(*own)[0])["points"][0]["models"][0]
+    names = [change["name"] for change in model["sensitivity"]]
+    assert names == ["noise x 0.5", "noise x 2", "brightness x 1.25", "operator 1% wrong"]
+    said = text(*own[:-1])
+    assert "Net, if it is not as assumed" in said
+    assert all(name in said for name in names)
+    assert "leave --minutes or it out" in refused(*own, "--minutes", 10)
+
+
 def test_a_file_has_its_operator_and_imports_its_neighbours(file: Path, tmp_path: Path) -> None:
     folder = saved(tmp_path / "images", 14)
     own = ("rehearse", "--network", f"{file}:Net", *QUICK)

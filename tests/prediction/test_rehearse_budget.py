@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import korisk as kr
 from korisk.fitting.gradient.many import Pace
 from korisk.operators import LinearOperator, ParallelBeam, Projector
-from korisk.prediction import Training
+from korisk.prediction import Callbacks, Training
 from korisk.prediction.budget import Extent, reduced, reduction_note, within
 from korisk.prediction.rehearse import rise_note
 
@@ -56,9 +56,11 @@ def test_time_and_memory_are_told_before_training(
 ) -> None:
     foreseen: list[tuple[float, float]] = []
     told: list[tuple[str, int]] = []
-    again: dict[str, Any] = {"estimate": lambda *cost: foreseen.append(cost)}
-    again["progress"] = lambda what, share: told.append((what, len(foreseen)))
-    made = kr.rehearse(Net, scan, images(), **QUICK, **again)
+    calls = Callbacks(
+        estimate=lambda *cost: foreseen.append(cost),
+        progress=lambda what, share: told.append((what, len(foreseen))),
+    )
+    made = kr.rehearse(Net, scan, images(), **QUICK, callbacks=calls)
     (seconds, memory) = foreseen[0]
     assert seconds > 0
     pairs = 32 * (72 + 64) * 4  # of one seed at the largest N
@@ -68,7 +70,7 @@ def test_time_and_memory_are_told_before_training(
     plain = kr.rehearse(Net, scan, images(), **QUICK)
     np.testing.assert_allclose(plain.curve.error, made.curve.error, rtol=1e-5)
     monkeypatch.setattr("korisk.prediction.rehearse.pace", pace_of(1.0))
-    kr.rehearse(Net, scan, images(), **QUICK, **again)
+    kr.rehearse(Net, scan, images(), **QUICK, callbacks=calls)
     assert foreseen[1] == (15 * 40.0, 2**30)  # four sizes and half the images, three seeds each
 
 
@@ -79,7 +81,13 @@ def test_own_trainings_are_told_one_by_one(scan: LinearOperator) -> None:
         assert f"N = {len(data[0])}, " in told[-1]
 
     fitted = QUICK | {"training": Training(fit=fit)}
-    kr.rehearse(Net, scan, images(), progress=lambda what, share: told.append(what), **fitted)
+    kr.rehearse(
+        Net,
+        scan,
+        images(),
+        callbacks=Callbacks(progress=lambda what, share: told.append(what)),
+        **fitted,
+    )
     assert any("Net at N = 8, seed 2, 5 of 15 finished" in what for what in told)
 
 
@@ -137,7 +145,7 @@ def test_a_rehearsal_keeps_to_its_limit(
     [
         ({"minutes": 0}, "minutes must be"),
         ({"minutes": 5, "training": Training(fit=lambda *data: None)}, "choose sizes=.* and seeds"),
-        ({"estimate": 3}, "estimate must be a function"),
+        ({"callbacks": 3}, "callbacks must be"),
         ({"folder": 3}, "folder must be"),
     ],
 )
@@ -146,6 +154,8 @@ def test_what_cannot_be_kept_to_is_refused(
 ) -> None:
     with pytest.raises(kr.KoriskError, match=words):
         kr.rehearse(Net, scan, images(), **QUICK | changed)
+    with pytest.raises(kr.KoriskError, match="estimate must be a function"):
+        Callbacks(estimate=3)  # type: ignore[arg-type]
 
 
 # --- Kept networks -------------------------------------------------------------------------------
@@ -234,11 +244,43 @@ def test_what_has_finished_counts_for_no_time(
         scan,
         images(),
         minutes=3.5,
-        estimate=lambda seconds, memory: foreseen.append(seconds),
+        callbacks=Callbacks(estimate=lambda seconds, memory: foreseen.append(seconds)),
         **kept,
     )
     assert foreseen == [200.0]
     assert made.curve.counts.tolist() == [3] * 4
+
+
+def test_networks_that_stop_improving_end_early(scan: LinearOperator) -> None:
+    steps: list[int] = []
+
+    class Counted(Net):
+        def forward(self, y: Tensor) -> Tensor:
+            steps.append(len(y)) if self.training else None
+            return super().forward(y)
+
+    far: dict[str, Any] = {"steps": 200, "rate": 0.02}  # which fits the noise of a few pairs
+    plain: dict[str, Any] = {"sizes": (4, 6, 8), "seeds": 2, "noise": 1.0}
+    whole = kr.rehearse(Counted, scan, images(), training=Training(**far), **plain)
+    taken = len(steps)
+    early = kr.rehearse(Counted, scan, images(), training=Training(**far, patience=2), **plain)
+    assert len(steps) - taken < 0.9 * taken
+    assert 0.5 < float(early.curve.means[0] / whole.curve.means[0]) < 2
+    with pytest.raises(kr.KoriskError, match="patience"):
+        Training(patience=0)
+
+
+def test_a_rehearsal_so_far_is_told(scan: LinearOperator, tmp_path: Path) -> None:
+    told: list[kr.Rehearsal] = []
+    options = QUICK | {"folder": tmp_path, "callbacks": Callbacks(finished=told.append)}
+    made = kr.rehearse(Net, scan, images(), **options)
+    counts = [len(rehearsal.curve.error) for rehearsal in told]
+    assert counts == sorted(counts)
+    assert len(told[0].curve.sizes) == 3
+    np.testing.assert_array_equal(told[-1].curve.error, made.curve.error)
+    told.clear()
+    kr.rehearse(Net, scan, images(), **options)
+    assert len(told) == 1  # all of it was kept
 
 
 # --- Curves that rise ----------------------------------------------------------------------------

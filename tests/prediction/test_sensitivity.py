@@ -6,7 +6,8 @@ from torch import nn
 import korisk as kr
 from korisk.operators import ParallelBeam, Projector, fbp
 from korisk.prediction import Training
-from korisk.prediction.sensitivity import sensitivity, sensitivity_table
+from korisk.prediction.rehearsed import Rehearsed
+from korisk.prediction.sensitivity import sensitivity
 from korisk.problems import Gaussian, Poisson, random_ellipses
 
 BEAM = ParallelBeam(12, views=16, bins=18)
@@ -36,7 +37,8 @@ def test_noise_and_a_wrong_operator_change_errors_as_they_must() -> None:
     assert 1 < wrong.ratio < 3
     assert seen == sorted(seen)
     rehearsal = kr.rehearse(network, scan, images, 0.3, (8, 16, 32), 2, training=training)
-    table = sensitivity_table(told, rehearsal, 2 * float(rehearsal.curve.means[0]))
+    rehearsed = Rehearsed(rehearsal, changes=told)
+    table = rehearsed.sensitivity_table([2 * float(rehearsal.curve.means[0])], 0.9)
     assert [row[0] for row in table.rows][:2] == ["as assumed", "noise x 0.5"]
 
 

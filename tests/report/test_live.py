@@ -20,7 +20,8 @@ import korisk as kr
 from korisk.cli import app
 from korisk.pilots import Tracking
 from korisk.pilots.fit import FitWork, Reading
-from korisk.report.live import live_page
+from korisk.prediction.answer import Question
+from korisk.report.live import live_page, live_rehearsal
 from korisk.report.local import LocalPort
 from korisk.store.cells import Task
 from korisk.store.store import Store
@@ -117,6 +118,34 @@ def test_the_page_grows_with_its_pilot_and_is_for_this_machine_alone(
     assert "power" in (tmp_path / "pilot.html").read_text()
     with pytest.raises(ConnectionRefusedError):
         get(port, "/state")
+
+
+def test_the_page_of_a_rehearsal_grows(tmp_path: Path) -> None:
+    curve = kr.Curve([8, 16, 32, 64], [0.4, 0.3, 0.24, 0.2], model="Net", metric="mse")
+    rehearsal = kr.Rehearsal(
+        curve=curve, simulated="90 examples", unaltered=60, level=0.05, parameters=4160
+    )
+    page = tmp_path / "last.html"
+    with (
+        LocalPort(True) as port,
+        live_rehearsal(port, Question(targets=[0.25]), title="scans", page=page) as told,
+    ):
+        assert told.progress is not None
+        assert told.finished is not None
+        told.progress("training 12 networks, 9 of 12 finished 75%", 0.75)
+        now = state(port.server_port)
+        assert (now["words"], now["done"], now["total"]) == (
+            "training 12 networks, 9 of 12 finished 75%",
+            75,
+            100,
+        )
+        assert get(port.server_port, "/page")[0] == 404
+        told.finished(rehearsal)
+        until(lambda: state(port.server_port)["version"] > 0)
+        shown = get(port.server_port, "/page")[1].decode()
+        assert "scans" in shown
+        assert "Net" in shown
+    assert "0.25" in page.read_text()
 
 
 def test_a_page_that_cannot_be_drawn_leaves_the_run_alone(

@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from korisk.ablation.ablation import Ablation, Callbacks, ablate
+    from korisk.ablation.ablation import Ablation, ablate
     from korisk.ablation.replacing import Replacement, replaced, wrong_operator
 
-__all__ = ["Ablation", "Callbacks", "Replacement", "ablate", "replaced", "wrong_operator"]
+__all__ = ["Ablation", "Replacement", "ablate", "replaced", "wrong_operator"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,5 +20,5 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import_module("korisk.operators")  # says what to install where PyTorch is missing
-    module = "ablation" if name in ("Ablation", "Callbacks", "ablate") else "replacing"
+    module = "ablation" if name in ("Ablation", "ablate") else "replacing"
     return getattr(import_module(f"{__name__}.{module}"), name)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,9 +25,11 @@ from korisk.planning.answer import sample_cells, sample_heads
 from korisk.planning.compare import Comparison, compare
 from korisk.planning.explain import times
 from korisk.planning.fit import check_target
+from korisk.prediction.callbacks import Callbacks
 from korisk.prediction.rehearsal import Rehearsal
-from korisk.prediction.rehearse import SIZES, Progress, built, rehearse
+from korisk.prediction.rehearse import SIZES, rehearse
 from korisk.prediction.simulation import Noisy, Training
+from korisk.prediction.trainings import built
 from korisk.prediction.worth import Worth
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Problem
@@ -36,37 +39,6 @@ from korisk.theory import barron_bound
 
 _REMEDY = "use korisk.operators"
 ABOVE = 1.05  # times the best error of the worse network: the default target, which both reach
-
-
-@dataclass(frozen=True, kw_only=True)
-class Callbacks:
-    """Whom to tell how an ablation is going.
-
-    Parameters
-    ----------
-    progress : callable, optional
-        Called with what is being done and the share that is done.
-    finished : callable, optional
-        Called with the curve of each network as soon as there is one, after an interruption too.
-
-    Raises
-    ------
-    KoriskError
-        If one is no function.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> kr.ablation.Callbacks(finished=print).progress is None
-    True
-    """
-
-    progress: Progress | None = None
-    finished: Callable[[Curve], object] | None = None
-
-    def __post_init__(self) -> None:
-        for name, call in vars(self).items():
-            _checks.function_or_none(name, call)
 
 
 def ablate(
@@ -82,6 +54,7 @@ def ablate(
     patients: Sequence[str] | None = None,
     training: Training | None = None,
     bound: bool = True,
+    folder: str | Path | None = None,
     callbacks: Callbacks | None = None,
 ) -> Ablation:
     """Measure what a known operator in a network saves, in samples.
@@ -118,8 +91,10 @@ def ablate(
         How networks are trained, and where, as for `rehearse`.
     bound : bool, default True
         Whether to describe both networks, and compare what the bound says of them.
+    folder : path, optional
+        Where finished networks are kept: those that are there already are not trained again.
     callbacks : Callbacks, optional
-        Whom to tell of progress, and of a curve as soon as there is one.
+        Whom to tell of progress, and of each rehearsal as its networks finish.
 
     Returns
     -------
@@ -189,12 +164,15 @@ def ablate(
             patients=patients,
             training=recipe,
             model=name,
-            progress=lambda what, share, done=done, name=name: watch(  # type: ignore[misc]
-                f"{what} ({name})", (done + share) / 2
+            folder=folder,
+            callbacks=Callbacks(
+                progress=lambda what, share, done=done, name=name: watch(  # type: ignore[misc]
+                    f"{what} ({name})", (done + share) / 2
+                ),
+                estimate=told.estimate,
+                finished=told.finished,
             ),
         )
-        if told.finished is not None:
-            told.finished(arm.curve)
         if not done and any(note.startswith("Interrupted") for note in arm.notes):
             raise KeyboardInterrupt
         arms.append(arm)

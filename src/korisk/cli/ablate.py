@@ -27,6 +27,7 @@ from korisk.texts import duration, number
 if TYPE_CHECKING:
     from torch import nn
 
+    from korisk.prediction.rehearsal import Rehearsal
     from korisk.studies.spec.study import Study
 
 _KEYS = ("replace", "by", "start", "rank", "kernel", "wrong", "target")  # of `ablation:`
@@ -46,6 +47,7 @@ CURVES, RESULT, FIGURE = "curves.csv", "ablation.json", "ablation"
     batch="training batch",
     rate="training rate",
     seeds="training seeds",
+    folder="resume",
 )
 def ablate(
     path: Annotated[
@@ -73,6 +75,7 @@ def ablate(
         Training, "steps, batch, rate, seeds, or largest (N), not the study's. Repeatable."
     ] = None,
     bound: bool = True,
+    resume: Annotated[Path | None, "DIR"] = None,
     examples: int = 256,
     seed: Annotated[int, "S", "First random seed, unless a study has seeds."] = 0,
     device: Device = "auto",
@@ -124,6 +127,7 @@ def ablate(
             raise KoriskError(f"{key} goes with by: {of}, not with {way}; leave it out")
     from korisk.ablation import ablation
     from korisk.ablation.replacing import Replacement
+    from korisk.prediction.callbacks import Callbacks
 
     replacement = Replacement(
         layer=options.pop("replace", "A^T"),
@@ -136,12 +140,12 @@ def ablate(
         import korisk.report.figures.ablation  # noqa: F401 (says so where matplotlib is missing)
 
         make_folder(out)
-    curves: list[Curve] = []
+    curves: dict[str, Curve] = {}
 
-    def finished(curve: Curve) -> None:
-        curves.append(curve)
+    def finished(rehearsal: Rehearsal) -> None:
+        curves[rehearsal.curve.model] = rehearsal.curve
         if out is not None:
-            write_text(out / CURVES, _as_csv(curves))
+            write_text(out / CURVES, _as_csv(list(curves.values())))
 
     with (
         warnings_as_lines(),
@@ -154,14 +158,18 @@ def ablate(
                 build,
                 replace=replacement,
                 bound=bound,
-                callbacks=ablation.Callbacks(progress=progress, finished=finished),
+                folder=resume,
+                callbacks=Callbacks(progress=progress, finished=finished),
                 **given,
                 **settings,
             )
         except KeyboardInterrupt:
-            if out is not None and curves:
-                kept = ", ".join(curve.model for curve in curves)
-                tell(f"{out / CURVES} keeps the curves of {kept}; the same command starts anew")
+            if resume is not None:
+                tell(f"{resume} keeps the finished networks; the same command goes on from there")
+            elif out is not None and curves:
+                models = ", ".join(curves)
+                again = "the same command starts anew, unless --resume DIR keeps finished networks"
+                tell(f"{out / CURVES} keeps the curves of {models}; {again}")
             raise
     if json:
         print_json(made.to_dict())

@@ -23,6 +23,7 @@ from korisk.cli.common.options import (
     Device,
     Json,
     Plot,
+    Port,
     Sheet,
     Training,
     check_page,
@@ -46,6 +47,8 @@ from korisk.studies.run.compute import chosen_device
 from korisk.texts import duration
 
 if TYPE_CHECKING:
+    from korisk.prediction.answer import Question
+    from korisk.prediction.callbacks import Callbacks
     from korisk.problems.sources import FileSource
     from korisk.studies.spec.study import Study
 
@@ -119,6 +122,13 @@ def rehearse(
     ] = None,
     minutes: Annotated[float | None, "M"] = None,
     resume: Annotated[Path | None, "DIR"] = None,
+    sensitivity: bool = False,
+    live: Annotated[
+        bool,
+        "Serve the page of networks while they are trained, at http://127.0.0.1 (this machine "
+        "alone); --html keeps the last one.",
+    ] = False,
+    port: Port = None,
     target: Annotated[list[float] | None, "E", "A mean squared error to reach. Repeatable."] = None,
     at: Annotated[
         list[float] | None, "N", "Show the error at N. Repeatable. [default: doublings]"
@@ -145,6 +155,7 @@ def rehearse(
     """
     # Imported here, since SciPy takes longer to load than the command itself.
     from korisk.prediction import answer
+    from korisk.prediction.callbacks import Callbacks
     from korisk.prediction.networks import rehearse_own, rehearse_study
     from korisk.prediction.record import point_record, prediction_content, write_prediction
     from korisk.prediction.study import study_to_predict
@@ -156,7 +167,11 @@ def rehearse(
     if cost is not None:
         _checks.real("cost", cost, above=0, remedy="give the price of one sample")
     asked = answer.Question(
-        targets=list(dict.fromkeys(targets)), at=sorted(counts), sure=level_of(sure), cost=cost
+        targets=list(dict.fromkeys(targets)),
+        at=sorted(counts),
+        sure=level_of(sure),
+        cost=cost,
+        sensitivity=sensitivity,
     )
     _checks.one_of("pilot_unit", pilot_unit, ("error", "rmse"))
     if unit in ("error", "rmse"):
@@ -183,8 +198,8 @@ def rehearse(
     place = chosen_device(device)
     study = None if path is None else study_to_predict(path)
     many = 1 if study is None else len({task.point for task in study.tasks})
-    for option, file in (("--plot", plot), ("--sheet", sheet)):
-        if file is not None and point is None and many > 1:
+    for option, used in (("--plot", plot), ("--sheet", sheet), ("--live", live)):
+        if used and point is None and many > 1:
             only = f"is for one point, and the study has {many}"
             raise KoriskError(f"{option} {only}; name it with --point")
     source = _source(images, study, settings)
@@ -193,7 +208,9 @@ def rehearse(
     if study is not None and network is None:
         _tell_cost(study, examples, point, place)
     screen = Console(stderr=True, quiet=json)
+    title = study.name if study is not None else str(network).rpartition(":")[2]
     with (
+        _followed(asked, title, live=live, port=port) as follower,
         warnings_as_lines(),
         screen.status("reading") as status,
         own_code.failures_named("--network", network),
@@ -206,15 +223,21 @@ def rehearse(
             "pilots": read_pilot(pilot_file, pilot_unit, column),
             "examples": examples,
             "seed": seed,
-            "progress": time_left(lambda text: status.update(Text(text))),
+            "callbacks": Callbacks(
+                progress=time_left(
+                    lambda text: status.update(Text(text)),
+                    None if follower is None else follower.progress,
+                ),
+                estimate=partial(_tell_estimate, limited=minutes is not None),
+                finished=None if follower is None else follower.finished,
+            ),
         }
 
         def options(of_study: JsonMapping) -> JsonDict:
             chosen = own_code.training_options(
                 training, of_study, seed=seed, examples=examples, device=place
             )
-            estimate = partial(_tell_estimate, limited=minutes is not None)
-            return chosen | {"minutes": minutes, "folder": resume, "estimate": estimate}
+            return chosen | {"minutes": minutes, "folder": resume}
 
         own, defined = None, {}
         if network is not None:
@@ -284,6 +307,26 @@ def _source(
     return FileSource(**of_study | given | {"path": str(images.resolve())})
 
 
+@contextmanager
+def _followed(
+    asked: Question, title: str, *, live: bool, port: int | None
+) -> Iterator[Callbacks | None]:
+    """Whom the live page wants to be told, if there is one."""
+    if port is not None and not live:
+        raise KoriskError(f"--port {port} is of the page that --live serves; add --live")
+    if not live:
+        yield None
+        return
+    from korisk.report.live import live_rehearsal
+    from korisk.report.local import LocalPort
+
+    with (
+        LocalPort(True if port is None else port) as served,
+        live_rehearsal(served, asked, title=title) as follower,
+    ):
+        yield follower
+
+
 def _tell_cost(study: Study, examples: int, point: str | None, device: str) -> None:
     """Time and memory of the closed forms, if they take long."""
     from korisk.prediction.study import expected_cost
@@ -339,12 +382,17 @@ def read_pilot(path: Path | None, unit: str, column: list[str] | None = None) ->
     return tuple(Curve(each.n, each.error, each.seed, each.model, "mse") for each in curves)
 
 
-def time_left(say: Callable[[str], None]) -> Callable[[str, float], None]:
+def time_left(
+    say: Callable[[str], None], follow: Callable[[str, float], None] | None = None
+) -> Callable[[str, float], None]:
     """A watch of the library's progress that also says how long it will take."""
     begun = time.monotonic()
 
     def progress(what: str, share: float) -> None:
         left = (time.monotonic() - begun) * (1 - share) / share if share else 0.0
-        say(f"{what} {share:.0%}, about {duration(left)} left" if share else what)
+        words = f"{what} {share:.0%}, about {duration(left)} left" if share else what
+        say(words)
+        if follow is not None:
+            follow(words, share)
 
     return progress

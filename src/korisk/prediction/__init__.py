@@ -13,18 +13,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from korisk.prediction.api import predict_dense, predict_structured
+    from korisk.prediction.callbacks import Callbacks
     from korisk.prediction.prediction import Prediction
     from korisk.prediction.simulation import Training
     from korisk.prediction.study import predict_study
 
-__all__ = ["Prediction", "Training", "predict_dense", "predict_structured", "predict_study"]
-_MODULES = {"Prediction": "prediction", "Training": "simulation", "predict_study": "study"}
+_MODULES = {
+    "Callbacks": "callbacks",
+    "Prediction": "prediction",
+    "Training": "simulation",
+    "predict_dense": "api",
+    "predict_structured": "api",
+    "predict_study": "study",
+}
+__all__ = [
+    "Callbacks",
+    "Prediction",
+    "Training",
+    "predict_dense",
+    "predict_structured",
+    "predict_study",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used: `api` imports PyTorch, `prediction` SciPy."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in ("Prediction", "predict_study"):
+    if name not in ("Callbacks", "Prediction", "predict_study"):
         import_module("korisk.operators")  # says what to install where PyTorch is missing
-    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'api')}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -38,12 +38,16 @@ class Question:
         The chance with which samples are to be enough, 0.5 to 0.99.
     cost : float, optional
         Price of one sample, to see what the advice costs.
+    sensitivity : bool, default False
+        Whether networks are also rehearsed with half and twice the noise, brighter images, and an
+        operator that is 1% wrong. This takes about twice as long again.
     """
 
     targets: Sequence[float] = ()
     at: Sequence[float] = ()
     sure: float = 0.9
     cost: float | None = None
+    sensitivity: bool = False
 
 
 def model_advice(made: Prediction | Rehearsed, asked: Question) -> list[str]:
@@ -111,6 +115,9 @@ def point_tables(point: PointPrediction, asked: Question) -> Iterator[Table]:
     ]
     of = "a target" if asked.targets else "targets, as examples"
     yield Table(f"Samples for {of}", heads, rows)
+    for network in point.rehearsed:
+        if network.changes:
+            yield network.sensitivity_table(asked.targets[:1], asked.sure)
     if not models:
         return
     rows = []

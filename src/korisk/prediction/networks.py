@@ -11,6 +11,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
 from korisk.planning.fit import check_target
 from korisk.planning.forecast import forecast
+from korisk.prediction.callbacks import Callbacks
 from korisk.prediction.prediction import FARTHEST_N
 from korisk.prediction.rehearsed import Rehearsed
 from korisk.prediction.study import (
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 Build = Callable[[], "nn.Module"]
 Options = Mapping[str, Any]  # arguments of `rehearse`
-Progress = Callable[[str, float], None]
 
 _RECIPE = ("steps", "batch", "rate")  # of a network in a study
 
@@ -75,7 +75,7 @@ def rehearse_study(
     examples: int = 256,
     seed: int = 0,
     device: str = "cpu",
-    progress: Progress | None = None,
+    callbacks: Callbacks | None = None,
 ) -> list[PointPrediction]:
     """The points of a study, or one: linear models in closed form, networks by training.
 
@@ -91,8 +91,10 @@ def rehearse_study(
         A network's name and what builds it, instead of the study's models.
     model : str, optional
         One of the study's models. Default: every one.
-    point, source, noise, pilots, examples, seed, device, progress
+    point, source, noise, pilots, examples, seed, device
         As for `predict_study`.
+    callbacks : Callbacks, optional
+        Whom to tell of progress and of rehearsals so far.
 
     Returns
     -------
@@ -142,7 +144,7 @@ def rehearse_study(
                 noise=noise,
                 pilots=curves,
                 device=device,
-                progress=progress,
+                progress=None if callbacks is None else callbacks.progress,
             )
             linear = tuple(each for each in made.predictions if each.model in wanted)
             made = replace(made, predictions=linear)
@@ -151,7 +153,9 @@ def rehearse_study(
             settings = {**spec, "problem": described}
             made = PointPrediction(name, settings, (), "", 1, notes, meter.read())
         rehearsed = [
-            rehearsed_network(label, build, problem, measured.get(label), arguments, progress)
+            rehearsed_network(
+                label, build, problem, measured.get(label), asked, arguments, callbacks
+            )
             for label, (build, arguments) in every.items()
         ]
         if rehearsed:
@@ -172,7 +176,7 @@ def rehearse_own(
     pilots: Iterable[Curve] = (),
     examples: int = 256,
     seed: int = 0,
-    progress: Progress | None = None,
+    callbacks: Callbacks | None = None,
 ) -> PointPrediction:
     """A user's own network behind the operator that stands beside it.
 
@@ -184,7 +188,7 @@ def rehearse_own(
         Returns a new network.
     defined : mapping
         `operator`, and `images`, `noise` and `patients` where they are known.
-    asked, pilots, progress
+    asked, pilots, callbacks
         As for `rehearse_study`.
     options : mapping
         Arguments of `rehearse`.
@@ -231,7 +235,7 @@ def rehearse_own(
         arguments |= {"images": drawn.images, "patients": drawn.patients}
         if len(drawn.images) < examples:
             notes.append(f"There are {len(drawn.images):,} images, of {examples:,} asked for.")
-    made = rehearsed_network(name, build, operator, pilot, arguments, progress)
+    made = rehearsed_network(name, build, operator, pilot, asked, arguments, callbacks)
     spec: dict[str, Any] = {"problem": {}, "models": {}}
     return PointPrediction(name, spec, (), "", 1, tuple(notes), meter.read(), (), (made,))
 
@@ -241,13 +245,21 @@ def rehearsed_network(
     build: Build,
     operator: Any,
     pilot: Curve | None,
+    asked: Question,
     options: Options,
-    progress: Progress | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Rehearsed:
     """A network, rehearsed."""
     from korisk.prediction.rehearse import rehearse
+    from korisk.prediction.sensitivity import sensitivity
 
-    return Rehearsed(rehearse(build, operator, model=name, progress=progress, **options), pilot)
+    rehearsal = rehearse(build, operator, model=name, callbacks=callbacks, **options)
+    if not asked.sensitivity:
+        return Rehearsed(rehearsal, pilot)
+    keys = ("images", "noise", "seeds", "patients", "training", "folder")
+    shared = {key: options[key] for key in keys if key in options}
+    progress = None if callbacks is None else callbacks.progress
+    return Rehearsed(rehearsal, pilot, sensitivity(build, operator, progress=progress, **shared))
 
 
 def refuse_early(asked: Question, options: Options, pilot: Curve | None) -> None:
@@ -260,6 +272,10 @@ def refuse_early(asked: Question, options: Options, pilot: Curve | None) -> None
         least, most, remedy = 2, int(forecast(pilot).horizon), "measure a larger pilot"
         for target in asked.targets:
             check_target([pilot], target)
+    if asked.sensitivity and options.get("minutes") is not None:
+        longer = " trains networks of its own, as long as it takes; leave "
+        limit = Argument("minutes", ...)
+        raise KoriskError(Argument("sensitivity", ...), longer, limit, " or it out")
     for n in asked.at:
         _checks.count("at", n, at_least=least, at_most=most, remedy=remedy)
 

@@ -10,13 +10,10 @@ are few. A pilot of real pairs narrows both.
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,40 +22,33 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk._checks import require
-from korisk._memory import check_memory
 from korisk.curves.curve import Curve
 from korisk.curves.noise import lasting_share, relative_variance
-from korisk.errors import Argument, KoriskError, Message, invalid
-from korisk.fitting.gradient.many import Member, pace, train_many
+from korisk.errors import Argument, KoriskError, Message
+from korisk.fitting.gradient.many import Pace, pace, train_many
 from korisk.operators.linear import LinearOperator
 from korisk.planning.explain import value
 from korisk.prediction.budget import LEAST_SIZES, Extent, reduction_note, within
-from korisk.prediction.finished import (
-    Finished,
-    digest_of_fit,
-    digest_of_network,
-    digest_of_pairs,
-    file_name,
-)
+from korisk.prediction.callbacks import Callbacks, Progress
+from korisk.prediction.finished import Finished
 from korisk.prediction.independent import relative_error
 from korisk.prediction.rehearsal import BELIEF, UNLIKE, Rehearsal
 from korisk.prediction.simulation import (
     FOLDS,
     Augment,
     Noisy,
+    Simulation,
     Training,
-    Variant,
     simulation_of,
-    torch_seed,
 )
+from korisk.prediction.trainings import Cell, Trainings, curve_of
 from korisk.problems.noise import Noise
-from korisk.problems.problem import Pairs, Problem
+from korisk.problems.problem import Problem
 from korisk.seeds import checked_seeds
 from korisk.texts import duration
 
-Progress = Callable[[str, float], None]
-
 SIZES = (8, 16, 32, 64, 128, 512, 2048)
+_PATIENCE = 4  # checks, of 10: fewer end networks that would still improve as the rate falls
 _RISE = 3.0  # standard errors: the largest of several differences is 2 off by chance too often
 _ONE_SEED = 0.1  # relative deviation of a mean of one seed, whose spread is not known
 
@@ -78,8 +68,7 @@ def rehearse(
     model: str | None = None,
     minutes: float | None = None,
     folder: str | Path | None = None,
-    progress: Progress | None = None,
-    estimate: Callable[[float, float], None] | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Rehearsal:
     """Train a network on simulated pairs at several sizes, all at once where that is possible.
 
@@ -117,14 +106,13 @@ def rehearse(
         Name of the network. Default: the name of `build`.
     minutes : float, optional
         Limit of the time that networks are trained for: sizes, then seeds, then steps are left out
-        to meet it, and a note says which. Default: no limit.
+        to meet it, and a note says which. Networks that stop improving on validation images end
+        early. Default: no limit.
     folder : path, optional
         Where finished networks are kept: those that are there already are not trained again. Of
         `fit` its own source is compared, and not what it calls.
-    progress : callable, optional
-        Called with what is being done and the share that is done.
-    estimate : callable, optional
-        Called before training with how many seconds and how many bytes of memory it will take.
+    callbacks : Callbacks, optional
+        Whom to tell of progress, of the time that it will take, and of the rehearsal so far.
 
     Returns
     -------
@@ -163,19 +151,17 @@ def rehearse(
     ascending = len(asked) >= LEAST_SIZES and asked == sorted(set(asked))
     require(ascending, "sizes", "be three or more, ascending", asked, remedy)
     numbers, recipe = checked_seeds(seeds), _checks.options_of("training", training, Training)
-    often = len(numbers)
     name = model or getattr(build, "__name__", type(build).__name__).strip("<>")
-    for argument, function in (("progress", progress), ("estimate", estimate)):
-        _checks.function_or_none(argument, function)
+    told = _checks.options_of("callbacks", callbacks, Callbacks)
     if minutes is not None:
         _checks.real("minutes", minutes, above=0, remedy="try 10")
         if recipe.fit is not None:
             unknown = " cannot be kept to with a fit of your own; choose "
             chosen = Argument("sizes", ...), " and ", Argument("seeds", ...)
             raise KoriskError(Argument("minutes", minutes), unknown, *chosen)
+        recipe = replace(recipe, patience=recipe.patience or _PATIENCE)
     finished = None if folder is None else Finished(folder)
-    fit_digest = "" if finished is None else digest_of_fit(recipe.fit)
-    watch, start = progress or (lambda what, share: None), time.monotonic()
+    watch, start = told.progress or (lambda what, share: None), time.monotonic()
     watch("simulating", 0.0)
     simulation = simulation_of(
         operator,
@@ -186,198 +172,146 @@ def rehearse(
         also=also,
         training=recipe,
         seed=numbers[0],
-        folds=max(FOLDS, often),
+        folds=max(FOLDS, len(numbers)),
         largest=asked[-1],
     )
-    judges = {group for number in numbers for group in simulation.groups(number)}
-    got, raised = f"{often}: one alone would judge", Message("raise ", Argument("seeds", ...))
-    rule = "be 2 or more for so few patients"
-    require(len(judges) >= 2, "seeds", rule, often, raised, got=got)
+    got = f"{len(numbers)}: one alone would judge"
+    raised, rule = Message("raise ", Argument("seeds", ...)), "be 2 or more for so few patients"
+    require(_judges(simulation, numbers) >= 2, "seeds", rule, len(numbers), raised, got=got)
+    extent = Extent(tuple(asked), tuple(numbers), recipe.steps)
+    trainings = Trainings(name, build, simulation, recipe, extent, finished)
+    notes = list(simulation.notes)
+    timed = minutes is not None or told.progress is not None or told.estimate is not None
+    if recipe.fit is None and timed and trainings.unfinished(extent):
+        watch("timing a few steps", 0.0)
+        members = [trainings.member(cell) for cell in trainings.cells(extent)]
+        speed = pace(members, trainings.inputs, trainings.targets, recipe)
+        if minutes is not None:
+            extent, reduction = _reduced(extent, trainings, speed, 60 * minutes)
+            notes += [] if reduction is None else [reduction]
+        seconds = speed.seconds(len(trainings.unfinished(extent)), extent.steps)
+        if told.estimate is not None:
+            told.estimate(seconds, speed.memory)
+        gibibytes = max(speed.memory / 2**30, 0.1)
+        watch(f"about {duration(seconds)} on {speed.device}; {gibibytes:.1f} GiB", 0.0)
+    errors: dict[Cell, Tensor] = {}
+    for errors in _train(trainings, extent, notes, watch):
+        sizes_done = {cell.n for cell in errors if cell.variant == "plain"}
+        if told.finished is not None and len(sizes_done) >= LEAST_SIZES:
+            told.finished(_rehearsal(trainings, extent, errors, notes, time.monotonic() - start))
+    return _rehearsal(trainings, extent, errors, notes, time.monotonic() - start)
 
-    def cells_of(extent: Extent) -> list[_Cell]:
-        wanted: list[tuple[Variant, int]] = [("plain", n) for n in extent.sizes]  # small N first
-        if simulation.copied and simulation.unaltered < extent.sizes[-1]:
-            wanted.append(("halved", extent.sizes[-1]))  # to see what few distinct images cost
-        return [_Cell(n, number, variant) for variant, n in wanted for number in extent.seeds]
 
-    full = Extent(tuple(asked), tuple(numbers), recipe.steps)
-    cells = cells_of(full)
-    pool: list[Pairs] = []
-    rows: dict[tuple[int, Variant], list[Tensor]] = {}  # train, validation and test of a pool
-    place = 0
-    kinds_of_pools = dict.fromkeys((cell.seed, cell.variant) for cell in cells)
-    for number, variant in kinds_of_pools:
-        parts = simulation.pools(number, variant)
-        if not pool:  # what all seeds take, once more when they are put together
-            taken = sum(each.numel() * each.element_size() for part in parts for each in part)
-            what = f"a rehearsal of {often} seeds"
-            smaller = Message("ask for smaller ", Argument("sizes", ...))
-            check_memory(2 * len(kinds_of_pools) * taken, parts[0].inputs.device, what, smaller)
-        for part in parts:
-            last = place + len(part.inputs)
-            numbered = torch.arange(place, last, device=part.inputs.device)
-            rows.setdefault((number, variant), []).append(numbered)
-            place = last
-            pool.append(part)
-    device = pool[0].inputs.device
-    networks: dict[_Cell, nn.Module] = {}
-    for cell in cells:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(torch_seed(cell.seed, "rehearsal weights"))
-            networks[cell] = built(build).to(device)
-    weights = [p for p in networks[cells[0]].parameters() if p.requires_grad]
-    inputs, targets = (
-        torch.cat(each).to(weights[0] if weights else torch.float32)
-        for each in zip(*pool, strict=True)
+def _rehearsal(
+    trainings: Trainings,
+    extent: Extent,
+    errors: Mapping[Cell, Tensor],
+    notes: Sequence[str],
+    seconds: float,
+) -> Rehearsal:
+    """What the networks that have finished say."""
+    name, simulation, recipe = trainings.name, trainings.simulation, trainings.training
+    curve = curve_of(errors, name, "plain")
+    assert curve is not None
+    judges = torch.cat([trainings.test_rows(Cell(0, seed, "plain")) for seed in extent.seeds])
+    zero_error = float(trainings.targets[judges].square().mean())
+    finding = rise_note(curve)
+    if curve.means[-1] >= zero_error:
+        finding = (
+            f"{name} has learned nothing: an image of zeros has an error of {value(zero_error)}. "
+            "Lower the rate, or train for more steps."
+        )
+    parameters = sum(p.numel() for p in trainings.weights)
+    how = "by your own function"
+    if recipe.fit is None:
+        how = f"with {extent.steps:,} steps of {recipe.batch} pairs"
+    networks = f"{len(errors)} networks of {parameters:,} weights, trained {how}"
+    return Rehearsal(
+        curve=curve,
+        halved=curve_of(errors, name, "halved"),
+        simulated=f"{simulation.words}; {networks}",
+        unaltered=simulation.unaltered,
+        level=_level(errors, curve, simulation),
+        parameters=parameters,
+        belief=BELIEF if simulation.alike else UNLIKE,
+        notes=(*notes, *([] if finding is None else [finding])),
+        seconds=seconds,
     )
 
-    def member_of(cell: _Cell) -> Member:
-        train, validation, test = rows[cell.seed, cell.variant]
-        batches = torch_seed(cell.seed, f"rehearsal batches {cell.n}")
-        what = f"{name} at N = {cell.n:,}, seed {cell.seed}"
-        if cell.variant != "plain":
-            what += f", {cell.variant} images"
-        return Member(what, networks[cell], batches, train[: cell.n], validation, test)
 
-    @cache
-    def digests(cell: _Cell) -> tuple[str, str]:
-        member = member_of(cell)
-        judged_by = torch.cat([member.rows, member.validation, member.test])
-        pairs = digest_of_pairs(inputs[judged_by], targets[judged_by])
-        return digest_of_network(member.module, inputs[member.rows]), pairs
+def _judges(simulation: Simulation, seeds: Iterable[int]) -> int:
+    """How many patients, or images without patients, judge the networks of some seeds."""
+    return len({group for seed in seeds for group in simulation.groups(seed)})
 
-    def file_of(cell: _Cell, steps: int) -> str:
-        network, pairs = digests(cell)
-        decisive = {"model": name, "network": network, "pairs": pairs, "fit": fit_digest}
-        schedule = {"steps": steps, "batch": recipe.batch, "rate": recipe.rate}
-        return file_name(cell, decisive if recipe.fit else decisive | schedule)
 
-    def left(extent: Extent) -> list[_Cell]:
-        """What has not finished of a rehearsal."""
-        every = cells_of(extent)
-        if finished is None:
-            return every
-        return [cell for cell in every if not finished.has(file_of(cell, extent.steps))]
+def _reduced(
+    full: Extent, trainings: Trainings, speed: Pace, limit: float
+) -> tuple[Extent, str | None]:
+    """What can be trained in so many seconds, and a note of what that leaves out."""
 
-    notes, extent = list(simulation.notes), full
-    told = progress is not None or estimate is not None or minutes is not None
-    if recipe.fit is None and told and left(full):
-        watch("timing a few steps", 0.0)
-        speed = pace([member_of(cell) for cell in cells], inputs, targets, recipe)
+    def seconds(extent: Extent) -> float:
+        return speed.seconds(len(trainings.unfinished(extent)), extent.steps)
 
-        def seconds(extent: Extent) -> float:
-            return speed.seconds(len(left(extent)), extent.steps)
+    extent = within(limit, full, trainings.simulation.unaltered, seconds)
+    if _judges(trainings.simulation, extent.seeds) < 2:
+        extent = replace(extent, seeds=full.seeds)  # one patient alone would judge
+    return extent, reduction_note(full, extent, limit, seconds(extent))
 
-        if minutes is not None:
-            limit = 60 * minutes
-            extent = within(limit, full, simulation.unaltered, seconds)
-            if len({group for seed in extent.seeds for group in simulation.groups(seed)}) < 2:
-                extent = replace(extent, seeds=full.seeds)  # one patient alone would judge
-            reduction = reduction_note(full, extent, limit, seconds(extent))
-            notes += [] if reduction is None else [reduction]
-        if estimate is not None:
-            estimate(seconds(extent), speed.memory)
-        gibibytes = max(speed.memory / 2**30, 0.1)
-        about = f"about {duration(seconds(extent))} on {speed.device}"
-        watch(f"{about}; {gibibytes:.1f} GiB", 0.0)
-    recipe = replace(recipe, steps=extent.steps)
-    cells, to_train = cells_of(extent), left(extent)
-    errors: dict[_Cell, Tensor] = {}  # of every image that judges
-    if finished is not None:
-        for cell in cells:
-            if cell not in to_train:
-                errors[cell] = finished.read(
-                    file_of(cell, extent.steps), len(rows[cell.seed, cell.variant][2])
-                )
-    members = [member_of(cell) for cell in to_train]
-    before = len(errors)
 
-    def training_progress(share: float) -> None:
-        done = len(errors)
+def _train(
+    trainings: Trainings, extent: Extent, notes: list[str], watch: Progress
+) -> Iterator[dict[Cell, Tensor]]:
+    """The errors of every test image for the networks that have finished, now or before.
+
+    After an interruption, those of the networks that had finished, if they make a curve.
+    """
+    cells, to_train = trainings.cells(extent), trainings.unfinished(extent)
+    errors = trainings.finished_errors(extent)
+    yield errors
+    members = [trainings.member(cell) for cell in to_train]
+    schedule, finished = replace(trainings.training, steps=extent.steps), trainings.finished
+
+    def report(share: float) -> None:
         what = f"training {len(members)} networks"
-        if recipe.fit is not None:  # one after another
-            what = f"training {members[min(done - before, len(members) - 1)].name}"
-        watch(f"{what}, {done} of {len(cells)} finished", share)
+        if schedule.fit is not None:  # one after another
+            current = len(errors) - (len(cells) - len(members))
+            what = f"training {members[min(current, len(members) - 1)].name}"
+        watch(f"{what}, {len(errors)} of {len(cells)} finished", share)
 
-    trainings = train_many(
+    results = train_many(
         members,
-        inputs,
-        targets,
-        recipe,
-        fit=recipe.fit,
+        trainings.inputs,
+        trainings.targets,
+        schedule,
+        fit=schedule.fit,
         notes=notes,
-        progress=training_progress,
+        progress=report,
     )
     try:
-        for index, judged in trainings:
-            cell = to_train[index]
-            errors[cell] = judged
-            if finished is not None:
-                finished.write(file_of(cell, extent.steps), name, cell, judged)
+        for index, test_errors in results:
+            errors[to_train[index]] = test_errors
+            trainings.write(to_train[index], extent.steps, test_errors)
+            yield errors
     except KeyboardInterrupt:
-        trainings.close()
-        sizes_done = {cell.n for cell in errors if cell.variant == "plain"}
+        results.close()
+        sizes = {cell.n for cell in errors if cell.variant == "plain"}
         note = f"Interrupted: {len(errors)} of {len(cells)} trainings had finished"
         if finished is not None:
             note += f", which {finished.folder} keeps: the same rehearsal goes on from there"
-        if len(sizes_done) < LEAST_SIZES:
+        if len(sizes) < LEAST_SIZES:
             raise KeyboardInterrupt(f"{note}.") from None
-        notes.append(f"{note}. The curve is that up to N = {max(sizes_done):,}.")
-    curve = _curve(errors, name, "plain")
-    assert curve is not None
-    tested = torch.cat([rows[number, "plain"][2] for number in extent.seeds])
-    empty = float(targets[tested].square().mean())
-    if curve.means[-1] >= empty:
-        notes.append(
-            f"{name} has learned nothing: an image of zeros has an error of {value(empty)}. Lower "
-            "the rate, or train for more steps."
-        )
-    elif (rise := rise_note(curve)) is not None:
-        notes.append(rise)
-    count = sum(p.numel() for p in weights)
-    how = "by your own function"
-    if recipe.fit is None:
-        how = f"with {recipe.steps:,} steps of {recipe.batch} pairs"
-    # The largest N; after an interruption, that of the most seeds.
-    last = max(curve.sizes.tolist(), key=lambda n: (curve.n.tolist().count(n), n))
-    judged_by = [cell for cell in errors if cell.n == last and cell.variant == "plain"]
-    labels = [label for cell in judged_by for label in simulation.groups(cell.seed)]
-    return Rehearsal(
-        curve=curve,
-        halved=_curve(errors, name, "halved"),
-        simulated=f"{simulation.words}; {len(errors)} networks of {count:,} weights, trained {how}",
-        unaltered=simulation.unaltered,
-        level=relative_error(
-            torch.cat([errors[cell] for cell in judged_by]).numpy(),
-            np.unique(labels, return_inverse=True)[1].astype(np.int64),
-        ),
-        parameters=count,
-        belief=BELIEF if simulation.alike else UNLIKE,
-        notes=tuple(notes),
-        seconds=time.monotonic() - start,
-    )
+        notes.append(f"{note}. The curve is that up to N = {max(sizes):,}.")
 
 
-class _Cell(NamedTuple):
-    """One network of a rehearsal."""
-
-    n: int  # training pairs
-    seed: int
-    variant: Variant  # of its training images
-
-
-def _curve(errors: Mapping[_Cell, Tensor], model: str, variant: Variant) -> Curve | None:
-    """The finished networks of one variant as a curve."""
-    cells = sorted(cell for cell in errors if cell.variant == variant)
-    if not cells:
-        return None
-    return Curve(
-        [cell.n for cell in cells],
-        [float(errors[cell].mean()) for cell in cells],
-        [str(cell.seed) for cell in cells],
-        model,
-        "mse",
-    )
+def _level(errors: Mapping[Cell, Tensor], curve: Curve, simulation: Simulation) -> float:
+    """The relative standard error of a mean error for the few images or patients that judge."""
+    # At the largest N; after an interruption, at that of the most seeds.
+    counts = curve.n.tolist()
+    largest = max(curve.sizes.tolist(), key=lambda n: (counts.count(n), n))
+    cells = [cell for cell in errors if cell.n == largest and cell.variant == "plain"]
+    groups = [group for cell in cells for group in simulation.groups(cell.seed)]
+    labels = np.unique(groups, return_inverse=True)[1].astype(np.int64)
+    return relative_error(torch.cat([errors[cell] for cell in cells]).numpy(), labels)
 
 
 def rise_note(curve: Curve) -> str | None:
@@ -416,23 +350,3 @@ def rise_note(curve: Curve) -> str | None:
         "not help this network as it is trained. Train for more steps, lower the rate, or "
         "regularise it."
     )
-
-
-def built(build: Callable[[], nn.Module]) -> nn.Module:
-    """A new network, if that is what the user's function returns."""
-    if isinstance(build, nn.Module) or not callable(build):
-        raise invalid("build", "be a function that makes a network", build, "try lambda: Net()")
-    try:
-        takes = inspect.signature(build)
-    except ValueError:  # from functions without a signature
-        takes = inspect.Signature()
-    try:
-        takes.bind()
-    except TypeError:
-        remedy = "give them in a function of its own, such as lambda: Net(32)"
-        got = f"one that takes {takes}"
-        raise invalid("build", "take no arguments", build, remedy, got=got) from None
-    network = build()
-    remedy = "return the network itself"
-    require(isinstance(network, nn.Module), "build", "return a torch.nn.Module", network, remedy)
-    return network

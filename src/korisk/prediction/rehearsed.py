@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from korisk.curves.curve import Curve
+from korisk.planning.explain import times
 from korisk.planning.protocol import Expectation
 from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, sample_dict
+from korisk.texts import Table, number, whole
 
 if TYPE_CHECKING:
     from korisk.prediction.rehearsal import Rehearsal
+    from korisk.prediction.sensitivity import Change
 
 _PER_DOUBLING = 2  # N at which a curve is drawn
 _BEYOND = 4  # times the largest rehearsed N: how far a curve is drawn at least
@@ -30,10 +33,13 @@ class Rehearsed:
         What `rehearse` returns.
     pilot : Curve or None
         Mean squared errors of the same network on real pairs, if any were measured.
+    changes : tuple of Change
+        How errors change if pairs are not as they were simulated, where that was asked for.
     """
 
     rehearsal: Rehearsal
     pilot: Curve | None = None
+    changes: tuple[Change, ...] = ()
 
     @property
     def model(self) -> str:
@@ -92,6 +98,19 @@ class Rehearsed:
         sizes = np.geomspace(first, max(end, first + 1), 1 + steps)
         return sorted({round(n) for n in sizes.tolist()})
 
+    def sensitivity_table(self, targets: Sequence[float], sure: float) -> Table:
+        """How errors, and N for the first target, change if pairs are not as simulated."""
+        target = targets[0] if targets else self.target
+        rows = []
+        for name, lower, ratio, upper in [("as assumed", 1.0, 1.0, 1.0)] + [
+            (change.name, change.lower, change.ratio, change.upper) for change in self.changes
+        ]:
+            size = self.plan(target / ratio).samples(sure)
+            ends = f" ({times(lower)} to {times(upper)})" if upper > lower else ""
+            rows.append([name, times(ratio) + ends, "none" if size is None else whole(size)])
+        title = f"{self.model}, if it is not as assumed"
+        return Table(title, ["change", "errors", f"N for {number(target)}"], rows, "lrr")
+
     def explain(
         self, target: float | None = None, sure: float = 0.9, cost: float | None = None
     ) -> str:
@@ -149,6 +168,7 @@ class Rehearsed:
             "rehearsal": [{"n": n, "measured": mean} for n, mean in means],
             "checks": [{"n": int(n), "measured": float(mean)} for n, mean in pairs],
             "trust": None if pilot is None else made.predict(pilot).trust,
+            "sensitivity": [vars(change) for change in self.changes],
             "first_check": self.check and vars(self.check),
             "simulated": made.simulated,
             "curve": [dict(zip(("n", "error", "seed"), row, strict=True)) for row in rows],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,12 @@ from torch import Tensor, nn
 from korisk.errors import invalid
 from korisk.operators.adapters import from_scipy
 from korisk.operators.linear import LinearOperator
-from korisk.planning.explain import times
+from korisk.prediction.callbacks import Callbacks, Progress
 from korisk.prediction.rehearsal import Rehearsal
-from korisk.prediction.rehearse import Progress, rehearse
+from korisk.prediction.rehearse import rehearse
 from korisk.prediction.simulation import LEAST_EXAMPLES, Noisy, Training
 from korisk.problems.noise import Gaussian, Noise, Poisson
 from korisk.problems.problem import Problem
-from korisk.texts import Table
 
 Array = NDArray[np.float64]
 
@@ -59,14 +59,16 @@ def sensitivity(
     noise: Noise | Noisy | float | None = None,
     seeds: int | Sequence[int] = 3,
     *,
+    patients: Sequence[str] | None = None,
     training: Training | None = None,
+    folder: str | Path | None = None,
     progress: Progress | None = None,
 ) -> tuple[Change, ...]:
     """By how much errors change with half and twice the noise, brighter images, a wrong operator.
 
     Parameters
     ----------
-    build, operator, images, noise, seeds, training, progress
+    build, operator, images, noise, seeds, patients, training, folder, progress
         As for `rehearse`. Images are needed, unless a problem has its own.
 
     Returns
@@ -98,7 +100,8 @@ def sensitivity(
         recipe = training or Training()
         drawn = operator.examples(seed=0, count=recipe.examples, device=recipe.device)
         scan, noise = drawn.forward, getattr(operator, "noise", noise)
-        images = drawn.latents if images is None else images
+        if images is None:
+            images, patients = drawn.latents, drawn.patients
     if images is None:
         raise invalid("images", "be given", images, f"give {LEAST_EXAMPLES} examples or more")
     pictures = torch.as_tensor(images)
@@ -122,8 +125,10 @@ def sensitivity(
                 level,
                 SIZES,
                 seeds,
+                patients=patients,
                 training=training,
-                progress=_part_of(progress, index, len(cases), name),
+                folder=folder,
+                callbacks=Callbacks(progress=_part_of(progress, index, len(cases), name)),
             )
         )
     first = rehearsed[0].curve
@@ -135,42 +140,6 @@ def sensitivity(
             ratios = ratios / _BRIGHTER**2
         changes.append(Change(name, *map(float, (ratios.min(), ratios.mean(), ratios.max()))))
     return tuple(changes)
-
-
-def sensitivity_table(
-    changes: Sequence[Change], rehearsal: Rehearsal, target: float, sure: float = 0.9
-) -> Table:
-    """Changes as a table: errors over those that were rehearsed, and N for a target.
-
-    Parameters
-    ----------
-    changes : sequence of Change
-        Made by `sensitivity`.
-    rehearsal : Rehearsal
-        Of the same network.
-    target : float
-        Mean squared error to reach.
-    sure : float, default 0.9
-        The chance with which samples are to be enough.
-
-    Returns
-    -------
-    Table
-    """
-
-    def needed(ratio: float) -> str:
-        size = rehearsal.samples(target / ratio, sure)
-        return "none" if size is None else f"{size:,}"
-
-    rows = [["as assumed", "1", needed(1.0)]] + [
-        [
-            change.name,
-            f"{times(change.ratio)} ({times(change.lower)} to {times(change.upper)})",
-            needed(change.ratio),
-        ]
-        for change in changes
-    ]
-    return Table("If it is not as assumed", ["change", "errors", f"N for {target:g}"], rows, "lrr")
 
 
 def _scaled(noise: Noise | Noisy | float, factor: float) -> Any:

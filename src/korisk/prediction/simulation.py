@@ -54,6 +54,9 @@ class Training(Schedule):
         Pairs of a mini-batch.
     rate : float, default 0.001
         Learning rate at the start.
+    patience : int, optional
+        Training ends early when so many of the 10 checks on validation images have passed without a
+        smaller error. Default: never, or 4 under a limit of `minutes`.
     fit : callable, optional
         `fit(network, inputs, targets, validation_inputs, validation_targets)` trains a network in
         place, your way; then `steps`, `batch` and `rate` are not used.

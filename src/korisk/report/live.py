@@ -1,31 +1,39 @@
-"""The page of a study while it runs, at an address of this machine alone.
+"""The page of a study or a rehearsal while it runs, at an address of this machine alone.
 
-`LocalPort` opens the address before a run writes anything, and `live_page` is a `with` block around
-the run. Another process draws the page, with a low priority
-and from the store alone, so that drawing neither slows nor breaks the run. What the browser shows
-is `live.html`: a line on where the run stands, and the page in a frame, replaced when a newer one
-is drawn; point, target and place on the page are kept.
+`LocalPort` opens the address before a run writes anything; `live_page` and `live_rehearsal` are
+`with` blocks around the run. Another process draws the page, with a low priority and from a file
+alone, so that drawing neither slows nor breaks the run. What the browser shows is `live.html`: a
+line on where the run stands, and the page in a frame, replaced when a newer one is drawn; point,
+target and place on the page are kept.
 """
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
 
 from korisk._json import JsonDict
 from korisk.errors import KoriskError
 from korisk.files import write_text
+from korisk.prediction.answer import Question
+from korisk.prediction.callbacks import Callbacks
+from korisk.prediction.rehearsal import Rehearsal
+from korisk.prediction.rehearsed import Rehearsed
+from korisk.prediction.study import PointPrediction
 from korisk.report.contents import SUPPLEMENTS, read_contents, refuse_an_empty_one
 from korisk.report.local import LocalPort, child_command, child_environment
+from korisk.report.page.rehearsal import rehearsal_page
 from korisk.report.page.study import study_page
+from korisk.store.usage import Meter
 from korisk.studies.run.events import Event, OwnThread, Watch
 from korisk.studies.run.progress import Pace
 
@@ -34,6 +42,7 @@ _PAUSE = 2.0  # seconds between two drawings, at least; and as long as one takes
 _WATCHED = 5.0  # seconds since the last request, up to which somebody watches
 _FAREWELL = 5.0  # seconds for a browser to fetch the last page
 _DRAW = "from korisk.report.live import draw; draw(*sys.argv[1:])"
+_DRAW_REHEARSAL = "from korisk.report.live import draw_rehearsal; draw_rehearsal(*sys.argv[1:])"
 
 
 @contextmanager
@@ -66,29 +75,108 @@ def live_page(
         To be called with every event of the run.
     """
     with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
-        live = port.site = _Live(store, pace, Path(folder) / "page.html", page, target)
-        threads = [OwnThread(target=port.serve_forever, args=(0.1,), daemon=True)]
-        threads.append(OwnThread(target=live.draw_again, daemon=True))
-        for thread in threads:
-            thread.start()
-        print(f"korisk: live at {port.address} until the run ends", file=sys.stderr, flush=True)
-        try:
-            yield live.watch
-            live.stop(threads[1])
-            live.finish()
-        finally:
-            live.stop(threads[1])
-            port.shutdown()
+        drawn = Path(folder) / "page.html"
+
+        def command(at_leisure: bool) -> list[str]:
+            # Importing their modules registers the supplements.
+            modules = {supplement.__module__ for supplement in SUPPLEMENTS} - {"__main__"}
+            options = json.dumps(target), json.dumps(at_leisure)
+            return child_command(_DRAW, str(store), str(drawn), *options, modules=modules)
+
+        def state() -> JsonDict:
+            return {"words": str(pace)} | asdict(pace.standing())
+
+        live = _Live(command, state, drawn, page)
+        if pace.standing().skipped:
+            live.change()
+
+        def watch(event: Event) -> None:
+            if event.kind in {"done", "failed"}:  # a cell that has ended changes the page
+                live.change()
+
+        with _served(port, live):
+            yield watch
+
+
+@contextmanager
+def live_rehearsal(
+    port: LocalPort, asked: Question, *, title: str, page: Path | None = None
+) -> Iterator[Callbacks]:
+    """Serve the page of a rehearsal while its networks are trained.
+
+    Parameters
+    ----------
+    port : LocalPort
+        Where it is served.
+    asked : Question
+        Targets and the level.
+    title : str
+        Of the page.
+    page : Path, optional
+        Where the last page is written, when the rehearsal has ended. Default: nowhere.
+
+    Yields
+    ------
+    Callbacks
+        To be called by the rehearsal: its progress, and what has finished.
+    """
+    rehearsed: dict[str, Rehearsed] = {}
+    standing: JsonDict = {"words": "starting", "share": 0.0, "done": 0, "failed": 0, "total": 100}
+    standing |= {"running": ["networks"], "next": None}
+    with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
+        content, drawn = Path(folder) / "rehearsed.pickle", Path(folder) / "page.html"
+
+        def command(at_leisure: bool) -> list[str]:
+            models, usage = tuple(rehearsed.values()), Meter().read()
+            point = PointPrediction(title, {"problem": {}, "models": {}}, (), "", 1, (), usage)
+            point = replace(point, rehearsed=models)
+            content.write_bytes(pickle.dumps((point, asked, title)))
+            options = str(content), str(drawn), json.dumps(at_leisure)
+            return child_command(_DRAW_REHEARSAL, *options)
+
+        live = _Live(command, lambda: standing, drawn, page)
+
+        def progress(words: str, share: float) -> None:
+            standing.update(words=words, share=share, done=round(100 * share))
+
+        def finished(rehearsal: Rehearsal) -> None:
+            rehearsed[rehearsal.curve.model] = Rehearsed(rehearsal)
+            live.change()
+
+        with _served(port, live):
+            yield Callbacks(progress=progress, finished=finished)
+
+
+@contextmanager
+def _served(port: LocalPort, live: "_Live") -> Iterator[None]:
+    """Serve and draw until the block ends; then draw the last page, if it did not fail."""
+    port.site = live
+    threads = [OwnThread(target=port.serve_forever, args=(0.1,), daemon=True)]
+    threads.append(OwnThread(target=live.draw_again, daemon=True))
+    for thread in threads:
+        thread.start()
+    print(f"korisk: live at {port.address} until the run ends", file=sys.stderr, flush=True)
+    try:
+        yield
+        live.stop(threads[1])
+        live.finish()
+    finally:
+        live.stop(threads[1])
+        port.shutdown()
 
 
 class _Live:
     """The newest page, and what the browser is told about it."""
 
     def __init__(
-        self, store: Path, pace: Pace, drawn: Path, page: Path | None, target: float | None
+        self,
+        command: Callable[[bool], list[str]],
+        standing: Callable[[], JsonDict],
+        drawn: Path,
+        page: Path | None,
     ) -> None:
-        self._store, self._pace, self._drawn, self._page = store, pace, drawn, page
-        self._target = target
+        self._command, self._standing = command, standing  # what draws `drawn`; where the run is
+        self._drawn, self._page = drawn, page
         self._changed, self._ended, self._fetched = (threading.Event() for _ in range(3))
         self._child: subprocess.Popen[str] | None = None
         self._over = False
@@ -96,13 +184,10 @@ class _Live:
         self.html = b""
         self._version = 0
         self._error = ""
-        if pace.standing().skipped:
-            self._changed.set()
 
-    def watch(self, event: Event) -> None:
-        """A cell that has ended changes the page."""
-        if event.kind in {"done", "failed"}:
-            self._changed.set()
+    def change(self) -> None:
+        """There is something new to draw."""
+        self._changed.set()
 
     def draw_again(self) -> None:
         """Draw whenever something has changed, with pauses, until the run ends."""
@@ -138,15 +223,10 @@ class _Live:
             self._fetched.wait(_FAREWELL)
 
     def _draw(self, *, at_leisure: bool = True) -> None:
-        """Draw the store as it is; what goes wrong is said on the page."""
-        # Importing their modules registers the supplements.
-        modules = {supplement.__module__ for supplement in SUPPLEMENTS} - {"__main__"}
-        options = json.dumps(self._target), json.dumps(at_leisure)
-        paths = str(self._store), str(self._drawn)
-        command = child_command(_DRAW, *paths, *options, modules=modules)
+        """Draw what there is; what goes wrong is said on the page."""
         try:
             with subprocess.Popen(
-                command,
+                self._command(at_leisure),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -171,7 +251,7 @@ class _Live:
         self._asked = time.monotonic()
         page = None if self._page is None else str(self._page)
         told = {"version": self._version, "error": self._error, "over": self._over, "page": page}
-        return {"words": str(self._pace)} | asdict(self._pace.standing()) | told
+        return self._standing() | told
 
     def answer(self, path: str) -> tuple[str, bytes] | None:
         """Type and content of one of the three addresses; None for others."""
@@ -206,3 +286,16 @@ def draw(store: str, page: str, target: str, at_leisure: str) -> None:
     except KoriskError as error:
         sys.exit(str(error))
     write_text(page, html)
+
+
+def draw_rehearsal(content: str, page: str, at_leisure: str) -> None:
+    """Write the page of a rehearsal, in a process of its own."""
+    if json.loads(at_leisure) and hasattr(os, "nice"):
+        os.nice(_NICE)
+    point, asked, title = pickle.loads(Path(content).read_bytes())  # which our own process wrote
+    try:
+        if not point.rehearsed:
+            raise KoriskError("no network has finished at three sizes yet")
+        write_text(page, rehearsal_page([point], asked, title=title))
+    except KoriskError as error:
+        sys.exit(str(error))

@@ -53,6 +53,9 @@ class Schedule:
         Pairs of a mini-batch.
     rate : float, default 0.001
         Learning rate at the start.
+    patience : int, optional
+        Training ends early when so many checks on validation pairs, of which there are 10, have
+        passed without a smaller error. Default: it never does.
 
     Raises
     ------
@@ -69,8 +72,11 @@ class Schedule:
     steps: int = 2000
     batch: int = 16
     rate: float = 1e-3
+    patience: int | None = None
 
     def __post_init__(self) -> None:
+        if self.patience is not None:
+            _checks.count("patience", self.patience, at_least=1, at_most=CHECKS, remedy="try 4")
         _checks.count("steps", self.steps, at_least=CHECKS, at_most=10**9, remedy="try 2000")
         _checks.count("batch", self.batch, at_least=1, at_most=10**6, remedy="try 16")
         _checks.real("rate", self.rate, above=0, remedy="try 0.001")
@@ -510,6 +516,7 @@ class _Training:
         phase = torch.arange(steps) * (math.pi / steps)
         self.optimiser.rates *= (0.5 * (1 + torch.cos(phase))).to(self.optimiser.rates)
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.patience = CHECKS if schedule.patience is None else schedule.patience
 
     def step(self) -> None:
         """Take one step."""
@@ -563,6 +570,7 @@ class _Training:
         """Train to the end: each member's test errors at its best step on validation pairs."""
         steps, counts = len(self.batches), len(self.members[0].validation)
         best, reported, done = torch.full((len(self.members),), math.inf), torch.zeros(()), 0
+        best_check = torch.zeros(len(self.members))
         for check in range(1, CHECKS + 1):
             until = steps * check // CHECKS
             while done < until:
@@ -581,9 +589,13 @@ class _Training:
             # The first is better for all.
             reported = torch.where(better, errors[:, counts:], reported)
             best = torch.minimum(best, validation)
+            best_check[better[:, 0]] = check
             for name, each in self.state.items():
                 chosen = better[:, 0].to(each.device).view(-1, *[1] * (each.ndim - 1))
                 self.best[name] = torch.where(chosen, each, self.best[name])
+            if bool((check - best_check >= self.patience).all()):
+                report(1.0)
+                break
         for index, member in enumerate(self.members):
             now = _state(member.module)
             for name, each in self.best.items():

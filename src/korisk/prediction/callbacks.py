@@ -1,0 +1,49 @@
+"""Whom a rehearsal or an ablation tells how it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from korisk import _checks
+
+if TYPE_CHECKING:
+    from korisk.prediction.rehearsal import Rehearsal
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Callbacks:
+    """Functions of your own that are called while networks are trained.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Called with what is being done and the share that is done.
+    estimate : callable, optional
+        Called before training with how many seconds and how many bytes of memory it will take.
+    finished : callable, optional
+        Called whenever a network has finished, with the rehearsal so far, once that has three
+        sizes.
+
+    Raises
+    ------
+    KoriskError
+        If one of them is no function.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> kr.prediction.Callbacks(finished=print).progress is None
+    True
+    """
+
+    progress: Progress | None = None
+    estimate: Callable[[float, float], None] | None = None
+    finished: Callable[[Rehearsal], object] | None = None
+
+    def __post_init__(self) -> None:
+        for name, function in vars(self).items():
+            _checks.function_or_none(name, function)
