@@ -71,7 +71,7 @@ def part_of(setting: Setting) -> str:
 
 def asked(part: str) -> list[tuple[Setting, str]]:
     """The settings and networks of a part that were trained with the long recipe."""
-    truth = {tuple(row[:5]) for row in csv.reader((DATA / "imaging.csv").open(newline=""))}
+    truth = {tuple(row.values())[:5] for row in _rows(DATA / "imaging.csv")}
     wanted = []
     for setting in settings():
         if setting.recipe == "long" and part_of(setting) == part:
@@ -119,7 +119,7 @@ def train(options: argparse.Namespace) -> None:
     out, start = options.out, time.perf_counter()
     if not out.exists():
         out.write_text(",".join(COLUMNS) + "\n")
-    there = {tuple(row[:3]) for row in csv.reader(out.open(newline=""))}
+    there = {tuple(row.values())[:3] for row in _rows(out)}
     left = [
         (setting, network)
         for setting, network in asked(options.part)
@@ -179,10 +179,15 @@ def curve_of(errors: Errors, sizes: Sequence[int] | None = None) -> kr.Curve:
     return kr.Curve(n, error, seed, "network", "mse")
 
 
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def truths() -> dict[Key, Errors]:
     """The measured curves of the long recipe."""
     curves: dict[Key, Errors] = {}
-    for row in csv.DictReader((DATA / "imaging.csv").open(newline="")):
+    for row in _rows(DATA / "imaging.csv"):
         if row["recipe"] == "long":
             key = (row["problem"], row["network"], row["population"])
             curves.setdefault(key, {}).setdefault(int(row["n"]), []).append(float(row["error"]))
@@ -193,7 +198,7 @@ def rehearsals(path: Path, part: str) -> dict[Key, kr.Rehearsal]:
     """The rehearsals of a part, from the file."""
     curves: dict[Key, dict[str, Errors]] = {}
     facts: dict[Key, dict[str, str]] = {}
-    for row in csv.DictReader(path.open(newline="")):
+    for row in _rows(path):
         key = (row["problem"], row["network"], row["population"])
         errors = curves.setdefault(key, {}).setdefault(row["variant"], {})
         errors.setdefault(int(row["n"]), []).append(float(row["error"]))
