@@ -143,7 +143,7 @@ def test_the_page_of_a_rehearsal_grows(tmp_path: Path) -> None:
         told.finished(rehearsal)
         until(lambda: state(port.server_port)["version"] > 0)
         shown = get(port.server_port, "/page")[1].decode()
-        assert "scans" in shown
+        assert "so far" in shown
         assert "Net" in shown
     assert "0.25" in page.read_text()
 

@@ -122,7 +122,7 @@ def live_rehearsal(
     """
     rehearsed: dict[str, Rehearsed] = {}
     standing: JsonDict = {"words": "starting", "share": 0.0, "done": 0, "failed": 0, "total": 100}
-    standing |= {"running": ["networks"], "next": None}
+    standing |= {"waiting": "Waiting for networks of three sizes."}
     with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
         content, drawn = Path(folder) / "rehearsed.pickle", Path(folder) / "page.html"
 
@@ -296,6 +296,6 @@ def draw_rehearsal(content: str, page: str, at_leisure: str) -> None:
     try:
         if not point.rehearsed:
             raise KoriskError("no network has finished at three sizes yet")
-        write_text(page, rehearsal_page([point], asked, title=title))
+        write_text(page, rehearsal_page([point], asked, title=title, running=True))
     except KoriskError as error:
         sys.exit(str(error))

@@ -23,7 +23,9 @@ _WORDS = "Expected errors with their 90% band over training samples"
 _TARGETS = 7  # in the table of samples, between what the smallest and the largest N reach
 
 
-def rehearsal_page(points: Sequence[PointPrediction], asked: Question, *, title: str) -> str:
+def rehearsal_page(
+    points: Sequence[PointPrediction], asked: Question, *, title: str, running: bool = False
+) -> str:
     """One page that needs nothing else: advice, figures, tables, and what to measure first.
 
     Parameters
@@ -34,6 +36,8 @@ def rehearsal_page(points: Sequence[PointPrediction], asked: Question, *, title:
         Targets and the level; the first target is drawn.
     title : str
         Of the page.
+    running : bool, default False
+        Whether networks are still being trained.
 
     Returns
     -------
@@ -59,7 +63,7 @@ def rehearsal_page(points: Sequence[PointPrediction], asked: Question, *, title:
     answer, *rest = model_advice(points[0].models[0], asked)
     page = Page(
         title=title,
-        kind="korisk rehearse, before a scan is made",
+        kind=f"korisk rehearse, before a scan is made{', so far' * running}",
         groups=[],
         data={"groups": [], "pictures": []},
         answer=answer,
