@@ -93,6 +93,7 @@ def test_where_nothing_is_left_to_do_no_cluster_is_started(
         (["--cluster", "slurm", "--cluster-options", "none.yaml"], "no such file"),
         (["--cluster", "slurm", "--cluster-options", "LIST"], "must be keys and values"),
         (["--cluster", "slurm", "--cluster-options", "TYPO", "--dry-run"], "waltime"),
+        (["--cluster", "slurm", "--cluster-options", "CORES"], "cores.yaml: the options of slurm"),
         (["--cluster", "slurm", "--dry-run"], "cores and memory"),
     ],
 )
@@ -101,7 +102,13 @@ def test_wrong_options_are_one_line(
 ) -> None:
     (tmp_path / "list.yaml").write_text("[1, 2]\n")
     (tmp_path / "typo.yaml").write_text(OPTIONS + "waltime: 2\n")
-    files = {"FILE": options, "LIST": tmp_path / "list.yaml", "TYPO": tmp_path / "typo.yaml"}
+    (tmp_path / "cores.yaml").write_text(OPTIONS.replace("4", "many"))
+    files = {
+        "CORES": tmp_path / "cores.yaml",
+        "FILE": options,
+        "LIST": tmp_path / "list.yaml",
+        "TYPO": tmp_path / "typo.yaml",
+    }
     asked = [str(files.get(each, each)) for each in given]
     (line,) = outputs("run", study, "--out", tmp_path / "out", *asked, code=2)[1].splitlines()
     assert words in line

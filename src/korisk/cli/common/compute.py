@@ -47,13 +47,14 @@ def chosen_compute(
     options = {} if cluster_options is None else read_yaml(cluster_options)
     if not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
         raise KoriskError(f"{cluster_options}: must be keys and values, such as cores: 4")
-    compute = Compute(cluster=cluster, options=options, workers=workers, device=device)
-    if compute.batch is not None:
-        try:
+    try:
+        compute = Compute(cluster=cluster, options=options, workers=workers, device=device)
+        if compute.batch is not None:
             job_script(compute.batch, options)
-        except KoriskError as error:  # wrong options; name their file
-            named = "" if cluster_options is None else f"{cluster_options}: "
-            raise type(error)(named, error.message) from None
+    except KoriskError as error:
+        if cluster_options is None or not str(error).startswith("the options of"):
+            raise
+        raise type(error)(f"{cluster_options}: ", error.message) from None
     return compute
 
 
