@@ -104,7 +104,7 @@ def test_a_target_out_of_reach_of_every_model_is_code_3(dense: Path) -> None:
     (model,) = json.loads(out)["points"][0]["models"]
     (found,) = model["samples"]
     assert (found["upper"], found["samples"]["0.5"]) == (None, None)
-    assert err.startswith("korisk: no model is expected to reach 1e-09 at rigorous-8; allow")
+    assert err.startswith("korisk: no model is expected to reach 1e-09 at rigorous-8 as it is;")
     assert err.count("\n") == 1
 
 
@@ -310,6 +310,16 @@ def test_a_long_training_is_told_limited_and_resumed(
     assert "training takes" not in outputs(*own)[1]
     assert set(kept.iterdir()) == finished
     assert "--minutes must be" in refused(*own, "--minutes", 0)
+
+
+def test_a_network_that_learned_nothing_is_trained_first(file: Path, tmp_path: Path) -> None:
+    own = ("rehearse", "--network", f"{file}:Net", "--images", saved(tmp_path / "a", 14))
+    own += ("--patients", "image", "--training", "steps=10", "--training", "rate=1e-6")
+    own += ("--training", "largest=64", "--target", 0.01, "--json")
+    model = json.loads(outputs(*own, code=3)[0])["points"][0]["models"][0]
+    (answer,) = model["samples"]
+    assert answer["recommendation"]["action"] == "train"
+    assert any("has learned nothing" in note for note in model["notes"])
 
 
 def test_what_an_answer_rests_on_is_asked_for(file: Path, tmp_path: Path) -> None:

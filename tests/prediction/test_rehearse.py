@@ -373,7 +373,7 @@ def test_a_network_that_learns_nothing_is_told(scan: LinearOperator) -> None:
         ({"sizes": [8, 4, 16]}, "ascending"),
         ({"noise": -1.0}, "level"),
         ({"operator": 3}, "operator must be"),
-        ({"progress": 3}, "progress must be a function, got 3; pass one"),
+        ({"callbacks": 3}, "callbacks must be"),
         ({"images": images(20) * 1e30}, "finite"),
     ],
 )

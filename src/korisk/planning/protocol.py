@@ -185,6 +185,10 @@ class Unmeasured(Planned, Protocol):
         """What a first measurement is expected to show, where nothing was measured."""
 
     @property
+    def undertrained(self) -> bool:
+        """Whether training limits the curve and not data, as a rehearsal shows."""
+
+    @property
     def reach(self) -> float:
         """The probability that it is met at all."""
 

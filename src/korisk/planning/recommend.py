@@ -217,6 +217,9 @@ def recommend_unmeasured(
     if samples is not None:
         action, n, odds = "collect", samples, plan.probability(samples)
         said = f"collect {count(samples)} samples for {target} ({_level(sure)})"
+    elif plan.undertrained:
+        action, n, odds = "train", None, None
+        said = f"train longer or otherwise first: it is training that keeps it from {target}"
     elif plan.reach < LEAST_REACH:
         action, n, odds = "stop", None, None
         said = f"stop: more data of this kind will not reach {target} ({far})"
@@ -227,7 +230,7 @@ def recommend_unmeasured(
         reasons.append(_none(sure, plan.reach))
     price, paid = _price(n, last, cost)
     reasons.append(paid)
-    if plan.check is not None:
+    if plan.check is not None and action != "train":
         reasons.append(check_words(plan.check))
     return Recommendation(
         action=action,

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from korisk.prediction.study import PointPrediction
 
 
+_NO_DATA = ("train", "stop", "unknown")  # actions that ask for no data
+
+
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """What is asked of every point.
@@ -215,12 +218,12 @@ def require_targets(points: Sequence[PointPrediction], asked: Question) -> None:
         f"{goal:.6g} at {point.name}"
         for point in points
         for goal in dict.fromkeys(asked.targets)
-        if all(plan.recommend().action in ("stop", "unknown") for plan in point.plans(goal))
+        if all(plan.recommend().action in _NO_DATA for plan in point.plans(goal))
     ]
     if lost:
         raise OutOfReachError(
-            f"no model is expected to reach {', '.join(lost)}; allow a larger error, or reduce the "
-            "noise"
+            f"no model is expected to reach {', '.join(lost)} as it is; follow the advice, allow a "
+            "larger error, or reduce the noise"
         )
 
 

@@ -83,6 +83,8 @@ class PredictedPlan(Enough):
         The largest N of a pilot; 0 without one.
     check : Expectation, optional
         What a first measurement is expected to show; None with a pilot.
+    undertrained : bool
+        Whether training limits the curve and not data, as a rehearsal shows.
 
     Examples
     --------
@@ -101,6 +103,7 @@ class PredictedPlan(Enough):
     chances: Chances = field(repr=False, compare=False)
     measured: int = 0
     check: Expectation | None = field(default=None, repr=False, compare=False)
+    undertrained: bool = False
 
     @property
     def reach(self) -> float:

@@ -90,6 +90,8 @@ class Rehearsal(Drawn, Answers):
         Prior of how far reality is from the simulation.
     halved : Curve, optional
         Errors of networks that had half the distinct images, and copies of these.
+    undertrained : bool, default False
+        Whether the curve rises with N, or the network has learned nothing: then training limits it.
     notes : tuple of str
         Sentences on how the rehearsal went.
     seconds : float
@@ -113,6 +115,7 @@ class Rehearsal(Drawn, Answers):
     parameters: int
     belief: Belief = BELIEF
     halved: Curve | None = None
+    undertrained: bool = False
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -191,7 +194,8 @@ class Rehearsal(Drawn, Answers):
         answer = self.predict(pilot).plan(target)
         least = min(curve.sizes[0] for curve in (self.curve, pilot) if curve is not None)
         beyond = answer.chances.n >= least
-        return replace(answer, chances=Chances(answer.chances.n[beyond], answer.chances.p[beyond]))
+        chances = Chances(answer.chances.n[beyond], answer.chances.p[beyond])
+        return replace(answer, chances=chances, undertrained=self.undertrained)
 
     def worth(self, other: Rehearsal, target: float, pilot: Curve | None = None) -> Worth:
         """How many times as many samples another network needs for the same target.

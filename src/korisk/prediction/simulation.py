@@ -322,7 +322,9 @@ def _example_source(
         elif number < _LEAST_GROUPS:
             why = f"{number}: networks are judged by other patients than they are trained with"
             rule = f"be of {_LEAST_GROUPS} patients or more"
-            raise invalid("images", rule, number, "add patients", got=why)
+            if_other = "add patients; if every image is of another one, say "
+            remedy = Message(if_other, Argument("patients", "image"))
+            raise invalid("images", rule, number, remedy, got=why)
     # In an order of their own, so that the same images in any order give the same curve.
     order = sorted(range(len(found)), key=lambda index: found[index].numpy().tobytes())
     found = found[order]
