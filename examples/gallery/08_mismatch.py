@@ -24,7 +24,7 @@ from torch import Tensor
 
 import korisk as kr
 from korisk.fitting import DiagonalRidge, Scorer, tail_gram
-from korisk.problems import HeatProblem
+from korisk.problems import PdeProblem
 
 SIZES = [4, 8, 16, 32, 64, 128, 256]
 SEEDS = [1, 2, 3]
@@ -56,7 +56,7 @@ def mean_square(errors: Tensor) -> float:
 
 def judge(excess: float) -> Judged:
     """Fit the gains with a viscosity that is too large by `excess`."""
-    problem = HeatProblem(viscosity=TRUE, assumed=TRUE * (1 + excess), noise=0.005)
+    problem = PdeProblem(viscosity=TRUE, assumed=TRUE * (1 + excess), noise=0.005)
     start, (assumed,) = problem.reconstruction()
     gains, (flow,) = problem.truth()
     gram = tail_gram(assumed)

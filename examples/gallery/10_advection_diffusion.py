@@ -21,14 +21,14 @@ import numpy as np
 from torch import Tensor
 
 from korisk.fitting import DenseRidge, DiagonalRidge, Scorer, tail_gram
-from korisk.problems import HeatProblem, Pools
+from korisk.problems import PdeProblem, Pools
 
 SIZES = [4, 8, 16, 32, 64, 128, 256]
 SEEDS = [1, 2, 3]
 SHOWN, FEW = 5, 16  # the test field that is drawn, and the N of the networks that draw it
 
-exact = HeatProblem(viscosity=0.01)
-wrong = HeatProblem(viscosity=0.01, assumed=0.015)
+exact = PdeProblem(viscosity=0.01)
+wrong = PdeProblem(viscosity=0.01, assumed=0.015)
 
 
 @cache
@@ -37,7 +37,7 @@ def pools(seed: int) -> Pools:
     return exact.pools(seed=seed, train=SIZES[-1], validation=64, test=128)
 
 
-def hybrid(problem: HeatProblem, n: int, seed: int) -> Tensor:
+def hybrid(problem: PdeProblem, n: int, seed: int) -> Tensor:
     """Test fields by learned gains and the flow that the problem assumes."""
     train, validation, test = pools(seed)
     start, (flow,) = problem.reconstruction()

@@ -139,7 +139,7 @@ def test_a_dry_run_shows_memory_and_the_job_script(
 
 HEAT = """
 name: heat
-problem: {kind: heat, points: 8}
+problem: {kind: pde, points: 8}
 points: [{name: exact}, {name: wrong, assumed: 0.02}, {name: finer, points: 16}]
 sizes: [2, 4]
 seeds: [1, 2]

@@ -208,7 +208,7 @@ def test_wrong_input_is_one_line_and_code_2(
     [
         ("problem: {beem: fan}\npoints: [{side: 8}]\n", "did you mean 'beam'"),
         ("- 1\n", "must contain keys"),
-        ("problem: {kind: heat}\npoints: []\n", "points must be"),
+        ("problem: {kind: pde}\npoints: []\n", "points must be"),
     ],
 )
 def test_wrong_files_are_one_line_and_code_2(tmp_path: Path, text: str, words: str) -> None:

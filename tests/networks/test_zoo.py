@@ -21,7 +21,7 @@ from korisk.operators import (
     birdcage_sensitivities,
     fbp,
 )
-from korisk.problems import BlurProblem, CtProblem, CtScanner, HeatProblem, MriProblem, Problem
+from korisk.problems import BlurProblem, CtProblem, CtScanner, MriProblem, PdeProblem, Problem
 from korisk.studies.spec.entries import NetworkKind
 
 SCAN = ParallelBeam(8, views=6, bins=12)
@@ -167,5 +167,5 @@ def test_what_no_network_can_be_made_of_is_refused() -> None:
         zoo.DenseUNet((512, 512), (512, 512))
     with pytest.raises(KoriskError, match="rows and columns"):
         zoo.build("primal-dual", Diagonal([1.0, 2.0]), Diagonal([1.0, 2.0]))
-    with pytest.raises(KoriskError, match="HeatProblem"):
-        HeatProblem(points=8).known_operators()
+    with pytest.raises(KoriskError, match="PdeProblem"):
+        PdeProblem(points=8).known_operators()

@@ -23,7 +23,7 @@ from korisk.prediction.dense.from_examples import (
 from korisk.prediction.dense.moments import Moment, image_moment
 from korisk.prediction.dense.spectral import Spectrum
 from korisk.prediction.lanczos import lanczos
-from korisk.problems import CtProblem, CtScanner, Gaussian, HeatProblem, MriProblem
+from korisk.problems import CtProblem, CtScanner, Gaussian, MriProblem, PdeProblem
 from korisk.problems.problem import Examples
 
 Array = NDArray[np.float64]
@@ -166,7 +166,7 @@ def test_without_noise_the_curve_is_known_until_directions_run_out_and_a_note_sa
 
 
 def test_a_line_of_sensors_with_an_operator_before_the_targets() -> None:
-    examples = HeatProblem(points=64, noise=0.05).examples(seed=3, count=40)
+    examples = PdeProblem(points=64, noise=0.05).examples(seed=3, count=40)
     few = replace(examples, inputs=examples.inputs[:32], targets=examples.targets[:32])
     moment = moment_of(examples, 0.3)
     found, exact = (route(few, moment, relu=True) for route in (large_spectrum, dense_spectrum))

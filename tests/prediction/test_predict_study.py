@@ -19,7 +19,7 @@ from korisk.prediction.record import (
     write_prediction,
 )
 from korisk.prediction.study import PointPrediction, expected_cost, predict_study, study_to_predict
-from korisk.problems import HeatProblem
+from korisk.problems import PdeProblem
 from korisk.problems.sources import FileSource
 from korisk.studies.spec.study import Study
 
@@ -28,7 +28,7 @@ CT: dict[str, Any] = {
     "problem": {"beam": "surrogate", "noise": {"gaussian": 0.05}},
     "points": [{"side": 8}],
 }
-HEAT: dict[str, Any] = {"name": "line", "problem": {"kind": "heat", "points": 12}, "points": [{}]}
+HEAT: dict[str, Any] = {"name": "line", "problem": {"kind": "pde", "points": 12}, "points": [{}]}
 MRI = {"name": "m", "problem": {"kind": "mri"}, "points": [{"side": 8, "lines": 5}]}
 RELEASED = {"name": "r", "protocol": "released", "points": [{"side": 8}]}
 DEEP = {"name": "d", "problem": {"kind": "deep"}, "points": [{"side": 8, "views": 8, "bins": 8}]}
@@ -103,7 +103,7 @@ def test_heat_and_mri_are_predicted() -> None:
     heat = predicted(HEAT, noise=0.05)
     assert (heat.images, heat.spec["problem"]["noise"]) == ("32 random fields", 0.05)
     # The best weights are 1 / gain: what is left is the noise on the start, through the flow.
-    flow = HeatProblem(points=12).flow(0.01, "cpu").as_matrix()
+    flow = PdeProblem(points=12).flow(0.01, "cpu").as_matrix()
     left = 0.05**2 * float(flow.square().sum()) / 12
     assert heat.predictions[0].floor == pytest.approx(left, rel=0.25)
     blur = {"name": "b", "problem": {"kind": "blur"}, "points": [{"side": 8}]}
@@ -145,7 +145,7 @@ def test_a_study_of_own_images_needs_none_to_train_on(tmp_path: Path) -> None:
         (CT, {"noise": 1e200}, "reasonable size"), (CT, {"noise": 1e100}, "reasonable size"),
         (CT, {"point": "rigorous-9"}, "did you mean 'rigorous-8'"), (DEEP, {}, "not linear"),
         (DEEP, {"noise": 0.1}, "a deep problem has no noise"),
-        (HEAT, {"source": FileSource(path=".")}, "images of this heat problem are fixed"),
+        (HEAT, {"source": FileSource(path=".")}, "images of this pde problem are fixed"),
         (RELEASED, {"source": FileSource(path=".")}, "images of this ct problem are fixed"),
     ],
 )  # fmt: skip

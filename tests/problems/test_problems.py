@@ -24,14 +24,14 @@ from korisk.problems import (
     EllipseSource,
     FileSource,
     Gaussian,
-    HeatProblem,
     MriProblem,
     Noise,
+    PdeProblem,
     Poisson,
     Problem,
 )
-from korisk.problems.heat import wave_series
 from korisk.problems.noise import noise_variance
+from korisk.problems.pde import wave_series
 
 FAN = CtScanner(side=8, views=10, bins=8, beam="fan")
 SURROGATE = CtScanner(side=16, views=6, bins=16, beam="surrogate")
@@ -43,13 +43,17 @@ PROBLEMS: dict[str, Problem] = {
     "mri": MriProblem(side=8, lines=5, noise=Gaussian(0.2)),
     "coils": MriProblem(side=8, lines=5, coils=3, noise=Gaussian(0.2)),
     "blur": BlurProblem(side=8, noise=Gaussian(0.2)),
-    "heat": HeatProblem(points=16, noise=0.1),
+    "plane": PdeProblem(dimension=2, points=6, noise=0.1),
+    "heat": PdeProblem(points=16, noise=0.1),
 }
 DEEP = DeepProblem(scanner=CtScanner(side=8, views=6, bins=12, beam="parallel"), gain=0.5)
+BURGERS = PdeProblem(equation="burgers", points=8, fine=2, decay=1.5, amplitude=0.5)
 EVERY = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
 
 
-@pytest.mark.parametrize("problem", [*PROBLEMS.values(), DEEP], ids=[*PROBLEMS, "deep"])
+@pytest.mark.parametrize(
+    "problem", [*PROBLEMS.values(), DEEP, BURGERS], ids=[*PROBLEMS, "deep", "burgers"]
+)
 def test_samples_do_not_depend_on_the_pools_size_nor_the_test_set_on_the_seed(
     problem: Problem,
 ) -> None:
@@ -125,7 +129,7 @@ def test_sources_draw_what_they_are_told_to_and_problems_without_noise_have_none
     assert max(values) == 2  # one ellipse, and nothing
     assert len(PROBLEMS["surrogate"].examples(seed=0, count=500)) == 128  # it has no more
     coils = MriProblem(side=8, lines=5, coils=2)
-    for problem in (CtProblem(scanner=FAN), coils, BlurProblem(side=8), HeatProblem(noise=0.0)):
+    for problem in (CtProblem(scanner=FAN), coils, BlurProblem(side=8), PdeProblem(noise=0.0)):
         made = problem.examples(seed=0, count=8)
         assert not made.noise.any()
         torch.testing.assert_close(made.inputs, made.forward(made.latents))
@@ -206,7 +210,7 @@ def test_the_variance_is_that_of_many_draws(noise: Noise | None, dtype: torch.dt
 
 def test_without_noise_the_true_layers_give_the_targets() -> None:
     whole = MriProblem(side=8, lines=8)
-    heat = HeatProblem(points=16, noise=0.0, assumed=0.5)
+    heat = PdeProblem(points=16, noise=0.0, assumed=0.5)
     for problem, layers in ((whole, whole.reconstruction()), (heat, heat.truth())):
         weights, (operator,) = layers
         for inputs, targets in problem.pools(seed=1, train=3, validation=2, test=2):
@@ -294,7 +298,7 @@ def test_a_camera_shows_a_blurred_image_times_its_gains_which_can_be_learned() -
 
 
 def test_the_reconstruction_has_the_assumed_viscosity() -> None:
-    problem = HeatProblem(points=32, viscosity=0.01, assumed=0.03, speed=0.0, time=0.5)
+    problem = PdeProblem(points=32, viscosity=0.01, assumed=0.03, speed=0.0, time=0.5)
     for (_, (flow,)), viscosity in ((problem.reconstruction(), 0.03), (problem.truth(), 0.01)):
         wave = torch.cos(2 * math.pi * torch.arange(32, dtype=torch.float64) / 32)
         decay = math.exp(-viscosity * (2 * math.pi) ** 2 * 0.5)
@@ -302,7 +306,7 @@ def test_the_reconstruction_has_the_assumed_viscosity() -> None:
 
 
 def test_fields_sensors_and_noise_have_the_sizes_they_claim() -> None:
-    problem = HeatProblem(points=33, noise=0.2, gain=0.5, amplitude=2.0, time=0.0)
+    problem = PdeProblem(points=33, noise=0.2, gain=0.5, amplitude=2.0, time=0.0)
     inputs, fields = problem.pools(seed=1, train=4000, validation=0, test=0).train
     # At time 0 the target is the field: its own variance, and that of its mean along the line.
     assert float(fields.var()) == pytest.approx(2.0**2 + 0.5**2, rel=0.03)
@@ -348,11 +352,11 @@ def test_a_refinement_without_spread_is_the_identity_on_images() -> None:
         (lambda: BlurProblem(side=8, assumed=0.0), "assumed must be"),
         (lambda: BlurProblem(side=8, gain=6.0), "gain must be .* <= 5, got 6"),
         (lambda: BlurProblem(side=8, mu=0.0), "mu must be"),
-        (lambda: HeatProblem(points=1), "points must be"),
-        (lambda: HeatProblem(viscosity=-1.0), "viscosity must be"),
-        (lambda: HeatProblem(gain=6.0), "gain must be .* <= 5, got 6"),
-        (lambda: HeatProblem(amplitude=0.0), "amplitude must be"),
-        (lambda: HeatProblem().pools(seed=-1, train=1, validation=0, test=0), "seed must be"),
+        (lambda: PdeProblem(points=1), "points must be"),
+        (lambda: PdeProblem(viscosity=-1.0), "viscosity must be"),
+        (lambda: PdeProblem(gain=6.0), "gain must be .* <= 5, got 6"),
+        (lambda: PdeProblem(amplitude=0.0), "amplitude must be"),
+        (lambda: PdeProblem().pools(seed=-1, train=1, validation=0, test=0), "seed must be"),
         (lambda: DeepProblem(scanner=FAN, channels=0), "channels must be"),
         (lambda: DEEP.examples(seed=0, count=8), "DeepProblem is not linear .* run a pilot"),
     ],

@@ -45,7 +45,7 @@ def fit(n: int, seed: int) -> float:
 
 @pytest.fixture(scope="module")
 def values() -> dict[str, Any]:
-    heat = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": [{}]}
+    heat = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
     (point,) = kr.predict_study(kr.studies.Study(heat), examples=64)
 
     def build() -> torch.nn.Module:

@@ -447,7 +447,7 @@ def test_networks_are_of_the_largest_point_of_each_kind(monkeypatch: pytest.Monk
     problem = {"kind": "ct", "beam": "surrogate", "side": 8, "views": 10, "bins": 8}
     narrow = {"beam": "parallel", "arc": 60.0}  # a limited angle is a kind of its own
     others = {"other": problem, "large": {**problem, "side": 16}, "part": problem | narrow}
-    others["unlike"] = {"kind": "heat"}
+    others["unlike"] = {"kind": "pde"}
     points = [point(name, spec={"problem": each}) for name, each in others.items()]
     found = networks_of(study(point("small"), *points))
     titles = [made.title.split(":")[0] for made in found]

@@ -15,7 +15,7 @@ from korisk.operators import Composed, Matrix
 from korisk.paper.theorem.check import checks_of
 from korisk.paper.theorem.layers import KnownLayers, refined_errors, refined_network
 from korisk.paper.theorem.problems import DeepProblem
-from korisk.problems import CtScanner, HeatProblem, Pairs, Reconstruction, sources
+from korisk.problems import CtScanner, Pairs, PdeProblem, Reconstruction, sources
 from korisk.store.cells import Result, Row
 from korisk.store.store import Cell
 from korisk.store.usage import Usage
@@ -42,7 +42,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "points": [{"side": 8}],
     },
     "heat": {
-        "problem": {"kind": "heat", "points": 16},
+        "problem": {"kind": "pde", "points": 16},
         "points": [{"name": "exact"}, {"name": "wrong", "assumed": 0.02}],
     },
     "deep": {
@@ -76,8 +76,16 @@ def run(made: Study, point: int = 0) -> Result:
         ("blur", {"points": [{"side": 8, "mu": 1e-30}]}, "mu must be"),
         ("heat", {"models": {"KO": {"relu": True}}}, "models.KO.relu must be false"),
         ("heat", {"points": [{"assumed": -1.0}]}, "viscosity must be"),
+        ("heat", {"points": [{"equation": "burgers", "speed": 1.0}]}, "speed must be left out"),
+        ("heat", {"points": [{"equation": "burgers", "viscosity": 0.0}]}, "viscosity must be"),
+        ("heat", {"points": [{"dimension": 3}]}, "dimension must be"),
+        (
+            "heat",
+            {"models": {"networks": [{"kind": "cnn", "penalty": 0.1}]}, "theorem": False},
+            "networks.penalty does not belong to kind cnn",
+        ),
         ("heat", {"models": {"KO": {"refine": 5}}}, "models.KO.refine must be 0"),
-        ("heat", {"problem": {"kind": "heat", "noise": 1e308}}, "is not finite"),
+        ("heat", {"problem": {"kind": "pde", "noise": 1e308}}, "is not finite"),
         ("mri", {"problem": {"kind": "mri", "noise": {"gaussian": 1e308}}}, "is not finite"),
         ("deep", {"models": {"KO": {"iterations": 10**9}}}, "iterations must be less"),
         ("ct", {"models": {"networks": [{"kind": "unet"}]}}, "kind"),
@@ -115,7 +123,7 @@ def run(made: Study, point: int = 0) -> Result:
         (
             "heat",
             {"models": {"networks": [{"kind": "inverse-cnn"}]}, "theorem": False},
-            "kinds blur, ct and mri, got heat",
+            "inverse-cnn is for problems of kind blur, ct, mri, got pde; use solver-cnn, cnn",
         ),
         ("deep", {"problem": {"kind": "deep", "channels": 0}}, "channels must be"),
         ("deep", {"problem": {"kind": "deep", "network": "unet"}}, "network must be one of"),
@@ -195,7 +203,7 @@ def test_nothing_is_measured_by_layer_unless_asked() -> None:
 def test_errors_of_the_layers_of_a_heat_network_are_those_of_its_weights() -> None:
     """Computed again from the stored weights, by matrices of the two flows."""
     result = run(study("heat", points=[{"assumed": 0.02}]))
-    problem = HeatProblem(points=16, assumed=0.02)
+    problem = PdeProblem(points=16, assumed=0.02)
     inputs, targets = problem.pools(seed=1, train=0, validation=0, test=6).test
     true = problem.flow(0.01).as_matrix().numpy()
     used = problem.flow(0.02).as_matrix().numpy()
@@ -216,7 +224,7 @@ def test_errors_of_the_layers_of_a_heat_network_are_those_of_its_weights() -> No
 
 def test_without_noise_gains_are_learned_exactly_and_a_wrong_viscosity_remains() -> None:
     def known(sizes: list[int], **point: float) -> list[Row]:
-        problem = {"kind": "heat", "points": 16, "noise": 0.0}
+        problem = {"kind": "pde", "points": 16, "noise": 0.0}
         made = run(study("heat", problem=problem, points=[point], sizes=sizes))
         return [row for row in made.rows if row.model == "KO"]
 

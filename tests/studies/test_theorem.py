@@ -300,7 +300,7 @@ def test_stores_that_have_nothing_to_check_say_how_to_get_it(tmp_path: Path) -> 
 
 def test_a_study_that_is_not_finished_says_what_is_missing(tmp_path: Path) -> None:
     content = {
-        **{"name": "heat", "problem": {"kind": "heat", "points": 4}, "points": [{"name": "p"}]},
+        **{"name": "heat", "problem": {"kind": "pde", "points": 4}, "points": [{"name": "p"}]},
         **{"sizes": [2, 4], "seeds": [1, 2, 3], "pools": {"validation": 2, "test": 2}},
         "theorem": True,
     }

@@ -101,7 +101,7 @@ def _pilots_as_json() -> list[bytes]:
 @cache
 def _studies() -> list[bytes]:
     mri = {"kind": "mri", "noise": {"gaussian": 0.1}}
-    heat = {"kind": "heat", "points": 16}
+    heat = {"kind": "pde", "points": 16}
     others = [
         {"name": "m", "problem": mri, "points": [{"side": 8, "lines": 4}], "sizes": [2, 4]},
         {"name": "h", "problem": heat, "points": [{"assumed": 0.02}], "sizes": [2, 4]},

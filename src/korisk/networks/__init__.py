@@ -2,7 +2,8 @@
 
 `known_operator` has learned weights in front of known operators, and learned convolutions behind
 them too; `dense` one matrix without any operator; `zoo` U-Nets, CNNs and learned primal-dual around
-them. `describe` turns any module into a `korisk.Network`. Start reading with `known_operator`.
+them; `fields` networks for fields of an equation. `describe` turns any module into a
+`korisk.Network`. Start reading with `known_operator`.
 """
 
 from korisk.errors import needed_by

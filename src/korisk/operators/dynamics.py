@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from korisk import _checks
 from korisk.errors import KoriskError, invalid
 from korisk.operators.inputs import Shape, checked_shape, shape_text, traced
+from korisk.operators.opaque import inside_transform
 from korisk.operators.types import Lengths
 from korisk.theory.bracket import NormBracket
 
-COURANT = 0.5  # default: a cell passes on at most this share of its content in a step
+COURANT = 0.8  # default: a cell passes on at most this share of its content in a step
 _MOST_STEPS = 10**6
 _ROUNDING = 1e-9  # relative; far above what float64 loses in these sums
 _PASSES = 8  # of power iteration; the end is certain after any number of them
@@ -36,12 +37,13 @@ class Burgers(nn.Module):
     time : float
         t > 0.
     largest : float
-        Largest |u(0)| of an input, > 0; inputs beyond it are refused, because the steps would be
-        too long for them. Put `torch.clamp` in front of the layer where they may occur.
+        Largest |u(0)| of an input, > 0; the steps would be too long for inputs beyond it.
     length : float, default 1
         Period along each axis, > 0.
     steps : int, optional
-        Time steps. Default: as few as keep the Courant number at 1/2; it must be at most 1.
+        Time steps. Default: as few as keep the Courant number at 0.8; it must be at most 1.
+    clip : bool, default False
+        Whether to clip inputs beyond `largest`, as inside a network, rather than refuse them.
 
     Raises
     ------
@@ -66,7 +68,7 @@ class Burgers(nn.Module):
     >>> flow = Burgers(8, viscosity=0.05, time=0.1, largest=2.0)
     >>> u = torch.tensor([0.0, 1.0, 2.0, 1.0, 0.0, 0.0, 0.0, 0.0])
     >>> round(float(flow(u).sum()), 4), flow.steps
-    (4.0, 4)
+    (4.0, 2)
     """
 
     smoothing: Tensor  # by frequency: the inverse of 1 - tau nu Laplace_h
@@ -80,6 +82,7 @@ class Burgers(nn.Module):
         largest: float,
         length: float = 1.0,
         steps: int | None = None,
+        clip: bool = False,
     ) -> None:
         super().__init__()
         self.points: Shape = checked_shape("points", points, axes=1)
@@ -96,6 +99,7 @@ class Burgers(nn.Module):
         remedy = f"give at least {fewest:,} for a Courant number of at most 1, or leave it out"
         most = _MOST_STEPS
         self.steps = _checks.count("steps", chosen, at_least=fewest, at_most=most, remedy=remedy)
+        self.clip = bool(clip)
         tau = self.time / self.steps
         self.ratios = [tau * per_cell for per_cell in cells]  # tau / h
         self.diffusion = [self.viscosity * tau * per_cell**2 for per_cell in cells]
@@ -112,7 +116,7 @@ class Burgers(nn.Module):
         Parameters
         ----------
         u : Tensor, shape (..., *points)
-            Means over cells, at most `largest` in size.
+            Means over cells, at most `largest` in size unless they are clipped.
 
         Returns
         -------
@@ -121,12 +125,15 @@ class Burgers(nn.Module):
         if tuple(u.shape[-len(self.points) :]) != self.points:
             rule = f"have the shape {shape_text(self.points, batched=True)}"
             raise invalid("u", rule, u, "give means over cells", got=shape_text(tuple(u.shape)))
-        if not traced(u) and not bool((u.abs() <= self.largest * (1 + 1e-6)).all()):
-            beyond = float(u.detach().abs().max())
-            raise KoriskError(
-                f"Burgers takes values of at most {self.largest:g} in size, got {beyond:.4g}; make "
-                "it with a larger largest=, or put torch.clamp in front"
-            )
+        if self.clip:
+            u = u.clamp(-self.largest, self.largest)
+        elif not traced(u) and not inside_transform():  # there no value decides
+            beyond = float(u.detach().abs().max()) if u.numel() else 0.0
+            if not beyond <= self.largest * (1 + 1e-6):
+                raise KoriskError(
+                    f"Burgers takes values of at most {self.largest:g} in size, got {beyond:.4g}; "
+                    "make it with a larger largest=, or with clip=True"
+                )
         for _ in range(self.steps):
             u = self._step(u)
         return u
@@ -140,7 +147,8 @@ class Burgers(nn.Module):
         Parameters
         ----------
         low, high : Tensor, shape (..., *points)
-            The ends, low <= high; they may be infinite. Inputs beyond `largest` are left out.
+            The ends, low <= high; they may be infinite. Inputs beyond `largest` are left out, or
+            clipped.
 
         Returns
         -------

@@ -27,7 +27,7 @@ DECODERS: dict[str, Decoder] = {}  # by the word before a recipe's colon
 # A PyTorch that cannot tell exports every opaque operator as a node.
 _exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
 # Inside vmap, jvp or grad of torch.func; a PyTorch that cannot tell gets the slower form.
-_inside_transform = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+inside_transform = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 _SCHEMA = "apply(Tensor x, str key, bool adjoint) -> Tensor"
 _library: Any = torch.library.Library("korisk", "DEF")  # type: ignore[no-untyped-call]
 
@@ -130,7 +130,7 @@ class _TransformedProduct(torch.autograd.Function):
 
 
 def _differentiable(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
-    transformed = _inside_transform()
+    transformed = inside_transform()
     # How deep in torch.autograd.forward_ad; a PyTorch that cannot tell is always inside.
     level = getattr(torch.autograd.forward_ad, "_current_level", 0)
     if not (transformed or (x.requires_grad and torch.is_grad_enabled()) or level >= 0):

@@ -44,21 +44,16 @@ def study_networks(
     for name, settings in spec["models"].items():
         if "kind" in settings:
             recipe = {key: settings[key] for key in _RECIPE}
-            networks[name] = _of_zoo(settings, problem.known_operators(device)), recipe
+            networks[name] = _built(settings, problem, device), recipe
     return networks
 
 
-def _of_zoo(settings: Mapping[str, Any], operators: Sequence[Any]) -> Build:
+def _built(settings: Mapping[str, Any], problem: Any, device: str) -> Build:
     import torch
 
-    from korisk.networks import zoo
-
-    form = {key: value for key, value in settings.items() if key not in (*_RECIPE, "kind")}
-
-    def build() -> nn.Module:
-        return zoo.build(settings["kind"], *operators, seed=int(torch.randint(2**31, ())), **form)
-
-    return build
+    shape = {key: value for key, value in settings.items() if key not in _RECIPE}
+    build: Callable[[int], nn.Module] = problem.networks(device=device, **shape)
+    return lambda: build(int(torch.randint(2**31, ())))
 
 
 def rehearse_study(

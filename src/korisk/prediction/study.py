@@ -106,7 +106,7 @@ def predict_study(
     --------
     >>> import korisk as kr
     >>> points = [{"name": "eight sensors"}]
-    >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": points}
+    >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": points}
     >>> (found,) = kr.predict_study(kr.studies.Study(study), examples=64)
     >>> found.name, [made.model for made in found.predictions]
     ('eight sensors', ['KO', 'FC'])
@@ -195,7 +195,8 @@ def point_problem(
             without = f"a {described['kind']} problem has no noise; leave "
             raise KoriskError(without, Argument("noise", ...), " out")
         gaussian = {"gaussian": level} if level else None
-        described["noise"] = level if described["kind"] == "heat" else gaussian
+        plain = isinstance(described["noise"], float)  # a standard deviation, of no named kind
+        described["noise"] = level if plain else gaussian
     problem: Any = problem_of({**spec, "problem": described})
     if source is not None:
         if described.get("population") not in ("ellipses", "images"):
@@ -339,7 +340,7 @@ class PointPrediction(Drawn):
     Examples
     --------
     >>> import korisk as kr
-    >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": [{}]}
+    >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
     >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
     >>> point.examples, [made.model for made in point.predictions]
     (64, ['KO', 'FC'])
@@ -405,7 +406,7 @@ class PointPrediction(Drawn):
         Examples
         --------
         >>> import korisk as kr
-        >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": [{}]}
+        >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
         >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
         >>> [found.target for found in point.plans(0.5)]
         [0.5, 0.5]
@@ -433,7 +434,7 @@ class PointPrediction(Drawn):
         Examples
         --------
         >>> import korisk as kr
-        >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": [{}]}
+        >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
         >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
         >>> known, dense = point.predictions
         >>> point.effective(dense, 64) == 8 * dense.effective(64)
@@ -469,7 +470,7 @@ class PointPrediction(Drawn):
         Examples
         --------
         >>> import korisk as kr
-        >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": [{}]}
+        >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
         >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
         >>> [model["samples"][0]["target"] for model in point.to_dict([0.5])["models"]]
         [0.5, 0.5]

@@ -1,6 +1,6 @@
 """Problems to learn: what is measured, what is wanted, and how results are judged.
 
-Start with `problem.py`: what every problem has. `ct.py`, `mri.py`, `blur.py` and `heat.py` have
+Start with `problem.py`: what every problem has. `ct.py`, `mri.py`, `blur.py` and `pde.py` have
 one each, of which two share `imaging.py`; `sources.py` and `phantoms.py` make their images,
 `noise.py` their noise, and `metrics.py` compares results with targets.
 """
@@ -12,10 +12,10 @@ with needed_by("korisk.problems", "PyTorch", "'korisk[torch]'"):
 
 from korisk.problems.blur import BlurProblem
 from korisk.problems.ct import BEAMS, POPULATIONS, Beam, CtProblem, CtScanner, Population
-from korisk.problems.heat import HeatProblem
 from korisk.problems.metrics import METRICS, Metric, measure, measure_each
 from korisk.problems.mri import MriProblem
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise
+from korisk.problems.pde import PdeProblem
 from korisk.problems.phantoms import (
     Ellipses,
     random_ellipses,
@@ -28,7 +28,7 @@ from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, Im
 from korisk.seeds import TEST_SEED
 
 __all__ = ["Pairs", "Pools", "Problem", "Reconstruction"]
-__all__ += ["BlurProblem", "CtProblem", "HeatProblem", "MriProblem"]
+__all__ += ["BlurProblem", "CtProblem", "MriProblem", "PdeProblem"]
 __all__ += ["BEAMS", "POPULATIONS", "Beam", "CtScanner", "Population"]
 __all__ += ["Gaussian", "Noise", "Poisson", "add_noise"]
 __all__ += ["METRICS", "Metric", "measure", "measure_each"]

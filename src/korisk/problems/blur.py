@@ -11,9 +11,9 @@ from korisk.operators.basic import Diagonal
 from korisk.operators.convolution import Convolution, gaussian_kernel
 from korisk.operators.inputs import Place
 from korisk.operators.linear import LinearOperator
-from korisk.problems.heat import random_gains
 from korisk.problems.imaging import LARGEST_DOUBLE, ImageProblem
 from korisk.problems.noise import Gaussian
+from korisk.problems.pde import random_gains
 from korisk.problems.problem import Device, Reconstruction
 from korisk.problems.sources import EllipseSource, ImageSource
 

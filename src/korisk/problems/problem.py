@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError
+from korisk.networks import zoo
 from korisk.operators.basic import Diagonal
 from korisk.operators.linear import LinearOperator
 from korisk.operators.types import Device as Device
@@ -69,8 +70,8 @@ class Pairs(NamedTuple):
 
     Examples
     --------
-    >>> from korisk.problems import HeatProblem
-    >>> inputs, targets = HeatProblem(points=8).pools(seed=1, train=4, validation=2, test=3).train
+    >>> from korisk.problems import PdeProblem
+    >>> inputs, targets = PdeProblem(points=8).pools(seed=1, train=4, validation=2, test=3).train
     >>> inputs.shape, targets.shape
     (torch.Size([4, 8]), torch.Size([4, 8]))
     """
@@ -88,8 +89,8 @@ class Pools(NamedTuple):
 
     Examples
     --------
-    >>> from korisk.problems import HeatProblem
-    >>> pools = HeatProblem(points=8).pools(seed=1, train=4, validation=2, test=3)
+    >>> from korisk.problems import PdeProblem
+    >>> pools = PdeProblem(points=8).pools(seed=1, train=4, validation=2, test=3)
     >>> [len(pool.inputs) for pool in pools]
     [4, 2, 3]
     """
@@ -121,13 +122,13 @@ class Examples:
 class Problem(ABC):
     """Something to learn. A frozen value: equal problems give equal samples.
 
-    Abstract: `CtProblem`, `MriProblem`, `BlurProblem` and `HeatProblem` are some, and so is a
+    Abstract: `CtProblem`, `MriProblem`, `BlurProblem` and `PdeProblem` are some, and so is a
     subclass of your own, which defines `reconstruction` and `_draw`.
 
     Examples
     --------
-    >>> from korisk.problems import HeatProblem
-    >>> pools = HeatProblem(points=8).pools(seed=1, train=4, validation=2, test=3)
+    >>> from korisk.problems import PdeProblem
+    >>> pools = PdeProblem(points=8).pools(seed=1, train=4, validation=2, test=3)
     >>> pools.train.inputs.shape, pools.test.targets.shape
     (torch.Size([4, 8]), torch.Size([3, 8]))
     """
@@ -228,6 +229,33 @@ class Problem(ABC):
         known = self._known_operator(device).to(torch.float32)
         front = () if bool((weights == 1).all()) else (Diagonal(weights),)
         return known, tuple(each.to(torch.float32) for each in (*front, *tail))
+
+    def networks(
+        self, kind: str, *, device: Device = None, **shape: Any
+    ) -> Callable[[int], nn.Module]:
+        """What builds networks of a kind that `models.networks` names, each from a random seed.
+
+        Parameters
+        ----------
+        kind : str
+            One of the kinds of `korisk.networks.zoo`, unless a problem has its own.
+        device : torch.device or str, optional
+            PyTorch's default where None.
+        **shape
+            Numbers such as `width`, as `korisk.networks.zoo.build` takes them.
+
+        Returns
+        -------
+        callable
+            From a seed to a network in float32; known operators are shared by all of them.
+
+        Raises
+        ------
+        KoriskError
+            If there is no such kind, or a number is outside its range.
+        """
+        known = self.known_operators(device)
+        return lambda seed: zoo.build(kind, *known, seed=seed, **shape)
 
     def _known_operator(self, device: Device) -> LinearOperator:
         """A as networks know it."""

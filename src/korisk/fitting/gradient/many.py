@@ -86,7 +86,8 @@ class Schedule:
 class Member:
     """A network to train, with the rows of the pool that it trains on and is judged by.
 
-    Members of one call have equally many rows to judge them.
+    If it has a method `penalty(inputs)`, what that returns is added to the mean squared error of
+    every batch. Members of one call have equally many rows to judge them.
     """
 
     name: str  # for messages
@@ -395,13 +396,16 @@ class _Stack(NamedTuple):
     mode: nn.Module  # that is trained or judged
     forward: Forward
     state: dict[str, Tensor]  # by name, with an axis of members
+    penalty: Forward | None = None  # of (members, batch, ...), one for each member
 
 
 def _alone(member: Member, pool: Pool, schedule: Schedule) -> "_Training":
     """A member that is trained by itself."""
     weights = [p for p in member.module.parameters() if p.requires_grad]
     state = {name: each[None] for name, each in _state(member.module).items()}
-    stack = _Stack(weights, member.module, _single(member.module), state)
+    penalty = _penalty(member.module)
+    alone = None if penalty is None else _single(penalty)
+    stack = _Stack(weights, member.module, _single(member.module), state, alone)
     return _Training([member], pool, schedule, stack)
 
 
@@ -426,13 +430,35 @@ def _stacked(members: Sequence[Member], trial: Tensor) -> _Stack:
         else:
             own[name] = torch.stack([each[name] for each in every])
 
-    def one(weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        out: Tensor = functional_call(template, {**shared, **buffers, **weights}, (x,))
-        return out
+    def stacked(of: nn.Module, prefix: str = "") -> Forward:
+        def one(weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor) -> Tensor:
+            values = {**shared, **buffers, **weights}
+            out: Tensor = functional_call(of, {prefix + key: values[key] for key in values}, (x,))
+            return out
 
-    every_one = vmap(one, randomness="different")
+        every_one = vmap(one, randomness="different")
+        return lambda x: every_one(learned, own, x)
+
+    penalty = _penalty(template)
+    alike = None if penalty is None else stacked(penalty, "of.")
     state = {name: each.detach() for name, each in learned.items()} | own
-    return _Stack(list(learned.values()), template, lambda x: every_one(learned, own, x), state)
+    return _Stack(list(learned.values()), template, stacked(template), state, alike)
+
+
+class _Penalty(nn.Module):
+    """What a network adds to the loss of a batch, as a module of its own."""
+
+    def __init__(self, of: nn.Module) -> None:
+        super().__init__()
+        self.of = of
+
+    def forward(self, x: Tensor) -> Tensor:
+        added: Tensor = self.of.penalty(x)  # type: ignore[operator]
+        return added
+
+
+def _penalty(module: nn.Module) -> _Penalty | None:
+    return _Penalty(module) if hasattr(module, "penalty") else None
 
 
 def _copies(members: Sequence[Member]) -> list[Member]:
@@ -443,7 +469,7 @@ def _unlike(members: Sequence[Member], trial: Tensor) -> str:
     """Why members cannot be stacked, as the first two of them show; empty where they can."""
     pair, both = _copies(members[:2]), trial.expand(2, *trial.shape)
     try:
-        weights, template, forward, _ = _stacked(pair, trial)
+        weights, template, forward, *_ = _stacked(pair, trial)
         template.eval()
         with torch.no_grad():
             out = forward(both)
@@ -497,7 +523,7 @@ class _Training:
         self, members: Sequence[Member], pool: Pool, schedule: Schedule, stack: _Stack
     ) -> None:
         self.members, self.pool = members, pool
-        self.weights, self.mode, self.forward, self.state = stack
+        self.weights, self.mode, self.forward, self.state, self.penalty = stack
         self.mode.train()
         self.best = {name: each.clone() for name, each in self.state.items()}
         device, steps = pool[0].device, schedule.steps
@@ -523,6 +549,8 @@ class _Training:
         rows = self.batches.index_select(0, self.at)[0]
         off = self.forward(self.pool[0][rows]) - self.pool[1][rows]
         loss = off.square().flatten(1).mean(1).sum()
+        if self.penalty is not None:
+            loss = loss + self.penalty(self.pool[0][rows]).sum()
         slopes = torch.autograd.grad(loss, self.weights, materialize_grads=True)
         with torch.no_grad():
             self.optimiser.step(slopes, self.at)

@@ -22,7 +22,7 @@ from korisk.operators.basic import Diagonal
 from korisk.operators.inputs import checked_device
 from korisk.operators.linear import LinearOperator
 from korisk.problems.ct import CtProblem, CtScanner
-from korisk.problems.heat import random_gains
+from korisk.problems.pde import random_gains
 from korisk.problems.problem import Counts, Device, Pairs, Pools, Problem, Reconstruction
 from korisk.problems.sources import EllipseSource
 

@@ -259,18 +259,19 @@ class DenseFits(Fit):
 
 
 class ZooNetwork(Fit):
-    """A network of `korisk.networks.zoo`."""
+    """A network that the problem builds, such as one of `korisk.networks.zoo`."""
 
     def rows(self, job: Job) -> Iterator[Fitted]:
         """All sizes trained at once where the device allows."""
         settings, device = job.settings, job.pools.test.inputs.device
-        known = job.bench.problem.known_operators(device)
-        shape = {name: settings[name] for name in ("width", "levels", "passes") if name in settings}
-        schedule = Schedule(**{name: settings[name] for name in ("steps", "batch", "rate")})
+        recipe = ("steps", "batch", "rate")
+        shape = {name: value for name, value in settings.items() if name not in recipe}
+        schedule = Schedule(**{name: settings[name] for name in recipe})
         inputs, targets = (torch.cat(parts).float() for parts in zip(*job.pools, strict=True))
         counts = [len(pool.inputs) for pool in job.pools]
         rows, validation, test = torch.split(torch.arange(len(inputs), device=device), counts)
-        networks = [zoo.build(settings["kind"], *known, seed=job.seed, **shape) for _ in job.sizes]
+        build = job.bench.problem.networks(device=device, **shape)
+        networks = [build(job.seed) for _ in job.sizes]
         front, _ = zoo.split_known(networks[0])  # the same for all of them
         learned = [zoo.split_known(network)[1] for network in networks]
         images = torch.cat([front(piece) for piece in torch.split(inputs, _PIECE)])

@@ -35,10 +35,15 @@ Samples = Annotated[int, Field(ge=0, le=10**6)]
 NetworkKind = Literal[
     "inverse-unet", "weights-inverse-unet", "inverse-cnn", "primal-dual", "dense-unet"
 ]
+FieldNetworkKind = Literal["solver-cnn", "cnn", "soft-pinn"]
 
 OF_GRADIENT = ("optimiser", "rate", "iterations", "batch")
 _OF_RIDGE = ("toward", "refine", "grid", "select")
-_OF_NETWORK = {"levels": "unet", "passes": "primal-dual"}  # by what the name of its kind ends with
+_OF_NETWORK = {
+    "levels": "unet",
+    "passes": "primal-dual",
+    "penalty": "pinn",
+}  # by what the name of its kind ends with
 
 ProblemKeys = TypeVar("ProblemKeys", bound=Spec)
 PointKeys = TypeVar("PointKeys", bound="PointEntry")
@@ -118,13 +123,14 @@ class DenseEntry(ModelEntry):
 
 
 class TrainedEntry(ModelEntry):
-    """A network of `korisk.networks.zoo`, and how it is trained: Adam, the best step kept."""
+    """A network that the problem builds, and how it is trained: Adam, the best step kept."""
 
-    kind: NetworkKind
+    kind: NetworkKind | FieldNetworkKind
     name: Annotated[str, Field(min_length=1, max_length=60)] | None = None  # None: the kind
     width: Annotated[int, Field(ge=1, le=1024)] = 16
     levels: Annotated[int, Field(ge=1, le=8)] = 2
     passes: Annotated[int, Field(ge=1, le=100)] = 4
+    penalty: Positive = 0.1
     steps: Annotated[int, Field(ge=10, le=10**7)] = 2000
     batch: Annotated[int, Field(ge=1, le=10**5)] = 16
     rate: Positive = 1e-3

@@ -1,6 +1,6 @@
 """What kinds of problems share whose outputs are images: what is imaged, and the noise."""
 
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, get_args
 
 from pydantic import Field
 
@@ -9,6 +9,7 @@ from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.studies.spec.entries import (
     ImagesEntry,
+    NetworkKind,
     NoiseEntry,
     PointEntry,
     noise_of,
@@ -42,7 +43,7 @@ ImagingPointKeys = TypeVar("ImagingPointKeys", bound=ImagingPointEntry)
 class ImagingKind(Kind[ImagingKeys, ImagingPointKeys]):
     """Images of ellipses or of the user, from noisy measurements."""
 
-    images = True
+    networks = get_args(NetworkKind)
     photons: ClassVar[bool] = False  # whether noise may count them
 
     def settings(self, shared: ImagingKeys, point: ImagingPointKeys) -> JsonDict:

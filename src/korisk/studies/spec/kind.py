@@ -1,7 +1,7 @@
 """A kind of problem: the keys of its files, the spec of a point, its problem and its fits.
 
 A kind is a subclass of `Kind` in a module of its own that registers itself; `ct.py`, `mri.py`,
-`blur.py` and `heat.py` have one each. docs/how-to/add-a-kind.md adds one from outside.
+`blur.py` and `pde.py` have one each. docs/how-to/add-a-kind.md adds one from outside.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
     sizes: ClassVar[tuple[int, ...]] = (4, 16, 64, 256, 1024)  # unless a study has its own
     models: ClassVar[Spec] = ModelsEntry(KO=KnownEntry(), FC=DenseEntry())  # likewise
     relu: ClassVar[bool] = True  # whether outputs have one sign, so that a ReLU may follow
-    images: ClassVar[bool] = False  # whether outputs are images, which networks of the zoo take
+    networks: ClassVar[tuple[str, ...]] = ()  # kinds that its problem builds, for models.networks
 
     @abstractmethod
     def problem(self, spec: JsonMapping) -> Problem:
@@ -142,11 +142,15 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         return spec | ({"theorem": True} if entry.theorem else {})
 
     def _trained(self, networks: list[TrainedEntry], validation: int) -> JsonDict:
-        """The networks of the zoo by their names, each with the keys that its kind has."""
-        if not self.images:
-            *most, last = (kind.name for kind in KINDS.values() if kind.images)
-            kinds = f"{', '.join(most)} and {last}"
-            raise KoriskError(f"models.networks take images: kinds {kinds}, got {self.name}")
+        """The networks by their names, each with the keys that its kind has."""
+        for network in networks:
+            if network.kind not in self.networks:
+                others = ", ".join(
+                    kind.name for kind in KINDS.values() if network.kind in kind.networks
+                )
+                wrong = f"models.networks: {network.kind} is for problems of kind {others}"
+                remedy = f"; use {', '.join(self.networks)}" if self.networks else ""
+                raise KoriskError(f"{wrong}, got {self.name}{remedy}")
         if not validation:
             best = "models.networks keep their best step on validation images"
             raise KoriskError(f"{best}, but pools.validation is 0; give it images")

@@ -53,7 +53,7 @@ class Study:
     Examples
     --------
     >>> from korisk.studies import Study
-    >>> problem = {"kind": "heat", "points": 8}
+    >>> problem = {"kind": "pde", "points": 8}
     >>> study = Study({"name": "heat", "problem": problem, "points": [{"name": "a"}],
     ...                "sizes": [4, 16], "seeds": [1, 2]})
     >>> study.name, [task.key for task in study.tasks]
@@ -126,7 +126,7 @@ class Study:
         --------
         >>> from pathlib import Path
         >>> from korisk.studies import Study
-        >>> text = "{name: mine, problem: {kind: heat, points: 8}, points: [{name: a}], seeds: [1]}"
+        >>> text = "{name: mine, problem: {kind: pde, points: 8}, points: [{name: a}], seeds: [1]}"
         >>> _ = Path("study.yaml").write_text(text)
         >>> Study.read("study.yaml").name
         'mine'

@@ -1,32 +1,38 @@
-"""Advection and diffusion behind sensors of unknown gain."""
+"""Fields of an equation behind sensors of unknown gain."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from korisk._json import JsonDict, JsonMapping
 from korisk.files import Spec
-from korisk.studies.spec.entries import FieldStudyEntry, PointEntry
+from korisk.studies.spec.entries import FieldNetworkKind, FieldStudyEntry, PointEntry
 from korisk.studies.spec.kind import Kind, register
 
 if TYPE_CHECKING:
     from korisk.problems import Problem
 
+Equation = Literal["advection-diffusion", "burgers"]
 
-class HeatProblemEntry(Spec):
-    """The line, its sensors and its flow: see `korisk.problems.HeatProblem`."""
 
-    kind: Literal["heat"]
+class PdeProblemEntry(Spec):
+    """The equation, its sensors and its fields: see `korisk.problems.PdeProblem`."""
+
+    kind: Literal["pde"]
+    equation: Equation = "advection-diffusion"
+    dimension: int = 1
     points: int = 64
     viscosity: float = 0.01
-    speed: float = 1.0
+    speed: float | None = None
     time: float = 0.1
     gain: float = 0.5
     noise: float = 0.014
     amplitude: float = 0.9
+    decay: float = 0.5
+    fine: int = 4
 
 
-class HeatPointEntry(PointEntry):
+class PdePointEntry(PointEntry):
     """One operating point: the viscosity that the network assumes, and other differences."""
 
     assumed: float | None = None
@@ -37,17 +43,22 @@ class HeatPointEntry(PointEntry):
     gain: float | None = None
     noise: float | None = None
     amplitude: float | None = None
+    decay: float | None = None
+    fine: int | None = None
+    equation: Equation | None = None
+    dimension: int | None = None
 
 
 @register
-class Heat(Kind[HeatProblemEntry, HeatPointEntry]):
-    """A field on a line, some time after sensors saw it."""
+class Pde(Kind[PdeProblemEntry, PdePointEntry]):
+    """A field on a line or a square, some time after sensors saw it."""
 
-    name = "heat"
-    study = FieldStudyEntry[HeatProblemEntry, HeatPointEntry]
+    name = "pde"
+    study = FieldStudyEntry[PdeProblemEntry, PdePointEntry]
     relu = False
+    networks = get_args(FieldNetworkKind)
 
-    def settings(self, shared: HeatProblemEntry, point: HeatPointEntry) -> JsonDict:
+    def settings(self, shared: PdeProblemEntry, point: PdePointEntry) -> JsonDict:
         """The study's numbers with the point's own, and the viscosity that the network assumes."""
         settings = super().settings(shared, point)
         settings.setdefault("assumed", settings["viscosity"])
@@ -58,12 +69,13 @@ class Heat(Kind[HeatProblemEntry, HeatPointEntry]):
         return f"viscosity {settings['assumed']:g} for {settings['viscosity']:g}"
 
     def entries(self, settings: JsonMapping) -> tuple[int, int]:
-        """Points of the line, before and after."""
-        return settings["points"], settings["points"]
+        """Points of the field, before and after."""
+        count = settings["points"] ** settings["dimension"]
+        return count, count
 
     def problem(self, spec: JsonMapping) -> Problem:
         """The problem of a point."""
-        from korisk.problems import HeatProblem
+        from korisk.problems import PdeProblem
 
         numbers = {name: value for name, value in spec["problem"].items() if name != "kind"}
-        return HeatProblem(**numbers)
+        return PdeProblem(**numbers)

@@ -1,0 +1,184 @@
+"""Networks for fields on a periodic line or square, with a known solver, or with a penalty.
+
+All have learned weights of the sensors and the same convolutions: what differs is what they know.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from korisk import _checks
+from korisk.networks.describe.marks import known
+from korisk.operators.basic import Diagonal
+
+_DILATIONS = (1, 2, 4, 8)  # with kernels of 3 each entry sees 16 neighbours on each side
+_SMALL = 0.1  # gain of the last layer: a network starts close to what is known
+_TIMES = 4  # at which a penalty compares a network with the equation
+
+
+class FieldNet(nn.Module):
+    """Sensors to a field: v + f(v), where v is what the solver makes of the weighted sensors.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of a field: one axis or two, of 8 entries at least.
+    solver : torch.nn.Module, optional
+        The known layer S behind the weights. Default: none, v are the weighted sensors.
+    width : int, default 16
+        Channels of the convolutions f.
+    seed : int, default 0
+        Random seed of their initial weights.
+
+    Raises
+    ------
+    KoriskError
+        If a number is outside its range.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import korisk as kr
+    >>> from korisk.networks.fields import FieldNet
+    >>> from korisk.operators import Burgers
+    >>> net = FieldNet((16,), Burgers(16, viscosity=0.1, time=0.1, largest=2.0, clip=True))
+    >>> kr.describe(net, torch.zeros(1, 16), inputs=kr.Box(-0.1, 0.1)).names[:2]
+    ('W', 'S')
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        solver: nn.Module | None = None,
+        *,
+        width: int = 16,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        _checks.count("width", width, at_least=1, at_most=4096, remedy="try 16")
+        rule = "be one axis or two of 8 entries at least"
+        _checks.require(len(shape) in (1, 2) and min(shape) >= 8, "shape", rule, shape)
+        self.weights = Diagonal(torch.ones(shape, dtype=torch.float32), trainable=True)
+        self.solver = None if solver is None else known(solver.float(), name="S")
+        kind = nn.Conv1d if len(shape) == 1 else nn.Conv2d
+        self.clock = nn.Parameter(torch.zeros(width, *(1 for _ in shape)))  # by the share of time
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            inner = [
+                kind(
+                    1 if place == 0 else width,
+                    width,
+                    3,
+                    padding=d,
+                    dilation=d,
+                    padding_mode="circular",
+                )
+                for place, d in enumerate(_DILATIONS)
+            ]
+            self.inner, self.last = (
+                nn.ModuleList(inner),
+                kind(width, 1, 3, padding=1, padding_mode="circular"),
+            )
+        with torch.no_grad():
+            self.last.weight.mul_(_SMALL)
+            assert self.last.bias is not None  # convolutions have one unless told otherwise
+            self.last.bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The field at the end.
+
+        Parameters
+        ----------
+        x : Tensor, shape (batch, *shape)
+            What sensors show.
+
+        Returns
+        -------
+        Tensor, shape (batch, *shape)
+        """
+        return self.later(self.weights(x), 1.0)
+
+    def later(self, start: Tensor, share: Tensor | float) -> Tensor:
+        """The field after a share of the time; without a solver it starts as the sensors show it.
+
+        Parameters
+        ----------
+        start : Tensor, shape (batch, *shape)
+            Weighted sensors.
+        share : float or Tensor, shape (batch, 1, ...)
+            From 0 to 1; 1 with a solver.
+
+        Returns
+        -------
+        Tensor, shape (batch, *shape)
+        """
+        v: Tensor = start if self.solver is None else self.solver(start)
+        hidden = self.inner[0](v.unsqueeze(1))
+        clock = self.clock if isinstance(share, float) else share.unsqueeze(1) * self.clock
+        hidden = hidden + clock
+        for layer in self.inner[1:]:
+            hidden = layer(nn.functional.gelu(hidden))
+        moved: Tensor = self.last(nn.functional.gelu(hidden)).squeeze(1)
+        return v + moved if isinstance(share, float) else v + share * moved
+
+
+class SoftPinn(FieldNet):
+    """A `FieldNet` without a solver that learns the equation by a penalty.
+
+    Parameters
+    ----------
+    shape, width, seed
+        As for `FieldNet`.
+    step : torch.nn.Module
+        The field a short time later, by the equation.
+    share : float
+        That time over the whole.
+    penalty : float, default 0.1
+        Weight of the mean square of (u(s + share) - step(u(s))) / share, at four s from 0 to 1.
+
+    Notes
+    -----
+    The network at other times than the last, `later`, is trained by the penalty alone.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.networks.fields import SoftPinn
+    >>> from korisk.operators import Diffusion
+    >>> net = SoftPinn((16,), Diffusion(16, viscosity=0.01, time=0.01), 0.1)
+    >>> bool(net.penalty(torch.ones(2, 16)) >= 0)
+    True
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        step: nn.Module,
+        share: float,
+        *,
+        width: int = 16,
+        seed: int = 0,
+        penalty: float = 0.1,
+    ) -> None:
+        super().__init__(shape, width=width, seed=seed)
+        self.equation, self.share = known(step.float(), name="equation"), share
+        self.weight = _checks.real("penalty", penalty, above=0, remedy="try 0.1")
+
+    def penalty(self, x: Tensor) -> Tensor:
+        """What a batch adds to the loss.
+
+        Parameters
+        ----------
+        x : Tensor, shape (batch, *shape)
+            What sensors show.
+
+        Returns
+        -------
+        Tensor
+            A number.
+        """
+        start = self.weights(x).repeat(_TIMES, *(1 for _ in x.shape[1:]))
+        shares = torch.linspace(0, 1 - self.share, _TIMES, device=x.device)
+        shares = shares.repeat_interleave(len(x)).reshape(-1, *(1 for _ in x.shape[1:]))
+        now, next_one = self.later(start, shares), self.later(start, shares + self.share)
+        residual: Tensor = (next_one - self.equation(now)) / self.share
+        return self.weight * residual.square().mean()

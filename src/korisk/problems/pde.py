@@ -1,0 +1,299 @@
+"""Fields behind sensors of unknown gain, some time later: hybrid networks around a known solver."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from korisk import _checks
+from korisk.networks.fields import FieldNet, SoftPinn
+from korisk.operators.basic import Diagonal, Diffusion
+from korisk.operators.dynamics import Burgers
+from korisk.operators.inputs import Place
+from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
+from korisk.seeds import TEST_SEED, stream_key
+
+FloatArray = NDArray[np.float64]
+Equation = Literal["advection-diffusion", "burgers"]
+NETWORKS = ("solver-cnn", "cnn", "soft-pinn")
+
+_LARGEST_GAIN = 5
+_GAIN_SEED = 0  # sensors are the same for every training set
+_REACH = 4.0  # amplitudes beyond which Burgers' fields are clipped: its steps are made for them
+_PIECE = 64  # fields that are solved at once
+_DIRECTIONS = {1: ((1,),), 2: ((1, 0), (0, 1), (1, 1), (1, -1))}  # of waves, by dimension
+
+
+def random_gains(gain: float, count: int) -> FloatArray:
+    """Gains exp(uniform(-gain, gain)) of so many sensors, the same at every call."""
+    rng = np.random.Generator(np.random.Philox(key=stream_key(_GAIN_SEED, "gains")))
+    return np.exp(rng.uniform(-gain, gain, count))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PdeProblem(Problem):
+    """Learn u(t) from sensors of unknown gain that show u(0), for an equation of u.
+
+    Inputs and targets are (samples, points), in the plane (samples, points, points), in float64.
+    Lengths are in units of the periodic line; times and `speed` in units that agree.
+
+    Parameters
+    ----------
+    equation : {"advection-diffusion", "burgers"}, default "advection-diffusion"
+        u_t = nu u_xx - c u_x, or u_t + u u_x = nu u_xx; in the plane along both axes.
+    dimension : int, default 1
+        1, a line, or 2, a square.
+    points : int, default 64
+        Sensors along each axis.
+    viscosity : float, default 0.01
+        nu, >= 0; of Burgers > 0.
+    assumed : float, default: `viscosity`
+        The viscosity that the known flow assumes. If it is wrong, the network keeps an error that
+        no data removes.
+    speed : float, default 1
+        c, along each axis. Burgers has none.
+    time : float, default 0.1
+        t, >= 0; of Burgers > 0.
+    gain : float, default 0.5
+        Gains are exp(uniform(-gain, gain)), one for each sensor, from 0 to 5.
+    noise : float, default 0.014
+        Standard deviation at a sensor, >= 0.
+    amplitude : float, default 0.9
+        Size of u(0), > 0.
+    decay : float, default 0.5
+        Wave j of u(0) has a standard deviation proportional to j^-decay, from 0 to 10.
+    fine : int, default 4
+        Cells along each axis, for each sensor, on which the true field of Burgers is computed; the
+        networks know its solver on the cells of the sensors. 1 to 64.
+
+    Notes
+    -----
+    Sensors show x = g (u(0) + noise). u(0) is a random series of all waves that the points resolve,
+    scaled so that their squares add up to the square of `amplitude`, and a mean of a quarter of the
+    amplitude; in the plane it is the sum of four such series, along both axes and both diagonals,
+    over 2. With Burgers it is clipped at 4 amplitudes, and fields are means over cells. The gains
+    are learned; the flow behind them, `Diffusion` or `Burgers`, is known.
+
+    Examples
+    --------
+    >>> from korisk.problems import PdeProblem
+    >>> problem = PdeProblem(points=8, viscosity=0.01, assumed=0.012)
+    >>> problem.gains.shape, problem.reconstruction().tail
+    ((8,), (Diffusion((8) -> (8)),))
+    >>> PdeProblem(equation="burgers", points=16, dimension=2).solver(0.01).steps
+    24
+    """
+
+    equation: Equation = "advection-diffusion"
+    dimension: int = 1
+    points: int = 64
+    viscosity: float = 0.01
+    assumed: float | None = None
+    speed: float | None = None
+    time: float = 0.1
+    gain: float = 0.5
+    noise: float = 0.014
+    amplitude: float = 0.9
+    decay: float = 0.5
+    fine: int = 4
+
+    def __post_init__(self) -> None:
+        _checks.one_of("equation", self.equation, get_args(Equation))
+        remedy = "1 is a line, 2 a square"
+        _checks.count("dimension", self.dimension, at_least=1, at_most=2, remedy=remedy)
+        remedy = "count the sensors along an axis"
+        _checks.count("points", self.points, at_least=2, at_most=65536, remedy=remedy)
+        remedy = "0.5 gives gains from 0.61 to 1.65"
+        _checks.real("gain", self.gain, at_least=0, at_most=_LARGEST_GAIN, remedy=remedy)
+        _checks.real("noise", self.noise, at_least=0, remedy="give a standard deviation")
+        _checks.real("amplitude", self.amplitude, above=0, remedy="give a standard deviation")
+        _checks.real("decay", self.decay, at_least=0, at_most=10, remedy="2 gives smooth fields")
+        _checks.count("fine", self.fine, at_least=1, at_most=64, remedy="try 4")
+        rule, remedy = "be left out for burgers", "its fields carry themselves"
+        linear = self.equation != "burgers"
+        _checks.require(linear or self.speed is None, "speed", rule, self.speed, remedy)
+        for viscosity in (self.viscosity, self._assumed):  # the solver checks what is its own
+            self.solver(viscosity, fine=1 if linear else self.fine)
+
+    @property
+    def _assumed(self) -> float:
+        return self.viscosity if self.assumed is None else self.assumed
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a field."""
+        return (self.points,) * self.dimension
+
+    @property
+    def largest(self) -> float:
+        """Beyond which values are clipped: 4 amplitudes with Burgers, else infinity."""
+        return _REACH * self.amplitude if self.equation == "burgers" else math.inf
+
+    @property
+    def gains(self) -> FloatArray:
+        """g, of the shape of a field."""
+        return random_gains(self.gain, self.points**self.dimension).reshape(self.shape)
+
+    def flow(self, viscosity: float, device: Device = None, time: float | None = None) -> Diffusion:
+        """u(0) to u(t) in float64, of Burgers the linear part alone.
+
+        Parameters
+        ----------
+        viscosity : float
+            nu, >= 0.
+        device : torch.device or str, optional
+            PyTorch's default where None.
+        time : float, optional
+            Default: the problem's.
+
+        Returns
+        -------
+        Diffusion
+        """
+        place = Place(device=device, dtype=torch.float64)
+        speed = 1.0 if self.speed is None else self.speed
+        speed = 0.0 if self.equation == "burgers" else speed
+        time = self.time if time is None else time
+        return Diffusion(self.shape, viscosity=viscosity, speed=speed, time=time, **place)
+
+    def solver(
+        self, viscosity: float, device: Device = None, *, time: float | None = None, fine: int = 1
+    ) -> Diffusion | Burgers:
+        """u(0) to u(t).
+
+        Parameters
+        ----------
+        viscosity : float
+            nu.
+        device : torch.device or str, optional
+            PyTorch's default where None.
+        time : float, optional
+            Default: the problem's.
+        fine : int, default 1
+            Cells of Burgers along each axis, for each sensor.
+
+        Returns
+        -------
+        Diffusion or Burgers
+        """
+        if self.equation != "burgers":
+            return self.flow(viscosity, device, time)
+        cells, time = tuple(fine * n for n in self.shape), self.time if time is None else time
+        limit = self.largest
+        solver = Burgers(cells, viscosity=viscosity, time=time, largest=limit, clip=True)
+        return solver.to(torch.get_default_device() if device is None else device)
+
+    def networks(
+        self, kind: str, *, device: Device = None, width: int = 16, **shape: float
+    ) -> Callable[[int], nn.Module]:
+        """What builds networks that know the solver, learn without it, or by a penalty.
+
+        Parameters
+        ----------
+        kind : {"solver-cnn", "cnn", "soft-pinn"}
+            Learned weights of the sensors and convolutions in all of them; the first has the solver
+            between, the last is the second with the equation's residual in its loss.
+        device : torch.device or str, optional
+            PyTorch's default where None.
+        width : int, default 16
+            Channels.
+        **shape
+            `penalty` (0.1) of a "soft-pinn": weight of the residual in its loss.
+
+        Returns
+        -------
+        callable
+            From a seed to a network in float32.
+        """
+        _checks.one_of("kind", kind, NETWORKS)
+        place = torch.get_default_device() if device is None else device
+        solver = self.solver(self._assumed)
+        step_share = 1 / getattr(solver, "steps", self.points)
+
+        def build(seed: int) -> nn.Module:
+            if kind == "soft-pinn":
+                step = self.solver(self._assumed, time=step_share * self.time)
+                net = SoftPinn(self.shape, step, step_share, width=width, seed=seed, **shape)
+                return net.to(place)
+            known = self.solver(self._assumed) if kind == "solver-cnn" else None
+            return FieldNet(self.shape, known, width=width, seed=seed).to(place)
+
+        return build
+
+    def reconstruction(self, device: Device = None) -> Reconstruction:
+        """Weights of one, and the flow with the assumed viscosity, of Burgers its linear part."""
+        return Reconstruction.unweighted(self.flow(self._assumed, device))
+
+    def truth(self, device: Device = None) -> Reconstruction:
+        """One over the gains, and the flow with the true viscosity, of Burgers its linear part."""
+        flow = self.flow(self.viscosity, device)
+        return Reconstruction(torch.from_numpy(1 / self.gains).to(flow.device), (flow,))
+
+    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
+        """Fields at time zero, what sensors show of them, and the fields at time t."""
+        if self.equation == "burgers":
+            return super().examples(seed=seed, count=count, device=device)
+        flow = self.flow(self.viscosity, device)
+        gains = torch.from_numpy(self.gains).to(flow.device)
+        start, noise = self._fields(stream_key(seed, "example fields"), count, flow.device)
+        variance = (self.noise * gains) ** 2
+        sensors = Diagonal(gains, name="sensors")
+        return Examples(start, sensors, flow, gains * (start + noise), flow(start), variance)
+
+    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
+        """What sensors show, and the field at time t."""
+        fine = self._fine
+        flow = self.solver(self.viscosity, device, fine=fine)
+        place = self.flow(self.viscosity, device).device
+        gains = torch.from_numpy(self.gains).to(place)
+        pairs = []
+        for name, count in counts.items():
+            key = stream_key(TEST_SEED if name == "test" else seed, f"{name} fields")
+            start, noise = self._fields(key, count, place)
+            with torch.no_grad():
+                later = torch.cat([flow(piece) for piece in torch.split(start, _PIECE)])
+            for axis in range(1, self.dimension + 1) if fine > 1 else ():  # means over cells
+                cells = (*start.shape[:axis], self.points, fine, *start.shape[axis + 1 :])
+                start, later = (field.reshape(cells).mean(axis + 1) for field in (start, later))
+            pairs.append(Pairs(gains * (start + noise), later))
+        return Pools(*pairs)
+
+    @property
+    def _fine(self) -> int:
+        return self.fine if self.equation == "burgers" else 1
+
+    def _fields(
+        self, key: NDArray[np.uint64], count: int, device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        """Fields on the finer cells and sensor noise; those of sample i depend on i alone."""
+        waves, cells = np.arange(1, self.points // 2 + 1), self.points * self._fine
+        sizes = waves**-self.decay
+        sizes *= self.amplitude / math.sqrt(float((sizes**2).sum()))
+        directions = _DIRECTIONS[self.dimension]
+        grid = np.indices((cells,) * self.dimension)
+        start, noise = np.empty((count, *grid.shape[1:])), np.empty((count, *self.shape))
+        for sample in range(count):
+            rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, sample]))
+            field = np.full(grid.shape[1:], self.amplitude / 4 * rng.standard_normal())
+            for direction in directions:
+                cosine, sine = rng.standard_normal((2, len(waves))) * sizes
+                along = np.tensordot(direction, grid, 1) % cells
+                field += wave_series(cosine, sine, cells)[along] / math.sqrt(len(directions))
+            start[sample] = field.clip(-self.largest, self.largest)
+            noise[sample] = self.noise * rng.standard_normal(self.shape)
+        return torch.from_numpy(start).to(device), torch.from_numpy(noise).to(device)
+
+
+def wave_series(cosine: FloatArray, sine: FloatArray, points: int) -> FloatArray:
+    """sum_j c_j cos(2 pi j x) + s_j sin(2 pi j x) at x = 0, 1/points, ..., by a transform."""
+    spectrum = np.concatenate([[0], (cosine - 1j * sine) * points / 2])
+    if points == 2 * len(
+        cosine
+    ):  # of the last wave the points see the cosine alone, and see it whole
+        spectrum[-1] = cosine[-1] * points
+    return np.fft.irfft(spectrum, n=points)
