@@ -16,6 +16,7 @@ from benchmarks.paper import claims as benchmark
 from benchmarks.paper.claims_measure import LARGE, MEASURES
 from korisk.cli.app import app
 from korisk.paper.claims import (
+    READINGS,
     VERDICTS,
     Claim,
     Figure,
@@ -130,6 +131,29 @@ def test_a_verdict_compares_figures_with_what_a_claim_allows(
     assert Judged(claim(**allowed, every=True), figures(*ends)).verdict == of_every
 
 
+def test_what_needs_no_training_says_nothing_of_learning() -> None:
+    idle = tuple(replace(each, vacuous=True) for each in figures(HELD, HELD))
+    assert Judged(claim(least=1, most=10), idle).verdict == "nothing to learn"
+    mixed = Judged(claim(least=1, most=10), (*idle, *figures(FAILED)))
+    assert mixed.verdict == "does not hold"
+    assert "2 of 3 do not count" in mixed.because
+    for judged in judge():
+        rigorous = [each for each in judged.figures if "rigorous" in each.name.split(", ")]
+        if judged.claim.learning and rigorous and not judged.claim.why:
+            of_known = [each for each in rigorous if not each.name.endswith("FC")]
+            assert all(each.vacuous for each in of_known), judged.claim.key
+
+
+def test_verdicts_stand_on_one_page() -> None:
+    others = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    quoted = [judged.claim.says for judged in judge()]
+    for page in others:
+        if page != benchmark.PAGE:
+            text = " ".join(page.read_text().split())
+            assert not [says for says in quoted if len(says) > 30 and says in text], page
+            assert not re.search(r'support(s|ed)? "|does not follow from the table', text), page
+
+
 def test_one_more_figure_does_not_turn_a_verdict_into_its_opposite() -> None:
     kinds = (HELD, FAILED, UNSURE)
     for count in itertools.product(range(5), repeat=3):
@@ -145,7 +169,13 @@ def test_conditions_and_reasons_are_told() -> None:
     found = tuple(Figure(name, 5 if "released" in name else 50) for name in names)
     judged = Judged(claim(most=10), found)
     assert judged.because == "holds: released; not: rigorous"
-    assert judged.verdict == "holds with a condition"  # the protocol
+    assert [judged.read(reading) for reading in READINGS] == ["holds", "does not hold"]
+    assert judged.verdict == "does not hold"  # done properly
+    assert Judged(claim(most=10), found[:1]).read("done properly") is None
+    both = Judged(claim(most=10), (Figure("", 5),))
+    assert [both.read(reading) for reading in READINGS] == ["holds", "holds"]
+    theirs = Judged(claim(most=10, authors=True), (Figure("", 5),))
+    assert [theirs.read(reading) for reading in READINGS] == ["holds", None]
     conditional = Judged(claim(most=10, condition="N up to 64"), found[:1])
     assert (conditional.verdict, conditional.because) == ("holds with a condition", "N up to 64")
     untested = Judged(claim(why="no such machine"), found[:1])

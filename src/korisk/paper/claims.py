@@ -18,6 +18,7 @@ from importlib import resources
 from typing import Literal, get_args
 
 import numpy as np
+import scipy.optimize
 import scipy.stats
 import yaml
 from numpy.typing import NDArray
@@ -26,14 +27,21 @@ from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.paper import published
 from korisk.paper.reproduction import MODELS, Sweep
-from korisk.planning.compare import compare
+from korisk.planning.compare import compare, crossing
 from korisk.planning.fit import fitted_line
 from korisk.theory import RiskLine
 
 Outcome = Literal[
-    "does not hold", "holds with a condition", "holds", "undecided", "cannot be tested here"
+    "does not hold",
+    "holds with a condition",
+    "holds",
+    "undecided",
+    "nothing to learn",
+    "cannot be tested here",
 ]
 VERDICTS: tuple[Outcome, ...] = get_args(Outcome)
+Reading = Literal["as the authors ran it", "done properly"]
+READINGS: tuple[Reading, ...] = get_args(Reading)
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]  # sizes, and errors, squared as in the paper
 
 _ANSWERS = {True: "holds", False: "not", None: "undecided"}
@@ -41,6 +49,9 @@ _CLOSE = 1.1  # of the lowest error: where a curve has come near its end
 _TARGETS = 12  # at which an inverted line is tried
 _CLINICAL = 1000  # N from which on the paper speaks of budgets in the clinic
 _SMALL = (8, 16, 32)
+_AUTHORS = {"released", "printed"}  # words in the names of figures of the authors' code or tables
+_OURS = {"rigorous"}
+_POWERS = np.geomspace(0.3, 3, 47)  # of log N / N, among which the best is sought
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,14 @@ class Figure:
     value: float
     low: float | None = None
     high: float | None = None
+    vacuous: bool = False  # of a network that training does not change, where a claim is about that
+
+    def of(self, reading: Reading, *, authors: bool) -> bool:
+        """Whether it is of this reading; one that names none is of both, or of the authors'."""
+        words = set(self.name.split(", "))
+        if words & (_AUTHORS | _OURS):
+            return bool(words & (_AUTHORS if reading == READINGS[0] else _OURS))
+        return reading == READINGS[0] or not authors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +78,9 @@ class Claim:
 
     `least` and `most` are what it allows for its figure; one of `every` case is refuted by one that
     fails; `condition` names one that was met in all that was measured; `why` says why it cannot be
-    tested.
+    tested. `authors`: it is about what the authors ran or printed. `learning`: it is about what KO
+    learns, so that sweeps in which training changes nothing do not count. `source` is where the
+    released code says so.
     """
 
     key: str
@@ -71,6 +92,9 @@ class Claim:
     least: float = -math.inf
     most: float = math.inf
     every: bool = False
+    authors: bool = False
+    learning: bool = False
+    source: str = ""
     condition: str = ""
     why: str = ""
     note: str = ""
@@ -93,10 +117,29 @@ class Judged:
     own: tuple[Figure, ...] = ()  # of a reproduction; they decide where they are all of the names
 
     def _names(self, answer: bool | None) -> list[str]:
-        return [each.name for each in self.figures if self.claim.allows(each) is answer]
+        return [each.name for each in self.counted if self.claim.allows(each) is answer]
+
+    @property
+    def counted(self) -> tuple[Figure, ...]:
+        """The figures that decide."""
+        return tuple(figure for figure in self.figures if not figure.vacuous)
+
+    def read(self, reading: Reading) -> Outcome | None:
+        """The verdict of the figures of one reading; None where there are none."""
+        authors = self.claim.authors
+        figures = tuple(each for each in self.figures if each.of(reading, authors=authors))
+        if not figures and (self.figures or authors) and not self.claim.why:
+            return None
+        return Judged(self.claim, figures)._outcome
 
     @property
     def verdict(self) -> Outcome:
+        """That of the study done properly, or else that of the authors'."""
+        authors, properly = map(self.read, READINGS)
+        return properly or authors or self._outcome
+
+    @property
+    def _outcome(self) -> Outcome:
         """A claim of every case fails with one; of others, more than half of the figures decide.
 
         Where they do not, a claim that holds in one case alone, and clearly fails in the rest as
@@ -105,13 +148,15 @@ class Judged:
         held, failed, unsure = map(self._names, (True, False, None))
         if self.claim.why or not self.figures:
             return "cannot be tested here"
-        if failed and (self.claim.every or 2 * len(failed) > len(self.figures)):
+        if not self.counted:
+            return "nothing to learn"
+        if failed and (self.claim.every or 2 * len(failed) > len(self.counted)):
             return "does not hold"
         if not failed and not unsure:
             return "holds with a condition" if self.claim.condition else "holds"
         cases, others = ({name.split(", ")[-1] for name in names} for names in (held, failed))
         parted = len(held) == len(failed) and len(cases) == 1 and not unsure and not cases & others
-        mostly = parted or 2 * len(held) > len(self.figures)
+        mostly = parted or 2 * len(held) > len(self.counted)
         return "holds with a condition" if mostly else "undecided"
 
     @property
@@ -120,20 +165,26 @@ class Judged:
         if self.claim.why:
             return self.claim.why
         parts = {answer: self._names(answer) for answer in (True, False, None)}
+        idle = len(self.figures) - len(self.counted)
+        vacuous = [f"{idle} of {len(self.figures)} do not count: KO has nothing to learn"] * (
+            idle > 0
+        )
         if sum(map(bool, parts.values())) < 2:
             undecided = "the interval of the figure decides nothing" if parts[None] else ""
-            return undecided or (self.claim.condition if parts[True] else "")
+            return "; ".join(
+                filter(None, [undecided or (self.claim.condition * bool(parts[True])), *vacuous])
+            )
         said = [
             f"{_ANSWERS[answer]}: {_short(names, parts)}"
             for answer, names in parts.items()
-            if names and len(self.figures) > 2  # of two, `text` says it
+            if names and len(self.counted) > 2  # of two, `text` says it
         ]
-        return "; ".join([*said, *filter(None, [self.claim.condition])])
+        return "; ".join([*said, *vacuous, *filter(None, [self.claim.condition])])
 
     @property
     def text(self) -> str:
         """The figures in short: all of up to two, or the ends of several."""
-        shown = self.figures
+        shown = self.counted or self.figures
         if len(shown) > 2:
             first, *_, last = (_number(each) for each in sorted(each.value for each in shown))
             return first if first == last else f"{first} to {last}"
@@ -168,7 +219,8 @@ class Judged:
             for found in (self.figures, self.own)
         )
         content: JsonDict = {"verdict": self.verdict}
-        for name in ("key", "place", "says", "command", "figure", "note"):
+        content |= {reading: self.read(reading) for reading in READINGS}
+        for name in ("key", "place", "says", "command", "figure", "note", "source"):
             content[name] = getattr(claim, name)
         content |= {"labels": list(claim.labels), "because": self.because}
         content |= {"allowed": [claim.least, claim.most], "every": claim.every}
@@ -243,42 +295,76 @@ def figures_of(found: Sequence[Sweep]) -> dict[str, list[Figure]]:
     """The figures that sweeps tell, by the key of their claim; whole sweeps alone."""
     made: dict[str, list[Figure]] = {}
     ratios: dict[str, dict[int, Figure]] = {}
+    learning = frozenset(claim.key for claim in claims() if claim.learning)
     for sweep in found:
         sizes = [sweep.within_paper(model).sizes.tolist() for model in MODELS]
         if sweep.reduced or sweep.side > 256 or sizes[0] != sizes[1] or len(sizes[0]) < 5:
             continue  # of five N at the small scales and six at the others
         name = f"H = {sweep.side}, {sweep.protocol}"
+        add = partial(_add, made, learning if not sweep.learns else frozenset())
         for key, test in _OF_BOTH.items():
             if test.concerns(sweep):
-                made.setdefault(key, []).extend(_over_seeds(name, sweep, test))
+                add(key, _over_seeds(name, sweep, test))
         for (key, of), (at, model) in itertools.product(_OF_EACH.items(), enumerate(MODELS)):
-            test = _Test(partial(_of_one, of, at), most=1.0 if of is _safe else math.inf)
-            made.setdefault(key, []).extend(_over_seeds(f"{name}, {model}", sweep, test))
+            test = _Test(
+                partial(_of_one, of, at), most=1.0 if of in (_safe, _within_twice) else math.inf
+            )
+            idle = learning if model == "KO" and not sweep.learns else frozenset()
+            _add(made, idle, key, _over_seeds(f"{name}, {model}", sweep, test))
         shared = _sample_ratio(name, sweep, max)
         if shared is not None:
             for key in ("sample-ratio", "sample-ratio-every"):
-                made.setdefault(key, []).append(shared)
+                add(key, [shared])
             ratios.setdefault(sweep.protocol, {})[sweep.side] = shared
+            slopes = _slope_ratio(*_pairs(sweep))
+            if slopes:
+                add("sigma-closer", [_closer(shared, slopes, sweep.side**2)])
+            ends = _over(sweep.side**2, shared.high), _over(sweep.side**2, shared.low)
+            add("overstates", [Figure(name, sweep.side**2 / shared.value, *ends)])
+        crossed = crossing(sweep.known, sweep.dense) if sweep.side == 128 else None
+        if crossed is not None and crossed.found is not None:
+            place = crossed.found
+            add("catches-up", [Figure(name, float(place.n), place.lower, place.upper)])
         reached = _sample_ratio(name, sweep, lambda known, dense: known)
         if reached is not None:
-            made.setdefault("two-orders-met", []).append(reached)
+            add("two-orders-met", [reached])
             if sweep.side == 256:
-                made.setdefault("plateau-256", []).append(reached)
+                add("plateau-256", [reached])
             if name == "H = 128, released":
-                made.setdefault("thirty-times", []).append(replace(reached, name="measured"))
+                add("thirty-times", [replace(reached, name="measured")])
         if sweep.protocol == "released":
-            made.setdefault("calibration", []).append(_printed_ratio(sweep))
+            add("calibration", [_printed_ratio(sweep)])
     for protocol, by_side in ratios.items():
         if sorted(by_side) == [*_SMALL, 128, 256]:
             last = by_side.pop(256)
             rest = max(by_side.values(), key=lambda each: each.value)
             ends = _over(last.low, rest.high), _over(last.high, rest.low)
-            grown = Figure(protocol, last.value / rest.value, *ends)
+            idle = not all(sweep.learns for sweep in found if sweep.protocol == protocol)
+            grown = Figure(protocol, last.value / rest.value, *ends, vacuous=idle)
             made.setdefault("largest-gap", []).append(grown)
     exponent = _exponent([each for each in found if each.protocol == "released"])
     if exponent is not None:
         made["scales-with-p"] = [Figure("ours", exponent)]
     return made
+
+
+def _add(
+    made: dict[str, list[Figure]], vacuous: frozenset[str], key: str, figures: Iterable[Figure]
+) -> None:
+    """Put figures to those of a claim, which may be one of the `vacuous`."""
+    marked = (replace(figure, vacuous=key in vacuous) for figure in figures)
+    made.setdefault(key, []).extend(marked)
+
+
+def _closer(ratio: Figure, slopes: float, parameters: float) -> Figure:
+    """How many times farther the ratio of parameters is from that of samples than the slopes'."""
+
+    def times_off(samples: float) -> float:
+        return math.exp(abs(math.log(parameters / samples)) - abs(math.log(slopes / samples)))
+
+    ends = [times_off(end) for end in (ratio.low, ratio.high) if end and math.isfinite(end)]
+    values = [times_off(ratio.value), *ends]
+    return Figure(ratio.name, values[0], min(values), max(values))
 
 
 def _over(one: float | None, other: float | None) -> float | None:
@@ -360,6 +446,22 @@ def _still_falling(known: Pair, dense: Pair) -> float:
     return float((below / above) ** (math.log(2) / math.log(last / before)))
 
 
+def _small_n(known: Pair, dense: Pair) -> float:
+    """The least ratio of errors, FC over KO, at N up to 64."""
+    small = known[0] <= 64
+    return float((dense[1] / known[1])[small].min())
+
+
+def _power(known: Pair, dense: Pair) -> float:
+    """The power of log N / N with which FC's error falls towards a floor, by least squares."""
+    sizes, errors = dense
+    misfits = []
+    for power in _POWERS:
+        columns = np.stack([np.ones_like(sizes), (np.log(sizes) / sizes) ** power], 1)
+        misfits.append(scipy.optimize.nnls(columns / errors[:, None], np.ones_like(sizes))[1])
+    return float(_POWERS[int(np.argmin(misfits))])
+
+
 def _known_at_once(known: Pair, dense: Pair) -> float:
     return float((known[1][0] / known[1][-1]) ** 0.5)
 
@@ -380,19 +482,36 @@ def _predicts(pair: Pair) -> float:
     return _line((sizes[:-2], errors[:-2])).predict(sizes[-1]) / float(errors[-1])
 
 
-def _safe(pair: Pair) -> float | None:
-    """The share of targets for which the N of the line is enough, by the curve between its N."""
+def _needed(pair: Pair) -> list[tuple[float, float]]:
+    """Targets from the first error of a curve to its lowest, with their N between its sizes."""
     sizes, errors = pair
     falling = np.minimum.accumulate(errors)
     if falling[-1] >= 0.98 * falling[0]:
-        return None  # a curve that hardly falls has no targets
-    line, enough = _line(pair), 0
+        return []  # a curve that hardly falls has no targets
     targets = np.geomspace(falling[0], 1.01 * falling[-1], _TARGETS + 1)[1:]
-    for target in targets:
-        needed = np.exp(np.interp(-math.log(target), -np.log(falling), np.log(sizes)))
-        # The line's N is that or more where the line is still above the target just before.
-        enough += line.predict(math.ceil(needed * 0.999) - 1) > target
-    return enough / _TARGETS
+    needed = np.exp(np.interp(-np.log(targets), -np.log(falling), np.log(sizes)))
+    return list(zip(targets.tolist(), needed.tolist(), strict=True))
+
+
+def _safe(pair: Pair) -> float | None:
+    """The share of targets for which the N of the line is enough."""
+    line, asked = _line(pair), _needed(pair)
+    # The line's N is that or more where the line is still above the target just before.
+    enough = sum(line.predict(math.ceil(n * 0.999) - 1) > target for target, n in asked)
+    return enough / len(asked) if asked else None
+
+
+def _within_twice(pair: Pair) -> float | None:
+    """The share of targets for which the N of the line is within a factor of two."""
+    line, asked = _line(pair), _needed(pair)
+    # The line falls with N: its N is within twice where it is below the target at 2 N, and not yet
+    # at N / 2. Below the smallest N, where log N / N rises, it is not asked.
+    least = float(pair[0][0])
+    good = sum(
+        line.predict(2 * n) <= target and (n < 2 * least or line.predict(n / 2) >= target)
+        for target, n in asked
+    )
+    return good / len(asked) if asked else None
 
 
 @dataclass(frozen=True)
@@ -413,6 +532,8 @@ class _Test:
 _OF_BOTH = {
     "slope-ratio": _Test(_slope_ratio),
     "rate-log": _Test(_still_falling),
+    "same-law": _Test(_power),
+    "small-n-128": _Test(_small_n, (128,)),
     "plateau-dense": _Test(_still_falling, (*_SMALL, 256)),
     "floors-cpu": _Test(_floor_ratio, _SMALL),
     "floors-cpu-beyond": _Test(_floor_ratio, _SMALL, beyond=True),
@@ -433,6 +554,7 @@ _OF_EACH: dict[str, Callable[[Pair], float | None]] = {
     "line-tracks": lambda pair: float(np.abs(_drawn(pair) - 1).max()),
     "line-predicts": _predicts,
     "line-safe": _safe,
+    "predicts-n": _within_twice,
 }
 
 

@@ -27,6 +27,7 @@ NAME = "the paper's study"
 _SMALL = (8, 16, 32)
 _OF_PAPER = (*_SMALL, 128, 256)
 _PAPER_LAST = {True: 64, False: 2048}  # the largest N of the paper's sweeps, by small
+_LEARNS = 1.1  # times KO's lowest error: an untrained KO above that has something to learn
 _MATCHES = 1.05  # times the error of KO, up to which FC counts as matching it
 
 
@@ -86,6 +87,14 @@ class Sweep:
     known: Curve
     dense: Curve
     untrained: float | None  # mean error of KO with its analytic weights
+
+    @property
+    def learns(self) -> bool:
+        """Whether training lowers KO's error by a tenth or more; where no start is known, it does.
+
+        The released protocol starts from zero, and has no untrained network.
+        """
+        return self.untrained is None or self.untrained > _LEARNS * float(self.known.means.min())
 
     @property
     def small(self) -> bool:

@@ -17,12 +17,14 @@ _WORDS = {
     "holds with a condition": "hold with a condition",
     "holds": "hold",
     "undecided": "are undecided",
+    "nothing to learn": "have nothing to learn",
 }
 
 
 def print_claims(out: Path | None, *, as_json: bool) -> None:
     """Every claim of the paper by verdict, with figures of a reproduction if one is given."""
-    from korisk.paper.claims import VERDICTS, judge  # loads scipy.stats, which takes a second
+    # Loads scipy.stats, which takes a second.
+    from korisk.paper.claims import READINGS, VERDICTS, judge
 
     found = []
     if out is not None:
@@ -34,20 +36,24 @@ def print_claims(out: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json({"claims": [each.to_dict() for each in judged]})
         return
-    counts = Counter(each.verdict for each in judged)
-    summary = ", ".join(f"{counts[each]} {_WORDS.get(each, each)}" for each in VERDICTS)
-    show(f"The paper's {len(judged)} claims: {summary}.\n")
+    said = [f"The paper's {len(judged)} claims."]
+    for reading in READINGS:
+        counts = Counter(each.read(reading) for each in judged)
+        summary = ", ".join(f"{counts[each]} {_WORDS.get(each, each)}" for each in VERDICTS)
+        said.append(f"{reading.capitalize()}: {summary}.")
+    show(" ".join(said) + "\n")
     for verdict in VERDICTS:
         rows = []
         for each in judged:
             if each.verdict == verdict:
                 figure = f"{each.claim.figure}: {each.text}" if each.figures else ""
                 parts = [figure, each.because, each.claim.note, each.own_text]
-                said = "; ".join(filter(None, parts))
-                rows.append([each.claim.place, each.claim.says, said, each.claim.command])
-        heads = ["place", "claim", "our figure", "measured again by"]
+                words = "; ".join(filter(None, [*parts, each.claim.source]))
+                read = [each.read(reading) or "-" for reading in READINGS]
+                rows.append([each.claim.place, each.claim.says, *read, words, each.claim.command])
+        heads = ["place", "claim", "as run", "properly", "our figure", "measured again by"]
         shown = drawn(Table(verdict.capitalize(), heads, rows, "l"))
-        for column, ratio in zip(shown.columns, (2, 5, 6, 4), strict=True):
+        for column, ratio in zip(shown.columns, (2, 5, 2, 2, 6, 4), strict=True):
             column.ratio, column.overflow = ratio, "fold"
         shown.expand = True
         console().print(shown)

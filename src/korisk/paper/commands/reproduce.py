@@ -198,6 +198,17 @@ def _verdict(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> It
             where = f"crossing at about N = {cross.n:,} ({beyond}90%: {ends})"
         equals = f"KO with {n:,} samples equals FC with {needs}"
         yield f"H = {side}, {sweep.protocol}: {equals}; {where}."
+    gains = [
+        1 - float(sweep.known.means.min()) / sweep.untrained
+        for sweep in found
+        if sweep.untrained and not sweep.learns
+    ]
+    if gains:
+        yield (
+            "Done properly, the known operator knows this before training: at N = 0 KO has the "
+            f"error of N = 4 within 1%, and the largest N lowers it by at most {max(gains):.1%}. "
+            "Read the samples of KO in these lines as none."
+        )
 
 
 def _print_tables(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> None:
