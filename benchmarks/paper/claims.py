@@ -222,8 +222,8 @@ def _measured() -> dict[str, list[Figure]]:
     return made | _images(kept)
 
 
-def _at(side: object, value: float, *ends: float) -> Figure:
-    return Figure(f"H = {side}", value, *ends)
+def _at(side: object, value: float, low: float | None = None, high: float | None = None) -> Figure:
+    return Figure(f"H = {side}", value, low, high)
 
 
 def _bracket(norm: str, geometry: Content) -> Figure:

@@ -313,9 +313,9 @@ def test_a_long_training_is_told_limited_and_resumed(
 
 
 def test_a_network_that_learned_nothing_is_trained_first(file: Path, tmp_path: Path) -> None:
-    own = ("rehearse", "--network", f"{file}:Net", "--images", saved(tmp_path / "a", 14))
-    own += ("--patients", "image", "--training", "steps=10", "--training", "rate=1e-6")
-    own += ("--training", "largest=64", "--target", 0.01, "--json")
+    own: tuple[object, ...] = ("rehearse", "--network", f"{file}:Net", "--images")
+    own += (saved(tmp_path / "a", 14), "--patients", "image", "--training", "steps=10")
+    own += ("--training", "rate=1e-6", "--training", "largest=64", "--target", 0.01, "--json")
     model = json.loads(outputs(*own, code=3)[0])["points"][0]["models"][0]
     (answer,) = model["samples"]
     assert answer["recommendation"]["action"] == "train"

@@ -224,6 +224,8 @@ def test_reproduce_prints_four_origins_and_the_outcome(tmp_path: Path) -> None:
     least = min(n for n, mean in means["FC"].items() if mean <= goal)
     most_short = max(n for n in means["FC"] if n < least)
     assert f"KO with 4 samples equals FC with {most_short + 1} to {least};" in short
+    gain = 1 - min(means["KO"].values()) / finding["untrained"]
+    assert f"compared with N = 0, no N lowers its error by more than {gain:.1%}" in short
 
 
 def by_size(records: list[dict[str, Any]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:

@@ -339,8 +339,8 @@ def figures_of(found: Sequence[Sweep]) -> dict[str, list[Figure]]:
             last = by_side.pop(256)
             rest = max(by_side.values(), key=lambda each: each.value)
             ends = _over(last.low, rest.high), _over(last.high, rest.low)
-            idle = not all(sweep.learns for sweep in found if sweep.protocol == protocol)
-            grown = Figure(protocol, last.value / rest.value, *ends, vacuous=idle)
+            vacuous = not all(sweep.learns for sweep in found if sweep.protocol == protocol)
+            grown = Figure(protocol, last.value / rest.value, *ends, vacuous=vacuous)
             made.setdefault("largest-gap", []).append(grown)
     exponent = _exponent([each for each in found if each.protocol == "released"])
     if exponent is not None:

@@ -205,9 +205,8 @@ def _verdict(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> It
     ]
     if gains:
         yield (
-            "Done properly, the known operator knows this before training: at N = 0 KO has the "
-            f"error of N = 4 within 1%, and the largest N lowers it by at most {max(gains):.1%}. "
-            "Read the samples of KO in these lines as none."
+            "Done properly, KO knows this before training: compared with N = 0, no N lowers its "
+            f"error by more than {max(gains):.1%}. Read the samples of KO in these lines as none."
         )
 
 
