@@ -1,0 +1,162 @@
+"""Samples with a known operator beside samples without, error by error.
+
+    python -m benchmarks.networks.saved     # what results/saved.txt keeps for the docs
+
+Of every setting of data/imaging.csv (benchmarks/planner/imaging.py): the U-Net behind the known
+operator and the same U-Net behind a dense layer that has to be learned; and learned weights in
+front of the operator beside the dense layer alone. All have the same recipe and N = 2 to 4,096. For
+the error that the network with the operator has at N = 4, 32 and 128, the N at which the other has
+it too, between measured sizes, with a 90% interval over resampled seeds. Where the other never
+does, N is "more than" the largest. Then again with the largest N halved: what is not "more than"
+should not move.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from tabulate import tabulate
+
+Array = NDArray[np.float64]
+
+DATA = Path(__file__).parents[1] / "data" / "imaging.csv"
+PAIRS = {"U-Net": ("unet", "dense-unet"), "linear": ("weights", "dense")}
+WITH = (4, 32, 128)  # samples with the operator
+DRAWS = 400  # of seeds
+NAMES = {
+    "ct": "CT",
+    "mri": "MRI",
+    "deblur": "deblurring",
+    "inpaint": "inpainting",
+    "denoise": "denoising",
+}
+Key = tuple[str, str, str, str]  # problem, population, noise, recipe
+
+
+class Saved(NamedTuple):
+    """What the other network needs for the error at one N."""
+
+    n: float  # infinite where it never has it
+    low: float
+    high: float
+
+
+def tables_of_errors(path: Path = DATA) -> dict[Key, dict[str, tuple[Array, Array]]]:
+    """Sizes, and errors (sizes, seeds), of every network of a setting."""
+    rows: dict[Key, dict[str, dict[int, list[float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            key = (row["problem"], row["population"], row["noise"], row["recipe"])
+            rows[key][row["network"]][int(row["n"])].append(float(row["error"]))
+    return {
+        key: {
+            network: (
+                np.array(sorted(by_size), float),
+                np.array([by_size[n] for n in sorted(by_size)]),
+            )
+            for network, by_size in networks.items()
+        }
+        for key, networks in rows.items()
+    }
+
+
+def needed(sizes: Array, means: Array, error: float) -> float:
+    """The N at which a curve has an error, by a line between logarithms; infinite beyond it."""
+    falling = np.minimum.accumulate(means)
+    if falling[-1] > error:
+        return math.inf
+    n = np.interp(-math.log(error), -np.log(falling), np.log(sizes))
+    return float(np.exp(n))
+
+
+def saved(known: tuple[Array, Array], other: tuple[Array, Array], n: int, largest: float) -> Saved:
+    """What another network needs for the error of the first at n, from sizes up to the largest."""
+    draws = np.random.default_rng(0)
+    inside = other[0] <= largest
+    sizes, errors = other[0][inside], other[1][inside]
+    at = known[1][known[0] == n][0]
+    values = [needed(sizes, errors.mean(1), float(at.mean()))]
+    for _ in range(DRAWS):
+        of_known = draws.integers(len(at), size=len(at))
+        of_other = draws.integers(errors.shape[1], size=errors.shape[1])
+        values.append(needed(sizes, errors[:, of_other].mean(1), float(at[of_known].mean())))
+    low, high = np.quantile(values[1:], (0.05, 0.95), method="nearest")
+    return Saved(values[0], float(low), float(high))
+
+
+def text(found: Saved, largest: float) -> str:
+    """N with its interval."""
+    if math.isinf(found.n):
+        least = f" (at least {found.low:,.0f})" if math.isfinite(found.low) else ""
+        return f"more than {largest:,.0f}{least}"
+    high = f"{found.high:,.0f}" if math.isfinite(found.high) else f"more than {largest:,.0f}"
+    return f"{found.n:,.0f} ({found.low:,.0f} to {high})"
+
+
+def summary(values: Sequence[float], largest: float) -> str:
+    """The median of N over settings, and the smallest and the largest where they differ."""
+    ordered = sorted(values)
+    middle = ordered[(len(ordered) - 1) // 2]
+    ends = [
+        f"more than {largest:,.0f}" if math.isinf(n) else f"{n:,.0f}"
+        for n in (middle, ordered[0], ordered[-1])
+    ]
+    return ends[0] if ends[1] == ends[2] else f"{ends[0]} ({ends[1]} to {ends[2]})"
+
+
+def tables() -> Iterator[str]:
+    """The tables for the docs."""
+    settings = tables_of_errors()
+    moved = compared = curves = 0
+    for title, (first, second) in PAIRS.items():
+        by_problem: dict[str, list[list[Saved]]] = defaultdict(list)
+        rows, overtaken = [], defaultdict(list)
+        for key, networks in sorted(settings.items()):
+            if not {first, second} <= set(networks):
+                continue
+            known, other = networks[first], networks[second]
+            largest = float(other[0][-1])
+            curves += 2
+            found = [saved(known, other, n, largest) for n in WITH]
+            for n, whole in zip(WITH, found, strict=True):
+                half = saved(known, other, n, largest / 2)
+                if math.isfinite(half.n):
+                    compared += 1
+                    moved += not whole.low <= half.n <= whole.high
+            by_problem[key[0]].append(found)
+            overtaken[key[0]].append(bool(other[1][-1].mean() < known[1][-1].mean()))
+            name = f"{NAMES[key[0]]}, {key[1].replace('_', ' ')}, noise {key[2]}, {key[3]}"
+            rows.append([name, *(text(each, largest) for each in found)])
+        heads = [f"as with {n} with the operator" for n in WITH]
+        yield f"### {title}, by problem\n"
+        body = [
+            [
+                NAMES[problem],
+                str(len(found)),
+                *(summary([each[at].n for each in found], largest) for at in range(len(WITH))),
+                f"{sum(overtaken[problem])} of {len(found)}",
+            ]
+            for problem, found in by_problem.items()
+        ]
+        last = f"ahead at N = {largest:,.0f} without"
+        yield tabulate(body, ["", "settings", *heads, last], "pipe", disable_numparse=True)
+        yield f"\n### {title}, every setting\n"
+        yield tabulate(rows, ["", *heads], "pipe", disable_numparse=True) + "\n"
+    yield "### The grid\n"
+    yield (
+        f"{curves} curves. With the largest N halved, {moved} of {compared} numbers that are still "
+        "measured leave their 90% interval."
+    )
+
+
+if __name__ == "__main__":
+    print("\n".join(tables()))
