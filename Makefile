@@ -22,7 +22,7 @@ $(READY): Makefile pyproject.toml $(PINS)
 	@printf 'setting up $(VENV) (once, some minutes)'; \
 	  if [ -t 1 ]; then (while sleep 2 && kill -0 $$$$; do printf .; done) 2>/dev/null & fi; \
 	  $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install -qq --disable-pip-version-check \
-	  -c $(PINS) -e '.[report,torch,dask,io,docs,dev]'; code=$$?; echo; exit $$code
+	  -c $(PINS) -e '.[report,torch,dask,io,mri,docs,dev]'; code=$$?; echo; exit $$code
 	@touch $(READY)
 
 run: $(READY) ## reproduce the paper's study beside its tables, and draw it (two minutes)

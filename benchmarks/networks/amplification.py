@@ -40,8 +40,8 @@ WAYS = {"seeds": "another training", "truth": "true layers", "random": "random d
 
 def problem_of(network: str, near: float | None, *, large: bool = False) -> GraphProblem:
     """The problem of `check_graphs`, or one with four times the pixels and twice the channels."""
-    size = {"side": 16, "views": 24, "bins": 24} if large else {"side": 8, "views": 12, "bins": 12}
-    scanner = CtScanner(**size, beam="parallel")
+    side, bins = (16, 24) if large else (8, 12)
+    scanner = CtScanner(side=side, views=bins, bins=bins, beam="parallel")
     return GraphProblem(scanner=scanner, network=network, near=near, width=8 if large else 4)
 
 

@@ -51,6 +51,12 @@ ROWS: dict[str, Callable[[], nn.Module]] = {
     "Tikhonov": lambda: ops.Tikhonov(ops.Projector(PARALLEL), 0.1),
     "Fourier": lambda: ops.Fourier((16, 16), [0, 1] * 8, real=True),
     "SENSE": lambda: ops.Sense((16, 16), ops.birdcage_sensitivities((16, 16), 3), [0, 1] * 8),
+    "NUFFT": lambda: ops.Nufft(
+        (16, 16), ops.radial(16, spokes=12), sensitivities=ops.birdcage_sensitivities((16, 16), 3)
+    ),
+    "moving": lambda: ops.Moving(
+        ops.Projector(PARALLEL), [[0.0, 0, 0], [0.1, 1, 2]], trainable=True
+    ),
     "blur": lambda: ops.Convolution((16, 16), torch.rand(5, 5)),
     "learned primal-dual": lambda: PrimalDual(ops.Projector(PARALLEL)),
     "FBP + U-Net": lambda: nn.Sequential(ops.fbp(PARALLEL), Residual()),

@@ -19,8 +19,9 @@ def lowest(*extras: str) -> Iterator[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     also = (need for name in extras for need in project["optional-dependencies"][name])
     for need in map(Requirement, (*project["dependencies"], *also)):
-        yield f"{need.name}=={next(iter(need.specifier)).version}"
+        if need.name != project["name"]:  # an extra that includes another
+            yield f"{need.name}=={next(iter(need.specifier)).version}"
 
 
 if __name__ == "__main__":
-    print("\n".join(lowest("report", "torch", "dask", "io")))
+    print("\n".join(lowest("report", "torch", "dask", "io", "mri")))

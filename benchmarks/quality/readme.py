@@ -23,6 +23,7 @@ ADDS = {
     "torch": "operators, studies, predictions: PyTorch, here its CPU build",
     "dask": "clusters and batch systems: Dask",
     "io": "Parquet; with `torch`, images as DICOM, TIFF, PNG, HDF5",
+    "mri": "`torch`, and MRI along any trajectory: torchkbnufft",
     "all": "all of these",
 }
 

@@ -33,7 +33,8 @@ from korisk import __version__
 from korisk.store.usage import machine
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("report", "torch", "dask", "io")
+EXTRAS = ("report", "torch", "dask", "io", "mri")
+INCLUDES = {"mri": ("torch", "mri")}  # extras that bring another one
 MEGABYTE = 1e6
 ROUNDS = 5
 BASE = "import numpy, scipy.special"
@@ -202,13 +203,14 @@ def main() -> None:
     """Build, look, install, try, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument(
-        "--only", default="", help="core, report, torch, dask, io, all, source archive"
+        "--only", default="", help="core, report, torch, dask, io, mri, all, source archive"
     )
     parser.add_argument("--out", type=Path, help="keep wheel and source archive in this folder")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     begun, load, rows = time.perf_counter(), os.getloadavg()[0], []
-    wanted = {"core": (), **{name: (name,) for name in EXTRAS}, "all": EXTRAS, "source archive": ()}
+    extras = {name: INCLUDES.get(name, (name,)) for name in EXTRAS}
+    wanted = {"core": (), **extras, "all": EXTRAS, "source archive": ()}
     only = given.only.split(",") if given.only else list(wanted)
     if not set(only) <= set(wanted):
         parser.error(f"--only takes some of {', '.join(wanted)}; got {given.only}")

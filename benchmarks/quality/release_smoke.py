@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -214,8 +215,31 @@ def no_io() -> str:
     return refused_call("io", lambda: parquet_bytes(Table(columns=("n",), rows=((4,),))))
 
 
-GIVEN = {"report": report, "torch": torch, "dask": dask, "io": io}
-REFUSED = {"report": no_report, "torch": no_torch, "dask": no_dask, "io": no_io}
+def mri() -> str:
+    """A radial scan of one pixel, whose samples all have the same size."""
+    import torch as pytorch
+
+    from korisk.operators import Nufft, radial
+
+    operator = Nufft((8, 8), radial(8), real=True, dtype=pytorch.float64)
+    image = pytorch.zeros(8, 8, dtype=pytorch.float64)
+    image[2, 5] = 8.0
+    sizes = operator(image).norm(dim=-1)
+    assert float((sizes - 1).abs().max()) <= operator.tolerance, sizes
+    return "a radial scan of one pixel"
+
+
+def no_mri() -> str:
+    """How a trajectory is refused, where PyTorch is there."""
+    if find_spec("torch") is None:
+        return "nor PyTorch, which it needs"
+    from korisk.operators import Nufft, radial
+
+    return refused_call("mri", lambda: Nufft((8, 8), radial(8)))
+
+
+GIVEN = {"report": report, "torch": torch, "dask": dask, "io": io, "mri": mri}
+REFUSED = {"report": no_report, "torch": no_torch, "dask": no_dask, "io": no_io, "mri": no_mri}
 
 
 def main() -> None:

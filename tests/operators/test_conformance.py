@@ -14,21 +14,26 @@ from korisk.operators import (
     ConeBeam,
     Convolution,
     FanBeam,
+    Moving,
+    Nufft,
     ParallelBeam,
     PixelBackprojector,
     Projector,
     RampFilter,
     Sense,
+    Warp,
     birdcage_sensitivities,
     fbp,
     from_callables,
     from_scipy,
     gaussian_kernel,
+    radial,
     released_fbp,
     testing,
 )
 from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Mask, Matrix
 from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Sum, stack
+from korisk.operators.sense import Coils
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory.bracket import NormBracket
 
@@ -61,8 +66,12 @@ def flow() -> Diffusion:
     return Diffusion(8, viscosity=0.01, speed=0.3, time=0.2)
 
 
+def coil_maps(coils: int) -> Tensor:
+    return birdcage_sensitivities((4, 4), coils)
+
+
 def sense(**other: Any) -> Sense:
-    return Sense((4, 4), birdcage_sensitivities((4, 4), 2), **other)
+    return Sense((4, 4), coil_maps(2), **other)
 
 
 def tall() -> Matrix:
@@ -73,6 +82,7 @@ def wide() -> Matrix:
     return Matrix(draw(6, 8), range=(2, 3))
 
 
+POSES = [[0.0, 0.0, 0.0], [0.2, 0.5, -0.3]]
 NUMBERS = draw(7, 6).double().numpy()
 
 
@@ -114,6 +124,21 @@ OPERATORS: list[tuple[str, Factory]] = [
     ("mask", lambda: Mask((3, 4), [1, 0, 1, 1])),
     ("sense", sense), ("sense, every other line", lambda: sense(mask=[1, 0, 1, 0])),
     ("sense of real images", lambda: sense(mask=[1, 0, 1, 1], real=True)),
+    ("NUFFT", lambda: Nufft((4, 4), radial(4, spokes=3, readout=4))),
+    ("NUFFT of coils", lambda: Nufft((4, 4), radial(4, spokes=2), sensitivities=coil_maps(2))),
+    ("NUFFT of real volumes", lambda: Nufft((2, 3, 4), draw(9, 3).tanh(), real=True)),
+    ("Tikhonov of a NUFFT", lambda: Tikhonov(Nufft(5, draw(9, 1).tanh()), 0.1)),
+    ("warp", lambda: Warp((3, 4), [[0.3, 0.5, -0.2], [0.0, 0, 0]])),
+    ("warp of complex images, trained", lambda: Warp((3, 4, 2), [[0.3, 0.5, -2]], trainable=True)),
+    ("warp of volumes", lambda: Warp((2, 3, 3), 0.4 * draw(2, 6))),
+    ("warp, affine", lambda: Warp((3, 3), draw(2, 2, 3))),
+    ("moving, parallel", lambda: Moving(Projector(EVEN), POSES)),
+    ("moving, cone", lambda: Moving(Projector(CONE), 0.3 * draw(2, 6))),
+    ("moving, lines", lambda: Moving(Fourier((4, 4)), POSES, states=[0, 1, 0, 1])),
+    ("moving, coils", lambda: Moving(sense(real=True), POSES, trainable=True)),
+    ("moving, spokes", lambda: Moving(Nufft((4, 4), radial(4, spokes=2)), POSES)),
+    ("Tikhonov of a moving scan", lambda: Tikhonov(Moving(Projector(EVEN), POSES), 0.1)),
+    ("coils", lambda: Coils((4, 4), coil_maps(2))),
     ("sense in 1D", lambda: Sense(5, draw(3, 5, 2))),
     ("blur", lambda: Convolution((4, 5), gaussian_kernel(0.6, reach=2))),
     ("blur on a torus", lambda: Convolution((4, 5), gaussian_kernel(0.6), boundary="periodic")),

@@ -4,9 +4,10 @@ Start with `linear.py`: `LinearOperator` and how operators are combined; `inputs
 have what they take, `kept.py` what they make once and keep, `opaque.py` how compilers see those
 that PyTorch cannot look into, `exports.py` how other libraries use them. `basic.py` has the small
 ones, `adapters.py` those of functions and other libraries, `sense.py` multi-coil MRI,
-`convolution.py` blurs, `dynamics.py` Burgers' equation (a layer that is not linear), `tikhonov.py`
-the regularised inverse and `consistency.py` the layer made of it, `norms.py` the iterations behind
-`norm()`, `testing.py` the laws that every operator keeps; `ct/` has tomography.
+`noncartesian.py` MRI along any trajectory, `motion.py` scans of what moves, `convolution.py` blurs,
+`dynamics.py` Burgers' equation (a layer that is not linear), `tikhonov.py` the regularised inverse
+and `consistency.py` the layer made of it, `norms.py` the iterations behind `norm()`, `testing.py`
+the laws that every operator keeps; `ct/` has tomography.
 """
 
 from korisk.errors import needed_by
@@ -33,6 +34,8 @@ from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.ct.projector import PixelBackprojector, Projector
 from korisk.operators.dynamics import Burgers
 from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Stacked, Sum, stack
+from korisk.operators.motion import Moving, Warp, estimate_motion
+from korisk.operators.noncartesian import Nufft, radial, spiral
 from korisk.operators.sense import Sense, birdcage_sensitivities
 from korisk.operators.tikhonov import Tikhonov
 
@@ -43,6 +46,8 @@ __all__ = ["Adjoint", "Composed", "LinearOperator", "Scaled", "Stacked", "Sum", 
 __all__ += ["from_callables", "from_deepinv", "from_scipy"]
 __all__ += ["Diagonal", "Diffusion", "Fourier", "Identity", "Mask", "Matrix"]
 __all__ += ["BOUNDARIES", "Boundary", "Convolution", "gaussian_kernel"]
+__all__ += ["Moving", "Warp", "estimate_motion"]
+__all__ += ["Nufft", "radial", "spiral"]
 __all__ += ["Sense", "birdcage_sensitivities"]
 __all__ += ["Burgers", "DataConsistency", "Tikhonov"]
 __all__ += ["ConeBeam", "FanBeam", "Geometry", "ParallelBeam"]

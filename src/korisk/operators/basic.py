@@ -295,6 +295,7 @@ class Fourier(Spectral):
     (torch.Size([8, 8, 2]), 2.0, 1.0)
     """
 
+    time_axis, interleaved = -2, True
     mask: Tensor
 
     def __init__(

@@ -110,6 +110,8 @@ class LinearOperator(Exported, ABC):
     nonnegative = False  # whether every matrix entry is known to be >= 0
     most_norm = math.inf  # a norm that is known not to be exceeded
     opaque = False  # whether compilers and tracers see it as one node, see `opaque.py`
+    time_axis = 0  # of the range, along which a scan proceeds: views, lines, shots
+    interleaved = False  # whether shots take turns along that axis
     inexact = EXACT  # why products are known to float32 alone, even in float64
 
     def __init__(
