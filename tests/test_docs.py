@@ -315,6 +315,35 @@ def test_the_tables_of_known_operators_are_those_that_were_kept() -> None:
     assert f"between {least} (weights + FBP + U-Net) and {most} (MRI)" in " ".join(page.split())
 
 
+def test_the_tables_of_burgers_are_those_of_the_kept_curves() -> None:
+    page = (ROOT / "docs" / "explanation" / "equations.md").read_text("utf-8")
+    bench = benchmark("networks.burgers")
+    rows, table = bench.read(), bench.TABLES.read_text()
+    # Every viscosity, network, size and seed was trained, with the settings that were tuned.
+    cells = len(bench.VISCOSITIES) * len(bench.NAMES) * (len(bench.SIZES) + 1) * len(bench.SEEDS)
+    assert len(rows) == cells
+    for viscosity in bench.VISCOSITIES:
+        whole = bench.means(rows, viscosity, "dense")[0]
+        hybrid, plain, soft, wrong = (
+            {n: value / whole for n, value in bench.means(rows, viscosity, network).items()}
+            for network in ("solver-cnn", "cnn", "soft-pinn", "wrong")
+        )
+        for errors in (hybrid, plain, soft, wrong):
+            assert " | ".join(bench.percent(errors[n]) for n in (8, 16, 64, 256)) in table
+        assert all(hybrid[n] < min(plain[n], soft[n]) for n in hybrid)
+        assert (wrong[256] > plain[256]) == (viscosity > 0.003)
+        assert hybrid[0] < hybrid[1]  # one field is too few to train with
+        assert soft[4] < plain[4]  # where the penalty helps
+        assert hybrid[16] < hybrid[0] / 5
+    own = bench.curve(rows, 0.01, "cnn")
+    target = 0.01 * bench.means(rows, 0.01, "dense")[0]
+    even, enough = bench.needed(own, target)
+    assert f"| {even} | {enough} |" in table
+    for network, rate in (("solver-cnn", 0.01), ("soft-pinn", 0.03), ("cnn", 0.03)):
+        assert bench.chosen(network)["rate"] == rate
+        assert f"kind: {network}, rate: {rate:g}" in page
+
+
 def test_every_benchmark_and_every_kept_result_is_in_the_list_of_benchmarks() -> None:
     listed = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     scripts = [path for path in (ROOT / "benchmarks").rglob("*.py") if path.name != "__init__.py"]

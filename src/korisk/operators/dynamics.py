@@ -54,7 +54,7 @@ class Burgers(nn.Module):
     Notes
     -----
     u_t + sum_a (u^2 / 2)_a = nu sum_a u_aa over the axes a; on a line u_t + u u_x = nu u_xx. A step
-    of length tau on cells of width h adds the fluxes of Engquist and Osher,
+    of length tau on cells of width h, Eq. (eq:burgers-step), adds the fluxes of Engquist and Osher,
     F(a, b) = max(a, 0)^2 / 2 + min(b, 0)^2 / 2, and solves the diffusion implicitly:
     (1 - tau nu Laplace_h) u' = u - (tau / h) sum_a (F(u, u_+) - F(u_-, u)). It is of first order in
     h and tau. The Courant number is the number of axes times tau largest / h; up to 1 each step is

@@ -86,7 +86,7 @@ class PdeProblem(Problem):
     >>> problem.gains.shape, problem.reconstruction().tail
     ((8,), (Diffusion((8) -> (8)),))
     >>> PdeProblem(equation="burgers", points=16, dimension=2).solver(0.01).steps
-    24
+    15
     """
 
     equation: Equation = "advection-diffusion"

@@ -1,0 +1,303 @@
+"""A hybrid network around a known solver against a soft PINN and a plain network, on Burgers.
+
+    python -m benchmarks.networks.burgers --tune    # rates, penalty: burgers_tuned.json
+    python -m benchmarks.networks.burgers [--network NAME] [--viscosity NU]
+                                                    # trains what burgers.csv does not have
+    python -m benchmarks.networks.burgers --tables  # results/burgers.txt
+
+Sensors of unknown gain show u(0) at 32 points of a periodic line, with noise; wanted is u(0.3) of
+Burgers' equation, computed on cells that are eight times finer. All networks have weights of the
+sensors and the same convolutions: the hybrid has the solver on 32 cells between them, the soft PINN
+the residual of the same solver in its loss, the plain one neither. All are trained for the same
+steps on the same batches. Rates and the penalty were chosen at the middle viscosity by the errors
+of 256 validation fields of a seed that is not reported, at N = 4 and 64 together; the best of ten
+steps is kept by 64 validation fields, which all networks and sizes have. N = 0 is the untrained
+network.
+"""
+
+import argparse
+import csv
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import korisk as kr
+from benchmarks.markdown import header, line
+from korisk.fitting.gradient.many import Member, Schedule, train_many
+from korisk.fitting.ridge.choice import Scorer
+from korisk.fitting.ridge.dense import DenseRidge
+from korisk.planning.answer import sample_cells
+from korisk.problems import PdeProblem, Pools
+
+RESULTS = Path(__file__).parents[1] / "results" / "burgers.csv"
+TUNED = RESULTS.with_name("burgers_tuned.json")
+TABLES = RESULTS.with_suffix(".txt")
+COLUMNS = ("viscosity", "network", "n", "seed", "mse", "seconds")
+
+VISCOSITIES = (0.003, 0.01, 0.03)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+SEEDS = (1, 2, 3)
+WIDTH, STEPS, BATCH, VALIDATION, TEST = 12, 600, 8, 64, 256
+WRONG = 5.0  # times the true viscosity
+NAMES = {
+    "solver-cnn": "hybrid: weights, solver, CNN",
+    "wrong": f"hybrid, {WRONG:g} times the viscosity",
+    "soft-pinn": "soft PINN: weights, CNN, penalty",
+    "cnn": "plain: weights, CNN",
+    "dense": "one matrix (ridge)",
+}
+TARGETS = (0.03, 0.01)  # mean squared errors over the mean square of u(0.3)
+TUNING_SEED, TUNING_SIZES, TUNING_VISCOSITY = 90, (4, 64), 0.01
+RATES, PENALTIES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1), (0.001, 0.01, 0.1)
+
+
+def problem(viscosity: float, assumed: float | None = None) -> PdeProblem:
+    """The problem of a viscosity."""
+    return PdeProblem(
+        equation="burgers",
+        points=32,
+        viscosity=viscosity,
+        assumed=assumed,
+        time=0.3,
+        noise=0.02,
+        amplitude=0.5,
+        decay=1.5,
+        fine=8,
+    )
+
+
+def drawn(of: PdeProblem, seeds: Sequence[int], *, test: int) -> dict[int, Pools]:
+    """The fields of each seed."""
+    return {
+        seed: of.pools(seed=seed, train=SIZES[-1], validation=VALIDATION, test=test)
+        for seed in seeds
+    }
+
+
+def errors(
+    of: PdeProblem,
+    network: str,
+    pools: Mapping[int, Pools],
+    sizes: Sequence[int],
+    *,
+    rate: float,
+    penalty: float | None = None,
+) -> Iterator[tuple[int, int, float]]:
+    """N, seed and mean squared test error, untrained and trained."""
+    kind = "solver-cnn" if network == "wrong" else network
+    build = of.networks(kind, width=WIDTH)
+    if penalty is not None:
+        build = of.networks(kind, width=WIDTH, penalty=penalty)
+    members, parts = [], [pair for drawn_pools in pools.values() for pair in drawn_pools]
+    inputs, targets = (torch.cat(values).float() for values in zip(*parts, strict=True))
+    rows = torch.split(torch.arange(len(inputs)), [len(pair.inputs) for pair in parts])
+    cells: list[tuple[int, int]] = []
+    for number, seed in enumerate(pools):
+        train, validation, test = rows[3 * number : 3 * number + 3]
+        with torch.no_grad():
+            untrained = (build(seed)(inputs[test]) - targets[test]).square().mean()
+        yield 0, seed, float(untrained)
+        for n in sizes:
+            name = f"{network} at N = {n}"
+            members.append(Member(name, build(seed), seed, train[:n], validation, test))
+            cells.append((n, seed))
+    schedule = Schedule(steps=STEPS, batch=BATCH, rate=rate)
+    for index, judged in train_many(members, inputs, targets, schedule, together=True):
+        yield (*cells[index], float(judged.mean()))
+
+
+def dense(pools: Mapping[int, Pools]) -> Iterator[tuple[int, int, float]]:
+    """The same of one matrix, fitted in closed form; untrained it is zero."""
+    for seed, (train, validation, test) in pools.items():
+        yield 0, seed, float(test.targets.square().mean())
+        ridge = DenseRidge(*train, relu=False)
+        for n in SIZES:
+            fit = ridge.training(n).fit(scorer=Scorer(*validation))
+            off: Tensor = fit.predict(test.inputs) - test.targets
+            yield n, seed, float(off.square().mean())
+
+
+def tune() -> None:
+    """Choose the rate of each network, and the penalty of the soft PINN, by validation fields."""
+    of = problem(TUNING_VISCOSITY)
+    pools = drawn(of, [TUNING_SEED], test=0)
+    # Fields that judge here are validation fields of other seeds: no test field is looked at.
+    judges = of.pools(seed=TUNING_SEED + 1, train=0, validation=TEST, test=0).validation
+    pools = {TUNING_SEED: pools[TUNING_SEED]._replace(test=judges)}
+    known = json.loads(TUNED.read_text()) if TUNED.exists() else {}
+    for network in ("cnn", "solver-cnn", "soft-pinn"):
+        for penalty in PENALTIES if network == "soft-pinn" else (None,):
+            for rate in RATES:
+                key = f"{network} {rate:g}" + ("" if penalty is None else f" {penalty:g}")
+                if key in known:
+                    continue
+                found = errors(of, network, pools, TUNING_SIZES, rate=rate, penalty=penalty)
+                trained = [value for n, _, value in found if n]
+                logs = sum(math.log(value) for value in trained) / len(trained)
+                known[key] = {"network": network, "rate": rate, "score": math.exp(logs)}
+                known[key] |= {} if penalty is None else {"penalty": penalty}
+                TUNED.write_text(json.dumps(known, indent=1) + "\n")
+                print(key, known[key]["score"], flush=True)
+
+
+def chosen(network: str) -> dict[str, float]:
+    """The rate and the penalty with the best score; a wrong viscosity has those of the hybrid."""
+    same = "solver-cnn" if network == "wrong" else network
+    entries = list(json.loads(TUNED.read_text()).values())
+    best = min((e for e in entries if e["network"] == same), key=lambda e: e["score"])
+    return {key: best[key] for key in ("rate", "penalty") if key in best}
+
+
+def run(networks: Sequence[str], viscosities: Sequence[float]) -> None:
+    """Train what is missing, and append it."""
+    have = {(row["viscosity"], row["network"]) for row in read()}
+    for network in networks:
+        for viscosity in viscosities:
+            if (str(viscosity), network) in have:
+                continue
+            start = time.perf_counter()
+            of = problem(viscosity, WRONG * viscosity if network == "wrong" else None)
+            pools = drawn(of, SEEDS, test=TEST)
+            if network == "dense":
+                found = list(dense(pools))
+            else:
+                found = list(errors(of, network, pools, SIZES, **chosen(network)))
+            seconds = (time.perf_counter() - start) / len(found)
+            new = not RESULTS.exists()
+            with RESULTS.open("a", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerows([COLUMNS] if new else [])
+                for n, seed, value in sorted(found):
+                    row = (viscosity, network, n, seed, f"{value:.6g}", f"{seconds:.1f}")
+                    writer.writerow(row)
+            print(network, viscosity, f"{seconds * len(found):.0f} s", flush=True)
+
+
+def read() -> list[dict[str, str]]:
+    """The rows of the results."""
+    if not RESULTS.exists():
+        return []
+    with RESULTS.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def means(rows: Sequence[Mapping[str, str]], viscosity: float, network: str) -> dict[int, float]:
+    """The mean error by N."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        if row["viscosity"] == str(viscosity) and row["network"] == network:
+            found.setdefault(int(row["n"]), []).append(float(row["mse"]))
+    return {n: float(np.mean(values)) for n, values in sorted(found.items())}
+
+
+def curve(rows: Sequence[Mapping[str, str]], viscosity: float, network: str) -> kr.Curve:
+    """The learning curve of a network from N = 2 on, as the planner takes it."""
+    mine = [row for row in rows if (row["viscosity"], row["network"]) == (str(viscosity), network)]
+    mine = [row for row in mine if int(row["n"]) >= 2]
+    sizes, errors_of = [int(row["n"]) for row in mine], [float(row["mse"]) for row in mine]
+    seeds = [row["seed"] for row in mine]
+    return kr.Curve(sizes, errors_of, seed=seeds, model=NAMES[network], metric="mse")
+
+
+def met_at_once(of: kr.Curve, target: float) -> bool:
+    """Whether the mean error at every measured N is below the target, which is then refused."""
+    return bool(target > of.means.max())
+
+
+def needed(of: kr.Curve, target: float) -> tuple[str, str]:
+    """N with even odds and its 90% interval, and N that is enough with 90% probability."""
+    if met_at_once(of, target):
+        return "≤ 2", "≤ 2"
+    plan = kr.plan(of, target=target)
+    if math.isinf(plan.lower):
+        return "not reached", "none"
+    enough, even, low, high, _ = sample_cells(plan, [0.9])
+    return f"{even} ({low} to {high})", enough
+
+
+def ratio(first: kr.Curve, second: kr.Curve, target: float) -> str:
+    """Samples of the second network over those of the first, with the 90% range."""
+    if met_at_once(second, target) or math.isinf(kr.plan(second, target=target).lower):
+        return ""
+    if met_at_once(first, target):
+        return f"at least {kr.plan(second, target=target).lower / 2:.2g}"
+    comparison = kr.compare(first, second, target=target)
+    ends = comparison.ratio_range
+    if ends is None:
+        return "not known"
+    low, high = ends
+    if math.isinf(high):
+        return f"at least {low:.2g}"
+    if low == 0 or comparison.ratio is None:
+        return f"at most {high:.2g}"
+    return f"{comparison.ratio:.2g} ({low:.2g} to {high:.2g})"
+
+
+def percent(share: float) -> str:
+    """With two digits."""
+    return f"{float(f'{100 * share:.2g}'):g}%"
+
+
+def tables() -> None:
+    """Write Markdown: errors, samples for targets, and what was tuned."""
+    rows = read()
+    scale = {viscosity: means(rows, viscosity, "dense")[0] for viscosity in VISCOSITIES}
+    text = ["### Errors", ""]
+    shown = (0, 1, 2, 4, 8, 16, 64, 256)
+    text += header("viscosity", "network", "untrained", *(f"N = {n}" for n in shown[1:]))
+    for viscosity in VISCOSITIES:
+        for network, name in NAMES.items():
+            by_size = means(rows, viscosity, network)
+            cells = (percent(by_size[n] / scale[viscosity]) for n in shown)
+            text.append(line(viscosity, name, *cells))
+    text += ["", "### Samples", ""]
+    heads = ("viscosity", "target", "network", "N (90% interval)", "enough with 90% probability")
+    text += header(*heads, "times the hybrid's")
+    for viscosity in VISCOSITIES:
+        for target in TARGETS:
+            absolute = target * scale[viscosity]
+            hybrid = curve(rows, viscosity, "solver-cnn")
+            for network, name in NAMES.items():
+                own = curve(rows, viscosity, network)
+                times = ""
+                if network != "solver-cnn":
+                    times = ratio(hybrid, own, absolute)
+                found = needed(own, absolute)
+                text.append(line(viscosity, f"{target:.0%}", name, *found, times))
+    text += ["", "### Tuned", ""]
+    text += header("network", "penalty", *(f"rate {rate:g}" for rate in RATES))
+    tuned = json.loads(TUNED.read_text())
+    for network in ("solver-cnn", "soft-pinn", "cnn"):
+        for penalty in PENALTIES if network == "soft-pinn" else (None,):
+            end = "" if penalty is None else f" {penalty:g}"
+            scores = [tuned.get(f"{network} {rate:g}{end}", {}).get("score") for rate in RATES]
+            values = ("" if score is None else f"{score:.2g}" for score in scores)
+            text.append(line(NAMES[network], "" if penalty is None else f"{penalty:g}", *values))
+    TABLES.write_text("\n".join(text) + "\n")
+
+
+def main() -> None:
+    """Tune, run, or write tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--tables", action="store_true")
+    parser.add_argument("--network", choices=list(NAMES))
+    parser.add_argument("--viscosity", type=float, choices=VISCOSITIES)
+    options = parser.parse_args()
+    if options.tune:
+        tune()
+    elif options.tables:
+        tables()
+    else:
+        networks = list(NAMES) if options.network is None else [options.network]
+        run(networks, VISCOSITIES if options.viscosity is None else [options.viscosity])
+
+
+if __name__ == "__main__":
+    main()
