@@ -3,7 +3,10 @@
 At least 60 modules of every kind, with random and with briefly trained weights, and 200 random
 graphs. An upper end below a found slope would be unsound; upper / lower says how loose it is. The
 search climbs |f(x + v) - f(x - v)| / |2 v| in x and v from several starts, then follows the
-steepest direction of the Jacobian there.
+steepest direction of the Jacobian there. A second one climbs |J(x) v| with softened ReLUs, also
+far from the example. For ResNets and learned primal-dual networks "free" is the largest |J| that is
+found if every ReLU may have any slope from 0 to 1: a constant that takes slopes one by one, as the
+norm of the whole does, cannot be below it.
 
 Usage: python -m benchmarks.networks.describe [--graphs 200] [--json
     benchmarks/results/describe.json]
@@ -16,13 +19,14 @@ import math
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 import korisk as kr
 from korisk.networks import zoo
@@ -87,6 +91,43 @@ class DeepUNet(nn.Module):
             value = self.up[level](torch.cat([skips[level], self.grow[level](value)], 1))
         made: Tensor = self.last(value)
         return x + made if self.outer else made
+
+
+class Block(nn.Module):
+    """Two convolutions beside a skip, as in a ResNet."""
+
+    def __init__(self, inner: int, outer: int, stride: int, *, norm: bool) -> None:
+        super().__init__()
+
+        def normed(*parts: nn.Module) -> list[nn.Module]:
+            return [*parts, nn.BatchNorm2d(outer)] if norm else [*parts]
+
+        down = nn.Conv2d(inner, outer, 3, stride, 1)
+        self.inner = nn.Sequential(*normed(down), nn.ReLU(), *normed(convolution(outer, outer)))
+        short = normed(nn.Conv2d(inner, outer, 1, stride)) if inner != outer else []
+        self.skip = nn.Sequential(*short)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images to images."""
+        return torch.relu(self.skip(x) + self.inner(x))
+
+
+def resnet(
+    blocks: int, *, stages: int = 1, width: int = 8, norm: bool = True, classes: int = 0
+) -> nn.Sequential:
+    """A convolution, blocks, of which each stage doubles channels, and an image or classes."""
+    parts: list[nn.Module] = [convolution(1, width), nn.ReLU()]
+    channels = width
+    for stage in range(stages):
+        for at in range(blocks):
+            wider = width * 2**stage
+            parts.append(Block(channels, wider, 1 + (stage > 0 and at == 0), norm=norm))
+            channels = wider
+    if classes:
+        return nn.Sequential(
+            *parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
+        )
+    return nn.Sequential(*parts, nn.Conv2d(channels, 1, 1))
 
 
 class Unrolled(nn.Module):
@@ -219,12 +260,19 @@ def modules() -> dict[str, dict[str, Factory]]:
     unets: dict[str, Factory] = {
         "zoo, 1 level": lambda: (zoo.UNet(1, 1, width=2), images),
         "zoo, 2 levels": lambda: (zoo.UNet(1, 2, width=2), images),
+        "zoo, 32 x 32, width 16": lambda: (zoo.UNet(1, 2, width=16), torch.rand(2, 1, 32, 32)),
         "zoo, 2 levels, FBP": lambda: (
             zoo.build("inverse-unet", projector, fbp(SCAN), width=2), scans,
         ),
         "2 levels": lambda: (DeepUNet(2), images), "3 levels": lambda: (DeepUNet(3), images),
         "2 levels, residual": lambda: (DeepUNet(2, outer=True), images),
         "3 levels, residual": lambda: (DeepUNet(3, outer=True), images),
+    }  # fmt: skip
+    resnets: dict[str, Factory] = {
+        "2 blocks": lambda: (resnet(2), images), "4 blocks": lambda: (resnet(4, width=4), images),
+        "3 blocks, no norm": lambda: (resnet(3, norm=False), images),
+        "2 x 2 blocks": lambda: (resnet(2, stages=2, width=4), torch.rand(8, 1, 16, 16)),
+        "2 x 2 blocks, classes": lambda: (resnet(2, stages=2, classes=4), images),
     }  # fmt: skip
     unrolled: dict[str, Factory] = {
         "gradient steps + CNNs": lambda: (Unrolled("gradient"), scans),
@@ -237,7 +285,7 @@ def modules() -> dict[str, dict[str, Factory]]:
         "data consistency, tanh": lambda: (Cascade(nn.Tanh), spectra),
     }
     return {
-        "chains": chains, "residual and dense skips": skips, "U-Nets": unets,
+        "chains": chains, "residual and dense skips": skips, "ResNets": resnets, "U-Nets": unets,
         "four unrolled passes": unrolled,
     }  # fmt: skip
 
@@ -337,6 +385,92 @@ def steepest(module: nn.Module, example: Tensor, restarts: int = 6, steps: int =
     return best
 
 
+class Relus(TorchFunctionMode):
+    """ReLUs with a rounded corner, or with given slopes; counts the numbers that enter them."""
+
+    def __init__(self, corner: float = 0.0, slopes: Sequence[Tensor] | None = None) -> None:
+        super().__init__()
+        self.corner, self.slopes = corner, slopes
+        self.shapes: list[torch.Size] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """The function, unless it is a ReLU."""
+        if func not in (torch.relu, torch.relu_, F.relu, Tensor.relu):
+            return func(*args, **(kwargs or {}))
+        self.shapes.append(args[0].shape)
+        if self.slopes is not None:
+            return args[0] * self.slopes[len(self.shapes) - 1]
+        corner = self.corner * float(args[0].detach().square().mean().sqrt()) + 1e-12
+        return corner * F.softplus(args[0] / corner) if self.corner else args[0].clamp_min(0)
+
+
+def _lengths(batch: Tensor) -> Tensor:
+    """Of each sample, with axes for the others."""
+    lengths: Tensor = batch.flatten(1).norm(dim=1)
+    return lengths.clamp_min(1e-300).reshape(-1, *[1] * (batch.ndim - 1))
+
+
+def _pushed(module: nn.Module, x: Tensor, v: Tensor, *, steps: int = 0) -> tuple[Tensor, Tensor]:
+    """J(x) v, behind some steps of power iteration on v, and v: differentiable in x."""
+    out = module(x)
+    weights = torch.zeros_like(out, requires_grad=True)
+    (back,) = torch.autograd.grad(out, x, weights, create_graph=True)
+    for _ in range(steps):
+        (image,) = torch.autograd.grad(back, weights, v / _lengths(v), retain_graph=True)
+        (v,) = torch.autograd.grad(out, x, image.detach(), retain_graph=True)
+    v = (v / _lengths(v)).detach()
+    (image,) = torch.autograd.grad(back, weights, v, create_graph=True)
+    return image, v
+
+
+def climbed(module: nn.Module, example: Tensor, restarts: int = 6, steps: int = 160) -> float:
+    """The largest |J(x)| on a climb with ReLUs whose corners sharpen, near the example and far."""
+    module = copy.deepcopy(module).double().requires_grad_(False)
+    example, draws, best = example.double(), torch.Generator().manual_seed(1), 0.0
+    sizes = torch.tensor([0.5, 30, 300] * restarts, dtype=torch.float64)[:restarts]
+    scale = float(example.norm()) / math.sqrt(example.numel()) or 1.0
+    scales = scale * sizes.reshape(-1, *[1] * (example.ndim - 1))
+    shape = (restarts, *example.shape[1:])
+    z, v = (torch.randn(shape, generator=draws, dtype=torch.float64) for _ in range(2))
+    z = (z + (scales <= scale) * example / scale).requires_grad_()
+    optimizer = torch.optim.Adam([z], lr=0.05)
+    for step in range(steps):
+        with Relus(0.02 ** (step / steps)):
+            image, v = _pushed(module, z * scales, v, steps=1)
+        optimizer.zero_grad()
+        (-_lengths(image).log().sum()).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if step % 20 == 19:
+            x = (z * scales).detach().requires_grad_()
+            image, v = _pushed(module, x, v, steps=10 if step == steps - 1 else 3)
+            best = max(best, float(_lengths(image.detach()).max()))
+    return best
+
+
+def free_slope(module: nn.Module, example: Tensor, steps: int = 200) -> float:
+    """The largest |J| that is found where the slopes of ReLUs are chosen at will."""
+    module = copy.deepcopy(module).double().requires_grad_(False)
+    x, draws, best = example.double(), torch.Generator().manual_seed(2), 0.0
+    with Relus() as seen:
+        module(x)
+    v = torch.randn(x.shape, generator=draws, dtype=torch.float64)
+    logits = [
+        (2 + 0.5 * torch.randn(shape, generator=draws, dtype=torch.float64)).requires_grad_()
+        for shape in seen.shapes
+    ]
+    optimizer = torch.optim.Adam(logits, lr=0.3)
+    for _ in range(steps):
+        with Relus(slopes=[torch.sigmoid(each) for each in logits]):
+            image, v = _pushed(module, x.clone().requires_grad_(), v, steps=2)
+        best = max(best, float(image.detach().norm()))
+        optimizer.zero_grad()
+        (-image.norm().log()).backward()
+        optimizer.step()
+    return best
+
+
 def operators(module: nn.Module) -> int:
     """How many known operators an unrolled network calls on what depends on its input, at least."""
     known = sum(isinstance(each, LinearOperator) for each in module.children())
@@ -349,27 +483,34 @@ def measured(kind: str, name: str, made: Made, *, trained: bool = False) -> dict
     if trained:
         train(module, inputs)
     module.eval()
-    start = time.perf_counter()
+    start = time.process_time()  # of the processor: other processes may run beside it
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         net = kr.describe(module, inputs[:1])
     upper = net.lipschitz()
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     shown = sum(layer.name.startswith(("A", "F")) for layer in net if layer.kind == "known")
     wanted = operators(module) if kind == "four unrolled passes" else 0
     if isinstance(module, Cascade):
         shown, wanted = sum(name.startswith("consistent") for name in net.names), PASSES
+    lower = steepest(module, inputs[:1])
+    if kind not in ("chains", "random graphs"):
+        lower = max(lower, climbed(module, inputs[:1]))
+    free = kind == "ResNets" or isinstance(module, zoo.PrimalDual)
     return {
         "kind": kind, "name": name, "trained": trained, "layers": len(net), "upper": upper,
-        "paths": net.lipschitz("minkowski"), "lower": steepest(module, inputs[:1]),
+        "paths": net.lipschitz("minkowski"), "lower": lower,
+        "free": free_slope(module, inputs[:1]) if free else None,
         "operators": shown, "wanted": wanted, "seconds": seconds,
     }  # fmt: skip
 
 
-def all_cases(graphs: int) -> Iterable[dict[str, Any]]:
+def all_cases(graphs: int, only: str = "") -> Iterable[dict[str, Any]]:
     """Every module with random and with trained weights, then the random graphs."""
     for kind, several in modules().items():
         for name, make in several.items():
+            if only not in f"{kind}, {name}":
+                continue
             for trained in (False, True):
                 torch.manual_seed(0)
                 made = make()
@@ -406,16 +547,18 @@ def main() -> None:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--graphs", type=int, default=200)
+    parser.add_argument("--only", default="", help="networks whose kind or name contains this")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     cases = []
-    for case in all_cases(given.graphs):
+    for case in all_cases(given.graphs, given.only):
         cases.append(case)
         ratio = case["upper"] / case["lower"] if case["lower"] else math.inf
         weights = "trained" if case["trained"] else "random"
         print(
             f"{case['kind']:26}{case['name']:28}{weights:9}upper {case['upper']:9.4g} "
             f"lower {case['lower']:9.4g} ratio {ratio:8.3g} paths {case['paths']:9.3g} "
+            f"free {case['free'] or math.nan:9.3g} "
             f"operators {case['operators']} of {case['wanted']} {case['seconds']:5.1f} s",
             flush=True,
         )

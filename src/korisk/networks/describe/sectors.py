@@ -29,11 +29,15 @@ from korisk.networks.describe.linear import LinearPart
 from korisk.networks.describe.recording import Step
 from korisk.theory.amplification import FloatArray
 
-_LARGEST = 60_000  # numbers that enter M: beyond, the search would take minutes
+_LARGEST = 1_000_000  # numbers that enter M: beyond, Lanczos would keep gigabytes of vectors
+_LARGE = 20_000  # from which on scales are searched for in float32
 _MOST_ON_SETS = 32  # bent steps: on a set, `affine` has a constant of longer ones in less time
+_LARGEST_ON_SETS = 60_000  # numbers: there every tail of a network is asked for
 _DENSE = 800  # numbers up to which M is kept as a matrix, faster than running its steps
-_ROUNDS = 40
-_PATIENCE = 8  # rounds without a gain of 1%
+_ROUNDS = 120  # at most; deep networks need most of them
+_WORK = 8_000_000  # numbers times rounds, so that a million take minutes
+_FEWEST_ROUNDS = 20
+_PATIENCE = 12  # rounds without a gain of 1%
 _POWER = 6  # steps of power iteration for each of the first scales
 _KRYLOV = 10  # steps of Lanczos in each round
 _SHARP = 200.0  # of the smoothed maximum over trial vectors
@@ -77,14 +81,17 @@ def sector_upper(link: _Link) -> float:
         return math.inf
     shapes = [link.start.value.shape, *(bend.step.value.shape for bend in bends)]
     sizes = [math.prod(shape) for shape in shapes]
-    long = link.start.on_set is not None and len(bends) > _MOST_ON_SETS
-    if long or sum(sizes) > _LARGEST:
+    on_set = link.start.on_set is not None
+    if on_set and len(bends) > _MOST_ON_SETS:
+        return math.inf
+    if sum(sizes) > (_LARGEST_ON_SETS if on_set else _LARGEST):
         return math.inf
     rows: list[int] = []
     asked_for = patterns.needed(link.steps[-1], link.all_steps)
     bent = {bend.step.index: bend for bend in bends}
 
     def replayed(vector: Tensor) -> Tensor:
+        double = vector.dtype == torch.float64
         split = zip(torch.split(vector, sizes), shapes, strict=True)
         parts = [part.reshape(shape) for part, shape in split]
         values, rests, found = {link.start.index: parts[0]}, iter(parts[1:]), []
@@ -95,10 +102,10 @@ def sector_upper(link: _Link) -> float:
                 found.append(_flat(bend.moved(values)))
                 values[step.index] = next(rests) + bend.centre(values)
             else:
-                values[step.index] = step.replay(values, double=True)
+                values[step.index] = step.replay(values, double=double)
         found.append(_flat(values[link.steps[-1].index]))
         rows[:] = [len(each) for each in found]
-        return torch.cat(found)
+        return torch.cat(found).to(vector.dtype)
 
     zero = torch.zeros(sum(sizes), dtype=torch.float64, device=link.start.value.device)
     try:
@@ -118,22 +125,34 @@ def sector_upper(link: _Link) -> float:
     levels_of_bends = np.array([bend.level for bend in bends])
     ends = zip(bends, sizes[1:], rows[:-1], strict=True)
     parts = [bend.parts if size == row else 1 for bend, size, row in ends]
-    coarse = _Search(whole, sizes, rows, levels_of_bends, depth)
-    scales, size = coarse.scales()
-    search = coarse
-    if max(parts) > 1:
-        # From a scale for each bent step to one for each channel of it.
+    counts = list(zip(sizes[1:], rows, parts, strict=False))
+
+    def searched(part: LinearPart) -> tuple[_Search, FloatArray, float]:
         search = _Search(
-            whole,
-            [sizes[0], *(n // k for n, k in zip(sizes[1:], parts, strict=True) for _ in range(k))],
-            [*(n // k for n, k in zip(rows[:-1], parts, strict=True) for _ in range(k)), rows[-1]],
+            part,
+            [sizes[0], *(n // k for n, _, k in counts for _ in range(k))],
+            [*(n // k for _, n, k in counts for _ in range(k)), rows[-1]],
             levels_of_bends.repeat(parts),
             depth,
         )
-        scales, size = search.scales((scales.repeat(parts), size))
-    inner, outer = search.spread(scales, size)
+        # First a scale for each bent step, then one for each channel of it.
+        scales, size = search.scales(np.array(parts))
+        if max(parts) > 1:
+            scales, size = search.scales(np.ones(sum(parts), dtype=np.int64), (scales, size))
+        return search, scales, size
+
+    large = len(zero) > _LARGE
+    try:
+        # Any scales are valid, so they need not be found in double precision.
+        single = large and not on_set and link.start.value.dtype == torch.float32
+        search, scales, size = searched(LinearPart(run, zero, single=True) if single else whole)
+        if not (np.isfinite(scales).all() and math.isfinite(size)):
+            raise OverflowError
+    except (RuntimeError, ValueError, OverflowError):  # beyond float32, or of mixed precisions
+        search, scales, size = searched(whole)
+    inner, outer = search.spread(scales, size, torch.float64)
     scaled = LinearPart(lambda vector: outer * run(vector / inner), zero)
-    norm = scaled.bracket(narrow=0.02 / depth).upper * (1 + _ROUNDING)
+    norm = scaled.bracket(narrow=(0.04 if large else 0.02) / depth).upper * (1 + _ROUNDING)
     # Scales that fall by a factor with every level divide a norm above 1 by it: M only leads to
     # higher levels, so that M(z) with D = z^level is analytic, and |M(z)| <= |z| |M| in the disc.
     return size * float(norm**depth if norm > 1 else norm)
@@ -227,24 +246,35 @@ class _Search:
     _draws: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
     _trials: list[tuple[FloatArray, FloatArray]] = field(default_factory=list)
 
-    def spread(self, scales: FloatArray, size: float) -> tuple[Tensor, Tensor]:
+    @property
+    def rounding(self) -> float:
+        """What is left of a vector that lies in a space, relative, in the map's precision."""
+        return math.pow(torch.finfo(self.whole.dtype).eps, 0.6)
+
+    def spread(
+        self, scales: FloatArray, size: float, dtype: torch.dtype | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The scales of each number that enters the map, and of each that leaves it."""
-        device = self.whole.device
-        inner = torch.tensor([1.0, *scales], dtype=torch.float64, device=device)
-        outer = torch.tensor([*scales, 1 / size], dtype=torch.float64, device=device)
+        device, dtype = self.whole.device, dtype or self.whole.dtype
+        inner = torch.tensor([1.0, *scales], dtype=dtype, device=device)
+        outer = torch.tensor([*scales, 1 / size], dtype=dtype, device=device)
         sizes, rows = (torch.tensor(each, device=device) for each in (self.sizes, self.rows))
         return inner.repeat_interleave(sizes), outer.repeat_interleave(rows)
 
-    def scales(self, first: tuple[FloatArray, float] | None = None) -> tuple[FloatArray, float]:
-        """The best scales, and l, from some to start with."""
-        scales, size = first or self._first()
+    def scales(
+        self, tied: NDArray[np.int64], first: tuple[FloatArray, float] | None = None
+    ) -> tuple[FloatArray, float]:
+        """The best scales, and l, where so many parts in a row have one and the same scale."""
+        scales, size = first or self._first(tied)
         best, kept, near = math.inf, (scales, size), 0.3
         start, history = self._draw(), [math.inf]
-        for _ in range(_ROUNDS):
+        rounds = _WORK // sum(self.sizes)
+        for _ in range(min(max(rounds, _FEWEST_ROUNDS), _ROUNDS)):
             if len(history) > _PATIENCE and history[-_PATIENCE] - best < 0.01:
                 break
             norm, start = self._try(scales, size, start)
-            value = math.log(size) + (self.depth if norm > 1 else 1) * math.log(norm)
+            best = max(best, self._value(*kept)) if best < math.inf else best
+            value = max(self._value(scales, size), self._valued(size, norm))
             if value < best - 1e-3:
                 falling = max(norm, 1.0)  # so that the next norm is about 1
                 kept = scales * falling**-self.levels, size * falling**self.depth
@@ -252,22 +282,34 @@ class _Search:
             else:
                 near = max(0.6 * near, 1e-3)
             history.append(best)
-            scales, size = self._minimised(*kept, near)
+            scales, size = self._minimised(*kept, near, tied)
         norm, _ = self._try(*kept, start)
         falling = max(norm * (1 + 0.005 / self.depth), 1.0)
         return kept[0] * falling**-self.levels, kept[1] * falling**self.depth
 
+    def _valued(self, size: float, norm: float) -> float:
+        return math.log(size) + (self.depth if norm > 1 else 1) * math.log(norm)
+
+    def _value(self, scales: FloatArray, size: float) -> float:
+        """What is minimised, at least: by the norm that all trial vectors so far show."""
+        behind, before = (np.array(several) for several in zip(*self._trials, strict=True))
+        squares = np.append(scales, 1 / size) ** 2, np.append(scales, 1.0) ** 2
+        largest = float(np.max((behind @ squares[0]) / (before @ squares[1])))
+        return self._valued(size, math.sqrt(max(largest, 1e-300)))
+
     def _draw(self) -> Tensor:
         drawn = torch.randn(sum(self.sizes), generator=self._draws, dtype=torch.float64)
-        return drawn.to(self.whole.device)
+        return drawn.to(self.whole.device, self.whole.dtype)
 
     @torch.no_grad()
-    def _first(self) -> tuple[FloatArray, float]:
+    def _first(self, tied: NDArray[np.int64]) -> tuple[FloatArray, float]:
         """One after the other, so that each row alone has a norm of about 1 / 2."""
-        scales = np.ones(len(self.rows))
-        into, out = np.cumsum([0, *self.sizes]), np.cumsum([0, *self.rows])
-        for place in range(len(self.rows)):
-            inner, outer = self.spread(scales[:-1], 1.0)
+        scales = np.ones(len(tied) + 1)
+        starts = np.append(np.cumsum(tied) - tied, sum(tied))
+        into = np.cumsum([0, self.sizes[0], *np.add.reduceat(self.sizes[1:], starts[:-1])])
+        out = np.cumsum([0, *np.add.reduceat(self.rows, starts)])
+        for place in range(len(scales)):
+            inner, outer = self.spread(scales[:-1].repeat(tied), 1.0)
             vector = self._draw()
             norm = 0.0
             for _ in range(_POWER):
@@ -280,7 +322,7 @@ class _Search:
                     break
                 vector = self.whole._map_adjoint(outer * image) / inner
             scales[place] = 0.5 / norm if norm > 0 else 1.0
-        return scales[:-1], 1 / float(scales[-1])
+        return scales[:-1].repeat(tied), 1 / float(scales[-1])
 
     @torch.no_grad()
     def _try(self, scales: FloatArray, size: float, start: Tensor) -> tuple[float, Tensor]:
@@ -295,11 +337,12 @@ class _Search:
             known = torch.stack(basis, 1)
             for _ in range(2):
                 back = back - known @ (known.T @ back)
-            if float(back.norm()) <= 1e-10 * float(images[-1].norm()):
+            if float(back.norm()) <= self.rounding * float(images[-1].norm()):
                 break
             basis.append(back / back.norm())
         image = torch.stack(images, 1)
-        squares, turn = torch.linalg.eigh(image.T @ image)
+        squares, turn = torch.linalg.eigh((image.T @ image).double())
+        turn = turn.to(image.dtype)
         vectors, image = torch.stack(basis, 1) @ turn, image @ turn
         out, into = _energies(image, self.rows), _energies(vectors, self.sizes)
         for place in range(len(squares)):
@@ -313,10 +356,17 @@ class _Search:
             following = following + 0.5 * vectors[:, -2]
         return max(float(squares[-1]), 1e-300) ** 0.5, following
 
-    def _minimised(self, scales: FloatArray, size: float, near: float) -> tuple[FloatArray, float]:
-        behind, before = (np.array(each) for each in zip(*self._trials, strict=True))
-        origin = np.append(np.log(scales), math.log(size))
-        signs = np.append(np.ones(len(scales)), -1.0)
+    def _minimised(
+        self, scales: FloatArray, size: float, near: float, tied: NDArray[np.int64]
+    ) -> tuple[FloatArray, float]:
+        # Energies of parts relative to the present scales, summed where parts move together.
+        starts = np.append(np.cumsum(tied) - tied, len(scales))
+        behind, before = (
+            np.add.reduceat(np.array(several) * np.append(scales**2, 1.0), starts, axis=1)
+            for several in zip(*self._trials, strict=True)
+        )
+        origin = np.append(np.zeros(len(tied)), math.log(size))
+        signs = np.append(np.ones(len(tied)), -1.0)
 
         def model(point: FloatArray) -> tuple[float, FloatArray]:
             above = behind * np.exp(2 * signs * point)
@@ -336,10 +386,10 @@ class _Search:
 
         found = minimize(model, origin, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
         found = np.clip(found, origin - 20, origin + 20)
-        return np.exp(found[:-1]), math.exp(found[-1])
+        return scales * np.exp(found[:-1]).repeat(tied), math.exp(found[-1])
 
 
 def _energies(vectors: Tensor, sizes: list[int]) -> FloatArray:
     """Sums of squares over the parts of each vector: (vectors, parts)."""
-    squares = [part.square().sum(0) for part in torch.split(vectors, sizes)]
+    squares = [part.double().square().sum(0) for part in torch.split(vectors, sizes)]
     return np.asarray(torch.stack(squares, 1).cpu())
