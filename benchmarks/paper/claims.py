@@ -109,7 +109,6 @@ def all_figures() -> dict[str, list[Figure]]:
     for part in (_measured(), _networks(), _machines(), _printed()):
         for key, figures in part.items():
             found[key] = found.get(key, []) + figures
-    found["structural"] = list(_structural(found["slope-ratio"]))
     return found
 
 
@@ -150,7 +149,7 @@ def _measured() -> dict[str, list[Figure]]:
     made = {
         "bound-shrinks": [_spread("", proof["with W known over without"]["risk"])],
         "maximum-bound": [_spread("", proof["with W known over without"]["maximum"])],
-        "maximum-held": [_spread("2019", over["maximum"]), _spread("ours", over["risk"])],
+        "maximum-held": [_spread("", over["maximum"])],
         "composition": [
             Figure("network", kept["identities"]["composition"]),
             Figure("error", proof["identity"]),
@@ -159,10 +158,7 @@ def _measured() -> dict[str, list[Figure]]:
             Figure("transposed", max(kept["gradients"]["adjoint"].values())),
             Figure("differences", kept["gradients"]["differences"]),
         ],
-        "lipschitz": [
-            Figure("ReLU", kept["identities"]["slope of ReLU"]),
-            _bracket("A^T", norms[-1]),
-        ],
+        "relu": [Figure("", kept["identities"]["slope of ReLU"])],
         "iid": [
             _spread("one network", same["same network"]),
             _spread("two training sets", same["other training set"]),
@@ -181,6 +177,7 @@ def _measured() -> dict[str, list[Figure]]:
         ],
         "product": [_product(each) for each in norms],
         "two-factors": [Figure("", differs["two factors"])],
+        "structural": [Figure("", differs["structural"])],
         "sparse": [_at(side, each) for side, each in shares.items()],
         "compute": [_at(side, 1 / each / int(side) ** 2) for side, each in shares.items()],
         "structural-favours": [
@@ -201,7 +198,10 @@ def _measured() -> dict[str, list[Figure]]:
             ),
         ],
         "conditioning": [_at(side, each) for side, each in condition.items()],
-        "attention": [Figure(f"inputs within {radius}", slope[radius]) for radius in ("8", "128")],
+        "attention": [
+            Figure(f"inputs within {radius}", slope[radius] / int(radius) ** 2)
+            for radius in ("8", "128")
+        ],
         "same-phantoms": [Figure("", kept["protocol"]["ellipses"][1] / 4)],
         "validation": [Figure("", kept["protocol"]["validation"])],
     }
@@ -224,11 +224,6 @@ def _measured() -> dict[str, list[Figure]]:
 
 def _at(side: object, value: float, low: float | None = None, high: float | None = None) -> Figure:
     return Figure(f"H = {side}", value, low, high)
-
-
-def _bracket(norm: str, geometry: Content) -> Figure:
-    low, high = geometry["norms"][norm]
-    return Figure(f"‖{norm}‖", (low + high) / 2, low, high)
 
 
 def _product(geometry: Content) -> Figure:
@@ -363,7 +358,7 @@ def _machines() -> dict[str, list[Figure]]:
         for each in results("study_h200")["sweeps"]
         if (each["side"], each["protocol"]) == (512, "rigorous")
     )
-    seconds = results("study_arm")["speed"]["rounds"][0]["korisk"]["cpu"]
+    seconds = results("study_arm")["speed"]["rounds"][0]
 
     return {
         "memory-512": [
@@ -372,7 +367,10 @@ def _machines() -> dict[str, list[Figure]]:
             Figure("weights and Adam", adam_bytes(dense[512]) / GIB),
         ],
         "v100": [Figure("", weight_bytes(dense[256]) / GIB)],
-        "cpu-time": [Figure("", sum(seconds.values()))],
+        "cpu-time": [
+            Figure(name, sum(seconds[key]["cpu"].values()))
+            for key, name in (("reference", "straightforward code"), ("korisk", "korisk"))
+        ],
     }
 
 
@@ -410,7 +408,7 @@ def _printed() -> dict[str, list[Figure]]:
             for each in published.FOOTPRINT
         ],
         "scales-with-p": [Figure("printed", slope_exponent(ratios))],
-        "orders-of-parameters": [_at(each.size.H, each.size.ratio) for each in published.FOOTPRINT],
+        "orders-of-parameters": [_at(last.H, last.ratio)],
         "parameters": [
             Figure("KO", last.known_parameters / 92_160),
             Figure("FC", last.dense_parameters / 24_159_191_040),
@@ -424,18 +422,6 @@ def _printed() -> dict[str, list[Figure]]:
         ],
         "orders-of-n": [Figure("", math.log10(sizes[-1] / sizes[0]))],
     }
-
-
-def _structural(ratios: list[Figure]) -> Iterator[Figure]:
-    """Measured ratios of slopes over the formula, at the geometry that each sweep had."""
-    slopes = {each.name.split(",")[0]: each for each in ratios if "released" in each.name}
-    for each in results("claims")["norms"]["geometries"]:
-        side, beam = each["side"], each["beam"]
-        slope = slopes.get(f"H = {side}")
-        if slope is not None and beam == ("parallel" if side <= 32 else "released"):
-            low, high = each["structural"]
-            ends = (slope.low or slope.value) / high, (slope.high or slope.value) / low
-            yield _at(side, slope.value / mean((low, high)), *ends)
 
 
 # --- The page ------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class Sweep:
     def learns(self) -> bool:
         """Whether training lowers KO's error by a tenth or more; where no start is known, it does.
 
-        The released protocol starts from zero, and has no untrained network.
+        The rows of the released protocol have none: at H <= 32 it starts from zero.
         """
         return self.untrained is None or self.untrained > _LEARNS * float(self.known.means.min())
 
