@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.networks.saved import needed, saved
+from benchmarks.paper import learning
 
 SIZES = 2.0 ** np.arange(1, 11)
 
@@ -19,6 +20,11 @@ def test_a_network_that_needs_ten_times_as_many_is_found_to() -> None:
     # Half of the sizes tell the same; a quarter of what is needed does not tell.
     assert saved((SIZES, known), (SIZES, other), 8, 512).n == pytest.approx(found.n)
     assert math.isinf(saved((SIZES, known), (SIZES, other), 8, 32).n)
+
+
+def test_the_kept_tables_of_the_learning_study_follow_from_its_errors() -> None:
+    kept = learning.KEPT.with_suffix(".txt").read_text()
+    assert kept == "\n".join(learning.tables()) + "\n"
 
 
 def test_between_sizes_a_power_law_is_met_exactly() -> None:
