@@ -200,7 +200,7 @@ class Problem(ABC):
         """
         raise KoriskError(
             f"{type(self).__name__} is not linear in its images, so its curves cannot be predicted "
-            "before training; run a pilot instead"
+            "before training; run a pilot, or rehearse one network (--model NAME)"
         )
 
     def known_operators(
