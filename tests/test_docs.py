@@ -69,8 +69,10 @@ def test_the_files_of_the_docs_are_read(tmp_path: Path) -> None:
     *one_model, two_models = map(kr.Curve.read_all, written("pilot-file.md", "csv"))
     assert [curve.sizes.tolist() for (curve,) in one_model] == [[4, 16, 64]] * 2
     assert [curve.model for curve in two_models] == ["U-Net", "Known operator"]
-    (study,) = map(Study.read, written("study.md", "yaml"))
+    study, moving = map(Study.read, written("study.md", "yaml"))
     assert len(study.tasks) == 6
+    handled = {task.point: task.spec["problem"]["motion"]["handled"] for task in moving.tasks}
+    assert handled == {"known": "known", "ignored": "ignored"}
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,6 @@ from korisk.operators import (
 )
 from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Mask, Matrix
 from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Sum, stack
-from korisk.operators.sense import Coils
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory.bracket import NormBracket
 
@@ -138,7 +137,6 @@ OPERATORS: list[tuple[str, Factory]] = [
     ("moving, coils", lambda: Moving(sense(real=True), POSES, trainable=True)),
     ("moving, spokes", lambda: Moving(Nufft((4, 4), radial(4, spokes=2)), POSES)),
     ("Tikhonov of a moving scan", lambda: Tikhonov(Moving(Projector(EVEN), POSES), 0.1)),
-    ("coils", lambda: Coils((4, 4), coil_maps(2))),
     ("sense in 1D", lambda: Sense(5, draw(3, 5, 2))),
     ("blur", lambda: Convolution((4, 5), gaussian_kernel(0.6, reach=2))),
     ("blur on a torus", lambda: Convolution((4, 5), gaussian_kernel(0.6), boundary="periodic")),

@@ -15,15 +15,17 @@ from torch import Tensor
 
 from korisk.errors import KoriskError
 from korisk.networks import RefinedNet
-from korisk.operators import Identity
+from korisk.operators import Identity, Warp
 from korisk.paper.theorem.problems import DeepProblem
 from korisk.problems import (
+    HANDLED,
     BlurProblem,
     CtProblem,
     CtScanner,
     EllipseSource,
     FileSource,
     Gaussian,
+    Motion,
     MriProblem,
     Noise,
     PdeProblem,
@@ -42,6 +44,12 @@ PROBLEMS: dict[str, Problem] = {
     "surrogate": CtProblem(scanner=SURROGATE, population="released-surrogate", noise=Gaussian(0.1)),
     "mri": MriProblem(side=8, lines=5, noise=Gaussian(0.2)),
     "coils": MriProblem(side=8, lines=5, coils=3, noise=Gaussian(0.2)),
+    "radial": MriProblem(side=8, lines=6, trajectory="radial", noise=Gaussian(0.2)),
+    "spiral": MriProblem(side=8, lines=2, trajectory="spiral", coils=2, noise=Gaussian(0.2)),
+    "moving": CtProblem(
+        scanner=CtScanner(side=8, views=10, bins=8, beam="fan", motion=Motion(turn=5)),
+        noise=Gaussian(0.1),
+    ),
     "blur": BlurProblem(side=8, noise=Gaussian(0.2)),
     "plane": PdeProblem(dimension=2, points=6, noise=0.1),
     "heat": PdeProblem(points=16, noise=0.1),
@@ -363,4 +371,73 @@ def test_a_refinement_without_spread_is_the_identity_on_images() -> None:
 )
 def test_what_cannot_be_is_refused(make: Callable[[], object], words: str) -> None:
     with pytest.raises(KoriskError, match=words):
+        make()
+
+
+def moving(kind: str, handled: Any, **drift: Any) -> Problem:
+    motion = Motion(states=3, handled=handled, **drift)
+    noise = Gaussian(0.02)
+    if kind in ("parallel", "surrogate", "fan"):
+        bins = 24 if kind == "surrogate" else 36
+        scanner = CtScanner(side=24, views=24, bins=bins, beam=kind, motion=motion)  # type: ignore[arg-type]
+        return CtProblem(scanner=scanner, noise=noise)
+    scans: dict[str, Any] = {"radial": {"trajectory": "radial"}, "coils": {"coils": 3}}
+    return MriProblem(side=24, lines=24, motion=motion, noise=noise, **scans.get(kind, {}))
+
+
+@pytest.mark.parametrize("kind", ["parallel", "surrogate", "radial", "lines", "coils"])
+def test_motion_that_is_known_or_estimated_is_compensated(kind: str) -> None:
+    errors = {}
+    for handled in HANDLED:
+        problem = moving(kind, handled, turn=8.0, shift=(2.0, -1.0))
+        inputs, targets = problem.pools(seed=1, train=0, validation=0, test=8).test
+        weights, tail = problem.reconstruction()
+        image = weights * inputs
+        for operator in tail:
+            image = operator(image)
+        errors[handled] = float((image - targets).square().mean())
+    assert errors["known"] < 0.8 * errors["ignored"]
+    assert errors["estimated"] < 1.05 * errors["known"] + 0.05 * errors["ignored"]
+
+
+def test_a_fan_that_ignores_motion_is_that_of_rest_and_a_stretch_is_affine() -> None:
+    still = CtScanner(side=24, views=24, bins=36, beam="fan")
+    ignored = moving("fan", "ignored", stretch=0.1).reconstruction()
+    x = torch.rand(24, 36)
+    for first, second in zip(ignored.tail, still.reconstruction().tail, strict=True):
+        x = x.to(first.dtype)
+        assert torch.equal(first(x), second(x))
+        x = first(x)
+    motion = Motion(states=3, turn=90.0, shift=(1.0, 0.0), stretch=0.5)
+    rigid = Motion(states=3, turn=90.0, shift=(1.0, 0.0))
+    warped = Warp((9, 9), motion.poses(2), dtype=torch.float64)
+    image = torch.zeros(9, 9, dtype=torch.float64)
+    image[4, 6] = 1  # two columns from the centre: turned, three rows from it, and shifted by one
+    assert float(warped(image)[2][8, 4]) == pytest.approx(1)
+    assert motion.poses(2).shape == (3, 2, 3)
+    assert rigid.poses(2).shape == (3, 3)
+    assert rigid.poses(3).shape == (3, 6)
+    # In a volume the slices turn and shift alike.
+    volume = Warp((2, 9, 9), rigid.poses(3), dtype=torch.float64)(image.expand(2, 9, 9))
+    planes = Warp((9, 9), rigid.poses(2), dtype=torch.float64)(image)
+    assert torch.allclose(volume, planes[:, None].expand(3, 2, 9, 9), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Motion(), "motion must move something"),
+        (lambda: Motion(turn=400), "turn must be"),
+        (lambda: Motion(turn=1, states=1), "states must be"),
+        (lambda: Motion(shift=(1,)), "shift must be two numbers"),  # type: ignore[arg-type]
+        (lambda: Motion(turn=1, handled="guessed"), "handled must be"),  # type: ignore[arg-type]
+        (
+            lambda: MriProblem(side=8, lines=4, trajectory="rosette"),  # type: ignore[arg-type]
+            "trajectory must be",
+        ),
+        (lambda: MriProblem(side=8, lines=4, trajectory="radial", centre=3), "centre must"),
+    ],
+)
+def test_motions_and_trajectories_that_cannot_be_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(KoriskError, match=message):
         make()

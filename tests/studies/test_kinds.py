@@ -37,6 +37,18 @@ SMALL: dict[str, dict[str, Any]] = {
         "problem": {"kind": "mri", "noise": {"gaussian": 0.1}},
         "points": [{"side": 8, "lines": 5, "coils": 2}],
     },
+    "radial": {
+        "problem": {"kind": "mri", "trajectory": "radial", "noise": {"gaussian": 0.1}},
+        "points": [{"side": 8, "lines": 5}],
+    },
+    "spiral of coils that moves": {
+        "problem": {"kind": "mri", "trajectory": "spiral", "motion": {"turn": 10.0}},
+        "points": [{"side": 8, "lines": 4, "coils": 2}],
+    },
+    "motion": {
+        "problem": {**CT, "motion": {"states": 3, "turn": 5.0, "shift": [1.0, 0.5]}},
+        "points": [{"side": 8, "views": 10, "bins": 12}],
+    },
     "blur": {
         "problem": {"kind": "blur", "noise": {"gaussian": 0.01}},
         "points": [{"side": 8}],

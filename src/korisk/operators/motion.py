@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.func import functional_call
 from korisk import _checks
 from korisk.errors import invalid
 from korisk.operators.basic import own_tensor
-from korisk.operators.inputs import checked_shape, shape_text
+from korisk.operators.inputs import Place, checked_shape, shape_text
 from korisk.operators.linear import Combined, LinearOperator, require_operator
 from korisk.operators.types import Device, Dtype, Lengths, Values
 
@@ -205,8 +205,8 @@ class Moving(Combined):
         trainable: bool = False,
     ) -> None:
         rest = require_operator(operator)
-        place = {"device": rest.device, "dtype": rest.dtype}
-        warp = Warp(rest.domain, poses, trainable=trainable, **place)  # type: ignore[arg-type]
+        place = Place(device=rest.device, dtype=rest.dtype)
+        warp = Warp(rest.domain, poses, trainable=trainable, **place)
         count, axes = warp.range[0], len(rest.range)
         chosen: int = rest.time_axis if axis is None else axis
         remedy = f"the range of {rest.name} is {shape_text(rest.range)}"
@@ -230,9 +230,7 @@ class Moving(Combined):
     @property
     def warp(self) -> Warp:
         """The image in each pose."""
-        warp = self.operators[0]
-        assert isinstance(warp, Warp)
-        return warp
+        return cast(Warp, self.operators[0])
 
     @property
     def rest(self) -> LinearOperator:

@@ -18,7 +18,7 @@ from korisk.errors import KoriskWarning, needed_by
 from korisk.operators.basic import own_tensor
 from korisk.operators.inputs import as_complex, as_pairs, checked_shape, complex_of, shape_text
 from korisk.operators.linear import LinearOperator
-from korisk.operators.sense import Coils
+from korisk.operators.sense import Sense, combined, seen, whole_norm
 from korisk.operators.types import Device, Dtype, Lengths, Values
 from korisk.theory.bracket import NormBracket
 
@@ -107,22 +107,22 @@ class Nufft(LinearOperator):
         places = checked_trajectory(trajectory, image)
         remedy = "6 gives errors of 1e-5, 8 of 1e-7"
         self.points = _checks.count("points", points, at_least=2, at_most=12, remedy=remedy)
-        coils = None
+        grid = None  # the same coils on a Cartesian grid, whose maps are used
         if sensitivities is not None:
-            coils = Coils(image, sensitivities, real=real, device=device, dtype=dtype)
+            grid = Sense(image, sensitivities, real=real, device=device, dtype=dtype)
         samples = places.shape[:-1]
-        range = (*(() if coils is None else coils.range[:1]), *samples, 2)
+        range = (*(() if grid is None else grid.range[:1]), *samples, 2)
         domain = image if real else (*image, 2)
         super().__init__(domain, range, name="N", device=device, dtype=dtype)
         self.image_shape, self.trajectory, self.real = image, places, bool(real)
         self.samples = samples
-        self.sensitivities = coils
+        self.cartesian = grid
         _library()  # a missing package is reported here, and not at the first use
 
     @property
     def coils(self) -> int:
         """How many coils there are."""
-        return 1 if self.sensitivities is None else self.sensitivities.coils
+        return 1 if self.cartesian is None else self.cartesian.coils
 
     @property
     def time_axis(self) -> int:  # type: ignore[override]
@@ -158,10 +158,11 @@ class Nufft(LinearOperator):
 
     def _map(self, x: Tensor) -> Tensor:
         axes = tuple(range(-len(self.image_shape), 0))
-        pairs = x if self.sensitivities is None else self.sensitivities._map(x)
-        image = x if self.sensitivities is None and self.real else as_complex(pairs)
-        grid = torch.fft.fftn(image * self._once("_scaling"), s=self._grid, dim=axes)
-        flat, samples = grid.flatten(-len(axes)), []
+        grid = self.cartesian
+        pairs = x if grid is None else seen(grid.sensitivities, x, self.real)
+        image = x if grid is None and self.real else as_complex(pairs)
+        spectrum = torch.fft.fftn(image * self._once("_scaling"), s=self._grid, dim=axes)
+        flat, samples = spectrum.flatten(-len(axes)), []
         for places, weights in self._once("_taps"):
             near = flat.index_select(-1, places.flatten())
             samples.append((near.reshape(*flat.shape[:-1], *places.shape) * weights).sum(-1))
@@ -180,14 +181,14 @@ class Nufft(LinearOperator):
         for axis, length in zip(axes, self.image_shape, strict=True):
             image = image.narrow(axis, 0, length)
         image = image * self._once("_scaling")
-        if self.sensitivities is None:
+        if self.cartesian is None:
             return as_pairs(image, real=self.real)
-        return self.sensitivities._map_adjoint(torch.view_as_real(image))
+        return combined(self.cartesian.sensitivities, torch.view_as_real(image), self.real)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         found = super()._norm(width, seed)
-        seen = 1.0 if self.sensitivities is None else self.sensitivities.norm().upper
-        slack = self.tolerance * seen * math.sqrt(math.prod(self.samples))
+        most = 1.0 if self.cartesian is None else whole_norm(self.cartesian.sensitivities).upper
+        slack = self.tolerance * most * math.sqrt(math.prod(self.samples))
         how = f"{found.how}; NUFFT {self.tolerance:.0e}"
         return NormBracket(max(found.lower - slack, 0.0), found.upper + slack, how=how)
 
@@ -231,8 +232,8 @@ class Nufft(LinearOperator):
             line = (torch.arange(length).to(near) - length // 2) / length
             spot = spot[..., None] * torch.exp(-32 * line.square())  # deviation of an eighth
         gain = (weighted * alone(spot).square()).sum() / spot.square().sum()
-        weights_of: Tensor = (weighted / gain).to(self.dtype).expand(self.range)
-        return weights_of.clone()
+        shared: Tensor = (weighted / gain).to(self.dtype).expand(self.range)
+        return shared.clone()
 
 
 def radial(
@@ -265,11 +266,8 @@ def radial(
     """
     rows, columns = _plane(shape)
     longer = max(rows, columns)
-    remedy = "count the lines through the centre, and samples of each"
-    lines = math.ceil(math.pi / 2 * longer) if spokes is None else spokes
-    lines = _checks.count("spokes", lines, at_least=1, at_most=10**6, remedy=remedy)
-    length = 2 * longer if readout is None else readout
-    length = _checks.count("readout", length, at_least=2, at_most=10**6, remedy=remedy)
+    lines = _counted("spokes", math.ceil(math.pi / 2 * longer) if spokes is None else spokes, 1)
+    length = _counted("readout", 2 * longer if readout is None else readout, 2)
     angles = np.arange(lines) * (_GOLDEN if golden else math.pi / lines)
     along = (np.arange(length) - length // 2) / length
     directions = np.stack([rows * np.sin(angles), columns * np.cos(angles)], -1)
@@ -302,16 +300,13 @@ def spiral(shape: Lengths, *, shots: int | None = None, readout: int | None = No
     """
     rows, columns = _plane(shape)
     longer = max(rows, columns)
-    remedy = "count the arms, and samples of each"
-    arms = max(1, longer // 4) if shots is None else shots
-    arms = _checks.count("shots", arms, at_least=1, at_most=10**6, remedy=remedy)
+    arms = _counted("shots", max(1, longer // 4) if shots is None else shots, 1)
     turns = longer / 2 / arms
     radius = np.linspace(0, 1, _FINE)
     # d(arc)^2 = d(radius)^2 + (radius d(angle))^2, in cycles
     speed = longer / 2 * np.hypot(1, 2 * math.pi * turns * radius)
     arc = np.concatenate([[0], np.cumsum((speed[1:] + speed[:-1]) / 2)]) / (_FINE - 1)
-    length = math.ceil(arc[-1]) + 1 if readout is None else readout
-    length = _checks.count("readout", length, at_least=2, at_most=10**7, remedy=remedy)
+    length = _counted("readout", math.ceil(arc[-1]) + 1 if readout is None else readout, 2)
     radii = np.interp(np.linspace(0, arc[-1], length), arc, radius)
     starts = 2 * math.pi * np.arange(arms)[:, None] / arms
     angles = 2 * math.pi * turns * radii + starts
@@ -340,6 +335,11 @@ def checked_trajectory(value: Values, image: tuple[int, ...]) -> FloatArray:
         warnings.warn(text, KoriskWarning, stacklevel=3)
     places.flags.writeable = False
     return places
+
+
+def _counted(name: str, value: int, least: int) -> int:
+    remedy = "count lines through the centre or arms, and samples of each"
+    return _checks.count(name, value, at_least=least, at_most=10**7, remedy=remedy)
 
 
 def _plane(shape: Lengths) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Multi-coil Cartesian MRI: Sense, coils alone, and simulated sensitivities of them."""
+"""Multi-coil Cartesian MRI: Sense, and simulated sensitivities of coils."""
 
 import math
 from collections.abc import Sequence
@@ -10,9 +10,8 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import invalid
 from korisk.operators.basic import Fourier, Spectral, capped, own_tensor
-from korisk.operators.inputs import Shape, as_complex, as_pairs, checked_shape, shape_text, traced
+from korisk.operators.inputs import as_complex, as_pairs, checked_shape, shape_text, traced
 from korisk.operators.kept import version
-from korisk.operators.linear import LinearOperator
 from korisk.operators.types import Device, Dtype, Lengths, Values
 from korisk.theory.bracket import NormBracket
 
@@ -76,7 +75,18 @@ class Sense(Spectral):
     ) -> None:
         fourier = Fourier(shape, mask, device=device, dtype=dtype)
         image = fourier.image_shape
-        values = checked_sensitivities(sensitivities, image)
+        try:
+            given = torch.as_tensor(sensitivities)
+        except (TypeError, ValueError, RuntimeError):
+            rule = "be a torch tensor or an array"
+            raise invalid("sensitivities", rule, sensitivities) from None
+        parts = torch.view_as_real(given.resolve_conj()) if given.is_complex() else given
+        values = own_tensor("sensitivities", parts, trained=False)
+        if values.ndim != len(image) + 2 or values.shape[1:] != (*image, 2):
+            maps = f"(coils, {shape_text(image)[1:]}"
+            rule = f"be complex of shape {maps}, or real with a last axis of 2"
+            got = f"{given.dtype} of {shape_text(given.shape)}"
+            raise invalid("sensitivities", rule, sensitivities, got=got)
         domain, range = image if real else (*image, 2), (len(values), *image, 2)
         super().__init__(domain, range, name="S", device=fourier.device, dtype=fourier.dtype)
         self.fourier = fourier
@@ -115,13 +125,13 @@ class Sense(Spectral):
         self._sampled_whole()
 
     def _map(self, x: Tensor) -> Tensor:
-        return self.fourier._map(_seen(self.sensitivities, x, self.real))
+        return self.fourier._map(seen(self.sensitivities, x, self.real))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        return _combined(self.sensitivities, self.fourier._map_adjoint(y), self.real)
+        return combined(self.sensitivities, self.fourier._map_adjoint(y), self.real)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
-        whole = _whole_norm(self.sensitivities)
+        whole = whole_norm(self.sensitivities)
         if self._sampled_whole():
             return whole
         return capped(super()._norm(width, seed), whole.upper, whole.how)
@@ -133,86 +143,23 @@ class Sense(Spectral):
         return squares if self.real else squares[..., None]
 
 
-class Coils(LinearOperator):
-    """x -> s_c x: an image as each of several coils sees it, (*shape, 2) -> (coils, *shape, 2).
-
-    Parameters
-    ----------
-    shape, sensitivities, real, device, dtype
-        As for `Sense`.
-
-    Notes
-    -----
-    The adjoint is sum_c conj(s_c) y_c, of which a real image takes the real part;
-    ||S||^2 = max_r sum_c |s_c(r)|^2.
-    """
-
-    sensitivities: Tensor
-
-    def __init__(
-        self,
-        shape: Lengths,
-        sensitivities: Values,
-        *,
-        real: bool = False,
-        device: Device = None,
-        dtype: Dtype = None,
-    ) -> None:
-        image = checked_shape("shape", shape, axes=1)
-        values = checked_sensitivities(sensitivities, image)
-        domain, range = image if real else (*image, 2), tuple(values.shape)
-        super().__init__(domain, range, name="S", device=device, dtype=dtype)
-        self.real = bool(real)
-        self.register_buffer("sensitivities", values.to(self.device, self.dtype))
-
-    @property
-    def coils(self) -> int:
-        """How many coils there are."""
-        return self.range[0]
-
-    def _map(self, x: Tensor) -> Tensor:
-        return _seen(self.sensitivities, x, self.real)
-
-    def _map_adjoint(self, y: Tensor) -> Tensor:
-        return _combined(self.sensitivities, y, self.real)
-
-    def _norm(self, width: float, seed: int) -> NormBracket:
-        return _whole_norm(self.sensitivities)
-
-
-def _seen(sensitivities: Tensor, x: Tensor, real: bool) -> Tensor:
+def seen(sensitivities: Tensor, x: Tensor, real: bool) -> Tensor:
     """An image as each coil sees it."""
     maps = as_complex(sensitivities)
     image = x if real else as_complex(x)
     return torch.view_as_real(maps * image.unsqueeze(-maps.ndim))
 
 
-def _combined(sensitivities: Tensor, y: Tensor, real: bool) -> Tensor:
+def combined(sensitivities: Tensor, y: Tensor, real: bool) -> Tensor:
     """The adjoint: the images of the coils, each weighted by its conjugate map, added up."""
     maps = as_complex(sensitivities)
     return as_pairs((as_complex(y) * torch.conj_physical(maps)).sum(-maps.ndim), real=real)
 
 
-def _whole_norm(sensitivities: Tensor) -> NormBracket:
+def whole_norm(sensitivities: Tensor) -> NormBracket:
+    """The norm of the coils together, where everything is sampled."""
     largest = math.sqrt(float(sensitivities.square().sum((0, -1)).max()))
     return NormBracket(largest, largest, how="root of the largest sum of squared sensitivities")
-
-
-def checked_sensitivities(value: Values, image: Shape) -> Tensor:
-    """Maps of coils for an image, real with a last axis of 2."""
-    try:
-        given = torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError):
-        rule = "be a torch tensor or an array"
-        raise invalid("sensitivities", rule, value) from None
-    parts = torch.view_as_real(given.resolve_conj()) if given.is_complex() else given
-    values = own_tensor("sensitivities", parts, trained=False)
-    if values.ndim != len(image) + 2 or values.shape[1:] != (*image, 2):
-        maps = f"(coils, {shape_text(image)[1:]}"
-        rule = f"be complex of shape {maps}, or real with a last axis of 2"
-        got = f"{given.dtype} of {shape_text(given.shape)}"
-        raise invalid("sensitivities", rule, value, got=got)
-    return values
 
 
 def birdcage_sensitivities(shape: Sequence[int], coils: int, *, radius: float = 1.5) -> Tensor:

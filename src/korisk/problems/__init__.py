@@ -13,7 +13,8 @@ with needed_by("korisk.problems", "PyTorch", "'korisk[torch]'"):
 from korisk.problems.blur import BlurProblem
 from korisk.problems.ct import BEAMS, POPULATIONS, Beam, CtProblem, CtScanner, Population
 from korisk.problems.metrics import METRICS, Metric, measure, measure_each
-from korisk.problems.mri import MriProblem
+from korisk.problems.motion import HANDLED, Handled, Motion
+from korisk.problems.mri import TRAJECTORIES, MriProblem, Trajectory
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise
 from korisk.problems.pde import PdeProblem
 from korisk.problems.phantoms import (
@@ -30,6 +31,7 @@ from korisk.seeds import TEST_SEED
 __all__ = ["Pairs", "Pools", "Problem", "Reconstruction"]
 __all__ += ["BlurProblem", "CtProblem", "MriProblem", "PdeProblem"]
 __all__ += ["BEAMS", "POPULATIONS", "Beam", "CtScanner", "Population"]
+__all__ += ["HANDLED", "TRAJECTORIES", "Handled", "Motion", "Trajectory"]
 __all__ += ["Gaussian", "Noise", "Poisson", "add_noise"]
 __all__ += ["METRICS", "Metric", "measure", "measure_each"]
 __all__ += ["TEST_SEED", "DrawnExamples", "EllipseSource", "FileSource", "ImageSource"]

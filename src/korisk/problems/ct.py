@@ -24,6 +24,7 @@ from korisk.operators.linear import LinearOperator
 from korisk.operators.tikhonov import Tikhonov
 from korisk.operators.types import Dtype
 from korisk.problems.imaging import ImageProblem
+from korisk.problems.motion import Motion
 from korisk.problems.noise import Noise, add_noise
 from korisk.problems.phantoms import (
     Ellipses,
@@ -70,6 +71,8 @@ class CtScanner:
     arc : float, default 180, and 360 for "cone"
         Angle in degrees that "parallel", "fan" and "cone" scan. With less, part of the image's
         Fourier transform is not measured (limited angle).
+    motion : Motion, optional
+        How the object moves from view to view, and what the reconstruction knows of it.
 
     Raises
     ------
@@ -91,6 +94,7 @@ class CtScanner:
     bins: int
     beam: Beam
     arc: float | None = None
+    motion: Motion | None = None
 
     def __post_init__(self) -> None:
         _checks.one_of("beam", self.beam, BEAMS)
@@ -190,6 +194,27 @@ class CtScanner:
         -------
         LinearOperator
         """
+        rest = self._at_rest(device, dtype)
+        return rest if self.motion is None else self.motion.moving(rest)
+
+    def assumed(self, device: Device = None, dtype: Dtype = None) -> LinearOperator:
+        """A as networks know it: `projector`, but for motion that is estimated or ignored.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            As for `projector`.
+        dtype : torch.dtype, optional
+            As for `projector`.
+
+        Returns
+        -------
+        LinearOperator
+        """
+        rest = self._at_rest(device, dtype)
+        return rest if self.motion is None else self.motion.assumed(rest)
+
+    def _at_rest(self, device: Device, dtype: Dtype) -> Projector:
         chosen = self.dtype if dtype is None else dtype
         kinds: dict[str, Kind] = {"surrogate": "rotate", "released": "sampled"}
         kind = kinds.get(self.beam, "joseph")
@@ -211,13 +236,15 @@ class CtScanner:
         """
         chosen = self.dtype if dtype is None else dtype
         if self.beam == "surrogate":
-            inverse = Tikhonov(self.projector(device, chosen), mu=_SURROGATE_MU)
+            inverse = Tikhonov(self.assumed(device, chosen), mu=_SURROGATE_MU)
             return Reconstruction.unweighted(inverse)
         make: Any = released_fbp if self.beam == "released" else fbp
         if self.beam == "parallel":
             # Not the default: another A^T is another network, and stored cells have this one.
             make = partial(fbp, backprojection="adjoint")
         weights, *tail = make(self.geometry, device=device, dtype=chosen)
+        if self.motion is not None:
+            tail[-1] = self.motion.inverse(tail[-1])
         return Reconstruction(weights.weights, tuple(tail))
 
 
@@ -307,6 +334,9 @@ class CtProblem(ImageProblem):
         projector = self.scanner.projector(device)
         projector(torch.zeros(projector.domain, device=projector.device, dtype=projector.dtype))
         return projector
+
+    def _known_operator(self, device: Device) -> LinearOperator:
+        return self.scanner.assumed(device)
 
     def reconstruction(self, device: Device = None) -> Reconstruction:
         """The scanner's."""

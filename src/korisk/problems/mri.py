@@ -1,6 +1,7 @@
 """Magnetic resonance imaging: lines of k-space, and pools of them with the images they are of."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
@@ -10,11 +11,17 @@ from korisk import _checks
 from korisk.errors import Argument, KoriskError, Message
 from korisk.operators.basic import Fourier
 from korisk.operators.inputs import Place
+from korisk.operators.linear import LinearOperator
+from korisk.operators.noncartesian import Nufft, radial, spiral
 from korisk.operators.sense import Sense, birdcage_sensitivities
 from korisk.problems.imaging import ImageProblem, Index
+from korisk.problems.motion import Motion
 from korisk.problems.noise import Gaussian
 from korisk.problems.problem import Device, Reconstruction
 from korisk.problems.sources import EllipseSource, ImageSource
+
+Trajectory = Literal["radial", "spiral"]
+TRAJECTORIES: tuple[Trajectory, ...] = ("radial", "spiral")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +29,16 @@ class MriProblem(ImageProblem):
     """Learn real images from some lines of their k-space.
 
     Inputs are (samples, side, side, 2), real and imaginary parts, with several coils
-    (samples, coils, side, side, 2); targets (samples, side, side).
+    (samples, coils, side, side, 2); along a trajectory (samples, lines, readout, 2), or with coils
+    (samples, coils, lines, readout, 2). Targets are (samples, side, side).
 
     Parameters
     ----------
     side : int
         Pixels along an edge, even.
     lines : int
-        Lines of k-space that are measured, of `side`.
+        Lines of k-space that are measured, of `side`; spokes of a radial trajectory, shots of a
+        spiral one.
     centre : int, default: half of the lines
         Lines about the origin that are all measured; the rest are spread evenly.
     coils : int, optional
@@ -37,6 +46,10 @@ class MriProblem(ImageProblem):
         everything alike where None.
     mu : float, default 0.001
         Weight of |x|^2 in the known inverse behind several coils, > 0.
+    trajectory : {"radial", "spiral"}, optional
+        That of `korisk.operators.radial` or `spiral`; columns of a Cartesian grid where None.
+    motion : Motion, optional
+        How the object moves from line to line, and what the reconstruction knows of it.
     noise : Gaussian, optional
         White noise, relative to the root mean square of the measured samples.
     source : ImageSource, default EllipseSource()
@@ -53,6 +66,9 @@ class MriProblem(ImageProblem):
     in the others, weighed by the coils, so the known inverse is no longer F^T but
     `Tikhonov(Sense(...), mu)`.
 
+    Along a trajectory the known inverse is gridding: W starts as the density compensation of
+    `Nufft`, and A^T follows.
+
     Examples
     --------
     >>> from korisk.problems import MriProblem
@@ -68,6 +84,8 @@ class MriProblem(ImageProblem):
     centre: int | None = None
     coils: int | None = None
     mu: float = 1e-3
+    trajectory: Trajectory | None = None
+    motion: Motion | None = None
     noise: Gaussian | None = None
     source: ImageSource = field(default_factory=EllipseSource)
 
@@ -76,11 +94,17 @@ class MriProblem(ImageProblem):
         side = _checks.count("side", self.side, at_least=4, at_most=4096, remedy=remedy)
         _checks.require(side % 2 == 0, "side", "be even", side, f"use {side + 1}")
         remedy = Message("count the lines of k-space that are measured, of ", Argument("side", ...))
-        lines = _checks.count("lines", self.lines, at_least=1, at_most=side, remedy=remedy)
+        most = side if self.trajectory is None else 65536
+        lines = _checks.count("lines", self.lines, at_least=1, at_most=most, remedy=remedy)
+        if self.trajectory is not None:
+            _checks.one_of("trajectory", self.trajectory, TRAJECTORIES)
+            why, remedy = "be that of a Cartesian grid", "leave it out along a trajectory"
+            _checks.require(self.centre is None, "centre", why, self.centre, remedy)
         centre = max(1, lines // 2) if self.centre is None else self.centre
         remedy = "count the lines about the origin that are all measured"
         _checks.count("centre", centre, at_least=1, at_most=lines, remedy=remedy)
-        object.__setattr__(self, "centre", centre - (centre + 1) % 2)  # the origin, and pairs
+        if self.trajectory is None:
+            object.__setattr__(self, "centre", centre - (centre + 1) % 2)  # the origin, and pairs
         if self.coils is not None:
             remedy = "count the coils, or leave it out for one that sees everything alike"
             _checks.count("coils", self.coils, at_least=1, at_most=64, remedy=remedy)
@@ -105,9 +129,23 @@ class MriProblem(ImageProblem):
         taken[0] |= self.lines % 2 == 0
         return taken
 
-    def operator(self, device: Device = None) -> Fourier | Sense:
-        """F, or S of several coils: images to samples, zero where not measured."""
+    def operator(self, device: Device = None) -> LinearOperator:
+        """F, S of several coils, or N along a trajectory: images to samples, of what moves."""
+        rest = self._at_rest(device)
+        return rest if self.motion is None else self.motion.moving(rest)
+
+    def _known_operator(self, device: Device) -> LinearOperator:
+        rest = self._at_rest(device)
+        return rest if self.motion is None else self.motion.assumed(rest)
+
+    def _at_rest(self, device: Device) -> Fourier | Sense | Nufft:
         shape, place = (self.side, self.side), Place(device=device, dtype=self.dtype)
+        if self.trajectory is not None:
+            scan = radial(shape, spokes=self.lines)
+            if self.trajectory == "spiral":
+                scan = spiral(shape, shots=self.lines)
+            maps = None if self.coils is None else birdcage_sensitivities(shape, self.coils)
+            return Nufft(shape, scan, sensitivities=maps, real=True, **place)
         if self.coils is None:
             return Fourier(shape, self.mask, real=True, **place)
         sensitivities = birdcage_sensitivities(shape, self.coils)
@@ -116,12 +154,18 @@ class MriProblem(ImageProblem):
     def reconstruction(self, device: Device = None) -> Reconstruction:
         """Weights of one, and the inverse transform, regularised behind several coils.
 
-        One coil's has zeros for what was not measured.
+        One coil's has zeros for what was not measured; along a trajectory, the weights are those
+        of its density.
         """
-        operator = self.operator(device)
-        inverse = operator.T if self.coils is None else self._inverse(operator)
-        return Reconstruction.unweighted(inverse)
+        rest, known = self._at_rest(device), self._known_operator(device)
+        if self.coils is not None:
+            return Reconstruction.unweighted(self._inverse(known))
+        if isinstance(rest, Nufft):
+            return Reconstruction(rest.density(), (known.T,))
+        return Reconstruction.unweighted(known.T)
 
     def _noisy(self) -> Index:
         """Those lines that are measured."""
+        if self.trajectory is not None:
+            return ...
         return ..., torch.from_numpy(self.mask), slice(None)

@@ -47,7 +47,8 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
         sizes = [problem.get(name) for name in ("side", "views", "bins")]
         if not all(isinstance(size, int) and size >= 1 for size in sizes):
             continue
-        if problem.get("beam") == "cone":  # whose counts are cubes
+        # A cone's counts are cubes, and norms of a scan that moves take longer.
+        if problem.get("beam") == "cone" or problem.get("motion") is not None:
             continue
         relu = _relu(spec, "KO"), _relu(spec, "FC")
         kind = (str(problem.get("beam")), problem.get("arc"), *relu)

@@ -2,7 +2,8 @@
 
 Start with `study.py`: `Study` reads and checks a file. `kind.py` has what a kind of problem tells
 about itself, and `ct.py`, `mri.py`, `blur.py` and `pde.py` one kind each, which register
-themselves. `entries.py` has the keys that they share, and `imaging.py` what kinds of images do.
+themselves. `entries.py` has the keys that they share, and `imaging.py` and
+`motion.py` what kinds of images do.
 """
 
 from korisk.files import Spec

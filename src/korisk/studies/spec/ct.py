@@ -11,6 +11,7 @@ from korisk.errors import KoriskError, invalid
 from korisk.studies.spec.entries import StudyEntry, checked_sizes, noise_of, source_of
 from korisk.studies.spec.imaging import ImagingEntry, ImagingKind, ImagingPointEntry
 from korisk.studies.spec.kind import register
+from korisk.studies.spec.motion import MotionEntry, motion_of, motion_words
 
 if TYPE_CHECKING:
     from korisk.problems import CtScanner, Problem
@@ -29,6 +30,7 @@ class CtProblemEntry(ImagingEntry):
     kind: Literal["ct"] = "ct"
     beam: Beam = "fan"
     arc: float | None = None  # degrees that are scanned; None: half a turn, of a cone a whole one
+    motion: MotionEntry | None = None
 
 
 class CtPointEntry(ImagingPointEntry):
@@ -40,6 +42,7 @@ class CtPointEntry(ImagingPointEntry):
     beam: Beam | None = None
     arc: float | None = None
     ellipses: list[int] | None = None
+    motion: MotionEntry | None = None
 
     def scan(self) -> dict[str, int]:
         """Its size, with the paper's views and bins where it has none."""
@@ -79,8 +82,9 @@ class Ct(ImagingKind[CtProblemEntry, CtPointEntry]):
         sizes = point.sizes or entry.sizes or of_side
         if entry.protocol == "rigorous":
             settings = self.settings(entry.problem, point)
-            return f"rigorous-{point.side}", self.spec(entry, settings, sizes)
-        given = entry.models, entry.pools, entry.metric, point.beam, point.ellipses
+            name = f"rigorous-{point.side}{motion_words(settings)}"
+            return name, self.spec(entry, settings, sizes)
+        given = entry.models, entry.pools, entry.metric, point.beam, point.ellipses, point.motion
         other = entry.problem != CtProblemEntry() or entry.theorem
         if other or any(value is not None for value in (*given, point.noise, point.arc)):
             why = "protocol 'released' fixes problem, models, pools and metric"
@@ -121,7 +125,7 @@ def scanner_of(settings: JsonMapping) -> CtScanner:
     from korisk.problems import CtScanner
 
     size = {name: settings[name] for name in ("side", "views", "bins", "beam")}
-    return CtScanner(**size, arc=settings.get("arc"))
+    return CtScanner(**size, arc=settings.get("arc"), motion=motion_of(settings))
 
 
 def _released(scan: dict[str, int], sizes: list[int]) -> JsonDict:

@@ -1,4 +1,4 @@
-"""Magnetic resonance imaging from some lines of k-space."""
+"""Magnetic resonance imaging from some lines of k-space, or along a trajectory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from korisk.errors import KoriskError
 from korisk.studies.spec.entries import StudyEntry
 from korisk.studies.spec.imaging import ImagingEntry, ImagingKind, ImagingPointEntry
 from korisk.studies.spec.kind import register
+from korisk.studies.spec.motion import MotionEntry, motion_of, motion_words
 
 if TYPE_CHECKING:
     from korisk.problems import Problem
@@ -18,6 +19,8 @@ class MriProblemEntry(ImagingEntry):
     """What is measured, and of what."""
 
     kind: Literal["mri"]
+    trajectory: Literal["radial", "spiral"] | None = None  # None: lines of a Cartesian grid
+    motion: MotionEntry | None = None
 
 
 class MriPointEntry(ImagingPointEntry):
@@ -27,6 +30,8 @@ class MriPointEntry(ImagingPointEntry):
     centre: int | None = None
     coils: int | None = None  # None: one that sees everything alike
     mu: float | None = None  # of the inverse behind several coils
+    trajectory: Literal["radial", "spiral"] | None = None
+    motion: MotionEntry | None = None
 
 
 @register
@@ -47,15 +52,21 @@ class Mri(ImagingKind[MriProblemEntry, MriPointEntry]):
         """Such as "8 of 32 lines, 4 coils"."""
         coils = settings.get("coils")
         several = "" if coils is None else f", {coils} coil{'s' * (coils > 1)}"
-        return f"{settings['lines']} of {settings['side']} lines{several}"
+        taken = f"{settings['lines']} of {settings['side']} lines"
+        if (trajectory := settings.get("trajectory")) is not None:
+            shots = "spokes" if trajectory == "radial" else "spiral shots"
+            taken = f"{settings['lines']} {shots}, {settings['side']} pixels"
+        return f"{taken}{several}{motion_words(settings)}"
 
     def entries(self, settings: JsonMapping) -> tuple[int, int]:
         """Pixels, and real and imaginary parts of what every coil measures."""
         pixels = settings["side"] ** 2
+        if settings.get("trajectory") is not None:
+            return super().entries(settings)
         return pixels, 2 * pixels * (settings.get("coils") or 1)
 
     def problem(self, spec: JsonMapping) -> Problem:
         """The problem of an MRI point."""
         from korisk.problems import MriProblem
 
-        return MriProblem(**self.arguments(spec))
+        return MriProblem(**self.arguments(spec) | {"motion": motion_of(spec["problem"])})

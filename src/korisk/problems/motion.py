@@ -1,0 +1,173 @@
+"""Motion of a problem: how the object drifts during a scan, and what a network knows of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from korisk import _checks
+from korisk.operators.linear import LinearOperator
+from korisk.operators.motion import Moving, estimate_motion
+from korisk.operators.norms import drawn
+
+Handled = Literal["known", "estimated", "ignored"]
+HANDLED: tuple[Handled, ...] = ("known", "estimated", "ignored")
+
+_CALIBRATIONS, _SPOTS = 8, 4  # scans that motion is estimated from, and spots in each
+_CALIBRATION_NOISE = 0.02  # of their root mean square
+
+
+@dataclass(frozen=True, kw_only=True)
+class Motion:
+    """An object that drifts during a scan, in equal steps from rest to a last pose.
+
+    Parameters
+    ----------
+    states : int, default 4
+        Poses during the scan, 2 or more.
+    turn : float, default 0
+        Angle of the last pose in degrees, from columns towards rows.
+    shift : (float, float), default (0, 0)
+        Shift of the last pose along rows and columns, in pixels.
+    stretch : float, default 0
+        Growth of the object at the last pose, such as 0.05 for 5%.
+    handled : {"known", "estimated", "ignored"}, default "known"
+        What the known operators of networks have: the true poses; poses estimated from eight scans
+        of known smooth spots with 2% of noise; or an object at rest.
+
+    Raises
+    ------
+    KoriskError
+        If a number is outside its range, or nothing moves.
+
+    Examples
+    --------
+    >>> from korisk.problems import Motion
+    >>> Motion(states=3, turn=6, shift=(2, 0)).poses(2).shape
+    torch.Size([3, 3])
+    """
+
+    states: int = 4
+    turn: float = 0.0
+    shift: tuple[float, float] = (0.0, 0.0)
+    stretch: float = 0.0
+    handled: Handled = "known"
+
+    def __post_init__(self) -> None:
+        remedy = "count the poses during the scan"
+        _checks.count("states", self.states, at_least=2, at_most=4096, remedy=remedy)
+        _checks.real("turn", self.turn, at_least=-180, at_most=180, remedy="give degrees")
+        shift = tuple(self.shift)
+        rule, remedy = "be two numbers, along rows and columns", "give pixels, such as [2, 0]"
+        _checks.require(len(shift) == 2, "shift", rule, shift, remedy)
+        for number in shift:
+            _checks.real("shift", number, at_least=-4096, at_most=4096, remedy=remedy)
+        object.__setattr__(self, "shift", shift)
+        remedy = "give a share such as 0.05"
+        _checks.real("stretch", self.stretch, at_least=-0.9, at_most=9, remedy=remedy)
+        _checks.one_of("handled", self.handled, HANDLED)
+        moves = any((self.turn, *shift, self.stretch))
+        remedy = "give turn, shift or stretch, or leave motion out"
+        _checks.require(moves, "motion", "move something", self, remedy, got="rest")
+
+    def poses(self, axes: int) -> Tensor:
+        """The poses of an image with so many axes, as `Warp` takes them; of a volume in its slices.
+
+        Parameters
+        ----------
+        axes : int
+            2 for an image, 3 for a volume.
+
+        Returns
+        -------
+        Tensor, float64
+            Rigid, or affine where something stretches.
+        """
+        drift = torch.linspace(0, 1, self.states, dtype=torch.float64)
+        angle, shift = drift * math.radians(self.turn), drift[:, None] * torch.tensor(self.shift)
+        if not self.stretch:
+            rigid = torch.zeros(self.states, axes * (axes + 1) // 2, dtype=torch.float64)
+            rigid[:, -axes - 1], rigid[:, -2:] = angle, shift  # the last angle is in the slice
+            return rigid
+        affine = torch.eye(axes, axes + 1, dtype=torch.float64).repeat(self.states, 1, 1)
+        cos, sin = torch.cos(angle), torch.sin(angle)
+        back = torch.stack([cos, -sin, sin, cos], -1).reshape(-1, 2, 2)
+        back = back / (1 + self.stretch * drift)[:, None, None]
+        affine[:, -2:, -3:-1] = back
+        affine[:, -2:, -1] = -(back @ shift[..., None])[..., 0]
+        return affine
+
+    def moving(self, rest: LinearOperator, poses: Tensor | None = None) -> Moving:
+        """The scan of the moving object.
+
+        Parameters
+        ----------
+        rest : LinearOperator
+            The scan at rest, from real images.
+        poses : Tensor, optional
+            Others than the true ones.
+
+        Returns
+        -------
+        Moving
+        """
+        return Moving(rest, self.poses(len(rest.domain)) if poses is None else poses)
+
+    def assumed(self, rest: LinearOperator) -> LinearOperator:
+        """The scan as networks know it.
+
+        Parameters
+        ----------
+        rest : LinearOperator
+            The scan at rest, from real images.
+
+        Returns
+        -------
+        LinearOperator
+        """
+        if self.handled == "ignored":
+            return rest
+        moving = self.moving(rest)
+        if self.handled == "known":
+            return moving
+        precise = moving.in_double()
+        images = _spots(precise)
+        scans = precise(images)
+        noise = drawn(tuple(scans.shape), 0, "calibration noise").to(scans)
+        scans = scans + _CALIBRATION_NOISE * float(scans.square().mean().sqrt()) * noise
+        start = precise.poses[:1].expand_as(precise.poses)  # rest
+        found = estimate_motion(self.moving(precise.rest, start), images, scans)
+        return self.moving(rest, found.poses)
+
+    def inverse(self, known: LinearOperator) -> LinearOperator:
+        """A backprojection of the scan at rest, with the motion as it is handled.
+
+        Parameters
+        ----------
+        known : LinearOperator
+            From measurements to real images.
+
+        Returns
+        -------
+        LinearOperator
+        """
+        inverse = self.assumed(known.T).T
+        inverse.name = known.name
+        return inverse
+
+
+def _spots(scan: LinearOperator) -> Tensor:
+    """Smooth spots at random places in the middle half of images."""
+    lines = [np.arange(length) / length - 0.5 for length in scan.domain]
+    axes = len(lines)
+    numbers = drawn((_CALIBRATIONS, _SPOTS, axes + 1), 0, "calibration spots").to(scan.device)
+    grid = torch.from_numpy(np.stack(np.meshgrid(*lines, indexing="ij"), -1)).to(scan.device)
+    places = numbers[..., :axes].tanh().reshape(_CALIBRATIONS, _SPOTS, *[1] * axes, axes) / 4
+    widths = 0.06 * torch.exp(0.3 * numbers[..., axes]).reshape(_CALIBRATIONS, _SPOTS, *[1] * axes)
+    squares = (grid - places).square().sum(-1)
+    return torch.exp(-squares / (2 * widths.square())).sum(1)
