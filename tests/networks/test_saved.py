@@ -8,7 +8,7 @@ import pytest
 from benchmarks.networks.saved import needed, saved
 from benchmarks.paper import learning
 
-SIZES = 2.0 ** np.arange(1, 11)
+SIZES = np.array([2.0**power for power in range(1, 11)])
 
 
 def test_a_network_that_needs_ten_times_as_many_is_found_to() -> None:
