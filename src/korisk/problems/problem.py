@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import KoriskError
+from korisk.errors import Argument, KoriskError
 from korisk.networks import zoo
 from korisk.operators.basic import Diagonal
 from korisk.operators.linear import LinearOperator
@@ -200,7 +200,8 @@ class Problem(ABC):
         """
         raise KoriskError(
             f"{type(self).__name__} is not linear in its images, so its curves cannot be predicted "
-            "before training; run a pilot, or rehearse one network (--model NAME)"
+            "before training; run a pilot, or rehearse one network with ",
+            Argument("model", ...),
         )
 
     def known_operators(
