@@ -199,7 +199,10 @@ def test_long_formulas_break_before_relations_and_signs_but_not_in_brackets(
 # --- Pictures ------------------------------------------------------------------------------------
 
 
-SHOWN = re.compile(r"^```\{picture\} \w+$|^!\[|^\|.*\d.*\|$|_repr_html_|\.plot\(", re.MULTILINE)
+SHOWN = re.compile(
+    r"^```\{picture\} \w+$|^```\{include\} .*/results/|^!\[|^\|.*\d.*\|$|_repr_html_|\.plot\(",
+    re.MULTILINE,
+)
 
 
 @pytest.mark.parametrize("folder", ["tutorials", "how-to", "explanation"])

@@ -21,6 +21,7 @@ from korisk.cli import app
 from korisk.pilots import Tracking
 from korisk.pilots.fit import FitWork, Reading
 from korisk.prediction.answer import Question
+from korisk.report import live
 from korisk.report.live import live_page, live_rehearsal
 from korisk.report.local import LocalPort
 from korisk.store.cells import Task
@@ -125,6 +126,8 @@ def test_the_page_of_a_rehearsal_grows(tmp_path: Path) -> None:
     rehearsal = kr.Rehearsal(
         curve=curve, simulated="90 examples", unaltered=60, level=0.05, parameters=4160
     )
+    again = live._rehearsal(json.loads(json.dumps(live._plain(rehearsal))))
+    assert (again.at(128), again.notes) == (rehearsal.at(128), rehearsal.notes)
     page = tmp_path / "last.html"
     with (
         LocalPort(True) as port,

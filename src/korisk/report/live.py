@@ -9,7 +9,6 @@ target and place on the page are kept.
 
 import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -17,15 +16,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields
 from importlib.resources import files
 from pathlib import Path
 
 from korisk._json import JsonDict
+from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.files import write_text
 from korisk.prediction.answer import Question
 from korisk.prediction.callbacks import Callbacks
+from korisk.prediction.misfit import Belief
 from korisk.prediction.rehearsal import Rehearsal
 from korisk.prediction.rehearsed import Rehearsed
 from korisk.prediction.study import PointPrediction
@@ -41,6 +42,7 @@ _NICE = 10  # of the process that draws while the run goes on
 _PAUSE = 2.0  # seconds between two drawings, at least; and as long as one takes
 _WATCHED = 5.0  # seconds since the last request, up to which somebody watches
 _FAREWELL = 5.0  # seconds for a browser to fetch the last page
+_CURVES = ("curve", "halved")  # fields of a rehearsal
 _DRAW = "from korisk.report.live import draw; draw(*sys.argv[1:])"
 _DRAW_REHEARSAL = "from korisk.report.live import draw_rehearsal; draw_rehearsal(*sys.argv[1:])"
 
@@ -120,17 +122,16 @@ def live_rehearsal(
     Callbacks
         To be called by the rehearsal: its progress, and what has finished.
     """
-    rehearsed: dict[str, Rehearsed] = {}
+    rehearsed: dict[str, Rehearsal] = {}
     standing: JsonDict = {"words": "starting", "share": 0.0, "done": 0, "failed": 0, "total": 100}
     standing |= {"waiting": "Waiting for networks of three sizes."}
     with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
-        content, drawn = Path(folder) / "rehearsed.pickle", Path(folder) / "page.html"
+        content, drawn = Path(folder) / "rehearsed.json", Path(folder) / "page.html"
 
         def command(at_leisure: bool) -> list[str]:
-            models, usage = tuple(rehearsed.values()), Meter().read()
-            point = PointPrediction(title, {"problem": {}, "models": {}}, (), "", 1, (), usage)
-            point = replace(point, rehearsed=models)
-            content.write_bytes(pickle.dumps((point, asked, title)))
+            told = {"title": title, "asked": vars(asked)}
+            told["rehearsals"] = [_plain(rehearsal) for rehearsal in rehearsed.values()]
+            content.write_text(json.dumps(told), encoding="utf-8")
             options = str(content), str(drawn), json.dumps(at_leisure)
             return child_command(_DRAW_REHEARSAL, *options)
 
@@ -140,7 +141,7 @@ def live_rehearsal(
             standing.update(words=words, share=share, done=round(100 * share))
 
         def finished(rehearsal: Rehearsal) -> None:
-            rehearsed[rehearsal.curve.model] = Rehearsed(rehearsal)
+            rehearsed[rehearsal.curve.model] = rehearsal
             live.change()
 
         with _served(port, live):
@@ -288,14 +289,38 @@ def draw(store: str, page: str, target: str, at_leisure: str) -> None:
     write_text(page, html)
 
 
-def draw_rehearsal(content: str, page: str, at_leisure: str) -> None:
+def draw_rehearsal(file: str, page: str, at_leisure: str) -> None:
     """Write the page of a rehearsal, in a process of its own."""
     if json.loads(at_leisure) and hasattr(os, "nice"):
         os.nice(_NICE)
-    point, asked, title = pickle.loads(Path(content).read_bytes())  # which our own process wrote
+    told = json.loads(Path(file).read_text(encoding="utf-8"))
+    models = tuple(Rehearsed(_rehearsal(content)) for content in told["rehearsals"])
+    spec, title = {"problem": {}, "models": {}}, told["title"]
     try:
-        if not point.rehearsed:
+        if not models:
             raise KoriskError("no network has finished at three sizes yet")
-        write_text(page, rehearsal_page([point], asked, title=title, running=True))
+        usage = Meter().read()
+        point = PointPrediction(title, spec, (), "", 1, (), usage, rehearsed=models)
+        html = rehearsal_page([point], Question(**told["asked"]), title=title, running=True)
+        write_text(page, html)
     except KoriskError as error:
         sys.exit(str(error))
+
+
+def _plain(rehearsal: Rehearsal) -> JsonDict:
+    """A rehearsal as plain values, for the process that draws it."""
+    content = {field.name: getattr(rehearsal, field.name) for field in fields(rehearsal)}
+    for name in _CURVES:
+        content[name] = None if content[name] is None else content[name].records()
+    return content | {"belief": asdict(rehearsal.belief)}
+
+
+def _rehearsal(content: JsonDict) -> Rehearsal:
+    """What `_plain` made, as it was."""
+    curves = {name: content[name] and Curve.from_records(content[name]) for name in _CURVES}
+    belief = {
+        name: tuple(map(tuple, value)) if isinstance(value, list) else value
+        for name, value in content["belief"].items()
+    }
+    notes = tuple(content["notes"])
+    return Rehearsal(**content | curves | {"belief": Belief(**belief), "notes": notes})
