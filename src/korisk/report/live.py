@@ -129,7 +129,7 @@ def live_rehearsal(
         content, drawn = Path(folder) / "rehearsed.json", Path(folder) / "page.html"
 
         def command(at_leisure: bool) -> list[str]:
-            told = {"title": title, "asked": vars(asked)}
+            told: JsonDict = {"title": title, "asked": vars(asked)}
             told["rehearsals"] = [_plain(rehearsal) for rehearsal in rehearsed.values()]
             content.write_text(json.dumps(told), encoding="utf-8")
             options = str(content), str(drawn), json.dumps(at_leisure)
@@ -295,7 +295,8 @@ def draw_rehearsal(file: str, page: str, at_leisure: str) -> None:
         os.nice(_NICE)
     told = json.loads(Path(file).read_text(encoding="utf-8"))
     models = tuple(Rehearsed(_rehearsal(content)) for content in told["rehearsals"])
-    spec, title = {"problem": {}, "models": {}}, told["title"]
+    spec: JsonDict = {"problem": {}, "models": {}}
+    title = told["title"]
     try:
         if not models:
             raise KoriskError("no network has finished at three sizes yet")
@@ -317,8 +318,10 @@ def _plain(rehearsal: Rehearsal) -> JsonDict:
 
 def _rehearsal(content: JsonDict) -> Rehearsal:
     """What `_plain` made, as it was."""
-    curves = {name: content[name] and Curve.from_records(content[name]) for name in _CURVES}
-    belief = {
+    curves: JsonDict = {
+        name: content[name] and Curve.from_records(content[name]) for name in _CURVES
+    }
+    belief: JsonDict = {
         name: tuple(map(tuple, value)) if isinstance(value, list) else value
         for name, value in content["belief"].items()
     }
