@@ -138,6 +138,7 @@ def test_a_rehearsal_keeps_to_its_limit(
     assert least.halved is None  # no copies up to there
     assert "10 steps of 16" in least.simulated
     assert "10 steps instead of 40" in least.explain()
+    assert least.recommend(1e-9).action == "train"  # fewer steps do not show that no data helps
 
 
 @pytest.mark.parametrize(

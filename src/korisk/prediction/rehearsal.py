@@ -91,7 +91,8 @@ class Rehearsal(Drawn, Answers):
     halved : Curve, optional
         Errors of networks that had half the distinct images, and copies of these.
     undertrained : bool, default False
-        Whether the curve rises with N, or the network has learned nothing: then training limits it.
+        Whether training limits the curve: it rises with N, the network has learned nothing, or
+        steps were left out for a limit of time.
     notes : tuple of str
         Sentences on how the rehearsal went.
     seconds : float

@@ -234,7 +234,7 @@ def _rehearsal(
         level=_level(errors, curve, simulation),
         parameters=parameters,
         belief=BELIEF if simulation.alike else UNLIKE,
-        undertrained=finding is not None,
+        undertrained=finding is not None or extent.steps < recipe.steps,
         notes=(*notes, *([] if finding is None else [finding])),
         seconds=seconds,
     )
