@@ -3,7 +3,7 @@
 Nine networks for CT, MRI, deblurring, denoising and inpainting (benchmarks/planner/imaging.py) are
 rehearsed with `kr.rehearse` from 64 example images of a population. Truth are the curves of
 benchmarks/data/imaging.csv, trained with the same recipe on other images of the population. Some
-populations chose the constants of src/korisk/prediction/rehearsal.py; others report.
+populations chose the constants of src/korisk/prediction/rehearsal/rehearsal.py; others report.
 
     python -m benchmarks.prediction.rehearse --train --part choose --images DIR [--minutes 9]
         # rehearse what is not in benchmarks/data/rehearsal.csv yet
@@ -34,7 +34,7 @@ from benchmarks.planner import image_networks as base
 from benchmarks.planner.imaging import NETWORKS, PROBLEMS, WIDTH, Setting, settings
 from korisk.operators import Matrix
 from korisk.prediction.alterations import evidence
-from korisk.prediction.rehearsal import BELIEF
+from korisk.prediction.rehearsal.rehearsal import BELIEF
 
 DATA = Path(__file__).parents[1] / "data"
 OUT = DATA / "rehearsal.csv"

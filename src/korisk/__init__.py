@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from korisk.networks.describe.sets import Ball, Box
     from korisk.pilots import Pilot, Probe, pilot_sklearn, pilot_torch, run_pilot
     from korisk.prediction import Prediction, predict_dense, predict_structured, predict_study
-    from korisk.prediction.rehearsal import Rehearsal
-    from korisk.prediction.rehearse import rehearse
+    from korisk.prediction.rehearsal.rehearsal import Rehearsal
+    from korisk.prediction.rehearsal.rehearse import rehearse
 
 _PACKAGES: tuple[str, ...] = ("ablation", "fitting", "images", "networks", "operators")
 _PACKAGES += ("pilots", "prediction", "problems", "studies")
@@ -51,8 +51,8 @@ _LAZY = {
     "pilots.run": ("run_pilot",),
     "prediction.api": ("predict_dense", "predict_structured"),
     "prediction.prediction": ("Prediction",),
-    "prediction.rehearsal": ("Rehearsal",),
-    "prediction.rehearse": ("rehearse",),
+    "prediction.rehearsal.rehearsal": ("Rehearsal",),
+    "prediction.rehearsal.rehearse": ("rehearse",),
     "prediction.study": ("predict_study",),
 }
 _NAMES = {name: module for module, names in _LAZY.items() for name in names}

@@ -296,14 +296,14 @@ def test_a_long_training_is_told_limited_and_resumed(
     kept = tmp_path / "kept"
     own = ("rehearse", "--network", f"{file}:Net", *QUICK, "--resume", kept)
     pace = Pace(step=0.5, check=0.0, at_once=1, memory=3 * 2**30, device="1 core")
-    monkeypatch.setattr("korisk.prediction.rehearse.pace", lambda *settings: pace)
+    monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", lambda *settings: pace)
     out, err = outputs(*own, "--minutes", 0.75)  # 8 networks of 20 steps: 80 s
     assert all(fact in err for fact in ("about 45 s", "3.0 GiB"))
     assert "--minutes" not in err
     reduced = "Reduced for a limit of 45 s: N = 32 left out; 15 steps instead of 20"
     assert reduced in " ".join(out.split())
     slow = pace._replace(step=1000.0)
-    monkeypatch.setattr("korisk.prediction.rehearse.pace", lambda *settings: slow)
+    monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", lambda *settings: slow)
     assert "--minutes 10" in outputs(*own)[1]
     finished = set(kept.iterdir())
     assert len(finished) == 6 + 8

@@ -41,7 +41,7 @@ FUZZED = {  # module: the readers that come there
     "cli/ablate.py": ("ablation",),
     "cli/common/compute.py": ("jobs",),
     "store/cells.py": ("store", "pilots"),
-    "prediction/finished.py": ("finished",),
+    "prediction/rehearsal/finished.py": ("finished",),
     "prediction/record.py": ("prediction",),
     "prediction/study.py": ("geometry",),
     "store/file.py": ("store", "pilots"),

@@ -16,7 +16,7 @@ from korisk.fitting.gradient.many import Member, Schedule, train_many
 from korisk.operators import LinearOperator, ParallelBeam, Projector, fbp
 from korisk.prediction import Training
 from korisk.prediction.alterations import KINDS, altered, evidence
-from korisk.prediction.simulation import ExampleSource
+from korisk.prediction.rehearsal.simulation import ExampleSource
 from korisk.problems import CtProblem, CtScanner, FileSource, random_ellipses
 
 SIZES = (4, 8, 16, 32)

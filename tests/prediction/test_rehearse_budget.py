@@ -13,8 +13,8 @@ import korisk as kr
 from korisk.fitting.gradient.many import Pace
 from korisk.operators import LinearOperator, ParallelBeam, Projector
 from korisk.prediction import Callbacks, Training
-from korisk.prediction.budget import Extent, reduced, reduction_note, within
-from korisk.prediction.rehearse import rise_note
+from korisk.prediction.rehearsal.budget import Extent, reduced, reduction_note, within
+from korisk.prediction.rehearsal.rehearse import rise_note
 
 QUICK: dict[str, Any] = {"noise": 0.1, "sizes": (4, 8, 16, 32), "seeds": 3}
 QUICK["training"] = Training(steps=40, rate=0.01)
@@ -69,7 +69,7 @@ def test_time_and_memory_are_told_before_training(
     assert all(estimated for what, estimated in told if what.startswith("training"))
     plain = kr.rehearse(Net, scan, images(), **QUICK)
     np.testing.assert_allclose(plain.curve.error, made.curve.error, rtol=1e-5)
-    monkeypatch.setattr("korisk.prediction.rehearse.pace", pace_of(1.0))
+    monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", pace_of(1.0))
     kr.rehearse(Net, scan, images(), **QUICK, callbacks=calls)
     assert foreseen[1] == (15 * 40.0, 2**30)  # four sizes and half the images, three seeds each
 
@@ -125,7 +125,7 @@ def test_sizes_go_first_then_seeds_then_steps() -> None:
 def test_a_rehearsal_keeps_to_its_limit(
     scan: LinearOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("korisk.prediction.rehearse.pace", pace_of(1.0))
+    monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", pace_of(1.0))
     whole = kr.rehearse(Net, scan, images(), minutes=10, **QUICK)  # 15 networks of 40 s
     assert not any("Reduced" in note for note in whole.notes)
     fewer = kr.rehearse(Net, scan, images(), minutes=7, **QUICK)
@@ -236,7 +236,7 @@ def test_what_decides_a_network_is_compared_before_it_is_used_again(
 def test_what_has_finished_counts_for_no_time(
     scan: LinearOperator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("korisk.prediction.rehearse.pace", pace_of(1.0))
+    monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", pace_of(1.0))
     kept = QUICK | {"folder": tmp_path}
     kr.rehearse(Net, scan, images(), **kept | {"seeds": 2})  # ten networks of 40 s
     foreseen: list[float] = []

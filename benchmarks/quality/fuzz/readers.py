@@ -190,7 +190,7 @@ def _read_prediction(path: Path) -> None:
 def _finished() -> list[bytes]:
     import torch
 
-    from korisk.prediction.finished import Finished
+    from korisk.prediction.rehearsal.finished import Finished
 
     with tempfile.TemporaryDirectory() as folder:
         finished = Finished(folder)
@@ -199,7 +199,7 @@ def _finished() -> list[bytes]:
 
 
 def _read_finished(path: Path) -> None:
-    from korisk.prediction.finished import read_finished
+    from korisk.prediction.rehearsal.finished import read_finished
 
     read_finished(path)
 

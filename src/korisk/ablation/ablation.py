@@ -25,12 +25,12 @@ from korisk.planning.answer import sample_cells, sample_heads
 from korisk.planning.compare import Comparison, compare
 from korisk.planning.explain import times
 from korisk.planning.fit import check_target
-from korisk.prediction.callbacks import Callbacks
-from korisk.prediction.rehearsal import Rehearsal
-from korisk.prediction.rehearse import SIZES, rehearse
-from korisk.prediction.simulation import Noisy, Training
-from korisk.prediction.trainings import built
-from korisk.prediction.worth import Worth
+from korisk.prediction.rehearsal.callbacks import Callbacks
+from korisk.prediction.rehearsal.rehearsal import Rehearsal
+from korisk.prediction.rehearsal.rehearse import SIZES, rehearse
+from korisk.prediction.rehearsal.simulation import Noisy, Training
+from korisk.prediction.rehearsal.trainings import built
+from korisk.prediction.rehearsal.worth import Worth
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Problem
 from korisk.seeds import checked_seeds

@@ -27,7 +27,7 @@ from korisk.texts import duration, number
 if TYPE_CHECKING:
     from torch import nn
 
-    from korisk.prediction.rehearsal import Rehearsal
+    from korisk.prediction.rehearsal.rehearsal import Rehearsal
     from korisk.studies.spec.study import Study
 
 _KEYS = ("replace", "by", "start", "rank", "kernel", "wrong", "target")  # of `ablation:`
@@ -127,7 +127,7 @@ def ablate(
             raise KoriskError(f"{key} goes with by: {of}, not with {way}; leave it out")
     from korisk.ablation import ablation
     from korisk.ablation.replacing import Replacement
-    from korisk.prediction.callbacks import Callbacks
+    from korisk.prediction.rehearsal.callbacks import Callbacks
 
     replacement = Replacement(
         layer=options.pop("replace", "A^T"),

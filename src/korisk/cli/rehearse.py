@@ -48,7 +48,7 @@ from korisk.texts import duration
 
 if TYPE_CHECKING:
     from korisk.prediction.answer import Question
-    from korisk.prediction.callbacks import Callbacks
+    from korisk.prediction.rehearsal.callbacks import Callbacks
     from korisk.problems.sources import FileSource
     from korisk.studies.spec.study import Study
 
@@ -155,9 +155,9 @@ def rehearse(
     """
     # Imported here, since SciPy takes longer to load than the command itself.
     from korisk.prediction import answer
-    from korisk.prediction.callbacks import Callbacks
     from korisk.prediction.networks import rehearse_own, rehearse_study
     from korisk.prediction.record import point_record, prediction_content, write_prediction
+    from korisk.prediction.rehearsal.callbacks import Callbacks
     from korisk.prediction.study import study_to_predict
 
     remedy = "give the mean squared error to reach"

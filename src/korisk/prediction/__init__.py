@@ -4,7 +4,7 @@ Start reading at `api`: `predict_dense` and `predict_structured` check a user's 
 theory from examples (`dense` for a dense layer, `weights` for learned weights in front of known
 operators; `lanczos` serves both), and return a `Prediction` (`prediction`), which a rehearsal and
 a pilot correct (`misfit`). `pair` compares two predictions, and `study` predicts every point of a
-study, with its JSON file. `rehearse` trains any network on the simulated pairs of `simulation`.
+study, with its JSON file. `rehearsal` trains any network on simulated pairs.
 docs/explanation/predict.md derives the formulas.
 """
 
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from korisk.prediction.api import predict_dense, predict_structured
-    from korisk.prediction.callbacks import Callbacks
     from korisk.prediction.prediction import Prediction
-    from korisk.prediction.simulation import Training
+    from korisk.prediction.rehearsal.callbacks import Callbacks
+    from korisk.prediction.rehearsal.simulation import Training
     from korisk.prediction.study import predict_study
 
 _MODULES = {
-    "Callbacks": "callbacks",
+    "Callbacks": "rehearsal.callbacks",
     "Prediction": "prediction",
-    "Training": "simulation",
+    "Training": "rehearsal.simulation",
     "predict_dense": "api",
     "predict_structured": "api",
     "predict_study": "study",

@@ -17,7 +17,7 @@ from korisk.prediction.prediction import (
     outlook,
     trust_words,
 )
-from korisk.prediction.rehearsed import Rehearsed
+from korisk.prediction.rehearsal.rehearsed import Rehearsed
 from korisk.texts import Table, duration, number, whole
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
 from korisk.planning.fit import check_target
 from korisk.planning.forecast import forecast
-from korisk.prediction.callbacks import Callbacks
 from korisk.prediction.prediction import FARTHEST_N
-from korisk.prediction.rehearsed import Rehearsed
+from korisk.prediction.rehearsal.callbacks import Callbacks
+from korisk.prediction.rehearsal.rehearsed import Rehearsed
 from korisk.prediction.study import (
     PointPrediction,
     image_notes,
@@ -245,7 +245,7 @@ def rehearsed_network(
     callbacks: Callbacks | None = None,
 ) -> Rehearsed:
     """A network, rehearsed."""
-    from korisk.prediction.rehearse import rehearse
+    from korisk.prediction.rehearsal.rehearse import rehearse
     from korisk.prediction.sensitivity import sensitivity
 
     rehearsal = rehearse(build, operator, model=name, callbacks=callbacks, **options)
@@ -259,7 +259,7 @@ def rehearsed_network(
 
 def refuse_early(asked: Question, options: Options, pilot: Curve | None) -> None:
     """Refuse what the answer would refuse, before hours of training."""
-    from korisk.prediction.rehearse import SIZES
+    from korisk.prediction.rehearsal.rehearse import SIZES
 
     least, most = min(options.get("sizes", SIZES)), FARTHEST_N
     remedy = "smaller N are not rehearsed; give a pilot"

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from korisk.errors import invalid
 from korisk.operators.adapters import from_scipy
 from korisk.operators.linear import LinearOperator
-from korisk.prediction.callbacks import Callbacks, Progress
-from korisk.prediction.rehearsal import Rehearsal
-from korisk.prediction.rehearse import rehearse
-from korisk.prediction.simulation import LEAST_EXAMPLES, Noisy, Training
+from korisk.prediction.rehearsal.callbacks import Callbacks, Progress
+from korisk.prediction.rehearsal.rehearsal import Rehearsal
+from korisk.prediction.rehearsal.rehearse import rehearse
+from korisk.prediction.rehearsal.simulation import LEAST_EXAMPLES, Noisy, Training
 from korisk.problems.noise import Gaussian, Noise, Poisson
 from korisk.problems.problem import Problem
 

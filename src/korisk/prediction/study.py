@@ -29,7 +29,7 @@ from korisk.studies.spec.kind import entries
 from korisk.studies.spec.study import Study, problem_of
 
 if TYPE_CHECKING:
-    from korisk.prediction.rehearsed import Rehearsed
+    from korisk.prediction.rehearsal.rehearsed import Rehearsed
     from korisk.problems.sources import FileSource
 
 _MOST_EXAMPLES = 10**4  # all pairs of examples are compared

@@ -25,10 +25,10 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.files import write_text
 from korisk.prediction.answer import Question
-from korisk.prediction.callbacks import Callbacks
 from korisk.prediction.misfit import Belief
-from korisk.prediction.rehearsal import Rehearsal
-from korisk.prediction.rehearsed import Rehearsed
+from korisk.prediction.rehearsal.callbacks import Callbacks
+from korisk.prediction.rehearsal.rehearsal import Rehearsal
+from korisk.prediction.rehearsal.rehearsed import Rehearsed
 from korisk.prediction.study import PointPrediction
 from korisk.report.contents import SUPPLEMENTS, read_contents, refuse_an_empty_one
 from korisk.report.local import LocalPort, child_command, child_environment

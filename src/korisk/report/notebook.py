@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from korisk.planning.compare import Comparison
     from korisk.planning.plan import Plan
     from korisk.prediction.prediction import Prediction
-    from korisk.prediction.rehearsal import Rehearsal
+    from korisk.prediction.rehearsal.rehearsal import Rehearsal
     from korisk.prediction.study import PointPrediction
     from korisk.store.store import Store
     from korisk.studies.run.engine import Summary
@@ -301,7 +301,7 @@ def _point_figure(point: PointPrediction, ax: Axes | None) -> Figure:
 
 
 def _rehearsal_figure(made: Rehearsal, ax: Axes | None) -> Figure:
-    from korisk.prediction.rehearsed import Rehearsed
+    from korisk.prediction.rehearsal.rehearsed import Rehearsed
     from korisk.prediction.study import PointPrediction
     from korisk.store.usage import Usage
 

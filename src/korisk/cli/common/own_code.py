@@ -162,8 +162,8 @@ def training_options(
     device: str,
 ) -> JsonDict:
     """The --training options, and a study's where they say nothing, for `rehearse` and `ablate`."""
-    from korisk.prediction.rehearse import SIZES
-    from korisk.prediction.simulation import Training
+    from korisk.prediction.rehearsal.rehearse import SIZES
+    from korisk.prediction.rehearsal.simulation import Training
 
     options: JsonDict = {"seeds": 3, **(of_study or {})}
     for option in training or ():

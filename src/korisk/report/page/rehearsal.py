@@ -12,7 +12,7 @@ from korisk.planning.recommend import FIRST
 from korisk.prediction.answer import Question, model_advice, point_sentences
 from korisk.prediction.pair import error_rows
 from korisk.prediction.record import point_record
-from korisk.prediction.rehearsed import Rehearsed
+from korisk.prediction.rehearsal.rehearsed import Rehearsed
 from korisk.prediction.study import PointPrediction
 from korisk.report.figures.prediction import prediction_figure
 from korisk.report.page.page import Page, Section, asset, bullets, figure_html

@@ -28,12 +28,12 @@ from korisk.errors import Argument, KoriskError, Message
 from korisk.fitting.gradient.many import Pace, pace, train_many
 from korisk.operators.linear import LinearOperator
 from korisk.planning.explain import value
-from korisk.prediction.budget import LEAST_SIZES, Extent, reduction_note, within
-from korisk.prediction.callbacks import Callbacks, Progress
-from korisk.prediction.finished import Finished
 from korisk.prediction.independent import relative_error
-from korisk.prediction.rehearsal import BELIEF, UNLIKE, Rehearsal
-from korisk.prediction.simulation import (
+from korisk.prediction.rehearsal.budget import LEAST_SIZES, Extent, reduction_note, within
+from korisk.prediction.rehearsal.callbacks import Callbacks, Progress
+from korisk.prediction.rehearsal.finished import Finished
+from korisk.prediction.rehearsal.rehearsal import BELIEF, UNLIKE, Rehearsal
+from korisk.prediction.rehearsal.simulation import (
     FOLDS,
     Augment,
     Noisy,
@@ -41,7 +41,7 @@ from korisk.prediction.simulation import (
     Training,
     simulation_of,
 )
-from korisk.prediction.trainings import Cell, Trainings, curve_of
+from korisk.prediction.rehearsal.trainings import Cell, Trainings, curve_of
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Problem
 from korisk.seeds import checked_seeds

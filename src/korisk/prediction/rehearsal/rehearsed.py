@@ -16,7 +16,7 @@ from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, sample_dict
 from korisk.texts import Table, number, whole
 
 if TYPE_CHECKING:
-    from korisk.prediction.rehearsal import Rehearsal
+    from korisk.prediction.rehearsal.rehearsal import Rehearsal
     from korisk.prediction.sensitivity import Change
 
 _PER_DOUBLING = 2  # N at which a curve is drawn

@@ -21,7 +21,7 @@ from korisk.planning.protocol import Answers, Expectation
 from korisk.planning.recommend import check_words
 from korisk.prediction.misfit import Belief, LogErrors
 from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, Prediction, trust_words
-from korisk.prediction.worth import Worth, worth
+from korisk.prediction.rehearsal.worth import Worth, worth
 
 Array = NDArray[np.float64]
 

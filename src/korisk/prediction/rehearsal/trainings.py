@@ -15,15 +15,15 @@ from korisk._memory import check_memory
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, Message, invalid
 from korisk.fitting.gradient.many import Member
-from korisk.prediction.budget import Extent
-from korisk.prediction.finished import (
+from korisk.prediction.rehearsal.budget import Extent
+from korisk.prediction.rehearsal.finished import (
     Finished,
     digest_of_fit,
     digest_of_network,
     digest_of_pairs,
     file_name,
 )
-from korisk.prediction.simulation import Simulation, Training, Variant, torch_seed
+from korisk.prediction.rehearsal.simulation import Simulation, Training, Variant, torch_seed
 from korisk.problems.problem import Pairs
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from korisk import _checks
 
 if TYPE_CHECKING:
-    from korisk.prediction.rehearsal import Rehearsal
+    from korisk.prediction.rehearsal.rehearsal import Rehearsal
 
 Progress = Callable[[str, float], None]
 
