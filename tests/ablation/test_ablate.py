@@ -20,6 +20,8 @@ from korisk.operators import (
     Diagonal,
     LinearOperator,
     Matrix,
+    Moving,
+    Nufft,
     ParallelBeam,
     Projector,
     Sense,
@@ -27,6 +29,7 @@ from korisk.operators import (
     birdcage_sensitivities,
     fbp,
     gaussian_kernel,
+    radial,
 )
 from korisk.operators.testing import check
 
@@ -150,6 +153,11 @@ def test_wrong_geometries() -> None:
     coils: Any = wrong_operator(Sense((8, 8), maps), 0.05)
     off = coils.sensitivities.double() - maps
     assert float(off.norm() / maps.norm()) == pytest.approx(0.05, rel=1e-3)
+    spokes: Any = wrong_operator(Nufft((8, 8), radial((8, 8), spokes=4)).T, 0.25)
+    assert np.allclose(spokes.T.trajectory * 1.25, radial((8, 8), spokes=4))
+    moving: Any = wrong_operator(Moving(A, [[0.0, 0, 0], [0.2, 1, 0]]), 0.1)
+    assert moving.poses[1].tolist() == pytest.approx([0.22, 1.1, 0])
+    assert moving.rest.geometry == SCAN
     with pytest.raises(kr.KoriskError, match="geometry"):
         wrong_operator(Matrix([[1.0]]), 0.1)
 

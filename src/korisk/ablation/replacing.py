@@ -28,6 +28,8 @@ from korisk.operators.convolution import Convolution
 from korisk.operators.ct.projector import Kind, PixelBackprojector, Projector
 from korisk.operators.inputs import Shape, shape_text
 from korisk.operators.linear import LinearOperator
+from korisk.operators.motion import Moving
+from korisk.operators.noncartesian import Nufft
 from korisk.operators.sense import Sense
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory import Known
@@ -443,12 +445,14 @@ def wrong_operator(operator: LinearOperator, share: float) -> LinearOperator:
     Parameters
     ----------
     operator : LinearOperator
-        One of `Projector`, `PixelBackprojector`, `Sense` and `Convolution`, or an adjoint, a
-        multiple, an inverse by `Tikhonov` or a combination of such operators.
+        One of `Projector`, `PixelBackprojector`, `Sense`, `Nufft`, `Convolution` and a rigid
+        `Moving`, or an adjoint, a multiple, an inverse by `Tikhonov` or a combination of such
+        operators.
     share : float
         How wrong, above -0.9 and at most 9, such as 0.05 for 5%: the detector's bins of a scanner
-        are wider by it, a kernel is wider by it with the same sum, and what each coil sees is off
-        by so much in a direction of its own, s_c (1 + share exp(i phase_c)).
+        are wider by it, a kernel is wider by it with the same sum, a trajectory is shorter by
+        it, turns and shifts of a motion are larger by it, and what each coil sees is off by so much
+        in a direction of its own, s_c (1 + share exp(i phase_c)).
 
     Returns
     -------
@@ -500,6 +504,14 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
         wrong = wrong * (1 + off).reshape(-1, *[1] * (wrong.ndim - 1))
         shape = tuple(operator.fourier.image_shape)
         return Sense(shape, wrong, operator.mask.cpu(), real=operator.real, **place)
+    if isinstance(operator, Nufft):
+        grid, shorter = operator.cartesian, operator.trajectory / (1 + share)
+        place |= {"real": operator.real, "points": operator.points}
+        coils = None if grid is None else grid.sensitivities.cpu()
+        return Nufft(operator.image_shape, shorter, sensitivities=coils, **place)
+    if isinstance(operator, Moving) and operator.warp.rigid:
+        poses = operator.poses.detach() * (1 + share)
+        return Moving(operator.rest, poses, states=operator.states, axis=operator.axis)
     if isinstance(operator, Convolution):
         kernel = operator.kernel.cpu().double().numpy()
         more = [math.ceil(length * max(share, 0) / 2) for length in kernel.shape]
