@@ -18,11 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean, median
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 
 from benchmarks.paper import claims_measure
+from benchmarks.paper.sentences import count_text
 from korisk.curves.curve import Curve
 from korisk.paper import published
 from korisk.paper.claims import (
@@ -33,6 +35,7 @@ from korisk.paper.claims import (
     Judged,
     claims,
     figures_of,
+    gain_text,
     judge,
     slope_exponent,
 )
@@ -49,6 +52,7 @@ FIGURES = ROOT / "src" / "korisk" / "paper" / "claims.json"
 PAGE = ROOT / "docs" / "explanation" / "claims.md"
 GIB = 2**30
 AT_BOUND = 1.01  # bound over error up to which nothing is tested: the last layer alone errs
+TEXT_LAMBDA = 100.0  # the largest lambda that the paper's text names
 TARGETS = (1.5, 2.0)  # of the printed table: multiples of the higher floor
 
 
@@ -177,6 +181,7 @@ def _measured() -> dict[str, list[Figure]]:
         ],
         "product": [_product(each) for each in norms],
         "two-factors": [Figure("", differs["two factors"])],
+        "floor-factor": [Figure("", kept["identities"]["floor factor"])],
         "structural": [Figure("", differs["structural"])],
         "sparse": [_at(side, each) for side, each in shares.items()],
         "compute": [_at(side, 1 / each / int(side) ** 2) for side, each in shares.items()],
@@ -204,6 +209,7 @@ def _measured() -> dict[str, list[Figure]]:
         ],
         "same-phantoms": [Figure("", kept["protocol"]["ellipses"][1] / 4)],
         "validation": [Figure("", kept["protocol"]["validation"])],
+        "lambda-grid": [Figure("", max(kept["protocol"]["grid"]) / TEXT_LAMBDA)],
     }
     for each in kept["rate"]["sides"].values():
         n, means, deviations = (np.array(each[key]) for key in ("n", "mean", "deviation"))
@@ -367,6 +373,7 @@ def _machines() -> dict[str, list[Figure]]:
             Figure("weights and Adam", adam_bytes(dense[512]) / GIB),
         ],
         "v100": [Figure("", weight_bytes(dense[256]) / GIB)],
+        "v100-128": [Figure("", weight_bytes(dense[128]) / GIB)],
         "cpu-time": [
             Figure(name, sum(seconds[key]["cpu"].values()))
             for key, name in (("reference", "straightforward code"), ("korisk", "korisk"))
@@ -389,14 +396,13 @@ def _printed() -> dict[str, list[Figure]]:
     last = published.FOOTPRINT[-1].size
     sizes = published.RELEASED_SWEEP.sizes
 
-    def inverted(row: published.CalibrationRow, target: float) -> float:
-        reached = target > row.dense.floor
-        return two_factors(row.known, row.dense, target).ratio if reached else math.inf
-
     return {
-        "two-orders": [_at(each.H, inverted(each, each.known.predict(sizes[-1]))) for each in rows],
+        "two-orders": [
+            _at(each.H, published.matched_ratio(each, each.known.predict(sizes[-1])))
+            for each in rows
+        ],
         "plateau-256": [
-            Figure("printed", inverted(each, 1.05 * each.known.floor))
+            Figure("printed", published.matched_ratio(each, 1.05 * each.known.floor))
             for each in rows
             if each.H == 256
         ],
@@ -457,6 +463,11 @@ row measures it again: `korisk` goes before `reproduce`, `run`, `operators`,
 `python -m benchmarks.` before names with a dot, `python -m benchmarks.paper.claims --only` before
 other names; large images need `--device cuda`. Files and lines are of the released code at commit
 27517f8.
+
+{sentences}
+`python -m benchmarks.paper.sentences PAPER.tex` counts them; `benchmarks/data/paper_sentences.csv`
+names the claims of each, or why it has none. Claims of tables, of displayed equations and of
+sentences without a number come on top.
 """
 PICTURE = """```{picture} claims
 One test image under the released protocol, at H = 128 (above) and 256. Numbers are the sharpness of
@@ -492,13 +503,8 @@ def page(judged: list[Judged]) -> str:
         for verdict in VERDICTS
     ]
     counts = "\n".join(markdown_table(heads, [[str(cell) for cell in row] for row in rows]))
-    gains = [
-        1 - float(sweep.known.means.min()) / sweep.untrained
-        for sweep in kept_sweeps()
-        if sweep.untrained is not None
-    ]
-    gain = f"{min(gains):.1%} to {max(gains):.1%}"
-    lines = [HEAD.format(total=len(judged), counts=counts, gain=gain)]
+    about = {"total": len(judged), "counts": counts, "gain": gain_text(judged)}
+    lines = [HEAD.format(**about, sentences=fill(count_text(), 100))]
     for verdict in VERDICTS:
         chosen = [each for each in judged if each.verdict == verdict]
         lines += [f"## {TITLES[verdict]}", ""]

@@ -353,7 +353,7 @@ def identities(device: str) -> Content:
         float(np.sum((a + b) ** 2) / (2 * np.sum(a**2) + 2 * np.sum(b**2)))
         for a, b in rng.normal(size=(1000, 2, 8))
     ]
-    below, exact = 0, 0
+    below, exact, ordered = 0, 0, 0
     for _ in range(200):
         lines = [RiskLine(*(10 ** rng.uniform(-4, -1, 2))) for _ in range(2)]
         target = max(line.floor for line in lines) * (1 + rng.lognormal())
@@ -361,6 +361,13 @@ def identities(device: str) -> Content:
         needed = [line.slope / (target - line.floor) for line in lines]  # N / log N
         product = factors_of.structural * factors_of.approximation_budget
         compared("two factors", product, needed[1] / needed[0])
+        higher = max(line.floor for line in lines)
+        equal = [RiskLine(higher, line.slope) for line in lines]
+        nearer = two_factors(lines[0], lines[1], (target + higher) / 2).approximation_budget
+        above = lines[1].floor > lines[0].floor
+        budget = factors_of.approximation_budget
+        same = abs(two_factors(equal[0], equal[1], target).approximation_budget - 1) < 1e-12
+        ordered += same and (budget > 1) == above and (nearer > budget) == above
         n = lines[0].samples(target)
         below += lines[0].predict(n) <= target
         exact += n == 2 or lines[0].predict(n - 1) > target
@@ -386,6 +393,7 @@ def identities(device: str) -> Content:
         "differs": differs,
         "squared triangle": max(squares),
         "inverted": {"at N": below / 200, "not before": exact / 200},
+        "floor factor": ordered / 200,
         "composition": composed,
         "slope of ReLU": float(slopes.max()),
     }
@@ -535,6 +543,7 @@ def protocol(device: str) -> Content:
         "validation": spec["pools"]["validation"],
         "ellipses": spec["problem"]["ellipses"],
         "optimiser": spec["models"]["KO"]["optimiser"],
+        "grid": spec["models"]["FC"]["grid"],
     }
 
 

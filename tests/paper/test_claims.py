@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import shlex
 from dataclasses import replace
@@ -13,6 +14,7 @@ import typer
 from commands import outputs, refused
 
 from benchmarks.paper import claims as benchmark
+from benchmarks.paper import sentences
 from benchmarks.paper.claims_measure import LARGE, MEASURES
 from korisk.cli.app import app
 from korisk.paper.claims import (
@@ -152,6 +154,87 @@ def test_verdicts_stand_on_one_page() -> None:
             text = " ".join(page.read_text().split())
             assert not [says for says in quoted if len(says) > 30 and says in text], page
             assert not re.search(r'support(s|ed)? "|does not follow from the table', text), page
+
+
+def test_every_sentence_with_a_number_has_a_claim_or_a_reason() -> None:
+    keys = {each.key for each in claims()}
+    listed = sentences.listed()
+    assert len(listed) > 100
+    for sentence in listed:
+        assert bool(sentence.claims) != bool(sentence.reason), sentence
+        assert set(sentence.claims) <= keys, sentence
+        assert not sentence.reason or sentence.reason in sentences.REASONS, sentence
+    page = " ".join(benchmark.PAGE.read_text().split())
+    assert sentences.count_text() in page
+
+
+def test_sentences_with_numbers_are_told_from_others() -> None:
+    text = r"""\begin{abstract} Nothing here. See Eq.~\eqref{eq:1} of \cite{Author2019}.
+    \end{abstract} \section{Results} It takes $N = 1{,}024$ samples, five seeds.
+    The norm is $\ell_2^2$.
+    \begin{tabular}{l} 7 \\ \end{tabular} \begin{equation} y = 3 x \end{equation} We are done."""
+    assert sentences.found_in(text) == [sentences.Sentence("Results", "1024 five")]
+
+
+def test_the_commands_print_every_figure_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "3000")  # one line for each claim
+    printed, published = (
+        " ".join(outputs("reproduce", option)[0].split()) for option in ("--claims", "--published")
+    )
+    head, *sections = benchmark.PAGE.read_text().split("\n## ")
+    lines = [line for part in sections for line in part.splitlines() if line.startswith("|")]
+    rows = [line for line in lines if not line.startswith(("|the paper says", "|---"))]
+    assert len(rows) == len(claims())
+    for row in rows:
+        *_, words, _ = re.split(r"(?<!\\)\|", row)
+        plain = re.sub("`[^`]*`", "; ", words.replace("**", ""))  # commands and files are shortened
+        for part in re.split("; |: ", plain):
+            assert " ".join(part.split()) in printed, row
+    (gain,) = re.findall(r"lowers its error by ([\d.]+% to [\d.]+%)", head)
+    assert gain in printed
+    for count, of in re.findall(r"^(\d+) (claims)", head, re.MULTILINE):
+        assert f"{count} {of}" in printed
+    of_tables = [each for each in judge() if each.claim.command == "korisk reproduce --published"]
+    assert len(of_tables) > 5
+    shown = [float(text) for text in re.findall(r"(?<![\d,])\d+(?:\.\d+)?(?:e\d+)?", published)]
+    for each in of_tables:
+        # What was measured comes from the sweeps; ones and shares are the table's "as printed".
+        values = [x.value for x in each.figures if x.name != "measured" and x.value != 1]
+        for value in values:
+            if math.isinf(value):
+                assert "never" in published
+            else:  # the table has two to three digits
+                assert any(number == pytest.approx(value, rel=5e-3) for number in shown), each.claim
+
+
+def test_pages_agree_with_the_verdicts() -> None:
+    """What other pages say of the paper in words of their own, against the verdicts."""
+    verdicts = {each.claim.key: each for each in judge()}
+    texts = {
+        name: " ".join((ROOT / name).read_text().split())
+        for name in ("README.md", "docs/explanation/differences.md", "docs/paper/index.md")
+    }
+    differences, ours = texts["docs/explanation/differences.md"], texts["docs/paper/index.md"]
+    of_table_3 = ["dominates-cpu"] * 3 + ["matches-128", "dominates-256"]
+    names = {0: "none", 3: "three", 4: "four", 5: "all five"}
+    fine = ("holds", "holds with a condition")
+    counts = [sum(verdicts[key].read(way) in fine for key in of_table_3) for way in READINGS]
+    sentence = f"{names[counts[0]]} hold under the released protocol, and {names[counts[1]]} under"
+    assert sentence.capitalize() in differences
+    ratios = [figure.value for figure in verdicts["slope-ratio-ten"].figures]
+    assert f"runs from {min(ratios):.3g} to {max(ratios):.3g}" in differences
+    crossed = {each.name: each.value for each in verdicts["catches-up"].figures}
+    times = {2: "twice", 3: "three times", 4: "four times"}
+    assert f"about {times[round(crossed['H = 128, rigorous'] / 2048 - 0.5)]}" in differences
+    assert "nothing to learn" in VERDICTS
+    idle = [key for key, each in verdicts.items() if each.verdict == "nothing to learn"]
+    assert bool(idle) == ("known operator has nothing to learn" in texts["README.md"])
+    assert bool(idle) == ("known operator starts where training ends" in ours)
+    held = {figure.value for figure in verdicts["theorem"].figures}
+    assert (held == {1.0}) == ("held in every trained network in which it could fail" in ours)
+    check = " ".join((ROOT / "docs/explanation/check.md").read_text().split())
+    for figure in verdicts["theorem"].figures:
+        assert figure.name.split(" networks")[0] in re.findall(r"\d+", check), figure.name
 
 
 def test_one_more_figure_does_not_turn_a_verdict_into_its_opposite() -> None:

@@ -192,6 +192,7 @@ def test_a_panel_shows_means_bars_forecast_and_the_papers_line(figures: dict[str
         assert set(data(line(figure, f"floor-{tag}"))[1]) == {fitted.floor}
         assert digits(fitted.floor, 2) in written(figure)
     assert data(line(figure, "untrained-1"))[1] == [4e-3]
+    assert set(data(line(figure, "before-1"))[1]) == {4e-3}  # across all N
     # Bars are one standard error of the seeds.
     (bars,) = [each for each in figure.axes[0].collections if each.get_gid() == "bars-1"]
     assert isinstance(bars, LineCollection)

@@ -5,6 +5,7 @@ import io
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise, product
 from pathlib import Path
@@ -146,6 +147,24 @@ def test_a_rigorous_point_elsewhere_is_not_judged(paper: Contents, own: Contents
     assert [(row["point"], row["protocol"]) for row in judged] == expected
     assert [row["holds"] for row in judged] == ["yes", "open"]
     assert "outcomes" not in [table.name for table in study_tables(own)]
+
+
+def test_samples_are_counted_from_the_untrained_network(own: Contents) -> None:
+    (place, point) = next(
+        (place, each) for place, each in enumerate(own.points) if len(each.curves) == 2
+    )
+    known, dense = point.curves
+    cases = {
+        float(dense.means[0]) * 1.01: f"N <= {dense.sizes[0]}",
+        float(dense.means[1]) * 1.0001: f"N = {dense.sizes[0] + 1} to {dense.sizes[1]}",
+        float(dense.means[-1]) / 2: f"N > {dense.sizes[-1]:,}",
+    }
+    for error, needs in cases.items():
+        points = list(own.points)
+        points[place] = replace(point, untrained={known.model: error})
+        (row,) = records(report.comparison_table(replace(own, points=tuple(points))))
+        assert row["at N = 0"].startswith(f"{known.model} ")
+        assert row["at N = 0"].endswith(f", as {dense.model} with {needs}")
 
 
 def test_who_is_better_and_where_that_changes(own: Contents) -> None:

@@ -288,6 +288,13 @@ def judge(found: Sequence[Sweep] = ()) -> list[Judged]:
     return sorted(made, key=lambda each: VERDICTS.index(each.verdict))
 
 
+def gain_text(judged: Iterable[Judged]) -> str:
+    """How much training lowers the error of KO where the study is done properly."""
+    (found,) = (each.figures for each in judged if each.claim.key == "residual-correction")
+    gains = [1 - figure.value for figure in found]
+    return f"{min(gains):.1%} to {max(gains):.1%}"
+
+
 # --- Figures from the sweeps of a reproduction ---------------------------------------------------
 
 
@@ -311,6 +318,9 @@ def figures_of(found: Sequence[Sweep]) -> dict[str, list[Figure]]:
             )
             idle = learning if model == "KO" and not sweep.learns else frozenset()
             _add(made, idle, key, _over_seeds(f"{name}, {model}", sweep, test))
+        if sweep.untrained:
+            corrected = float(sweep.known.means.min()) / sweep.untrained
+            add("residual-correction", [Figure(name, corrected)])
         shared = _sample_ratio(name, sweep, max)
         if shared is not None:
             for key in ("sample-ratio", "sample-ratio-every"):
@@ -545,6 +555,7 @@ _OF_BOTH = {
     "floors-cpu-beyond": _Test(_floor_ratio, _SMALL, beyond=True),
     "dense-approximation": _Test(_floor_ratio, (8,), beyond=True),  # more images than pixels
     "floors-128": _Test(_floor_ratio, (128,)),
+    "floors-256": _Test(_floor_ratio, (256,)),
     "dominates-cpu": _Test(_least_ratio, _SMALL),
     "dominates-256": _Test(_least_ratio, (256,)),
     "matches-128": _Test(_last_ratio, (128,)),

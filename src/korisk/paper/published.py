@@ -4,13 +4,14 @@ Numbers are in `published.yaml`, as printed, for tests and for the reproduction.
 released results are here too; on the CPU they differ from the printed table.
 """
 
+import math
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
 import yaml
 
-from korisk.theory import Footprint, RiskLine
+from korisk.theory import Footprint, RiskLine, two_factors
 from korisk.theory.footprint import adam_bytes, format_bytes, weight_bytes
 
 _PRINTED = yaml.safe_load(files("korisk.paper").joinpath("published.yaml").read_text("utf-8"))
@@ -91,6 +92,12 @@ def _calibration(table: str) -> tuple[CalibrationRow, ...]:
         CalibrationRow(H=H, device=device, known=RiskLine(*lines[:2]), dense=RiskLine(*lines[2:]))
         for H, device, *lines in _PRINTED[table]
     )
+
+
+def matched_ratio(row: CalibrationRow, target: float) -> float:
+    """N of FC over N of KO for a target, by a row of the table; infinite below FC's floor."""
+    reached = target > row.dense.floor
+    return two_factors(row.known, row.dense, target).ratio if reached else math.inf
 
 
 FOOTPRINT = tuple(

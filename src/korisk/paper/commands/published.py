@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import asdict
+from math import isinf, log10
 from pathlib import Path
 
 from korisk.cli.common.output import console, drawn, print_json, show
@@ -24,7 +25,7 @@ _WORDS = {
 def print_claims(out: Path | None, *, as_json: bool) -> None:
     """Every claim of the paper by verdict, with figures of a reproduction if one is given."""
     # Loads scipy.stats, which takes a second.
-    from korisk.paper.claims import READINGS, VERDICTS, judge
+    from korisk.paper.claims import READINGS, VERDICTS, gain_text, judge
 
     found = []
     if out is not None:
@@ -41,6 +42,8 @@ def print_claims(out: Path | None, *, as_json: bool) -> None:
         counts = Counter(each.read(reading) for each in judged)
         summary = ", ".join(f"{counts[each]} {_WORDS.get(each, each)}" for each in VERDICTS)
         said.append(f"{reading.capitalize()}: {summary}.")
+    gain = f"Done properly, training lowers KO's error by {gain_text(judged)}"
+    said.append(f"{gain}: a claim about how it learns says nothing there.")
     show(" ".join(said) + "\n")
     for verdict in VERDICTS:
         rows = []
@@ -72,6 +75,8 @@ def print_published(*, as_json: bool) -> None:
         for factor in _TARGETS
     ]
     counted = [(row, published.computed_footprint(row.size)) for row in published.FOOTPRINT]
+    sizes = published.RELEASED_SWEEP.sizes
+    matched = [(row, row.known.predict(sizes[-1])) for row in published.CALIBRATION]
     if as_json:
         content = [
             {
@@ -87,8 +92,12 @@ def print_published(*, as_json: bool) -> None:
             }
             for row, answer in answers
         ]
-        sizes = [{"printed": asdict(each), "counted": asdict(own)} for each, own in counted]
-        print_json({"footprint": sizes, "calibration": content})
+        footprint = [{"printed": asdict(each), "counted": asdict(own)} for each, own in counted]
+        at_largest = [
+            {"H": row.H, "target": target, "ratio": published.matched_ratio(row, target)}
+            for row, target in matched
+        ]
+        print_json({"footprint": footprint, "calibration": content, "at_largest_n": at_largest})
         return
     rows = []
     for printed, own in counted:
@@ -117,5 +126,16 @@ def print_published(*, as_json: bool) -> None:
         "To reach the target, FC needs 'N ratio' times the samples of KO; the ratio of N / log N "
         "is sigma factor x floor factor (Proposition 1). N = 2 means that the line is below the "
         "target at every N. All of it relies on the paper's calibration, whose floor is the lowest "
-        "error seen: it says nothing about targets below that.",
+        "error seen: it says nothing about targets below that.\n",
+    )
+    rows = []
+    for row, target in matched:
+        ratio = published.matched_ratio(row, target)
+        never = "never: FC's floor is above" if isinf(ratio) else ""
+        rows.append([f"H = {row.H}", number(target), never or number(ratio, 3)])
+    heads = ["operating point", f"KO's error at N = {sizes[-1]:,}", "N ratio"]
+    decades = f"The N of its GPU sweeps, {sizes[0]} to {sizes[-1]:,}, span"
+    show(
+        Table("The same for the error of KO at the largest N", heads, rows, "lrl"),
+        f"{decades} {log10(sizes[-1] / sizes[0]):.3g} powers of ten.",
     )

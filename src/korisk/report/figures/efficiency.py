@@ -27,6 +27,7 @@ _STEPS = 22  # N at which a forecast is drawn
 _FEW_SEEDS = 12  # up to which each measurement is drawn
 _SIZE = 3.6  # points, of the marks
 _ANY = Look(GREY, "o", LOOKS[0].hatch)  # in the legend, for all models
+_BEFORE: Options = {"linewidth": 0.7, "linestyle": (0, (6, 3))}  # the line of N = 0
 _DEEPEST = 1e-6  # of the largest mean: the frame ends there, since seeds may fall to rounding
 
 
@@ -158,7 +159,8 @@ def efficiency_figure(found: Sequence[Panel], *, narrow: bool = False) -> Figure
         thin = panels.line(color=GREY, linewidth=0.5)
         entries.append((thin, "its floor (value: right edge)"))
     if any(trace.untrained is not None for trace in traces):
-        entries.append((panels.line(marker="<", markersize=5, **grey), "before training"))
+        before = panels.line(marker="<", markersize=5, color=GREY, markerfacecolor=GREY, **_BEFORE)
+        entries.append((before, "before training, N = 0"))
     rest = sum(look is REST for look in looks.values())
     if rest:
         plainly = panels.measured_style(REST)
@@ -211,6 +213,7 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
             start = values(curve, np.array([trace.untrained]))
             edge: Options = {"transform": axes.get_yaxis_transform(), "clip_on": False, "zorder": 3}
             axes.plot([0], start, gid=f"untrained{tag}", **edge, **look.mark("<"))
+            axes.axhline(start[0], gid=f"before{tag}", color=colour, zorder=1.9, **_BEFORE)
     low = axes.get_ylim()[0]
     panels.beside(axes, [(max(at, low) if each.log else at, said, ink) for at, said, ink in floors])
     below = [float(trace.curve.error.min()) for trace in each.traces if each.log]

@@ -12,6 +12,7 @@ from korisk.planning.compare import mean_at
 from korisk.planning.fit import fitted_line
 from korisk.report.contents import Contents
 from korisk.report.tables.table import ReportTable, Row, Value, worded
+from korisk.texts import number
 from korisk.theory import Footprint
 from korisk.theory.footprint import MOST, adam_bytes, weight_bytes
 
@@ -119,9 +120,25 @@ def comparison_table(contents: Contents) -> ReportTable:
             better, worse = sorted(errors, key=lambda model: errors[model])
             same = errors[better] == errors[worse]
             row += [n, "neither" if same else better, errors[worse] / errors[better]]
+        said = [
+            _untrained(curve, other, point.untrained[curve.model])
+            for curve, other in ((first, second), (second, first))
+            if curve.model in point.untrained
+        ]
         cross = contents.crossings.get(point.name)
-        rows.append((*row, None if cross is None else cross.explain()))
+        about = "; ".join(said) or None, None if cross is None else cross.explain()
+        rows.append((*row, *about))
     return worded("comparison", rows)
+
+
+def _untrained(curve: Curve, other: Curve, error: float) -> str:
+    """The error of a model before training, and the N at which the other has it too."""
+    enough = other.sizes[other.means <= error].tolist()
+    needs = f"N > {other.sizes[-1]:,}"
+    if enough:
+        short = other.sizes[other.sizes < enough[0]].tolist()
+        needs = f"N = {short[-1] + 1:,} to {enough[0]:,}" if short else f"N <= {enough[0]:,}"
+    return f"{curve.model} {number(error)}, as {other.model} with {needs}"
 
 
 def parameters_table(contents: Contents) -> ReportTable:
