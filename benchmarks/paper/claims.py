@@ -270,6 +270,13 @@ def _images(kept: Content) -> dict[str, list[Figure]]:
     }
     both = ("released", "rigorous")
     sweep = published.RELEASED_SWEEP
+
+    def corrected(side: int) -> Figure:
+        means = [
+            mean(values(side, "released", "KO", n, "rmse_over_max")) for n in (0, *sweep.sizes)
+        ]
+        return Figure(f"H = {side}, released", min(means[1:]) / means[0])
+
     released = {"KO": sweep.known[-1], "FC": sweep.dense[-1]}
     trained = [
         each["error"] / released["KO"]
@@ -283,6 +290,7 @@ def _images(kept: Content) -> dict[str, list[Figure]]:
         for protocol in both
     }
     return {
+        "residual-correction": [corrected(side) for side in (128, 256)],
         "noisier": [ratio(side, each, 4, "noise") for side in (128, 256) for each in both],
         "sharp-128": [ratio(128, each, 2048, "sharpness") for each in both],
         "blurred-256": [ratio(256, each, 2048, "sharpness") for each in both],

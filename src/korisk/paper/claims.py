@@ -291,7 +291,7 @@ def judge(found: Sequence[Sweep] = ()) -> list[Judged]:
 def gain_text(judged: Iterable[Judged]) -> str:
     """How much training lowers the error of KO where the study is done properly."""
     (found,) = (each.figures for each in judged if each.claim.key == "residual-correction")
-    gains = [1 - figure.value for figure in found]
+    gains = [1 - figure.value for figure in found if figure.of("done properly", authors=False)]
     return f"{min(gains):.1%} to {max(gains):.1%}"
 
 

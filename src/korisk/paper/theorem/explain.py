@@ -31,12 +31,19 @@ def answer(checks: Sequence[NetworkCheck]) -> str:
     which = f"{len(judged):,} of" if open_ones else "all" if len(judged) > 1 else "the"
     every = all(len(check.bounds) == len(BOUNDS) for check in judged)
     bounds = "all three bounds" if every else "every bound that is known"
-    tested = [check.looseness("composed") for check in judged if not check.only_the_last]
+    able = [check for check in judged if not check.only_the_last]  # to fail
+    if not able and len(judged) == len(checks):
+        return f"No test: in {which} {_networks(len(checks))}{before} the last layer alone errs."
     loose = ""
-    if (found := spread(tested)) is not None:
+    if (found := spread(check.looseness("composed") for check in able)) is not None:
         ends = dict.fromkeys((number(found.least), number(found.worst)))
         loose = f"; the tightest is loose by {' to '.join(ends)} times"
     where = f"In {which} {_networks(len(checks))}{before}"
+    if able and len(able) < len(judged) == len(checks):
+        untrained = sum(check.n == 0 for check in able)
+        before = f" ({untrained:,} of them before training)" if untrained else ""
+        which = "all" if len(able) > 1 else "the"
+        where = f"In {which} {_networks(len(able))} in which it could fail{before}"
     return f"{where} the error stays within {bounds}{loose}.{rest}"
 
 
