@@ -145,7 +145,6 @@ class CuSparse(Peer):
 
     name = "cuSPARSE"
     package = "torch"
-    least_batch = 32
 
     def __init__(self, scan: Scan, device: str) -> None:
         super().__init__(scan, device)
@@ -167,10 +166,12 @@ class CuSparse(Peer):
 
     def forward(self, images: Tensor) -> Works:
         """A x."""
-        if len(images) < self.least_batch:
-            raise Unable(f"measured from batch {self.least_batch} on")
         columns = images.reshape(len(images), -1).t().contiguous()
-        return {"CSR @ (pixels, batch)": _without_graph(lambda: self.matrix @ columns)}
+        works: Works = {"CSR @ (pixels, batch)": _without_graph(lambda: self.matrix @ columns)}
+        if len(images) == 1:
+            image = columns[:, 0].contiguous()
+            works["CSR @ (pixels,)"] = _without_graph(lambda: self.matrix @ image)
+        return works
 
     def adjoint(self, sinograms: Tensor) -> Works:
         """A^T y."""

@@ -232,6 +232,36 @@ process.join(60)
     assert done.stdout.strip() == "True"
 
 
+@pytest.mark.parametrize("make", EVERY)
+def test_inputs_alike_skip_the_checks_and_others_do_not(make: Any) -> None:
+    # Kinds of inputs that were checked once are not checked again: modes, precisions and shapes
+    # that come later must still be noticed.
+    operator = make(dtype=torch.float64)
+    x, y = random(2, *operator.domain), random(2, *operator.range)
+    images, spread = operator(x), operator.adjoint(y)
+    assert torch.equal(operator(x), images)
+    assert torch.equal(operator.T(y), spread)
+    given = x.clone().requires_grad_()
+    (operator(given) * y).sum().backward()
+    assert given.grad is not None
+    torch.testing.assert_close(given.grad, spread)
+    torch.testing.assert_close(torch.func.vmap(operator)(x[None])[0], images)
+    low = x.bfloat16()
+    with torch.autocast("cpu"):
+        assert operator(low).dtype == torch.bfloat16
+        assert operator(x).dtype == torch.float64
+    assert operator(x[:0]).shape == (0, *operator.range)
+    torch.testing.assert_close(operator(x.mT.contiguous().mT), images)
+    for wrong in (x.float(), x[..., 1:], x.to_sparse(), x.to("meta")):
+        for _ in range(2):
+            with pytest.raises(KoriskError, match="must"):
+                operator(wrong)
+    operator.float()
+    assert operator(x.float()).dtype == torch.float32
+    with pytest.raises(KoriskError, match="float32"):
+        operator(x)
+
+
 def test_a_matrix_that_does_not_fit_is_refused_with_its_size_and_the_alternative() -> None:
     large = ParallelBeam(4096, views=2000, bins=4096)
     with pytest.raises(KoriskError, match=r"GiB with its transpose.*engine='on_the_fly'"):

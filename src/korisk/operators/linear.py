@@ -486,6 +486,9 @@ class Adjoint(Wrapped):
         """The operator of which this is the adjoint."""
         return self.of
 
+    def _applied(self, x: Tensor, adjoint: bool) -> Tensor:
+        return self.of._applied(x, not adjoint)
+
     def _map(self, x: Tensor) -> Tensor:
         return self.of._map_adjoint(x)
 

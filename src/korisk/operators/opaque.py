@@ -80,10 +80,10 @@ class Opaque(LinearOperator):
         require(frozen, f"{self.name}: {what}", "not be trainable", module, remedy, got=given)
 
     def _map(self, x: Tensor) -> Tensor:
-        return self._product(x, False) if _recorded() else _differentiable(x, self, False)
+        return self._product(x, False) if _recorded() else differentiable(x, self, False)
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        return self._product(y, True) if _recorded() else _differentiable(y, self, True)
+        return self._product(y, True) if _recorded() else differentiable(y, self, True)
 
 
 class _Product(torch.autograd.Function):
@@ -100,11 +100,11 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Context, *gradient: Tensor) -> tuple[Tensor, None, None]:
-        return _differentiable(gradient[0], ctx.operator, not ctx.adjoint), None, None
+        return differentiable(gradient[0], ctx.operator, not ctx.adjoint), None, None
 
     @staticmethod
     def jvp(ctx: Context, *tangents: Tensor) -> Tensor:
-        return _differentiable(tangents[0], ctx.operator, ctx.adjoint)
+        return differentiable(tangents[0], ctx.operator, ctx.adjoint)
 
 
 class _TransformedProduct(torch.autograd.Function):
@@ -126,15 +126,17 @@ class _TransformedProduct(torch.autograd.Function):
         info: object, in_dims: tuple[int | None, ...], x: Tensor, operator: Opaque, adjoint: bool
     ) -> tuple[Tensor, int]:
         assert in_dims[0] is not None
-        return _differentiable(x.movedim(in_dims[0], 0), operator, adjoint), 0
+        return differentiable(x.movedim(in_dims[0], 0), operator, adjoint), 0
 
 
-def _differentiable(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
+def differentiable(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
+    """A x, or A^T x, with derivatives where any are asked for."""
     transformed = inside_transform()
     # How deep in torch.autograd.forward_ad; a PyTorch that cannot tell is always inside.
     level = getattr(torch.autograd.forward_ad, "_current_level", 0)
     if not (transformed or (x.requires_grad and torch.is_grad_enabled()) or level >= 0):
-        return operator._product(x.detach(), adjoint)  # no derivative needed
+        # No derivative needed; a view of what has no graph would only take time.
+        return operator._product(x.detach() if x.requires_grad else x, adjoint)
     form: Any = _TransformedProduct if transformed else _Product
     result: Tensor = form.apply(x, operator, adjoint)
     return result

@@ -26,7 +26,7 @@ from korisk._memory import free_memory
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.operators.ct.geometry import ParallelBeam
 from korisk.operators.ct.stencils import AnyStencil, Joseph, Taps
-from korisk.operators.inputs import Array
+from korisk.operators.inputs import Array, Shape
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -58,6 +58,10 @@ class Engine(ABC):
     @abstractmethod
     def apply(self, x: Tensor, project: bool) -> Tensor:
         """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+
+    def product(self, x: Tensor, project: bool, batch: int, shape: Shape) -> Tensor:
+        """The same from a contiguous tensor of any shape to one of the given shape."""
+        return self.apply(x.view(batch, -1), project).reshape(shape)
 
 
 # Sizes

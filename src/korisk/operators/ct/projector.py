@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
@@ -28,9 +27,9 @@ from korisk.operators.ct.stencils import (
     RotateAndSum,
     Sampled,
 )
-from korisk.operators.inputs import Options
+from korisk.operators.inputs import Options, autocast_on, traced
 from korisk.operators.linear import LinearOperator
-from korisk.operators.opaque import DECODERS, Opaque
+from korisk.operators.opaque import DECODERS, Opaque, differentiable
 from korisk.operators.types import Device, Dtype
 
 if TYPE_CHECKING:
@@ -121,14 +120,27 @@ class _StencilOperator(Opaque):
         kinds = type(self.stencil).__name__, type(self.geometry).__name__
         return "scanner:" + json.dumps([*kinds, stencil, self.engine, self._backwards])
 
+    def _applied(self, x: Tensor, adjoint: bool) -> Tensor:
+        # The checks take longer than a small product on a card, and pass for all inputs alike:
+        # they are made once for each kind of input, and again after the operator has moved.
+        if traced(x) or autocast_on(x):
+            return super()._applied(x, adjoint)
+        kind = adjoint, x.shape, x.dtype, x.device, x.layout
+        if kind in self._made:
+            return differentiable(x, self, adjoint)
+        result = super()._applied(x, adjoint)
+        self._made[kind] = True
+        return result
+
     def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         source, target = self._ends(adjoint)
         lead = x.shape[: x.ndim - len(source)]
-        flat = x.reshape(lead.numel(), math.prod(source)).contiguous()
-        if not len(flat):
-            return x.new_zeros(*lead, *target)
-        engine: Engine = self._once("_engine")
-        return engine.apply(flat, adjoint == self._backwards).reshape(*lead, *target)
+        shape, batch = (*lead, *target), lead.numel()
+        if not batch:
+            return x.new_zeros(shape)
+        # Not `_once` alone, which looks for changed weights: there are none here.
+        engine: Engine = self._made.get("_engine") or self._once("_engine")
+        return engine.product(x.contiguous(), adjoint == self._backwards, batch, shape)
 
     def _engine(self) -> Engine:
         return engine_for(self.stencil, self.engine, self.device, self.dtype)

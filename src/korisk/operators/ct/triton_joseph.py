@@ -28,11 +28,13 @@ from torch import Tensor
 from korisk.operators.ct.engines import DeviceMatrix, Engine, OnTheFly, worth_storing
 from korisk.operators.ct.geometry import FanBeam, Geometry
 from korisk.operators.ct.stencils import Stencil, nearer_to_x
-from korisk.operators.inputs import Array
+from korisk.operators.inputs import Array, Shape
 
 _LANES = 32  # images a program works on at once, where they lie side by side
 _FEW = {True: 3.2e7, False: 1.6e7}  # rays, steps, images: a product quicker as they lie
 _KEEPS_COMPILED = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 3)
+# The handle of a device's current stream, which is what Triton itself asks for.
+_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
 _MARGIN = 2  # pixels of zeros around an image: both neighbours of a tap outside lie in it
 
 
@@ -330,22 +332,28 @@ def _backproject(  # type: ignore[no-untyped-def]
 class _Launch:
     """A kernel with its grid and all arguments fixed except the first two, which are tensors.
 
-    Triton compiles a kernel for kinds of arguments and looks these up at every launch, which takes
-    longer than a small product. Here they are looked up once; the two tensors may lie anywhere, as
-    the kernels are told not to count on their alignment.
+    Triton compiles a kernel for kinds of arguments, looks these up at every launch and calls hooks,
+    which takes longer than a small product. Here they are looked up once and no hooks are called;
+    the two tensors may lie anywhere, as the kernels are told not to count on their alignment.
     """
 
     def __init__(self, kernel: Any, grid: tuple[int, int], *fixed: object, warps: int) -> None:
         self.kernel, self.grid, self.fixed, self.warps = kernel, (*grid, 1), fixed, warps
-        self._compiled: Callable[..., None] | None = None
+        # Addresses in place of tensors, which Triton would look up and check.
+        self._numbers = [n.data_ptr() if isinstance(n, Tensor) else n for n in fixed]
+        self._run: Callable[..., None] | None = None
 
     def __call__(self, first: Tensor, second: Tensor) -> None:
-        if self._compiled is not None:
-            self._compiled(first, second, *self.fixed)
+        if self._run is not None:
+            stream = _stream(first.get_device())
+            ends = first.data_ptr(), second.data_ptr()
+            self._run(*self.grid, stream, *self._compiled, *ends, *self._numbers)
             return
         found = self.kernel[self.grid](first, second, *self.fixed, num_warps=self.warps)
         if _KEEPS_COMPILED and found is not None:  # None from Triton's interpreter
-            self._compiled = found[self.grid]
+            # As triton.JITFunction.run calls it, without metadata and hooks.
+            self._compiled = found.function, found.packed_metadata, None, None, None
+            self._run = found.run
 
 
 class _Kernels(Engine):
@@ -360,7 +368,7 @@ class _Kernels(Engine):
         self, stencil: Stencil[Geometry], device: torch.device, dtype: torch.dtype, reach: float
     ) -> None:
         super().__init__(stencil, device, dtype)
-        self._plans: dict[tuple[bool, int], Callable[[Tensor], Tensor]] = {}
+        self._plans: dict[tuple[bool, int], Callable[[Tensor, Shape], Tensor]] = {}
         self._samples = math.prod(stencil.sinogram_shape) * max(stencil.image_shape)
         self.shapes = stencil.geometry.image_shape, stencil.geometry.sinogram_shape
         self.candidates = max(1, math.ceil(2 * reach))
@@ -379,18 +387,22 @@ class _Kernels(Engine):
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
         """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
-        key = project, len(x)
+        return self.product(x, project, len(x), (len(x), math.prod(self.shapes[project])))
+
+    def product(self, x: Tensor, project: bool, batch: int, shape: Shape) -> Tensor:
+        """The same from a contiguous tensor of any shape to one of the given shape."""
+        key = project, batch
         plan = self._plans.get(key)
         if plan is None:
-            work = len(x) * self._samples
-            few = work <= _FEW[project] or (len(x) == 1 and not project)
+            work = batch * self._samples
+            few = work <= _FEW[project] or (batch == 1 and not project)
             plan = self._plans[key] = (self._few if few else self._many)(*key)
         if torch.cuda.current_device() == self.device.index:  # to enter a device takes a while
-            return plan(x)
+            return plan(x, shape)
         with torch.cuda.device(self.device):
-            return plan(x)
+            return plan(x, shape)
 
-    def _few(self, project: bool, batch: int) -> Callable[[Tensor], Tensor]:
+    def _few(self, project: bool, batch: int) -> Callable[[Tensor, Shape], Tensor]:
         """One launch on images as they lie; the tiles are those measured best on an H200."""
         (rows, columns), (views, bins) = self.shapes
         work = batch * self._samples
@@ -408,16 +420,18 @@ class _Kernels(Engine):
             tile = self.candidates, self.fan, self.pixel, views_at_once, tall, wide
             fixed = self.rays, self.scanner, rows, columns, views, bins, *tile
             launch = _Launch(_backproject_few, grid, *fixed, warps=warps)
-        found, order = math.prod(self.shapes[project]), 1 if project else -1  # images come first
 
-        def run(x: Tensor) -> Tensor:
-            result = x.new_empty(batch, found)
-            launch(*(x, result)[::order])
+        def run(x: Tensor, shape: Shape) -> Tensor:
+            result = x.new_empty(shape)
+            if project:
+                launch(x, result)
+            else:  # images come first
+                launch(result, x)
             return result
 
         return run
 
-    def _many(self, project: bool, batch: int) -> Callable[[Tensor], Tensor]:
+    def _many(self, project: bool, batch: int) -> Callable[[Tensor, Shape], Tensor]:
         """Three launches: images side by side, the product, and images one after another."""
         (rows, columns), (views, bins) = self.shapes
         lanes = min(_LANES, triton.next_power_of_2(batch))
@@ -449,12 +463,12 @@ class _Kernels(Engine):
         grid = triton.cdiv(found, block), groups
         separate = _Launch(_separate, grid, batch, beside, found, block, lanes, warps=4)
 
-        def run(x: Tensor) -> Tensor:
+        def run(x: Tensor, shape: Shape) -> Tensor:
             together = x.new_empty(items, beside)
             interleave(x, together)
             sums = x.new_empty(found, beside)
             product(*(together, sums)[::order])
-            result = x.new_empty(batch, found)
+            result = x.new_empty(shape)
             separate(sums, result)
             return result
 
@@ -516,15 +530,15 @@ class TritonPixelDriven(_Kernels):
         self.rays = self.padded_rays = self.scanner  # not read
         self._adjoint: Engine | None = None
 
-    def apply(self, x: Tensor, project: bool) -> Tensor:
-        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+    def product(self, x: Tensor, project: bool, batch: int, shape: Shape) -> Tensor:
+        """The same from a contiguous tensor of any shape to one of the given shape."""
         if not project:
-            return super().apply(x, project)
+            return super().product(x, project, batch, shape)
         if self._adjoint is None:
             fits = worth_storing(self.stencil, self.device, self.dtype)
             engine = DeviceMatrix if fits else OnTheFly
             self._adjoint = engine(self.stencil, self.device, self.dtype)
-        return self._adjoint.apply(x, project)
+        return self._adjoint.product(x, project, batch, shape)
 
 
 def _bins_a_pixel(geometry: Geometry) -> float:
