@@ -22,7 +22,7 @@ from torch import Tensor
 
 from benchmarks.markdown import header, line
 from korisk.operators import Nufft, radial, spiral
-from korisk.operators.noncartesian import FloatArray
+from korisk.operators.mri.noncartesian import FloatArray
 
 RUNS = 7
 SIDES = (32, 64, 128)

@@ -29,8 +29,8 @@ from korisk.operators.ct.projector import Kind, PixelBackprojector, Projector
 from korisk.operators.inputs import Shape, shape_text
 from korisk.operators.linear import LinearOperator
 from korisk.operators.motion import Moving
-from korisk.operators.noncartesian import Nufft
-from korisk.operators.sense import Sense
+from korisk.operators.mri.noncartesian import Nufft
+from korisk.operators.mri.sense import Sense
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory import Known
 

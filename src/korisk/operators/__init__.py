@@ -3,11 +3,11 @@
 Start with `linear.py`: `LinearOperator` and how operators are combined; `inputs.py` and `types.py`
 have what they take, `kept.py` what they make once and keep, `opaque.py` how compilers see those
 that PyTorch cannot look into, `exports.py` how other libraries use them. `basic.py` has the small
-ones, `adapters.py` those of functions and other libraries, `sense.py` multi-coil MRI,
-`noncartesian.py` MRI along any trajectory, `motion.py` scans of what moves, `convolution.py` blurs,
-`dynamics.py` Burgers' equation (a layer that is not linear), `tikhonov.py` the regularised inverse
-and `consistency.py` the layer made of it, `norms.py` the iterations behind `norm()`, `testing.py`
-the laws that every operator keeps; `ct/` has tomography.
+ones, `adapters.py` those of functions and other libraries, `motion.py` scans of what moves,
+`convolution.py` blurs, `dynamics.py` Burgers' equation (a layer that is not linear), `tikhonov.py`
+the regularised inverse and `consistency.py` the layer made of it, `norms.py` the iterations behind
+`norm()`, `testing.py` the laws that every operator keeps; `ct/` has tomography and `mri/` magnetic
+resonance.
 """
 
 from korisk.errors import needed_by
@@ -35,8 +35,8 @@ from korisk.operators.ct.projector import PixelBackprojector, Projector
 from korisk.operators.dynamics import Burgers
 from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Stacked, Sum, stack
 from korisk.operators.motion import Moving, Warp, estimate_motion
-from korisk.operators.noncartesian import Nufft, radial, spiral
-from korisk.operators.sense import Sense, birdcage_sensitivities
+from korisk.operators.mri.noncartesian import Nufft, radial, spiral
+from korisk.operators.mri.sense import Sense, birdcage_sensitivities
 from korisk.operators.tikhonov import Tikhonov
 
 # So that checkpoints with a geometry among their hyperparameters load with weights_only=True.

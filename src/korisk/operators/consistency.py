@@ -10,7 +10,7 @@ from korisk.errors import Argument, KoriskError, invalid
 from korisk.operators.basic import Identity, Spectral, capped
 from korisk.operators.inputs import LOW, autocast_on, jit_tracing, shape_text
 from korisk.operators.linear import UNCHECKED, LinearOperator, require_operator
-from korisk.operators.sense import Sense
+from korisk.operators.mri.sense import Sense
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory.bracket import NormBracket
 

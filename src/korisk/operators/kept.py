@@ -33,8 +33,8 @@ def version(tensor: Tensor) -> tuple[int, int]:
     return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
-class _Made(dict[str, Any]):
-    """What an operator made for itself, by method: no part of its state."""
+class _Made(dict[object, Any]):
+    """What an operator made for itself, by method, and what else it remembers: not its state."""
 
 
 class Keeping(nn.Module):
@@ -101,7 +101,7 @@ class Keeping(nn.Module):
         return ""
 
     def _register(self) -> None:
-        self._made: dict[str, Any] = {}
+        self._made: dict[object, Any] = {}
         self._key = ""
         if not torch.compiler.is_dynamo_compiling():  # what is made in a trace has no key
             self._made = _Made()

@@ -12,8 +12,8 @@ from korisk.errors import Argument, KoriskError, Message
 from korisk.operators.basic import Fourier
 from korisk.operators.inputs import Place
 from korisk.operators.linear import LinearOperator
-from korisk.operators.noncartesian import Nufft, radial, spiral
-from korisk.operators.sense import Sense, birdcage_sensitivities
+from korisk.operators.mri.noncartesian import Nufft, radial, spiral
+from korisk.operators.mri.sense import Sense, birdcage_sensitivities
 from korisk.problems.imaging import ImageProblem, Index
 from korisk.problems.motion import Motion
 from korisk.problems.noise import Gaussian

@@ -13,14 +13,14 @@ import warnings
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property, partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
 from korisk import _checks
-from korisk._show import InNotebooks
 from korisk.errors import Argument, KoriskError, KoriskWarning, Message, invalid
-from korisk.operators.ct.geometry import FanBeam, FloatArray, frozen, plain
+from korisk.operators.ct.geometry import FanBeam
+from korisk.operators.ct.scan import FloatArray, Scan, frozen, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,12 +31,11 @@ _TURN = 2 * math.pi
 _SOURCE_TO_CENTER, _MAGNIFICATION = 3.0, 1.5
 _VIEWS_PER_PIXEL, _VIEWS_MULTIPLE = 1.5, 4  # turns of four equal quarters are projected fastest
 _STEEPEST = 1.0  # rise of a ray over its run: beyond 45 degrees steps in a slice skip slices
-_WARN_TRUNCATION = 0.005
 _SAMPLED = 48, 15, 30  # points across and along the cylinder, and views, to see what is missed
 
 
 @dataclass(frozen=True, repr=False)
-class ConeBeam(InNotebooks):
+class ConeBeam(Scan):
     """A point source opposite a detector of rows and columns, turning about the z axis.
 
     A frozen value, as other geometries are: `ConeBeam(64)` is a whole scan of 64 x 64 x 64 voxels.
@@ -119,6 +118,8 @@ class ConeBeam(InNotebooks):
     source_to_detector: float = cast(Any, None)
     curved: bool = False
 
+    _full_arc: ClassVar[float] = _TURN
+
     def __post_init__(self) -> None:
         for field in fields(self):
             if field.name not in {"shape", "bins", "angles"}:
@@ -139,30 +140,16 @@ class ConeBeam(InNotebooks):
         if self.pitch == 0:  # as the fan says it, so that equal scans are equal
             self._set("angles", self.fan.angles)
             self._set("arc", self.fan.arc)
-        voxels, rays = math.prod(self.image_shape), math.prod(self.sinogram_shape)
-        if max(voxels, rays) >= 2**31:
-            given = f"{voxels:,} voxels and {rays:,} rays"
-            rule = "have fewer than 2^31 elements"
-            raise invalid("a volume or its projections", rule, voxels, "reduce them", got=given)
+        self._check_size("a volume or its projections", "voxels")
         rise = float(np.abs(self.row_offsets).max() / self.fan.bin_distances.min())
         if rise > _STEEPEST:
             rule = "rise by at most 45 degrees"
             remedy = Message("use fewer rows in ", Argument("bins", ...))
             got = f"{math.degrees(math.atan(rise)):.0f} degrees"
             raise invalid("the cone's rays", rule, rise, remedy, got=got)
-        if self.truncation > _WARN_TRUNCATION:
-            height = self.detector_shape[0] * self.row_spacing
-            lost = f"{self.truncation:.1%} of the cylinder inscribed in the volume"
-            start = f"the detector is too low: its {height:g} mm miss {lost}, averaged over views"
-            higher = "; raise the rows of ", Argument("bins", ...), " or ", Argument("row_spacing")
-            text = Message(start, *higher, ", or expect truncation artefacts")
-            warnings.warn(text, KoriskWarning, stacklevel=3)
-
-    def __getstate__(self) -> dict[str, object]:  # without the arrays kept beside the fields
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
+        extent = self.detector_shape[0] * self.row_spacing
+        higher = "the rows of ", Argument("bins", ...), " or ", Argument("row_spacing")
+        self._warn_truncated("low", extent, "cylinder inscribed in the volume", *higher)
 
     def _set_lengths(self) -> None:
         """Check and set spacings and distances, from the volume's where they were left out."""
@@ -264,23 +251,6 @@ class ConeBeam(InNotebooks):
         return self.bins
 
     @property
-    def views_count(self) -> int:
-        """The number of views, whichever way they were passed."""
-        return self.views
-
-    @property
-    def scanned_arc(self) -> float:
-        """The arc of equally spaced views in radians."""
-        return _TURN if self.arc is None else self.arc
-
-    @cached_property
-    def angle_array(self) -> FloatArray:
-        """The angle of each view in radians, (views,)."""
-        if self.angles:
-            return frozen(np.array(self.angles))
-        return frozen(self.start + self.scanned_arc * np.arange(self.views) / self.views)
-
-    @property
     def sinogram_shape(self) -> tuple[int, int, int]:
         """(views, rows, columns) of the detector's pictures."""
         return self.views, *self.detector_shape
@@ -342,16 +312,6 @@ class ConeBeam(InNotebooks):
         z = ((np.arange(along) + 0.5) / along - 0.5) * depth
         row = magnified[..., None] * z - self.row_offset
         return float(np.mean(np.abs(row) > self.detector_shape[0] * self.row_spacing / 2))
-
-    def __repr__(self) -> str:
-        slices, rows, columns = self.image_shape
-        parts = [f"{slices}" if slices == rows == columns else f"{self.shape}"]
-        for field in fields(self)[1:]:
-            value = getattr(self, field.name)
-            told = field.name == "views" and self.angles
-            if not told and value != field.default:
-                parts.append(f"{field.name}={value!r}")
-        return f"{type(self).__name__}({', '.join(parts)})"
 
     def plot(self, path: str | PathLike[str] | None = None) -> Axes:
         """Draw the scanner from above and from the side. Needs the `report` extra.

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from korisk.operators.ct.cone import ConeBeam
-from korisk.operators.ct.geometry import FloatArray
+from korisk.operators.ct.scan import FloatArray
 from korisk.operators.ct.stencils import Joseph, PixelDriven, Stencil, Taps, linear
 
 _CPU = torch.device("cpu")

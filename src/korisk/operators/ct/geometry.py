@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property, partial
 from os import PathLike
@@ -19,15 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk import _checks
-from korisk._show import InNotebooks
 from korisk.errors import Argument, KoriskError, KoriskWarning, Message, invalid, shown
+from korisk.operators.ct.scan import FloatArray, Scan, frozen, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.float64]
-
-_WARN_TRUNCATION = 0.005
 _VIEWS_SAMPLED = 90  # for how much the detector misses
 _MISSING_WEDGE = 2.0  # a gap so many times the next widest one was left out on purpose
 _WARN_TURNS = 3
@@ -44,7 +41,7 @@ _NUMBERS: dict[str, tuple[str, float | None, float | None]] = {  # remedy, least
 
 
 @dataclass(frozen=True, repr=False)
-class Geometry(InNotebooks, ABC):
+class Geometry(Scan):
     """What the beams share: image, views and detector.
 
     Abstract: a geometry is a `ParallelBeam` or a `FanBeam`. A frozen value; equal geometries are
@@ -99,8 +96,6 @@ class Geometry(InNotebooks, ABC):
     bin_spacing: float = 1.0
     detector_offset: float = 0.0
 
-    _full_arc: ClassVar[float]  # after which rays repeat
-
     def __post_init__(self) -> None:
         for field in fields(self):
             if field.name not in {"shape", "angles"}:
@@ -118,26 +113,11 @@ class Geometry(InNotebooks, ABC):
             number = _checks.real(name, value, remedy=remedy, at_least=least, at_most=most)
             self._set(name, number)
         self._set_views()
-        pixels, rays = math.prod(self.image_shape), math.prod(self.sinogram_shape)
-        if max(pixels, rays) >= 2**31:
-            size = f"{4 * (pixels + rays) / 2**30:.0f} GiB in float32"
-            given = f"{pixels:,} pixels and {rays:,} rays ({size})"
-            rule = "have fewer than 2^31 elements"
-            raise invalid("an image or a sinogram", rule, pixels, "reduce them", got=given)
+        self._check_size("an image or a sinogram", "pixels")
         self._check_distances()
-        if self.truncation > _WARN_TRUNCATION:
-            width = self.bins * self.bin_spacing
-            lost = f"{self.truncation:.1%} of the {self.inscribed} inscribed in the image"
-            start = f"the detector is too short: its {width:g} mm miss {lost}, averaged over views"
-            wider = "; raise ", Argument("bins", ...), " or ", Argument("bin_spacing", ...)
-            text = Message(start, *wider, ", or expect truncation artefacts")
-            warnings.warn(text, KoriskWarning, stacklevel=3)
-
-    def __getstate__(self) -> dict[str, object]:  # without the arrays kept beside the fields
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
+        extent, whole = self.bins * self.bin_spacing, f"{self.inscribed} inscribed in the image"
+        wider = Argument("bins", ...), " or ", Argument("bin_spacing", ...)
+        self._warn_truncated("short", extent, whole, *wider)
 
     def _set_views(self) -> None:
         """Check and set `angles`, or `views` and `arc`, whichever was passed."""
@@ -177,25 +157,6 @@ class Geometry(InNotebooks, ABC):
         """(rows, columns)."""
         assert isinstance(self.shape, tuple)
         return self.shape
-
-    @property
-    def views_count(self) -> int:
-        """The number of views, whichever way they were passed."""
-        assert self.views is not None
-        return self.views
-
-    @property
-    def scanned_arc(self) -> float:
-        """The arc of equally spaced views in radians."""
-        return self._full_arc if self.arc is None else self.arc
-
-    @cached_property
-    def angle_array(self) -> FloatArray:
-        """The angle of each view in radians, (views,)."""
-        if self.angles:
-            return frozen(np.array(self.angles))
-        steps = self.scanned_arc * np.arange(self.views_count) / self.views_count
-        return frozen(self.start + steps)
 
     @property
     def sinogram_shape(self) -> tuple[int, int]:
@@ -324,16 +285,6 @@ class Geometry(InNotebooks, ABC):
         position = self.detector_position(x * width / 2, y * height / 2, slice(None, None, every))
         beyond = np.abs(position - self.detector_offset) > self.bins * self.bin_spacing / 2
         return float(np.mean(beyond))
-
-    def __repr__(self) -> str:
-        rows, columns = self.image_shape
-        parts = [f"{rows}" if rows == columns else f"{self.shape}"]
-        for field in fields(self):
-            value = getattr(self, field.name)
-            told = field.name == "shape" or (field.name == "views" and self.angles)
-            if not told and value != field.default:
-                parts.append(f"{field.name}={value!r}")
-        return f"{type(self).__name__}({', '.join(parts)})"
 
     def plot(self, path: str | PathLike[str] | None = None) -> Axes:
         """Draw the scanner. Needs the `report` extra.
@@ -565,15 +516,3 @@ def require_fan(geometry: object, what: str) -> None:
     """Raise if it is not a fan beam, for what only a fan has."""
     if not isinstance(geometry, FanBeam):
         raise KoriskError(f"{what} are for a FanBeam, got {shown(geometry)}")
-
-
-def frozen(array: NDArray[np.floating]) -> FloatArray:
-    """A copy in float64 that cannot be written to."""
-    fixed = array.astype(np.float64)
-    fixed.flags.writeable = False
-    return fixed
-
-
-def plain(value: object) -> object:
-    """NumPy's and PyTorch's scalars as Python's."""
-    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value

@@ -18,7 +18,7 @@ from korisk.errors import KoriskWarning, needed_by
 from korisk.operators.basic import own_tensor
 from korisk.operators.inputs import as_complex, as_pairs, checked_shape, complex_of, shape_text
 from korisk.operators.linear import LinearOperator
-from korisk.operators.sense import Sense, combined, seen, whole_norm
+from korisk.operators.mri.sense import Sense, combined, seen, whole_norm
 from korisk.operators.types import Device, Dtype, Lengths, Values
 from korisk.theory.bracket import NormBracket
 
