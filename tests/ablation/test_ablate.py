@@ -16,6 +16,7 @@ from korisk.ablation import ablation as room
 from korisk.cli.app import run
 from korisk.networks import zoo
 from korisk.operators import (
+    ConeBeam,
     Convolution,
     Diagonal,
     LinearOperator,
@@ -253,6 +254,27 @@ def test_the_bound_compares_both_networks() -> None:
     assert found.bound_ratio is not None
     assert found.bound_ratio > 1
     assert f"{found.parameters[1]:,}" in found.bound_sentence
+
+
+def test_volumes_of_a_cone_are_ablated_and_bounded() -> None:
+    scan = ConeBeam(4, views=4, bins=(6, 6))
+    cone, cells = Projector(scan), 4 * 6 * 6 * 4**3
+
+    def build() -> nn.Module:
+        return nn.Sequential(fbp(scan, trainable=True), nn.ReLU())
+
+    generator = torch.Generator().manual_seed(0)
+    volumes = torch.rand(64, *cone.domain, generator=generator)
+    common: dict[str, Any] = {"images": volumes, "noise": 0.05, "sizes": [4, 8, 16], "seeds": 2}
+    common |= {"training": kr.prediction.Training(steps=20, rate=0.02)}
+    dense = kr.ablate(build, cone, **common)
+    assert dense.parameters[1] - dense.parameters[0] == cells
+    assert dense.bound_ratio is not None
+    assert dense.bound_ratio > 1
+    assert (dense.curves[0].means < dense.curves[1].means).all()
+    wrong = kr.ablate(build, cone, replace=Replacement(by="wrong", wrong=0.5), **common)
+    assert wrong.curves[0].means == pytest.approx(dense.curves[0].means)
+    assert (wrong.curves[0].means < wrong.curves[1].means).all()
 
 
 STUDY = """

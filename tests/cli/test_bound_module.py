@@ -38,6 +38,10 @@ def wrong():
 def unfit():
     return nn.Linear(4, 4), torch.ones(1, 5)
 number = 3
+def cone():
+    from korisk.operators import ConeBeam, fbp
+    scan = ConeBeam(4, views=4)
+    return nn.Sequential(fbp(scan, trainable=True), nn.ReLU()), torch.ones(1, *scan.sinogram_shape)
 """
 
 
@@ -49,6 +53,26 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / f"{name}_broken.py").write_text("import nowhere_to_be_found\n")
     monkeypatch.chdir(tmp_path)
     return name
+
+
+def test_a_network_of_a_cone_is_bounded(models: str) -> None:
+    import torch
+
+    from korisk.operators import ConeBeam, fbp
+
+    report = json.loads(outputs("bound", "--module", f"{models}:cone", "-n", 50, "--json")[0])
+    weights, ramp, backprojector = fbp(ConeBeam(4, views=4), dtype=torch.float64).layers
+    brackets = {layer["name"]: layer["lipschitz"] for layer in report["layers"]}
+    (pair,) = report["network"]["compositions"]
+    brackets["A^T K"] = pair["lipschitz"]
+    known = {"W": weights, "K": ramp, "A^T": backprojector, "A^T K": backprojector @ ramp}
+    for name, operator in known.items():  # against the singular values of the whole matrix
+        norm = float(torch.linalg.matrix_norm(operator.as_matrix(), 2))
+        assert brackets[name]["lower"] * (1 - 1e-6) <= norm <= brackets[name]["upper"] * (1 + 1e-6)
+    assert report["layers"][0]["parameters"] == weights.domain[-2] * weights.domain[-1] * 4
+    # Of the three kinds of bounds, the one with norms of products of known layers is the tightest.
+    bounds = {kind: bound["total"] for kind, bound in report["bounds"].items()}
+    assert 0 < bounds["composed"] < bounds["minkowski"] < bounds["paper"]
 
 
 def test_a_module_gives_what_its_description_gives(models: str) -> None:
