@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -16,6 +17,7 @@ from korisk.operators.linear import Combined, LinearOperator, require_operator
 from korisk.operators.types import Device, Dtype, Lengths, Values
 
 _RIGID = {1: 1, 3: 2, 6: 3}  # numbers of a rigid pose, and the axes of an image that it moves
+_TINY = 1e-30  # added to squared angles: the root then has a derivative at zero, which is zero
 _STALLED = 1e-12  # relative change of the loss at which an estimate is done
 
 
@@ -98,18 +100,26 @@ class Warp(LinearOperator):
         if not self.rigid:
             return self.poses[..., :-1], self.poses[..., -1]
         axes, angles = self.axes, self.poses[:, : -self.axes]
+        # Rodrigues' formula for exp of a generator G, exact in two and three dimensions and, unlike
+        # torch.linalg.matrix_exp, without numbers that come back from a card: CUDA graphs hold it.
+        angle = (angles.square().sum(1) + _TINY).sqrt()[:, None, None]
+        first_order, second_order = torch.sinc(angle / math.pi), torch.sinc(angle / math.tau)
         turned = self.poses.new_zeros(self.range[0], axes, axes)
         first, second = torch.triu_indices(axes, axes, 1, device=self.poses.device).unbind()
         every = torch.arange(self.range[0], device=angles.device)[:, None]
         turned = turned.index_put((every, first, second), angles)
-        back = torch.linalg.matrix_exp(turned.mT - turned)  # R^T
+        generator = turned.mT - turned  # of R^T
+        unit = torch.eye(axes, device=angles.device, dtype=angles.dtype)
+        bent = second_order.square() / 2 * (generator @ generator)
+        back = unit + first_order * generator + bent
         return back, -(back @ self.poses[:, -axes:, None])[..., 0]
 
     def _neighbours(self) -> tuple[Tensor, Tensor]:
         """Flat indices and weights of the pixels around each source, (poses, pixels, 2^axes)."""
         matrix, shift = self._sources()
         lengths = self.domain[: self.axes]
-        lines = [torch.arange(length).to(shift) - (length - 1) / 2 for length in lengths]
+        pixels_along = partial(torch.arange, device=shift.device, dtype=shift.dtype)
+        lines = [pixels_along(length) - (length - 1) / 2 for length in lengths]
         pixels = torch.stack(torch.meshgrid(*lines, indexing="ij")).flatten(1)
         moved = matrix @ pixels + shift[..., None]
         places = torch.zeros(*moved[:, 0].shape, 1, dtype=torch.long, device=shift.device)

@@ -129,15 +129,19 @@ class _TransformedProduct(torch.autograd.Function):
         return differentiable(x.movedim(in_dims[0], 0), operator, adjoint), 0
 
 
-def differentiable(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
-    """A x, or A^T x, with derivatives where any are asked for."""
-    transformed = inside_transform()
+def no_derivative(x: Tensor) -> bool:
+    """Whether no derivative of a product with x can be asked for."""
     # How deep in torch.autograd.forward_ad; a PyTorch that cannot tell is always inside.
     level = getattr(torch.autograd.forward_ad, "_current_level", 0)
-    if not (transformed or (x.requires_grad and torch.is_grad_enabled()) or level >= 0):
-        # No derivative needed; a view of what has no graph would only take time.
+    graph = x.requires_grad and torch.is_grad_enabled()
+    return not (graph or level >= 0 or inside_transform())
+
+
+def differentiable(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
+    """A x, or A^T x, with derivatives where any are asked for."""
+    if no_derivative(x):  # a view of what has no graph would only take time
         return operator._product(x.detach() if x.requires_grad else x, adjoint)
-    form: Any = _TransformedProduct if transformed else _Product
+    form: Any = _TransformedProduct if inside_transform() else _Product
     result: Tensor = form.apply(x, operator, adjoint)
     return result
 

@@ -317,7 +317,8 @@ class _Suite:
                 eps = 1e-6 if self.tolerance is None else 1.0
                 for test in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
                     self.what = f"{test.__name__} of {side.name}"
-                    test(side.map, (x,), eps=eps)
+                    # On a card, sums that threads add to are rounded in any order.
+                    test(side.map, (x,), eps=eps, nondet_tol=LIMITS[torch.float64])
 
     def batches(self) -> Errors:
         for side in self._converted_sides():

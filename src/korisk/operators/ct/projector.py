@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
@@ -27,9 +28,9 @@ from korisk.operators.ct.stencils import (
     RotateAndSum,
     Sampled,
 )
-from korisk.operators.inputs import Options, autocast_on, traced
+from korisk.operators.inputs import Options, traced
 from korisk.operators.linear import LinearOperator
-from korisk.operators.opaque import DECODERS, Opaque, differentiable
+from korisk.operators.opaque import DECODERS, Opaque, differentiable, no_derivative
 from korisk.operators.types import Device, Dtype
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ Kind = Literal["joseph", "rotate", "sampled"]
 KINDS: tuple[Kind, ...] = ("joseph", "rotate", "sampled")
 
 _LARGEST_STORED_CONE = 2**26  # entries, 1 GiB with the transpose in float32: some 56^3 voxels
+
+# Whether autocast is on for any device; a PyTorch that cannot tell checks every input.
+_any_autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
 _live: WeakValueDictionary[tuple[object, ...], Engine] = WeakValueDictionary()
 
@@ -123,14 +127,22 @@ class _StencilOperator(Opaque):
     def _applied(self, x: Tensor, adjoint: bool) -> Tensor:
         # The checks take longer than a small product on a card, and pass for all inputs alike:
         # they are made once for each kind of input, and again after the operator has moved.
-        if traced(x) or autocast_on(x):
+        if traced(x) or _any_autocast():
             return super()._applied(x, adjoint)
         kind = adjoint, x.shape, x.dtype, x.device, x.layout
-        if kind in self._made:
+        known = self._made.get(kind)
+        if known is None:
+            result = super()._applied(x, adjoint)
+            if result.numel():
+                batch = x.numel() // math.prod(self._ends(adjoint)[0])
+                how = adjoint == self._backwards, batch, result.shape
+                self._made[kind] = self._once("_engine"), *how
+            return result
+        if x.requires_grad or not no_derivative(x):
             return differentiable(x, self, adjoint)
-        result = super()._applied(x, adjoint)
-        self._made[kind] = True
-        return result
+        engine, *how = known
+        product: Tensor = engine.product(x.contiguous(), *how)
+        return product
 
     def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         source, target = self._ends(adjoint)

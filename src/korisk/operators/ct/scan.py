@@ -73,8 +73,8 @@ class Scan(InNotebooks, ABC):
     @property
     def views_count(self) -> int:
         """The number of views, whichever way they were passed."""
-        assert self.views is not None
-        return self.views
+        count: int = self.views
+        return count
 
     @property
     def scanned_arc(self) -> float:

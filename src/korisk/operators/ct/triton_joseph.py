@@ -33,8 +33,9 @@ from korisk.operators.inputs import Array, Shape
 _LANES = 32  # images a program works on at once, where they lie side by side
 _FEW = {True: 3.2e7, False: 1.6e7}  # rays, steps, images: a product quicker as they lie
 _KEEPS_COMPILED = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 3)
-# The handle of a device's current stream, which is what Triton itself asks for.
+# As Triton asks for a device's current stream, and torch.cuda for the device: without checks.
 _stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 _MARGIN = 2  # pixels of zeros around an image: both neighbours of a tap outside lie in it
 
 
@@ -342,6 +343,7 @@ class _Launch:
         # Addresses in place of tensors, which Triton would look up and check.
         self._numbers = [n.data_ptr() if isinstance(n, Tensor) else n for n in fixed]
         self._run: Callable[..., None] | None = None
+        self._compiled: tuple[object, ...] = ()
 
     def __call__(self, first: Tensor, second: Tensor) -> None:
         if self._run is not None:
@@ -397,7 +399,7 @@ class _Kernels(Engine):
             work = batch * self._samples
             few = work <= _FEW[project] or (batch == 1 and not project)
             plan = self._plans[key] = (self._few if few else self._many)(*key)
-        if torch.cuda.current_device() == self.device.index:  # to enter a device takes a while
+        if _device() == self.device.index:  # to enter a device takes a while
             return plan(x, shape)
         with torch.cuda.device(self.device):
             return plan(x, shape)
