@@ -357,6 +357,7 @@ def _networks() -> dict[str, list[Figure]]:
             replace(held("advection_diffusion"), name="advection and diffusion"),
             replace(held("mri_h32_relu"), name="MRI"),
         ],
+        "motion": [held("motion")],
         "recurrent": [graphs_held([each for each in graphs if each["network"] == "unrolled"])],
         "tightness": [Figure(kind, median(each)) for kind, each in sorted(loose.items())],
         "limited-angle": angle,

@@ -20,7 +20,10 @@ from korisk.store.usage import machine
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ROUNDING = 1e-9  # of the error of a network; smaller layer errors are rounding
-STUDIES = ("mri_h32", "mri_h32_relu", "advection_diffusion", "limited_angle", "two_learned_layers")
+STUDIES = (
+    *("mri_h32", "mri_h32_relu", "advection_diffusion", "limited_angle"),
+    *("two_learned_layers", "motion"),
+)
 
 
 def main() -> None:
@@ -35,8 +38,10 @@ def main() -> None:
     if options.tables is not None:
         print("\n".join(tables(json.loads(options.tables.read_text()))))
         return
-    kept: dict[str, Any] = {"machine": dict(machine()), "device": options.device}
-    kept["studies"] = {
+    kept: dict[str, Any] = {"machine": dict(machine()), "device": options.device, "studies": {}}
+    if options.json is not None and options.json.exists():  # studies that are not run again stay
+        kept["studies"] = json.loads(options.json.read_text())["studies"]
+    kept["studies"] |= {
         name: run(name, options.out / options.device / name, options.device)
         for name in options.only
     }

@@ -255,8 +255,9 @@ class PdeProblem(Problem):
         for name, count in counts.items():
             key = stream_key(TEST_SEED if name == "test" else seed, f"{name} fields")
             start, noise = self._fields(key, count, place)
+            pieces = torch.split(start, _PIECE) if count else ()  # cuFFT refuses none
             with torch.no_grad():
-                later = torch.cat([flow(piece) for piece in torch.split(start, _PIECE)])
+                later = torch.cat([flow(piece) for piece in pieces]) if count else start
             for axis in range(1, self.dimension + 1) if fine > 1 else ():  # means over cells
                 cells = (*start.shape[:axis], self.points, fine, *start.shape[axis + 1 :])
                 start, later = (field.reshape(cells).mean(axis + 1) for field in (start, later))
