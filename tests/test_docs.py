@@ -240,6 +240,19 @@ def test_the_table_of_graphs_is_the_one_that_was_kept() -> None:
     assert not any(row["out of order"] for row in results)
 
 
+def test_networks_that_sought_to_break_the_theorem_are_as_kept() -> None:
+    found = kept("check_hard.json")
+    text = (ROOT / "benchmarks" / "results" / "check_hard.txt").read_text()
+    assert text == "\n".join(benchmark("paper.check_hard").tables(found)) + "\n"
+    rows = found["networks"]
+    assert all(row["holds"] for row in rows)
+    ratios = [row["bounds"]["composed"] / row["error"] for row in rows]
+    assert all(ratio <= row["before"] for ratio, row in zip(ratios, rows, strict=True))
+    page = (ROOT / "docs" / "explanation" / "check.md").read_text()
+    assert f"in {len(rows)} whose weights were sought" in page
+    assert f"1 / {min(ratios):.4g} of its bound" in page
+
+
 def test_the_table_of_checked_graphs_is_what_was_kept() -> None:
     found = kept("check_graphs.json")
     page = shown("check.md")
