@@ -1,4 +1,4 @@
-"""All that a pilot answers at once: a target, errors at some N, and how sure one can be."""
+"""All answers of one pilot: samples for a target, expected errors at given N, and their tables."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from korisk.texts import Table, number, whole
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Everything that is said about one model. Made by `answer`.
+    """All answers for one model. Made by `answer`.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ class Answer:
     plan : Plan or None
         The plan, if there is a target.
     at : tuple of (int, Expectation or None, float or None)
-        N, what is expected there, and the chance of the target; None where the pilot cannot be
-        extrapolated to it, or there is no target.
+        N, the expected error there, and the probability that the target is met; None where the
+        pilot cannot be extrapolated to N, or there is no target.
     sure : float
         The probability with which samples are to be enough.
     cost : float or None
@@ -57,7 +57,7 @@ class Answer:
         return self.forecast.curve
 
     def require(self) -> None:
-        """Raise `OutOfReachError` where more data is no answer, or N has none."""
+        """Raise `OutOfReachError` if no data reaches the target, or an N has no expected error."""
         if self.advice is not None and self.advice.action not in ("collect", "measure", "train"):
             raise OutOfReachError(self.advice.explain())
         doubt, last = self.forecast.doubt, self.forecast.last
@@ -69,16 +69,16 @@ class Answer:
                 )
 
     def explain(self, *, full: bool = False, named: bool = False, again: bool = False) -> str:
-        """The recommendation with its reasons, or everything that the tables do not say.
+        """The recommendation with its reasons, or everything that the tables do not show.
 
         Parameters
         ----------
         full : bool, default False
-            Whether to say everything.
+            Whether to return the whole explanation.
         named : bool, default False
-            Whether to begin with the model's name, where several are told of.
+            Whether to begin with the model's name, for texts about several models.
         again : bool, default False
-            Whether the same pilot was told of already: then only what concerns the target.
+            Whether the pilot was described before; then only the target is discussed.
 
         Returns
         -------
@@ -86,6 +86,7 @@ class Answer:
             One line for the advice, and one for its reasons; with `full`, one paragraph.
         """
         plan, related = self.plan, self.forecast.related
+        # Without a target there is no advice; related curves still deserve a word.
         if plan is None or self.advice is None:
             if self.forecast.relatives is None:
                 return ""
@@ -93,12 +94,13 @@ class Answer:
             return f"Related: {names} (trust {chance(self.forecast.relatives.trust)})."
         name = f"{self.curve.name}: " if named and not self.curve.model else ""
         if full:
-            whole: str = plan.brief() if again else plan.explain(self.sure, self.cost)
-            return Message(name, whole)
+            sentences: str = plan.brief() if again else plan.explain(self.sure, self.cost)
+            return Message(name, sentences)
         reasons = list(self.advice.reasons)
+        # One finding shows that there are some; `full` lists the others.
         if plan.findings and not again:
-            more = f" ({len(plan.findings) - 1} more in full)" if len(plan.findings) > 1 else ""
-            reasons.append(Message(plan.findings[0], more))
+            note = f" ({len(plan.findings) - 1} more in full)" if len(plan.findings) > 1 else ""
+            reasons.append(Message(plan.findings[0], note))
         return Message(name, self.advice.sentence, *(["\n", paragraph(reasons)] if reasons else []))
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,9 +127,9 @@ class Answer:
             {
                 "n": n,
                 **{name: getattr(expected, name, None) for name in names},
-                "probability_of_target": met,
+                "probability_of_target": probability,
             }
-            for n, expected, met in self.at
+            for n, expected, probability in self.at
         ]
         return content
 
@@ -143,7 +145,7 @@ def answer(
     related: Iterable[Curve] = (),
     evidence: Evidence | None = None,
 ) -> Answer:
-    """Everything that a pilot says about a target, about some N, or both.
+    """Answer questions about a target, about some N, or both, from one pilot.
 
     Parameters
     ----------
@@ -154,7 +156,7 @@ def answer(
     at : iterable of int, optional
         Show the expected error at N.
     sure : float, default 0.9
-        The chance with which the samples are to be enough, 0.5 to 0.99.
+        The probability that the samples are enough, 0.5 to 0.99.
     cost : float, optional
         Price of one sample, to see what the advice costs.
     fit : str, default "posterior"
@@ -163,7 +165,7 @@ def answer(
         Curves of the same network on other data, such as simulated ones, in the pilot's metric and
         unit: the model of the pilot's name, or all in the file.
     evidence : Evidence, optional
-        What tells whether data, training, the network or noise limits the error.
+        Measurements that show whether data, training, the network or noise limits the error.
 
     Returns
     -------
@@ -180,68 +182,71 @@ def answer(
     >>> import korisk as kr
     >>> from korisk.planning.answer import answer
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> found = answer(pilot, target=0.005, at=[1024])
-    >>> found.advice.n < 1024, found.to_dict()["at"][0]["probability_of_target"] > 0.9
+    >>> result = answer(pilot, target=0.005, at=[1024])
+    >>> result.advice.n < 1024, result.to_dict()["at"][0]["probability_of_target"] > 0.9
     (True, True)
     """
     if target is not None:
         check_target([curve], target)
-    made = forecast(curve, fit=fit, related=related)
-    plan = None if target is None else plan_from(made, target, evidence)
-    made_at = tuple(_expected(made, plan, n) for n in at)
-    answered = Answer(made, plan, made_at, level_of(sure), cost)
-    _ = answered.advice  # which checks the cost
-    return answered
+    outlook = forecast(curve, fit=fit, related=related)
+    plan = None if target is None else plan_from(outlook, target, evidence)
+    expectations = tuple(_expected(outlook, plan, n) for n in at)
+    result = Answer(outlook, plan, expectations, level_of(sure), cost)
+    _ = result.advice  # computed now, because it checks the cost
+    return result
 
 
 def _expected(
-    made: Forecast, plan: Plan | None, n: float
+    outlook: Forecast, plan: Plan | None, n: float
 ) -> tuple[int, Expectation | None, float | None]:
-    if made.doubt and n > made.last:  # not to be extrapolated
-        remedy = f"ask for N up to {made.last:,}"
+    if outlook.doubt and n > outlook.last:  # N is checked, but there is no forecast for it
+        remedy = f"ask for N up to {outlook.last:,}"
         return count("n", n, at_least=2, at_most=LARGEST_N, remedy=remedy), None, None
-    met = plan.probability(n) if plan else None
-    expected = made.at(n)
-    return expected.n, expected, met
+    probability = plan.probability(n) if plan else None
+    expected = outlook.at(n)
+    return expected.n, expected, probability
 
 
 # --- Tables --------------------------------------------------------------------------------------
 
 
 def answer_tables(answers: Sequence[Answer], *, full: bool = False) -> Iterator[Table]:
-    """The sample sizes of several models, and what is expected of them, as texts.
+    """Tables of sample sizes and of expected errors for several models.
 
     Parameters
     ----------
     answers : sequence of Answer
-        One for each model and target, of one question.
+        One for each model and target, all for the same question.
     full : bool, default False
-        Whether to show several levels.
+        Whether to show several probability levels.
 
     Yields
     ------
     Table
-        Samples for each target, if there is one; errors at each N, if any was asked for.
+        Samples for each target, if there is one; expected errors at each N, if there are any.
     """
-    asked = [(answer.sure, answer.plan) for answer in answers if answer.plan is not None]
-    targets = list(dict.fromkeys(plan.target for _, plan in asked))
-    if asked:
-        levels = tuple(sorted({asked[0][0], *(LEVELS if full else ())}, reverse=not full))
+    plans = [answer.plan for answer in answers if answer.plan is not None]
+    targets = list(dict.fromkeys(plan.target for plan in plans))
+    if plans:
+        # All answers are to one question, so that the first knows its level and fit.
+        levels = tuple(sorted({answers[0].sure, *(LEVELS if full else ())}, reverse=not full))
         rows = [
             [number(plan.target), plan.curve.model or "-", *sample_cells(plan, levels)]
-            for _, plan in asked
+            for plan in plans
         ]
-        fit = _of_fit(asked[0][1].fit)
-        heads = ["target", "model", *sample_heads(levels, asked[0][1].fit)]
+        fit = _of_fit(plans[0].fit)
+        heads = ["target", "model", *sample_heads(levels, plans[0].fit)]
         yield Table(f"Samples{fit}" if full or fit else "", heads, rows, "rlr")
     rows = []
-    every = max(len(targets), 1)  # answers of one model, which differ in the chances alone
-    for first in range(0, len(answers), every):
-        for at in zip(*(answer.at for answer in answers[first : first + every]), strict=True):
-            n, expected, _ = at[0]
+    # Answers for one model differ only in the chance of their targets: one row for each N.
+    per_model = max(len(targets), 1)
+    for first in range(0, len(answers), per_model):
+        of_model = answers[first : first + per_model]
+        for at_size in zip(*(answer.at for answer in of_model), strict=True):
+            n, expected, _ = at_size[0]
             values = [number(getattr(expected, name, None)) for name in ("value", "lower", "upper")]
-            odds = ["-" if met is None else chance(met) for _, _, met in at if targets]
-            rows.append([answers[first].curve.model or "-", whole(n), *values, *odds])
+            odds = ["-" if p is None else chance(p) for _, _, p in at_size if targets]
+            rows.append([of_model[0].curve.model or "-", whole(n), *values, *odds])
     if rows:
         noun = answers[0].curve.unit.noun
         odds = [f"chance of\n{number(target)}" for target in targets]
@@ -254,39 +259,40 @@ def _of_fit(fit: str) -> str:
 
 
 def sample_heads(levels: Sequence[float], fit: str = DEFAULT_FIT) -> list[str]:
-    """Titles of `sample_cells`."""
-    own = [] if fit == DEFAULT_FIT else ["by fit"]
+    """Column titles of `sample_cells`."""
+    by_fit = [] if fit == DEFAULT_FIT else ["by fit"]
     sure = [f"{100 * level:.4g}% sure" for level in levels]
-    return [*sure, "even odds", *own, "90% from", "to", "at most"]
+    return [*sure, "even odds", *by_fit, "90% from", "to", "at most"]
 
 
 def sample_cells(plan: Plan, levels: Sequence[float]) -> list[str]:
-    """A plan in a row: N by levels, with even odds, its interval, and the largest chance.
+    """A plan as a table row: N at each level, N with even odds, the 90% interval, the reach.
 
-    By another fit, the N of the fitted curve comes before its interval.
+    For fits other than the default, the N of the fitted curve precedes the interval.
     """
-    own = plan.fit != DEFAULT_FIT
+    by_fit = plan.fit != DEFAULT_FIT
     reach = "-" if math.isnan(plan.reach) else chance(plan.reach)
     if plan.doubt:
-        return [*["-"] * (3 + len(levels) + own), reach]
+        return [*["-"] * (3 + len(levels) + by_fit), reach]
+    # At the smallest measured N, fewer samples may be enough: the number is an upper bound.
     first = int(plan.curve.sizes[0])
     texts = [
         "none" if n is None else f"{'≤ ' * (n <= first)}{whole(n)}"
-        for n in (*plan.samples(levels), plan.even, *[plan.middle] * own)
+        for n in (*plan.samples(levels), plan.even, *[plan.middle] * by_fit)
     ]
     ends = [samples_text(n) if math.isinf(n) else whole(int(n)) for n in (plan.lower, plan.upper)]
     return [*texts, *ends, reach]
 
 
 def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator[Table]:
-    """The sample sizes of two models with their ratio, and the factors of Proposition 1, as texts.
+    """Tables of two models' sample sizes with their ratio, and of the factors of Proposition 1.
 
     Parameters
     ----------
     comparison : Comparison
-        What `compare` returns.
+        Returned by `compare`.
     full : bool, default False
-        Whether to show the two factors by both calibrations, too.
+        Whether to add the two factors, by both calibrations.
 
     Yields
     ------
@@ -297,28 +303,29 @@ def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator
     low, high = comparison.ratio_range or (0.0, math.inf)
     ratio = "-"
     if comparison.ratio is not None:
-        more = " or more" if first.at_once else " or less" if second.at_once else ""
-        ratio = number(comparison.ratio, 3) + more
+        suffix = " or more" if first.at_once else " or less" if second.at_once else ""
+        ratio = number(comparison.ratio, 3) + suffix
     elif low or math.isfinite(high):  # with 95% probability, as the sentence says
         ratio = f"at least {number(low, 3)}" if low else f"at most {number(high, 3)}"
+    # Ratios are relative to the first model, whose own is 1.
     ratios = "-" if comparison.numbers[0] is None else "1", ratio
     fit = _of_fit(first.fit)
     yield Table(
         f"Samples for {number(comparison.target)}{fit}" if full or fit else "",
         ["model", *sample_heads((0.9,), first.fit), "ratio"],
         [
-            [name, *sample_cells(plan, (0.9,)), shown]
-            for name, plan, shown in zip(comparison.names, (first, second), ratios, strict=True)
+            [name, *sample_cells(plan, (0.9,)), text]
+            for name, plan, text in zip(comparison.names, (first, second), ratios, strict=True)
         ],
     )
     if not full:
         return
     rows = []
     for fit in ("line", "paper"):
-        parts: Sequence[float | None] = (None, None, None)
-        with suppress(KoriskError):
+        values: Sequence[float | None] = (None, None, None)
+        with suppress(KoriskError):  # the target lies below a floor, or a line is flat
             factors = comparison.factors(fit)
-            parts = factors.structural, factors.approximation_budget, factors.product
-        rows.append([fit, *(number(part, 3) for part in parts)])
+            values = factors.structural, factors.approximation_budget, factors.product
+        rows.append([fit, *(number(factor, 3) for factor in values)])
     heads = ["calibration", "sigma\nfactor", "floor\nfactor", "ratio of\nN / log N"]
     yield Table("Proposition 1, from lines floor + sigma log N / N", heads, rows)

@@ -1,4 +1,4 @@
-"""Two pilots against each other: who needs how many more samples, and where the curves cross."""
+"""Compare two pilots: the ratio of their sample sizes, and where their curves cross."""
 
 import math
 from collections.abc import Sequence
@@ -23,29 +23,29 @@ from korisk.theory import TwoFactors, two_factors
 
 Array = NDArray[np.float64]
 
-LEAST_SIZES = 3  # that a curve needs to be extrapolated
-FARTHEST = 64  # times the larger pilot: where a crossover is still looked for
-_CLEAR = 0.75  # odds from which on one curve is clearly the better
-_STEPS = 40  # of the errors over which two distributions are compared
-_FEW = 40  # measured sizes that are all among those at which odds are computed
-_NEVER = 1e12  # times the horizon: stands for futures that do not meet the target
-_SHARES = np.arange(0.005, 1.0, 0.01)  # quantiles that stand for a distribution
-# How far two forecasts of one problem miss the truth together, as a correlation of normal scores:
-# `python -m benchmarks.planner.odds --part tune --sets ratios` measures it.
+LEAST_SIZES = 3  # distinct N that a curve needs to be extrapolated
+FARTHEST = 64  # times the larger pilot: largest N of the search for a crossover
+_CLEAR = 0.75  # probability from which on one curve counts as the better one
+_STEPS = 40  # grid points of the error at which two distributions are compared
+_FEW = 40  # measured sizes up to which odds are computed at all of them
+_NEVER = 1e12  # times the horizon: N of futures that do not meet the target
+_SHARES = np.arange(0.005, 1.0, 0.01)  # levels of the quantiles that represent a distribution
+# Correlation, in normal scores, of the errors of two forecasts of one problem. Measured by
+# `python -m benchmarks.planner.odds --part tune --sets ratios`.
 TOGETHER = 0.2
 
 
 @dataclass(frozen=True)
 class Crossover:
-    """Where the curve that is better at first comes to be the worse one.
+    """Where the curve that is better at small N becomes the worse one.
 
     Parameters
     ----------
     n : int
-        About where.
+        The N at which the curves cross, approximately.
     lower, upper : float
-        Where the odds of the other pass 5% and 95%; `upper` is infinite where they never do. Both
-        are nan for fits that give no odds.
+        The N at which the probability that the other model is better passes 5% and 95%; `upper` is
+        infinite where it never does. Both are nan for fits without probabilities.
     better_after : str
         The model that is better from there on.
     measured : bool
@@ -57,8 +57,8 @@ class Crossover:
     >>> n = [16, 32, 64, 128, 256]
     >>> ko = kr.Curve(n, [0.1, 0.09, 0.08, 0.075, 0.072], model="KO")
     >>> fc = kr.Curve(n, [0.8, 0.4, 0.2, 0.1, 0.05], model="FC")
-    >>> found = kr.compare(ko, fc, target=0.08).crossover
-    >>> found.better_after, found.measured, 128 < found.lower < found.n < found.upper < 256
+    >>> cross = kr.compare(ko, fc, target=0.08).crossover
+    >>> cross.better_after, cross.measured, 128 < cross.lower < cross.n < cross.upper < 256
     ('FC', True, True)
     """
 
@@ -74,7 +74,7 @@ class Crossover:
         Parameters
         ----------
         where : str, default ""
-            How that is known.
+            Where it lies relative to the pilots, for the parentheses.
 
         Returns
         -------
@@ -92,20 +92,20 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where the better of two models changes: by the extrapolation, and by the measured means.
+    """Where two models change their order: by the extrapolation, and by the measured means.
 
     Parameters
     ----------
     found : Crossover or None
         By the extrapolation, if there is one.
     means : tuple of two int or None
-        The N between which the means change their order, there or else last.
+        The N between which the means change their order: at the crossover, or else the last time.
     better : str
         The model with the lower mean at `last`; "" where that is not known.
     last : int
         The largest N of both.
     sizes : int
-        How many N both were measured at.
+        Number of N at which both were measured.
     """
 
     found: Crossover | None
@@ -116,10 +116,10 @@ class Crossing:
 
     @property
     def agrees(self) -> bool:
-        """Whether there is a crossover, and the measured means do not contradict it.
+        """Whether there is a crossover that the measured means do not contradict.
 
-        Inside the pilots the means must change their order there; beyond, the model that is to
-        become the better one must not have the lower mean already.
+        Inside the pilots the means must change their order there; beyond them, the model that
+        becomes better must not have the lower mean already.
         """
         if self.found is None or not self.better:
             return self.found is not None
@@ -128,7 +128,7 @@ class Crossing:
         return self.better != self.found.better_after
 
     def explain(self, *, sizes: bool = False) -> str:
-        """Where the curves cross, in a sentence that the measured means do not contradict.
+        """Where the curves cross, in a sentence consistent with the measured means.
 
         Parameters
         ----------
@@ -148,14 +148,15 @@ class Crossing:
         if not self.better:
             return "The curves do not clearly cross as far as the pilots tell."
         if self.means is None:
-            said = f"{self.better} is better at every measured N, up to {self.last:,}"
-            return f"The curves do not clearly cross: {said}."
-        said = f"The means change their order between N = {self.means[0]:,} and {self.means[1]:,}, "
-        said += f"and {self.better} is better at N = {self.last:,}"
-        return f"{said}; where the curves cross is not clear."
+            order = f"{self.better} is better at every measured N, up to {self.last:,}"
+            return f"The curves do not clearly cross: {order}."
+        before, after = self.means
+        order = f"The means change their order between N = {before:,} and {after:,}, "
+        order += f"and {self.better} is better at N = {self.last:,}"
+        return f"{order}; where the curves cross is not clear."
 
     def to_dict(self) -> dict[str, Any]:
-        """The crossing as plain values, without one that the measured means contradict.
+        """The crossing as plain values; a crossover that the means contradict is left out.
 
         Returns
         -------
@@ -167,21 +168,19 @@ class Crossing:
 
     @classmethod
     def of_means(
-        cls, found: Crossover | None, n: Sequence[int], ahead: Sequence[bool], names: Sequence[str]
+        cls, cross: Crossover | None, n: Sequence[int], ahead: Sequence[bool], names: Sequence[str]
     ) -> Self:
-        """The crossing of means of which the second is `ahead` or not at the sizes `n`."""
-        # Of several changes of order, the one at the crossover is told, or else the last.
+        """The crossing of means, where `ahead` tells at which sizes `n` the second is better."""
+        # Of several changes of order, report the one at the crossover, or else the last.
         turns = [(n[k - 1], n[k]) for k in range(1, len(n)) if ahead[k] != ahead[k - 1]]
-        there = [turn for turn in turns if found is not None and turn[0] <= found.n <= turn[1]]
-        means = next(iter(there + turns[::-1]), None)
-        return cls(found, means, names[int(ahead[-1])], n[-1], len(n))
+        at_cross = [turn for turn in turns if cross is not None and turn[0] <= cross.n <= turn[1]]
+        means = next(iter(at_cross + turns[::-1]), None)
+        return cls(cross, means, names[int(ahead[-1])], n[-1], len(n))
 
 
 @dataclass(frozen=True)
 class Comparison(Drawn):
-    """The known-operator network's pilot against the dense one's, or any two, at one target.
-
-    Made by `compare`.
+    """Two pilots at one target, such as a known-operator and a dense network. Made by `compare`.
 
     Parameters
     ----------
@@ -193,10 +192,10 @@ class Comparison(Drawn):
     >>> import korisk as kr
     >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
     >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
-    >>> found = kr.compare(ko, fc, target=0.02)
-    >>> found.names, round(found.ratio)
+    >>> comparison = kr.compare(ko, fc, target=0.02)
+    >>> comparison.names, round(comparison.ratio)
     (('KO', 'FC'), 4)
-    >>> round(found.factors("line").structural, 3)
+    >>> round(comparison.factors("line").structural, 3)
     4.0
     """
 
@@ -210,18 +209,19 @@ class Comparison(Drawn):
 
     @property
     def names(self) -> tuple[str, str]:
-        """The models of the two curves; "first" and "second" where these do not tell them apart."""
+        """The models of the two curves; "first" and "second" if these are empty or equal."""
+        # Sentences name the models; two equal names would make them ambiguous.
         names = self.first.curve.model, self.second.curve.model
         return names if all(names) and names[0] != names[1] else ("first", "second")
 
     @property
     def ratio(self) -> float | None:
-        """Samples of the second over samples of the first; None where one cannot be told.
+        """Samples of the second over samples of the first; None where it is not known.
 
-        Of the N with even odds, or where the fitted curves meet the target by another fit. It
-        cannot be told where one has no such N, or where both meet the target at their smallest.
-        Where the first does, the ratio may be larger, since fewer may be enough; where the second
-        does, smaller.
+        The ratio of the N with even odds, or, for other fits, of the N at which the fitted curves
+        meet the target. It is not known where a model has no such N, or where both meet the target
+        at their smallest N. Where only the first does, the ratio is a lower bound, because fewer
+        samples may be enough; where only the second does, an upper bound.
         """
         first, second = self.numbers
         if first is None or second is None or (self.first.at_once and self.second.at_once):
@@ -230,7 +230,7 @@ class Comparison(Drawn):
 
     @property
     def numbers(self) -> tuple[int | None, int | None]:
-        """The N of both that `ratio` is of; None where there is none."""
+        """The N of both models that `ratio` divides; None where there is none."""
         first, second = (
             plan.even if plan.fit == DEFAULT_FIT else plan.middle for plan in self._plans
         )
@@ -238,34 +238,39 @@ class Comparison(Drawn):
 
     @cached_property
     def ratio_range(self) -> tuple[float, float] | None:
-        """The ends between which the ratio lies; None where neither is known, as by other fits.
+        """An interval of the ratio; None where neither end is known, as for other fits.
 
-        Of two numbers of samples, the 90% range over all futures; 0 or infinity where in too many
-        of them one of the two never meets the target. Where the first meets it at its smallest N,
-        or the second has no number: what the ratio is at least with 95% probability, and infinity.
-        The other way round: 0, and what it is at most.
+        If both models have a number of samples, the 90% interval over all futures; an end is 0 or
+        infinity where one model never meets the target in too many of them. If the first meets it
+        at its smallest N, or the second has no number, a 95% lower bound and infinity. In the
+        opposite case, 0 and a 95% upper bound.
         """
-        made = self._plans
-        if any(plan.fit != DEFAULT_FIT for plan in made):
+        plans = self._plans
+        if any(plan.fit != DEFAULT_FIT for plan in plans):  # no distribution of N
             return None
-        met = [plan for plan in made if plan.at_once]
-        met = met or [plan for plan in made if plan.even is not None]
-        if self.ratio is None and len(met) != 1:
+        # A model that meets the target at its smallest N needs at most that many samples, and one
+        # without an answer needs more than any: either leaves one end of the ratio.
+        answered = [plan for plan in plans if plan.at_once]
+        answered = answered or [plan for plan in plans if plan.even is not None]
+        if self.ratio is None and len(answered) != 1:
             return None
-        if len(met) == 1:
-            other = made[1] if met[0] is made[0] else made[0]
-            if math.isinf(other.lower) and other.doubt:  # below rounding
+        if len(answered) == 1:
+            larger = plans[1] if answered[0] is plans[0] else plans[0]
+            if math.isinf(larger.lower) and larger.doubt:  # below rounding
                 return None
-            at_most = [met[0].chances.first(share) for share in _SHARES]
-            needed = [min(other.chances.first(share), other.forecast.horizon) for share in _SHARES]
+            at_most = [answered[0].chances.first(share) for share in _SHARES]
+            # Cut at the horizon, so that the bound holds whatever happens beyond it.
+            horizon = larger.forecast.horizon
+            needed = [min(larger.chances.first(share), horizon) for share in _SHARES]
             least = float(np.exp(_quantiles(needed, at_most, self.together, (0.05,))[0]))
             if not least:
                 return None
-            return (least, math.inf) if met[0] is made[0] else (0.0, 1 / least)
-        first, second = ([plan.chances.first(share) for share in _SHARES] for plan in made)
-        ends = [plan.forecast.horizon for plan in made]
-        second = [min(n, _NEVER * ends[1]) for n in second]  # later than anything said
-        first = [min(n, _NEVER * ends[0]) for n in first]
+            return (least, math.inf) if answered[0] is plans[0] else (0.0, 1 / least)
+        # Futures without an answer get an N so large that a quantile which falls on one is seen.
+        first, second = (
+            [min(plan.chances.first(share), _NEVER * plan.forecast.horizon) for share in _SHARES]
+            for plan in plans
+        )
         low, high = np.exp(_quantiles(second, first, self.together, (0.05, 0.95)))
         never = math.sqrt(_NEVER)
         if low < 1 / never and high > never:
@@ -274,11 +279,12 @@ class Comparison(Drawn):
 
     @cached_property
     def together(self) -> float:
-        """How far the futures of both go together, as a correlation.
+        """Correlation between the errors of both forecasts, in normal scores.
 
-        Beyond the pilots what a forecast misses, those of other networks for the same problem tend
-        to miss, too; inside, seeds that both were measured with tell it.
+        Beyond the pilots, forecasts of two networks for one problem tend to err alike (`TOGETHER`);
+        inside, the seeds that both pilots share give an estimate.
         """
+        # A forecast inside its pilot and one beyond it are taken as independent.
         paired = paired_correlation(self.first.curve, self.second.curve)
         beyond = [plan.middle is None or plan.middle > plan.last for plan in self._plans]
         return TOGETHER if all(beyond) else paired * (1 - any(beyond))
@@ -306,56 +312,58 @@ class Comparison(Drawn):
             If a floor is at or above the target.
         """
         one_of("fit", fit, ("line", "paper"))
-        first, second = (fitted_line(made.curve, fit) for made in (self.first, self.second))
+        first, second = (fitted_line(plan.curve, fit) for plan in (self.first, self.second))
         return two_factors(first, second, self.first.goal)
 
     @cached_property
     def crossover(self) -> Crossover | None:
-        """The last N at which the better of the two changes, as far as the pilots tell.
+        """The last N at which the better of the two changes, as far as the pilots show.
 
-        Only a change from odds of three to one for the one to three to one for the other counts;
-        between curves that are hard to tell apart the better one changes all the time.
+        Only a change from odds of three to one for one model to three to one for the other counts:
+        curves that are hard to tell apart change their order all the time.
         """
-        # N at which odds are computed: the measured ones, and three to a doubling.
-        made = self.first, self.second
-        start = max(int(each.curve.sizes[0]) for each in made)
-        end = min(FARTHEST * max(each.last for each in made), *(e.forecast.horizon for e in made))
+        # Odds are computed at the measured N, and at three N per doubling.
+        plans = self._plans
+        start = max(int(plan.curve.sizes[0]) for plan in plans)
+        horizon = min(plan.forecast.horizon for plan in plans)
+        end = min(FARTHEST * max(plan.last for plan in plans), horizon)
         doublings = math.log2(max(end / start, 1.0))
         n = start * 2.0 ** np.linspace(0, doublings, 2 + int(3 * doublings))
-        sizes = np.concatenate([each.curve.sizes for each in made]).astype(float)
+        sizes = np.concatenate([plan.curve.sizes for plan in plans]).astype(float)
         if len(sizes) <= _FEW:
             n = np.append(n, sizes[(sizes >= start) & (sizes <= end)])
         n = np.unique(n)
-        ahead = self.odds(n)  # that the second is better
+        ahead = self.odds(n)  # (M,) probability that the second is better
         clear = np.flatnonzero(np.abs(ahead - 0.5) >= _CLEAR - 0.5)
         second_leads = ahead[clear] > 0.5
         behind = np.flatnonzero(second_leads != second_leads[-1:])
-        if not behind.size:  # none is clearly the better, or one is everywhere
+        if not behind.size:  # neither is clearly better, or one is everywhere
             return None
         falls = not second_leads[-1]
-        odds = 1 - ahead if falls else ahead  # of the one that is ahead in the end
+        odds = 1 - ahead if falls else ahead  # of the model that leads in the end
         turn = int(clear[behind[-1]])
-        # The lower end: where the odds were last 5% before they passed one half for good.
+        # Lower end: the last N with odds of 5% before they pass one half for good.
         unlikely = np.flatnonzero(odds[: turn + 1] <= 0.05)
         begin = int(unlikely[-1]) if unlikely.size else 0
         low = first_above(n[begin:], odds[begin:], 0.05)
         n, odds = n[turn:], odds[turn:]
+        # The posterior's crossing is where odds are even; that of fitted curves, where they meet.
         if self.first.fit == DEFAULT_FIT:
-            where = first_above(n, odds, 0.5)
+            crossing_n = first_above(n, odds, 0.5)
             ends = [low, first_above(n, odds, 0.95)]
         else:
             fitted = np.log(self.first.forecast.middle(n) / self.second.forecast.middle(n))
-            where = first_above(n, -fitted if falls else fitted, 0.0)
+            crossing_n = first_above(n, -fitted if falls else fitted, 0.0)
             ends = [math.nan, math.nan]
-        if math.isinf(where):
+        if math.isinf(crossing_n):
             return None
-        measured = where <= min(self.first.last, self.second.last)
-        return Crossover(round(where), ends[0], ends[1], self.names[0 if falls else 1], measured)
+        measured = crossing_n <= min(self.first.last, self.second.last)
+        return Crossover(round(crossing_n), *ends, self.names[0 if falls else 1], measured)
 
     def odds(self, n: ArrayLike) -> Array:
         """(M,) the probability that the second curve lies below the first at each N.
 
-        Seeds of the same name are taken for pairs, and futures go together; see `together`.
+        Seeds with the same label are pairs, and forecasts are correlated; see `together`.
 
         Parameters
         ----------
@@ -383,51 +391,50 @@ class Comparison(Drawn):
     def crossing(self) -> Crossing:
         """Where the better of the two changes, by the crossover and by the measured means.
 
-        At a size that one pilot lacks, its mean is interpolated. Curves that agree have no better
-        one.
+        At a size that one pilot lacks, its mean is interpolated. Of equal curves, none is better.
         """
-        made = self.first.forecast, self.second.forecast
-        start, end = max(int(one.curve.sizes[0]) for one in made), min(one.last for one in made)
-        sizes = np.unique(np.concatenate([one.curve.sizes for one in made]))
+        start = max(int(plan.curve.sizes[0]) for plan in self._plans)
+        end = min(plan.last for plan in self._plans)
+        sizes = np.unique(np.concatenate([plan.curve.sizes for plan in self._plans]))
         sizes = sizes[(sizes >= start) & (sizes <= end)]
         if not sizes.size:
             return Crossing(self.crossover)
-        first, second = (one.measured.middle(sizes) for one in made)
+        first, second = (plan.forecast.measured.middle(sizes) for plan in self._plans)
         names = ("", "") if np.allclose(first, second) else self.names
         ahead: list[bool] = (second < first).tolist()
         return Crossing.of_means(self.crossover, sizes.tolist(), ahead, names)
 
     def headline(self) -> str:
-        """Who needs how many samples, in a sentence or two.
+        """How many samples each model needs, in a sentence or two.
 
         Returns
         -------
         str
             Both numbers with their chances, and the ratio.
         """
-        (first, second), plans = self.names, (self.first, self.second)
-        numbers = self.numbers
+        (first, second), plans, numbers = self.names, self._plans, self.numbers
         if None not in numbers:
-            each = _about(plans[0], numbers[0], " samples"), _about(plans[1], numbers[1])
-            said = f"To reach {value(self.target)}, {first} needs {each[0]} and {second} {each[1]}"
+            sentence = f"To reach {value(self.target)}, {first} needs "
+            sentence += f"{_about(plans[0], numbers[0], ' samples')} and {second} "
+            sentence += _about(plans[1], numbers[1])
             if self.ratio is None:
-                return f"{said}; what they need in relation to each other is not known."
-            return f"{said}, a ratio of {self.ratio_words()}."
-        said = " ".join(
+                return f"{sentence}; what they need in relation to each other is not known."
+            return f"{sentence}, a ratio of {self.ratio_words()}."
+        sentence = " ".join(
             f"{name} needs {_about(plan, number, ' samples')}."
             if plan.at_once
             else f"{name}: {plan.headline()}"
             for name, plan, number in zip(self.names, plans, numbers, strict=True)
         )
         if self.ratio_range is not None:
-            said += f" The ratio, {second} over {first}, is {self.ratio_words()}."
-        return said
+            sentence += f" The ratio, {second} over {first}, is {self.ratio_words()}."
+        return sentence
 
     @property
     def likely(self) -> bool:
-        """Whether each of both reaches the target with even odds at least, so that a ratio tells.
+        """Whether both reach the target with at least even odds, so that a ratio is meaningful.
 
-        Below that, a ratio holds in the few futures in which both do.
+        Below that, a ratio holds only in the few futures in which both do.
         """
         return all(plan.reach >= EVEN for plan in self._plans)
 
@@ -437,7 +444,7 @@ class Comparison(Drawn):
         Returns
         -------
         str
-            With a factor of at least 1 and its interval, and the condition where that is unlikely.
+            A factor of at least 1 with its interval, and the condition where that is unlikely.
 
         Examples
         --------
@@ -449,8 +456,8 @@ class Comparison(Drawn):
         """
         (low, high), ratio = self.ratio_range or (0.0, math.inf), self.ratio
         better, worse = zip(self.names, self._plans, strict=True)
-        known = ratio or (low if math.isinf(high) else high)
-        if known < 1:  # the second needs fewer
+        estimate = ratio or (low if math.isinf(high) else high)
+        if estimate < 1:  # the second needs fewer: swap, so that the factor is at least 1
             better, worse = worse, better
             low, high = (0.0 if math.isinf(high) else 1 / high), (1 / low if low else math.inf)
             ratio = ratio and 1 / ratio
@@ -471,7 +478,7 @@ class Comparison(Drawn):
             ends = f"90%: {times(low)} to {times(high)}"
         elif low or math.isfinite(high):
             ends = f"95% sure: at {f'least {times(low)}' if low else f'most {times(high)}'}"
-        if not self.likely:  # by another fit, which has an N all the same
+        if not self.likely:  # possible for other fits, which give an N without odds
             reach = min(plan.reach for plan in self._plans)
             ends = "; ".join(filter(None, (ends, f"if both reach it, chance {chance(reach)}")))
         ends = f" ({ends})" if ends else ""
@@ -482,39 +489,40 @@ class Comparison(Drawn):
         return f"{better[0]} needs {factor} samples than {worse[0]} {goal}{ends}."
 
     def ratio_words(self) -> str:
-        """The ratio of samples with its interval; without a ratio, the end that is known.
+        """The ratio of samples with its interval; without a ratio, its known bound.
 
         Returns
         -------
         str
-            As it stands in a sentence.
+            Part of a sentence.
         """
         low, high = self.ratio_range or (0.0, math.inf)
         bound = f"at least {times(low)}" if math.isinf(high) else f"at most {times(high)}"
         bound = f"{bound} with 95% probability" if low or math.isfinite(high) else ""
         if self.ratio is None:
             return bound or "not known"
-        more = " or less" if self.second.at_once else " or more" if self.first.at_once else ""
+        suffix = " or less" if self.second.at_once else " or more" if self.first.at_once else ""
         if low and math.isfinite(high):
             bound = f"90%: {times(low)} to {times(high)}"
-        return f"{times(self.ratio)}{more}" + (f" ({bound})" if bound else "")
+        return f"{times(self.ratio)}{suffix}" + (f" ({bound})" if bound else "")
 
     def brief(self) -> str:
-        """Who needs fewer samples, what to do with each, and where the curves cross.
+        """Who needs fewer samples, what to do with each model, and where the curves cross.
 
         Returns
         -------
         str
-            A line each.
+            One line for each.
         """
         lines = [self.saving()]
         for name, plan in zip(self.names, self._plans, strict=True):
+            # The line begins with the name already.
             advice = plan.recommend().sentence.removeprefix(f"{plan.curve.model}: ")
             lines.append(f"{name}: {advice[0].lower()}{advice[1:]}")
         return "\n".join([*lines, self.crossing.explain()])
 
     def require(self) -> None:
-        """Raise `OutOfReachError` where one of the two reaches the target by no amount of data."""
+        """Raise `OutOfReachError` if no amount of data lets one of the two reach the target."""
         for name, plan in zip(self.names, self._plans, strict=True):
             advice = plan.recommend()
             if advice.action not in ("collect", "measure", "train"):
@@ -522,26 +530,24 @@ class Comparison(Drawn):
                 raise OutOfReachError(why if plan.curve.model else f"{name}: {why}")
 
     def explain(self) -> Message:
-        """The comparison as a paragraph of plain words.
+        """The comparison as a paragraph.
 
         Returns
         -------
         Message
-            A text: who needs how many samples, why, and where the curves cross.
+            How many samples each model needs, why, and where the curves cross.
         """
         why = "The two factors of Proposition 1 are not defined at this target: it lies at or "
         why += "below the floor of a fitted line, or a line is flat."
         with suppress(KoriskError):
             factors = self.factors()
             why = "By lines floor + sigma log N / N, the ratio of N / log N is "
-            why += f"{times(factors.structural)} (sigmas) times "
-            why += (
-                f"{times(factors.approximation_budget)} (distances of the floors from the target)."
-            )
-        said = [self.saving(), self.headline(), why, self.crossing.explain()]
-        pairs = zip(self.names, (self.first, self.second), strict=True)
-        said += [Message(f"{name}: ", finding) for name, plan in pairs for finding in plan.findings]
-        return paragraph(said)
+            floors = f"{times(factors.approximation_budget)} (distances of the floors from the"
+            why += f"{times(factors.structural)} (sigmas) times {floors} target)."
+        sentences = [self.saving(), self.headline(), why, self.crossing.explain()]
+        for name, plan in zip(self.names, self._plans, strict=True):
+            sentences += [Message(f"{name}: ", finding) for finding in plan.findings]
+        return paragraph(sentences)
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values, for JSON.
@@ -554,10 +560,11 @@ class Comparison(Drawn):
         factors: dict[str, dict[str, float | str]] = {}
         for fit in ("line", "paper"):
             try:
-                found = self.factors(fit)
+                line = self.factors(fit)
                 names = "structural", "approximation_budget", "product"
-                factors[fit] = {name: getattr(found, name) for name in names}
+                factors[fit] = {name: getattr(line, name) for name in names}
             except KoriskError as error:
+                # Factors are of errors; say so where the user's values are something else.
                 unit = self.first.curve.unit
                 scale = "" if unit.law == "error" else f"as errors, made of {unit.name}: "
                 factors[fit] = {"unknown": f"{scale}{error}"}
@@ -583,7 +590,7 @@ def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FI
     first, second : Curve
         The pilots, in the same metric and unit.
     target : float
-        The error to reach, in that unit; it may concern one of the two alone.
+        The error to reach, in that unit; it may be in the range of only one of the two.
     fit : str, default "posterior"
         One of `FITS`.
 
@@ -605,14 +612,14 @@ def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FI
     >>> round(kr.compare(ko, fc, target=0.02).ratio)
     4
     """
-    for curve in (first, second):
-        check_curve(curve)
+    for pilot in (first, second):
+        check_curve(pilot)
     if first.unit.law != second.unit.law or first.metric != second.metric:
-        named = [f"{each.metric!r} in unit {each.unit.name!r}" for each in (first, second)]
+        named = [f"{pilot.metric!r} in unit {pilot.unit.name!r}" for pilot in (first, second)]
         rule = "have the same metric and the same unit"
         raise invalid("compared curves", rule, named, "read both alike", got=" and ".join(named))
     check_target([first, second], target)
-    return Comparison(*(plan_from(forecast(curve, fit=fit), target) for curve in (first, second)))
+    return Comparison(*(plan_from(forecast(pilot, fit=fit), target) for pilot in (first, second)))
 
 
 def crossing(first: Curve, second: Curve) -> Crossing | None:
@@ -631,13 +638,13 @@ def crossing(first: Curve, second: Curve) -> Crossing | None:
     shared = sorted(set(first.sizes.tolist()) & set(second.sizes.tolist()))
     if not shared:
         return None
-    found = None
+    crossover = None
     if min(len(first.sizes), len(second.sizes)) >= LEAST_SIZES:
-        # The crossover does not depend on the target; one that is too easy would be refused.
+        # The crossover does not depend on the target; the lowest error is never refused as easy.
         lowest = first.unit.from_error(min(first.means.min(), second.means.min()))
-        found = compare(first, second, float(lowest)).crossover
+        crossover = compare(first, second, float(lowest)).crossover
     ahead = [mean_at(second, n) < mean_at(first, n) for n in shared]
-    return Crossing.of_means(found, shared, ahead, (first.model, second.model))
+    return Crossing.of_means(crossover, shared, ahead, (first.model, second.model))
 
 
 def mean_at(curve: Curve, n: int) -> float:
@@ -646,7 +653,7 @@ def mean_at(curve: Curve, n: int) -> float:
 
 
 def _about(plan: Plan, number: int | None, noun: str = "") -> str:
-    """A number of samples with its odds, and the most that any number has where that is little."""
+    """A number of samples with its probability, and the reach where that is below `SURE`."""
     most = "" if plan.reach >= SURE else f", at most {chance(plan.reach)} {plan.anywhere}"
     number = number or int(plan.curve.sizes[0])
     odds = f"chance {chance(plan.probability(number))}{most}"
@@ -654,19 +661,20 @@ def _about(plan: Plan, number: int | None, noun: str = "") -> str:
 
 
 def _coupling(first: Array, second: Array, correlation: Array | float) -> Array:
-    """How much more likely two normal scores are together than by themselves."""
+    """Density of a Gaussian copula at two normal scores."""
     rest = 1 - np.square(correlation)
-    both = np.square(correlation) * (first**2 + second**2) - 2 * correlation * first * second
-    return np.asarray(np.exp(-0.5 * both / rest) / np.sqrt(rest))
+    exponent = np.square(correlation) * (first**2 + second**2) - 2 * correlation * first * second
+    return np.asarray(np.exp(-0.5 * exponent / rest) / np.sqrt(rest))
 
 
 def _quantiles(
     over: Sequence[float], under: Sequence[float], correlation: float, levels: Sequence[float]
 ) -> Array:
-    """Quantiles of log(over / under), both given by their quantiles at `_SHARES`."""
+    """Quantiles of log(over / under), where both are given by their quantiles at `_SHARES`."""
     from scipy.special import ndtri
 
     scores = ndtri(_SHARES)
+    # Every pair of quantiles, weighted by the copula of the two forecasts.
     weight = _coupling(scores[:, None], scores[None, :], correlation).ravel()
     logs = np.subtract.outer(np.log(over), np.log(under)).ravel()
     order = np.argsort(logs, kind="stable")
@@ -676,38 +684,40 @@ def _quantiles(
 
 
 @lru_cache(maxsize=32)  # half a second each; all targets and fits of two pilots share one
-def odds_between(first: Forecast, second: Forecast, at: tuple[float, ...]) -> Array:
+def odds_between(first: Forecast, second: Forecast, sizes: tuple[float, ...]) -> Array:
     """(M,) the probability that the second error is the lower one at each N."""
     from scipy.special import ndtri
 
-    n = np.array(at)
-    pair = [made.law(n) for made in (first, second)]
-    ends = np.array([[law.quantile(p) for law in pair] for p in (1e-3, 1 - 1e-3)])
+    n = np.array(sizes)
+    laws = first.law(n), second.law(n)
+    ends = np.array([[law.quantile(p) for law in laws] for p in (1e-3, 1 - 1e-3)])
     low, high = ends[0].min(axis=0), ends[1].max(axis=0)
-    logs = low + (high - low) * np.linspace(0, 1, _STEPS)[:, None]
-    below, other = (np.array([law.under(each) for each in logs]) for law in pair)
-    # The bulk may lie between two steps: abscissas between which the sum grows by equal amounts.
-    for column, values in enumerate((below + other).T):
+    logs = low + (high - low) * np.linspace(0, 1, _STEPS)[:, None]  # (steps, M) log errors
+    below = [np.array([law.under(row) for row in logs]) for law in laws]
+    # The bulk of a law may lie between two steps: place them where both laws grow equally.
+    for column, values in enumerate((below[0] + below[1]).T):
         levels = np.linspace(values[0], values[-1], len(values))
         logs[:, column] = np.interp(levels, values, logs[:, column].copy())
-    below, other = (np.array([law.under(each) for each in logs]) for law in pair)
+    below = [np.array([law.under(row) for row in logs]) for law in laws]
     paired = paired_correlation(first.curve, second.curve)
     inside = n <= min(first.last, second.last)
     correlation = np.where(inside, paired, np.where(n > max(first.last, second.last), TOGETHER, 0))
+    # The copula couples the cells of both laws: its density at the scores of their midpoints.
     masses, scores = [], []
-    for reached in (below, other):
+    for reached in below:
         reached = np.concatenate([np.zeros((1, len(n))), reached, np.ones((1, len(n)))])
         masses.append(np.diff(reached, axis=0))
         scores.append(ndtri(np.clip(0.5 * (reached[1:] + reached[:-1]), 1e-6, 1 - 1e-6)))
     weight = _coupling(scores[0][:, None], scores[1][None, :], correlation)
     weight *= masses[0][:, None] * masses[1][None, :]  # (steps, steps, M)
-    places = np.arange(len(weight))
-    lower = np.sign(places[:, None] - places[None, :])[..., None]  # 1 where the second is lower
+    # Two errors in the same cell count half, as if either were as likely the lower one.
+    cells = np.arange(len(weight))
+    lower = np.sign(cells[:, None] - cells[None, :])[..., None]  # 1 where the second is lower
     return np.asarray((weight * 0.5 * (1 + lower)).sum(axis=(0, 1)) / weight.sum(axis=(0, 1)))
 
 
 def first_above(n: Array, rising: Array, level: float) -> float:
-    """The first N at which a quantity reaches a level, between the N where it is known."""
+    """The first N at which a quantity reaches a level, interpolated in log N."""
     above = np.flatnonzero(rising >= level)
     if not above.size:
         return math.inf
@@ -715,5 +725,5 @@ def first_above(n: Array, rising: Array, level: float) -> float:
     if index == 0:
         return float(n[0])
     before, after = rising[index - 1], rising[index]
-    part = (level - before) / (after - before)
-    return float(np.exp(np.log(n[index - 1]) * (1 - part) + np.log(n[index]) * part))
+    fraction = (level - before) / (after - before)
+    return float(np.exp(np.log(n[index - 1]) * (1 - fraction) + np.log(n[index]) * fraction))

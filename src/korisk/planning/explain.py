@@ -1,4 +1,4 @@
-"""Numbers and pilots in plain words, and templates of the sentences that plans and pages share."""
+"""Texts for numbers and pilots, and templates of the sentences that plans and pages share."""
 
 import math
 from collections.abc import Iterable
@@ -12,21 +12,21 @@ from korisk.curves.noise import collapsed, collapsed_sizes, relative_variance
 from korisk.errors import Argument, Message
 from korisk.planning.futures.posterior import ROUGHEST, Posterior
 
-FAR = 64  # times the pilot, beyond which a number is a rough one
+FAR = 64  # times the pilot's largest N, beyond which a sample size is an order of magnitude
 SURE = 0.95  # reach from which on the condition "if the target is reachable" is left out
 EVEN = 0.5  # reach below which a target is probably not reached
 _BEYOND_NOISE = 2.0  # standard errors by which a rise, a fall or a bend must exceed noise
-_RISE_WITHOUT_SEEDS = 0.02
-_GUESSED_NOISE = 0.02  # of a mean, relative, where every N has one seed
-_LEAST_NOISE = 0.01  # of a mean, where a bend is judged: no smooth curve fits better than that
+_RISE_WITHOUT_SEEDS = 0.02  # of the log error, where single seeds give no noise
+_GUESSED_NOISE = 0.02  # relative deviation of a mean where every N has one seed
+_LEAST_NOISE = 0.01  # the same for judging a bend: no smooth curve fits better than that
 _LEAST_CHANGE = 0.02  # of the log error from end to end, below which nothing was learned
-_MOST_OUTSIDE = 0.5  # of the seeds outside their 90% range; a tenth would be right
-_OUTLYING = 4.0  # robust deviations from the median of its N
-_OUTLYING_AT_LEAST = math.log(1.5)
-_LISTED = 3  # findings of one kind that are told in full
+_MOST_OUTSIDE = 0.5  # of the seeds outside their 90% range; a tenth is expected
+_OUTLYING = 4.0  # robust standard deviations from the median of its N
+_OUTLYING_AT_LEAST = math.log(1.5)  # seeds that agree closely have no outlier below this factor
+_LISTED = 3  # findings of one kind that are listed in full
 
 
-# Answers, in templates: the page's table.js fills in the same names.
+# Templates of answers: the page's table.js fills in the same names.
 ANSWERS = {
     "inside": "The measured means{whose} meet the target {target} between N = {before} and "
     "{after}, at about {samples} (chance {chance}).",
@@ -55,12 +55,12 @@ ANSWERS = {
 
 
 def value(number: float) -> str:
-    """An error, short."""
+    """Format an error with four significant digits."""
     return f"{number:.4g}"
 
 
 def chance(p: float | None) -> str:
-    """A probability, without claiming certainty."""
+    """Format a probability in percent, never as 0% or 100%."""
     if p is None or math.isnan(p):
         return "not known"
     if p < 0.01:
@@ -69,106 +69,110 @@ def chance(p: float | None) -> str:
 
 
 def times(factor: float) -> str:
-    """A factor, with two digits where that is few."""
+    """Format a factor with at least two significant digits."""
     return f"{factor:,.0f}" if factor >= 10 else f"{factor:.2g}"
 
 
 def count(n: float) -> str:
-    """A number of samples, as it stands in a table."""
+    """Format a number of samples for a table."""
     return f"{n:,.0f}" if math.isfinite(n) else "∞"
 
 
 def span(lower: float, upper: float) -> str:
-    """An interval of numbers of samples, as it stands in a sentence."""
+    """Format an interval of sample sizes for a sentence."""
     if math.isinf(upper):
         return f"at least {count(lower)}"
     return f"{count(lower)} to {count(upper)}"
 
 
 def paragraph(sentences: Iterable[str]) -> Message:
-    """Sentences with a space between, which still know the arguments that they name."""
-    return Message(*[part for said in sentences for part in (" ", said)][1:])
+    """Join sentences with spaces, keeping the arguments that they name."""
+    return Message(*[piece for sentence in sentences for piece in (" ", sentence)][1:])
 
 
 # --- A pilot -------------------------------------------------------------------------------------
 
 
 def rises(curve: Curve) -> list[int]:
-    """Indices of the sizes at which the mean rises, by more than the noise of the seeds."""
+    """Indices of the sizes at which the mean rises by more than the noise of the seeds."""
+    # In logs, because noise is relative: a mean's relative variance is that of its logarithm.
     variance = relative_variance(curve)
     steps = np.diff(np.log(curve.means))
     if variance is None:
         least = np.full(len(steps), _RISE_WITHOUT_SEEDS)
     else:
         least = _BEYOND_NOISE * np.sqrt(variance[1:] + variance[:-1])
-    found: list[int] = (1 + np.flatnonzero(steps > np.maximum(least, 1e-9))).tolist()
-    return found
+    indices: list[int] = (1 + np.flatnonzero(steps > np.maximum(least, 1e-9))).tolist()
+    return indices
 
 
 def outliers(curve: Curve) -> dict[int, float]:
-    """Rows of seeds far from the median of their N, and their factor of it; at least four a N.
+    """Rows of outlying seeds, and their factor to the median of their N.
 
-    Far is measured by the spread of all seeds.
+    The spread of all seeds sets the scale. An N with fewer than four seeds has no outliers.
     """
-    away, judged = np.zeros(len(curve)), []
+    residual, judged = np.zeros(len(curve)), []
     for n in curve.sizes:
         rows = np.flatnonzero(curve.n == n)
         logs = np.log(curve.error[rows])
-        away[rows] = logs - np.median(logs)
+        residual[rows] = logs - np.median(logs)
         judged += rows.tolist() if len(rows) >= 4 else []
     if not judged:
         return {}
-    least = max(_OUTLYING * 1.4826 * np.median(np.abs(away[judged])), _OUTLYING_AT_LEAST)
-    return {row: float(np.exp(away[row])) for row in judged if abs(away[row]) > least}
+    # 1.4826 times the median absolute deviation is the standard deviation of a normal law.
+    least = max(_OUTLYING * 1.4826 * np.median(np.abs(residual[judged])), _OUTLYING_AT_LEAST)
+    return {row: float(np.exp(residual[row])) for row in judged if abs(residual[row]) > least}
 
 
 def findings(curve: Curve) -> tuple[str, ...]:
-    """Sentences on what a reader of the plan should know of its pilot."""
+    """Sentences on what a reader of the plan should know about its pilot."""
     sizes = curve.sizes
     rising = [
-        f"This curve is not monotone at N = {sizes[at]}: the mean there, {_mean(curve, at)}, is "
-        f"worse than {_mean(curve, at - 1)} at N = {sizes[at - 1]}."
-        for at in rises(curve)
+        f"This curve is not monotone at N = {sizes[k]}: the mean there, {_mean(curve, k)}, is "
+        f"worse than {_mean(curve, k - 1)} at N = {sizes[k - 1]}."
+        for k in rises(curve)
     ]
     outlying = [
         f"Seed {curve.seed[row]} is an outlier at N = {curve.n[row]}: its error is {factor:.2g} "
         "times the median of the seeds."
         for row, factor in outliers(curve).items()
     ]
-    said = []
-    for kind, found in (("rises", rising), ("outliers", outlying)):
-        more = [f"There are {len(found) - _LISTED} more {kind}."] if len(found) > _LISTED else []
-        said += found[:_LISTED] + more
+    sentences = []
+    for kind, texts in (("rises", rising), ("outliers", outlying)):
+        rest = [f"There are {len(texts) - _LISTED} more {kind}."] if len(texts) > _LISTED else []
+        sentences += texts[:_LISTED] + rest
     if no_learning(curve):
-        said.insert(  # first, since it may mean that the unit is another one
-            0,
-            Message(
-                f"No learning from N = {sizes[0]:,} to {sizes[-1]:,} may mean that training is too "
-                "short, that test data leak into it, or that larger values are better in this "
-                "metric (then say so with ",
-                Argument("unit", ...),
-                f"); or that all that can be learned is learned at N = {sizes[0]:,}.",
-            ),
+        no_gain = Message(
+            f"No learning from N = {sizes[0]:,} to {sizes[-1]:,} may mean that training is too "
+            "short, that test data leak into it, or that larger values are better in this metric "
+            "(then say so with ",
+            Argument("unit", ...),
+            f"); or that all that can be learned is learned at N = {sizes[0]:,}.",
         )
+        sentences.insert(0, no_gain)  # first, because a wrong unit makes the rest meaningless
     if relative_variance(curve) is None:
-        said.append("With one seed at every N, the noise is guessed: repeat with other seeds.")
+        sentences.append("With one seed at every N, the noise is guessed: repeat with other seeds.")
     elif int(curve.counts.min()) < 3:
-        said.append("Fewer than three seeds at some N say little of the noise: add seeds.")
+        noise = "Some N have fewer than three seeds, so the noise is poorly estimated; add seeds."
+        sentences.append(noise)
     if sizes[-1] < 4 * sizes[0]:
-        said.append(
+        sentences.append(
             f"The pilot spans a factor of {sizes[-1] / sizes[0]:.2g} in N only; "
             "its trend is a guess: measure smaller sizes too, they are cheap."
         )
-    return tuple(said)
+    return tuple(sentences)
 
 
-@lru_cache(maxsize=32)  # asked for every target
+@lru_cache(maxsize=32)  # needed for every target
 def no_learning(curve: Curve) -> bool:
-    """Whether the error falls no more than noise explains, neither from end to end nor by trend.
+    """Whether the error falls within noise, both from end to end and by its trend.
 
-    The trend is a straight line of the log error over log N, weighted by the noise: a first size
-    that scatters hides no fall of the others. A pilot that fell before it became flat has learned.
+    The trend is a straight line of the log error over log N, weighted by the noise, so that a
+    scattered first size does not hide the fall of the others. A pilot that falls and then is flat
+    has learned.
     """
+    # Both must show no fall: a scattered first size hides one from the ends, and a pilot that is
+    # flat after its first sizes hides it from the line.
     rise, least = _change(curve)
     slope, deviation = _coefficient(curve, 1, 0.0)
     span = math.log(curve.sizes[-1] / curve.sizes[0])
@@ -180,8 +184,8 @@ def no_learning(curve: Curve) -> bool:
 def no_floor(curve: Curve) -> str:
     """Why a pilot does not show that its error levels off; empty where it does.
 
-    It does where most sizes have two seeds, and the log error over log N bends upward, by a
-    parabola, by more than two standard errors.
+    It does where most sizes have two seeds and the log error is convex in log N: the quadratic
+    coefficient of a parabola exceeds zero by more than two standard errors.
     """
     if no_learning(curve):
         ends = " to ".join(f"{_mean(curve, k)} at N = {curve.sizes[k]:,}" for k in (0, -1))
@@ -195,69 +199,71 @@ def no_floor(curve: Curve) -> str:
 
 
 def _change(curve: Curve) -> tuple[float, float]:
-    """How far the log error rises from the first mean to the last, and what noise explains."""
+    """The rise of the log error from the first mean to the last, and the part noise explains."""
     noise = _noise(curve)
     least = max(_BEYOND_NOISE * math.sqrt(noise[0] + noise[-1]), _LEAST_CHANGE)
     return math.log(curve.means[-1] / curve.means[0]), least
 
 
 def _coefficient(curve: Curve, degree: int, least: float) -> tuple[float, float]:
-    """The leading coefficient of a polynomial of log error over log N, and its standard error."""
-    deviations = np.sqrt(np.maximum(_noise(curve), max(least, 1e-6) ** 2))
-    at = np.log(curve.sizes / curve.sizes[-1])
-    fitted, covariance = np.polyfit(
-        at, np.log(curve.means), degree, w=1 / deviations, cov="unscaled"
-    )
+    """The leading coefficient of a polynomial of log error in log N, and its standard error."""
+    weights = 1 / np.sqrt(np.maximum(_noise(curve), max(least, 1e-6) ** 2))
+    x, y = np.log(curve.sizes / curve.sizes[-1]), np.log(curve.means)
+    fitted, covariance = np.polyfit(x, y, degree, w=weights, cov="unscaled")
     return float(fitted[0]), math.sqrt(covariance[0, 0])
 
 
 def _noise(curve: Curve) -> NDArray[np.float64]:
-    """(K,) the relative variance of each mean, guessed where every N has one seed."""
+    """(K,) the relative variance of each mean; a guess where every N has one seed."""
     noise = relative_variance(curve)
     return np.full(len(curve.sizes), _GUESSED_NOISE**2) if noise is None else noise
 
 
-def doubt(curve: Curve, made: Posterior) -> str:
+def doubt(curve: Curve, posterior: Posterior) -> str:
     """Why a pilot cannot be extrapolated, as a sentence; empty where it can."""
+    # From the gravest reason to the mildest; the first that applies is reported.
     sizes, last, noise = curve.sizes, f"N = {curve.sizes[-1]:,}", relative_variance(curve)
-    lost, (rise, least) = collapsed_sizes(curve), _change(curve)
-    gone = int((collapsed(curve) & (curve.n == sizes[-1])).sum())
-    if gone:
-        why = f"at {last}, {gone} of {curve.counts[-1]} seeds fell to rounding, where no learning "
-        why += "curve continues"
-    elif lost.any():
-        why = f"at N = {sizes[lost][0]:,} every seed fell to rounding, and at {last} none did"
+    all_collapsed, (rise, least) = collapsed_sizes(curve), _change(curve)
+    collapsed_count = int((collapsed(curve) & (curve.n == sizes[-1])).sum())
+    if collapsed_count:
+        why = f"at {last}, {collapsed_count} of {curve.counts[-1]} seeds fell to rounding, where "
+        why += "no learning curve continues"
+    elif all_collapsed.any():
+        first = sizes[all_collapsed][0]
+        why = f"at N = {first:,} every seed fell to rounding, and at {last} none did"
     elif rise > least:
         why = f"with more data it gets worse, from {_mean(curve, 0)} at N = {sizes[0]:,} to "
         why += f"{_mean(curve, -1)} at {last}"
-    elif noise is not None and _seeds_outside(curve, made, noise) > _MOST_OUTSIDE:
+    elif noise is not None and _seeds_outside(curve, posterior, noise) > _MOST_OUTSIDE:
         why = "most single seeds lie outside what the fitted curves and the spread of the seeds "
         why += "explain, so that their means are not typical"
-    elif made.roughness > ROUGHEST:
+    elif posterior.roughness > ROUGHEST:
+        # Name the step that departs most from the others.
         steps = np.diff(np.log(curve.means))
-        at = int(np.argmax(np.abs(steps - np.median(steps))))
-        why = f"from N = {sizes[at]:,} to {sizes[at + 1]:,} the mean goes from {_mean(curve, at)} "
-        why += f"to {_mean(curve, at + 1)}, which neither a smooth curve nor the noise of the "
+        k = int(np.argmax(np.abs(steps - np.median(steps))))
+        why = f"from N = {sizes[k]:,} to {sizes[k + 1]:,} the mean goes from {_mean(curve, k)} "
+        why += f"to {_mean(curve, k + 1)}, which neither a smooth curve nor the noise of the "
         why += "seeds explains; what follows such a step is not known"
     else:
         return ""
     return f"The curve cannot be extrapolated: {why}."
 
 
-def _seeds_outside(curve: Curve, made: Posterior, noise: NDArray[np.float64]) -> float:
-    """The share of single seeds outside the 90% range that the posterior has for one seed.
+def _seeds_outside(curve: Curve, posterior: Posterior, noise: NDArray[np.float64]) -> float:
+    """The share of single seeds outside the posterior's 90% range for one seed.
 
     A seed's error is log-normal around the curve, with the relative variance of its N.
     """
-    mean, variance = made.moments(curve.sizes.astype(float))
-    centre = made.weight @ mean
+    mean, variance = posterior.moments(curve.sizes.astype(float))
+    # The mean of a log-normal error exceeds its median: log medians are lower by half the variance.
+    centre = posterior.weight @ mean
     seed = np.log1p(noise * curve.counts)
-    spread = np.sqrt(made.weight @ (variance + (mean - centre) ** 2) + seed)
-    at = np.searchsorted(curve.sizes, curve.n)
-    away = np.abs(np.log(curve.error) - (centre - 0.5 * seed)[at])
-    return float(np.mean(away > 1.645 * np.maximum(spread, 1e-5)[at]))
+    spread = np.sqrt(posterior.weight @ (variance + (mean - centre) ** 2) + seed)
+    size_index = np.searchsorted(curve.sizes, curve.n)
+    residual = np.abs(np.log(curve.error) - (centre - 0.5 * seed)[size_index])
+    return float(np.mean(residual > 1.645 * np.maximum(spread, 1e-5)[size_index]))
 
 
-def _mean(curve: Curve, at: int) -> str:
+def _mean(curve: Curve, index: int) -> str:
     """The mean at the size of an index, in the user's unit."""
-    return value(float(curve.unit.from_error(curve.means[at])))
+    return value(float(curve.unit.from_error(curve.means[index])))

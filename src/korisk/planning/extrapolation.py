@@ -1,16 +1,16 @@
-"""What a pilot says of sizes that were not measured: the expected error, and how surely.
+"""The error of a pilot at sizes that were not measured: its distribution at every N.
 
-Inside the pilot the measured means decide. At a measured N the law of the log error is normal
-around the mean that was measured there, with the variance that the seeds tell. Between two
-neighbours the curve falls from one to the other; the part F of the fall that lies behind it at a
-share t of the way (in log N) has the law of a Dirichlet process, Eq. (eq:between),
+Inside the pilot, the measured means decide. At a measured N the log error is normal around the
+measured mean, with the variance estimated from the seeds. Between two neighbouring sizes the curve
+falls from one mean to the next; the fraction F of the fall that is complete at a share t of the way
+(in log N) follows a Dirichlet process, Eq. (eq:between),
 
-    F ~ Beta(a t, a (1 - t)),
+    F ~ Beta(a t, a (1 - t)).
 
-whose concentration a is large where the slopes of neighbouring gaps agree, which is a nearly
-straight line, and small where this gap falls much faster than its neighbours: then the curve steps
-somewhere in between and nobody knows where. For a step, t is replaced by Jeffreys' law of its
-place, (2 / pi) arcsin(sqrt(t)), which leaves the whole gap possible.
+Its concentration a is large where the slopes of neighbouring gaps agree: the curve is nearly
+straight. It is small where this gap falls much faster than its neighbours: the curve has a step at
+an unknown place. For a step, t is replaced by Jeffreys' law of its place,
+(2 / pi) arcsin(sqrt(t)), which allows the whole gap.
 """
 
 import math
@@ -43,25 +43,25 @@ from korisk.planning.protocol import Expectation
 
 Array = NDArray[np.float64]
 
-_NODES = (np.arange(16) + 0.5) / 16  # quantiles that stand for the law of F
+_NODES = (np.arange(16) + 0.5) / 16  # levels of the quantiles that represent the law of F
 _SMOOTHEST = 400.0  # largest concentration
-_ROUGHEST = 0.02  # smallest one
-_LEAST_NOISE = 1e-5  # of a mean, relative
-_SETTLING = 4.0  # halvings a doubling of what the last mean alone says
+_ROUGHEST = 0.02  # smallest concentration
+_LEAST_NOISE = 1e-5  # of a mean, relative: seeds that agree exactly still have rounding
+_SETTLING = 4.0  # halvings of the last mean's own weight per doubling of N
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """The means of a pilot, with what lies between them, Eq. (eq:between).
+    """The law of the error inside a pilot: measured means, and Eq. (eq:between) between them.
 
-    `noise` is the relative deviation of a mean for pilots of one seed each.
+    `noise` is the relative deviation of a mean for pilots with one seed at every N.
     """
 
     curve: Curve
     noise: float
 
     @cached_property
-    def _at(self) -> Array:
+    def _log_n(self) -> Array:
         return np.asarray(np.log(self.curve.sizes.astype(float)))
 
     @cached_property
@@ -70,33 +70,34 @@ class Measured:
 
     @cached_property
     def _variance(self) -> Array:
-        found = relative_variance(self.curve)
-        if found is None:
-            found = np.full(len(self._at), self.noise**2)
-        return np.maximum(found, _LEAST_NOISE**2)
+        variance = relative_variance(self.curve)
+        if variance is None:
+            variance = np.full(len(self._log_n), self.noise**2)
+        return np.maximum(variance, _LEAST_NOISE**2)
 
     @cached_property
     def _lasting(self) -> NDArray[np.intp]:
-        """(K,) for each size, the size from there on whose mean is the largest."""
-        found = np.arange(len(self._at))
-        for index in range(len(found) - 2, -1, -1):
-            if self._logs[found[index + 1]] > self._logs[index]:
-                found[index] = found[index + 1]
-        return found
+        """(K,) for each size, the index of the largest mean from that size on."""
+        # From the last size backward: the larger of this mean and the largest after it.
+        largest = np.arange(len(self._log_n))
+        for index in range(len(largest) - 2, -1, -1):
+            if self._logs[largest[index + 1]] > self._logs[index]:
+                largest[index] = largest[index + 1]
+        return largest
 
     def law(self, n: Array) -> Law:
-        """The law of the log error at each N from the pilot's first to its last."""
+        """The law of the log error at each N inside the pilot."""
         return self._between(n, self._logs, self._variance)
 
     def lasting(self, n: Array) -> Law:
-        """The law of the largest log error from each N on: a target it is below stays met."""
+        """The law of the largest log error from each N on: a target above it stays met."""
         return self._between(n, self._logs[self._lasting], self._variance[self._lasting])
 
     def crossing(self, goal: float) -> tuple[float, int, int] | None:
-        """N from which on the means stay at or below an error, and the measured N on either side.
+        """The N from which on the means stay at or below an error, and the measured N around it.
 
-        In a straight line between neighbours, logarithm over logarithm. None where the last mean
-        is above it; the first size twice where all means are below.
+        Interpolated linearly in log error over log N. None where the last mean is above the error;
+        where all means are below, the first size three times.
         """
         lasting, level = self._logs[self._lasting], np.log(goal)
         if lasting[-1] > level:
@@ -105,49 +106,51 @@ class Measured:
         sizes = self.curve.sizes
         if after == 0:
             return float(sizes[0]), int(sizes[0]), int(sizes[0])
-        part = (lasting[after - 1] - level) / (lasting[after - 1] - lasting[after])
-        where = self._at[after - 1] + part * (self._at[after] - self._at[after - 1])
-        return float(np.exp(where)), int(sizes[after - 1]), int(sizes[after])
+        fraction = (lasting[after - 1] - level) / (lasting[after - 1] - lasting[after])
+        log_n = self._log_n[after - 1] + fraction * (self._log_n[after] - self._log_n[after - 1])
+        return float(np.exp(log_n)), int(sizes[after - 1]), int(sizes[after])
 
     def middle(self, n: Array) -> Array:
-        """(M,) the log error at each N in a straight line between neighbouring means."""
-        return np.interp(np.log(n), self._at, self._logs)
+        """(M,) the log error at each N, interpolated linearly in log N."""
+        return np.interp(np.log(n), self._log_n, self._logs)
 
     def _between(self, n: Array, logs: Array, variance: Array) -> Law:
         from scipy.special import betaincinv
 
-        where = np.log(n)
-        gap = np.clip(np.searchsorted(self._at, where, side="right") - 1, 0, len(logs) - 2)
-        share = (where - self._at[gap]) / (self._at[gap + 1] - self._at[gap])
+        log_n = np.log(n)
+        gap = np.clip(np.searchsorted(self._log_n, log_n, side="right") - 1, 0, len(logs) - 2)
+        share = (log_n - self._log_n[gap]) / (self._log_n[gap + 1] - self._log_n[gap])
         share = np.clip(share, 0.0, 1.0)
-        # By how far slopes differ from those of the gaps beside them, (K - 1,).
-        slope = np.diff(logs) / np.diff(self._at)
+        # Relative difference of each gap's slope from those of its neighbours, (K - 1,).
+        slope = np.diff(logs) / np.diff(self._log_n)
         bend = np.abs(np.diff(slope))
         beside = np.maximum(np.append(0.0, bend), np.append(bend, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             rough = np.where(beside > 0, beside / np.abs(slope), 0.0)
-        # Half way, F deviates by 1 / (2 sqrt(a + 1)): half a fall for a step, next to none if
-        # straight.
+        # Half way, F has the deviation 1 / (2 sqrt(a + 1)): one half for a step, near zero for a
+        # straight line. Solve for the concentration a.
         deviation = np.clip(0.5 * rough, 1e-3, 0.5)
         concentration = np.clip((0.5 / deviation) ** 2 - 1.0, _ROUGHEST, _SMOOTHEST)[gap]
         step = 1.0 / (1.0 + concentration)
+        # Jeffreys' law of the place of a step, mixed in where the concentration is small.
         share = (1 - step) * share + step * 2 / np.pi * np.arcsin(np.sqrt(share))
-        inner = np.clip(share, 1e-9, 1 - 1e-9)
-        part = betaincinv(concentration * inner, concentration * (1 - inner), _NODES[:, None])
-        part = np.where((share <= 0) | (share >= 1), share, part)  # (Q, M)
-        mean = (1 - part) * logs[gap] + part * logs[gap + 1]
-        spread = (1 - part) ** 2 * variance[gap] + part**2 * variance[gap + 1]
+        inner = np.clip(share, 1e-9, 1 - 1e-9)  # the beta law is not defined at a measured N
+        fallen = betaincinv(concentration * inner, concentration * (1 - inner), _NODES[:, None])
+        fallen = np.where((share <= 0) | (share >= 1), share, fallen)  # (Q, M)
+        # Given F, the log error is a weighted sum of two independent normal means.
+        mean = (1 - fallen) * logs[gap] + fallen * logs[gap + 1]
+        spread = (1 - fallen) ** 2 * variance[gap] + fallen**2 * variance[gap + 1]
         weight = np.full(len(_NODES), 1.0 / len(_NODES))
         return normals(weight, mean, np.sqrt(spread))
 
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """A pilot and its extrapolation. All errors are in the unit of errors unless said otherwise.
+    """A pilot and its extrapolation. Errors are in the unit of errors unless stated otherwise.
 
     Made by `extrapolate`. N may run up to `horizon`, ten thousand times the pilot's largest. Inside
     the pilot the law of the error is that of the measured means; beyond it, that of the posterior,
-    mixed with what `related` curves say.
+    mixed with the law implied by `related` curves.
 
     Parameters
     ----------
@@ -163,10 +166,10 @@ class Extrapolation:
     >>> import korisk as kr
     >>> from korisk.planning.extrapolation import extrapolate
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> made = extrapolate(pilot)
-    >>> made.last, made.horizon
+    >>> forecast = extrapolate(pilot)
+    >>> forecast.last, forecast.horizon
     (256, 2560000)
-    >>> round(made.expected(512).value, 4), made.expected(1024).upper < 0.005
+    >>> round(forecast.expected(512).value, 4), forecast.expected(1024).upper < 0.005
     (0.0063, True)
     """
 
@@ -176,18 +179,18 @@ class Extrapolation:
 
     @cached_property
     def posterior(self) -> Posterior:
-        """The grid posterior; probabilities come from it whatever the fit."""
+        """The grid posterior, the source of all probabilities, whatever the fit."""
         return posterior(self.curve)
 
     @cached_property
     def relatives(self) -> Relatives | None:
-        """What related curves say beyond the pilot; None without any that can be extrapolated."""
-        sound = tuple(each for each in self.related if not doubt(each, posterior(each)))
-        return relatives(self.curve, sound) if sound else None
+        """The law implied by related curves; None if none of them can be extrapolated."""
+        usable = tuple(curve for curve in self.related if not doubt(curve, posterior(curve)))
+        return relatives(self.curve, usable) if usable else None
 
     @cached_property
     def measured(self) -> Measured:
-        """The means of the pilot, with what lies between them."""
+        """The law of the error inside the pilot."""
         return Measured(self.curve, self.posterior.noise)
 
     @cached_property
@@ -207,7 +210,7 @@ class Extrapolation:
 
     @property
     def horizon(self) -> int:
-        """The largest N of which anything is said."""
+        """Largest N that the forecast covers."""
         return self.last if self.doubt else min(int(HORIZON * self.last), LARGEST_N)
 
     def law(self, n: Array) -> Law:
@@ -226,9 +229,9 @@ class Extrapolation:
         return self._joined(n, self.measured.law)
 
     def met(self, n: Array, goal: float) -> Array:
-        """The probability that the error is at most the goal at each N and stays so.
+        """The probability that the error is at most the goal at each N and stays there.
 
-        Inside the pilot "stays so" is what was measured at larger N.
+        Inside the pilot, the means at larger N decide whether it stays there.
 
         Parameters
         ----------
@@ -245,6 +248,7 @@ class Extrapolation:
         return self._joined(n, self.measured.lasting).under(np.full(len(n), math.log(goal)))
 
     def _joined(self, n: Array, measured: Callable[[Array], Law]) -> Law:
+        # Below the first size the posterior applies as well: nothing was measured there.
         inside = (n >= self.curve.sizes[0]) & (n <= self.last)
         if inside.all():
             return measured(n)
@@ -254,27 +258,29 @@ class Extrapolation:
     def _beyond(self, n: Array) -> Law:
         """The law of the log error outside the pilot.
 
-        Futures start from what was measured at the pilot's last N, and settle on the curves that
-        were fitted to all of the pilot within about a doubling.
+        Futures start at the measured mean of the pilot's last N, and settle within about a doubling
+        on the curves that were fitted to the whole pilot.
         """
         last = np.array([float(self.last)])
         start = self.measured.law(last)
+        # Two hypotheses, the pilot's own curves and its relatives' shape, mixed by their trust.
         trust = 0.0 if self.relatives is None else self.relatives.trust
-        parts: list[tuple[float, Posterior | Relatives]] = [(1 - trust, self.posterior)]
-        parts += [] if self.relatives is None else [(trust, self.relatives)]
-        fitted = mixed([share for share, _ in parts], [each.law(n) for _, each in parts])
-        fall = sum(share * (each.centre(n) - each.centre(last)) for share, each in parts)
-        settled = np.where(n > self.last, np.exp2(-_SETTLING * np.log2(n / self.last)), 0.0)
+        sources: list[tuple[float, Posterior | Relatives]] = [(1 - trust, self.posterior)]
+        sources += [] if self.relatives is None else [(trust, self.relatives)]
+        fitted = mixed([share for share, _ in sources], [source.law(n) for _, source in sources])
+        fall = sum(share * (source.centre(n) - source.centre(last)) for share, source in sources)
+        start_weight = np.where(n > self.last, np.exp2(-_SETTLING * np.log2(n / self.last)), 0.0)
 
         def under(log_error: Array) -> Array:
             later = fitted.under(log_error)
-            return np.asarray(settled * start.under(log_error - fall) + (1 - settled) * later)
+            first = start.under(log_error - fall)
+            return np.asarray(start_weight * first + (1 - start_weight) * later)
 
         low, high = np.minimum(fitted.low, start.low + fall), fitted.high
         return Law(under, low, np.maximum(high, start.high + fall))
 
     def quantile(self, n: ArrayLike, p: float) -> Array:
-        """The error at each N that is undercut with probability p.
+        """The p-quantile of the error at each N.
 
         Parameters
         ----------
@@ -291,7 +297,7 @@ class Extrapolation:
         return np.asarray(np.exp(self.law(np.atleast_1d(sample_counts(n))).quantile(p)))
 
     def middle(self, n: ArrayLike) -> Array:
-        """The expected error at each N: as likely too large as too small.
+        """The expected error at each N: the median, or the fitted curve for other fits.
 
         Parameters
         ----------
@@ -328,18 +334,19 @@ class Extrapolation:
     def expected(self, n: float) -> Expectation:
         """The expected error at one N, in the user's unit, with its 90% band."""
         count = self.sample_count(n)
-        where = np.array([float(count)])
-        ends = np.concatenate([self.middle(where), *self.band(where)])
+        size = np.array([float(count)])
+        ends = np.concatenate([self.middle(size), *self.band(size)])
+        # In units in which larger is better, the ends of the band change their order.
         value, *band = self.curve.unit.from_error(ends).tolist()
         return Expectation(count, value, min(band), max(band))
 
     def sample_count(self, n: object) -> int:
-        """N as a whole number, if the forecast reaches that far.
+        """Check that N is a whole number within the range of the forecast.
 
         Parameters
         ----------
         n : object
-            What a user gave.
+            The user's value.
 
         Returns
         -------
@@ -349,7 +356,7 @@ class Extrapolation:
         Raises
         ------
         KoriskError
-            If it is no whole number from 2 to the horizon.
+            If it is not a whole number from 2 to the horizon.
         """
         remedy = self.doubt or "count samples; a pilot reaches 10,000 times its largest N"
         return count("n", n, at_least=2, at_most=self.horizon, remedy=remedy)
@@ -358,27 +365,26 @@ class Extrapolation:
 def extrapolate(
     curve: Curve, *, fit: str = DEFAULT_FIT, related: Iterable[Curve] = ()
 ) -> Extrapolation:
-    """What `kr.forecast` makes of a pilot, before it is asked by the protocol of answers."""
+    """Extrapolate a pilot, as `kr.forecast` does, without the protocol of answers."""
     one_of("fit", fit, FITS)
     check_curve(curve)
     curve.require(least_sizes(fit), "a forecast")
-    listed = tuple(dict.fromkeys(related))  # the same curve twice says no more than once
-    for other in listed:
-        check_curve(other)
+    distinct = tuple(dict.fromkeys(related))  # a curve given twice is no additional evidence
+    for relative in distinct:
+        check_curve(relative)
         if fit != DEFAULT_FIT:
             raise KoriskError(
                 f"related curves need fit {DEFAULT_FIT!r}, got {fit!r}; leave one of them out"
             )
         rule = f"be in the pilot's unit, {curve.unit.name!r}"
-        same = other.unit.law == curve.unit.law
-        require(same, "a related curve", rule, other.unit.name, "read both in one unit")
-        other.require(3, "a related curve")
-        seen = other.up_to(curve.sizes[-1]) if other.sizes[0] <= curve.sizes[-1] else other
-        if np.array_equal(seen.sizes, curve.sizes) and np.allclose(seen.means, curve.means, 1e-9):
-            rule, remedy = (
-                "be another measurement than the pilot",
-                "give a curve of the same network ",
-            )
-            remedy += "on other data"
-            raise invalid("a related curve", rule, other, remedy, got="the pilot's own means")
-    return Extrapolation(curve, fit, listed)
+        same = relative.unit.law == curve.unit.law
+        require(same, "a related curve", rule, relative.unit.name, "read both in one unit")
+        relative.require(3, "a related curve")
+        # The pilot itself, maybe with further sizes, would confirm itself.
+        inside = relative.sizes <= curve.sizes[-1]
+        sizes, means = relative.sizes[inside], relative.means[inside]
+        if np.array_equal(sizes, curve.sizes) and np.allclose(means, curve.means, 1e-9):
+            rule = "be another measurement than the pilot"
+            remedy = "give a curve of the same network on other data"
+            raise invalid("a related curve", rule, relative, remedy, got="the pilot's own means")
+    return Extrapolation(curve, fit, distinct)

@@ -1,4 +1,4 @@
-"""The two factors of Proposition (prop:ct-proxy) over targets, beside the planner's ratios of N."""
+"""The two factors of Proposition (prop:ct-proxy) over targets, and the planner's ratios of N."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,20 +18,20 @@ from korisk.theory import TwoFactors, two_factors
 Array = NDArray[np.float64]
 
 _STEPS = 33  # targets at which the factors are computed
-_NEAREST = 0.01  # of the floor: as near to it as factors are told
+_NEAREST = 0.01  # relative distance from the floor of the hardest target
 _ANSWERS = 5  # targets at which the planner is asked
 _KINDS = ("structural", "approximation_budget", "product", "ratio")
-_TALLEST = 1e12  # a ratio beyond which the number tells nothing
+_TALLEST = 1e12  # cap of a factor, which diverges at the floor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Factors:
     """Both factors over targets, and the ratios of N that the planner gives.
 
-    Without two lines that fall, `factors` is empty and `reason` says why. `planned` holds the
-    planner's ratio of N at the few targets for which it has an answer for both models, each with
-    the smaller of the two chances that they are enough, and whether it is at least that: where the
-    known operator meets the target with the fewest samples that were measured.
+    Without two falling lines, `factors` is empty and `reason` says why. `planned` holds the
+    planner's ratio of N at the targets that it answers for both models, with the smaller of the two
+    probabilities that the samples are enough, and whether the ratio is a lower bound: the known
+    operator meets the target at its smallest measured N.
     """
 
     name: str
@@ -43,14 +43,14 @@ class Factors:
 
     @property
     def floors(self) -> tuple[float, float]:
-        """The lowest mean errors of both: up to the higher one the factors are not defined."""
+        """The lowest mean errors of both; the factors are defined above the higher one."""
         return float(self.known.means.min()), float(self.dense.means.min())
 
     @property
     def lines(self) -> dict[str, Array]:
-        """Each factor, their product and the ratio, over the targets."""
+        """Both factors, their product and the ratio, over the targets."""
         return {
-            kind: np.array([min(getattr(found, kind), _TALLEST) for found in self.factors])
+            kind: np.array([min(getattr(point, kind), _TALLEST) for point in self.factors])
             for kind in _KINDS
         }
 
@@ -61,25 +61,25 @@ class Factors:
 
 
 def factors(known: Curve, dense: Curve, *, name: str = "") -> Factors:
-    """The factors from the paper's lines of two curves, and the planner's ratios beside them."""
-    found = Factors(name=name, known=known, dense=dense, factors=(), planned=(), reason="")
-    low, top = max(found.floors), found.top
+    """The factors by the paper's lines through two curves, and the planner's ratios."""
+    result = Factors(name=name, known=known, dense=dense, factors=(), planned=(), reason="")
+    low, top = max(result.floors), result.top
     planned = []
     try:
         lines = [fitted_line(curve, "paper") for curve in (known, dense)]
-        wide = max(top / low - 1.0, _NEAREST)
-        above = np.geomspace(min(_NEAREST, 0.1 * wide), wide, _STEPS)  # most change near the floor
+        widest = max(top / low - 1.0, _NEAREST)
+        # Geometric steps, because the factors change most near the floor.
+        above = np.geomspace(min(_NEAREST, 0.1 * widest), widest, _STEPS)
         targets = (low * (1 + above)).tolist()
-        found = replace(found, factors=[two_factors(lines[0], lines[1], t) for t in targets])
+        result = replace(result, factors=[two_factors(lines[0], lines[1], t) for t in targets])
     except KoriskError as error:  # a single size, or a line that does not fall
-        found = replace(found, reason=f"no factors: {str(error).partition(';')[0]}")
+        result = replace(result, reason=f"no factors: {str(error).partition(';')[0]}")
     with suppress(KoriskError):  # too few sizes for the planner
-        both = [forecast(known), forecast(dense)] if top > 1.02 * low else []
-        for target in np.geomspace(1.02 * low, 0.95 * top, _ANSWERS).tolist() if both else []:
-            asked = [each.curve.unit.from_error(target).item() for each in both]
-            plans = [plan_from(each, t) for each, t in zip(both, asked, strict=True)]
+        forecasts = [forecast(known), forecast(dense)] if top > 1.02 * low else []
+        for error in np.geomspace(1.02 * low, 0.95 * top, _ANSWERS).tolist() if forecasts else []:
+            plans = [plan_from(f, f.curve.unit.from_error(error).item()) for f in forecasts]
             ratio = Comparison(*plans).ratio
             if ratio is not None and not plans[1].at_once:
-                chance = min(each.chance or 0.0 for each in plans)
-                planned.append((target, ratio, chance, plans[0].at_once))
-    return replace(found, planned=planned)
+                chance = min(plan.chance or 0.0 for plan in plans)
+                planned.append((error, ratio, chance, plans[0].at_once))
+    return replace(result, planned=planned)

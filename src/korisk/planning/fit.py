@@ -1,9 +1,9 @@
-"""From a pilot's errors to one curve through them: the paper's calibration, and better ones.
+"""Fit one curve to a pilot's errors: the paper's calibration, and better ones.
 
-All curves are floor + scale * basis(N). Only the basis has parameters that least squares cannot
-solve for. They go on a grid; at each grid point floor and scale follow in closed form, both kept at
-or above zero; then the grid closes in on the best point. So a fit needs no starting values, never
-fails to converge, gives the same answer every time, and runs for thousands of resamples at once.
+All curves are floor + scale * basis(N). Only the basis has parameters that linear least squares
+cannot solve for: they go on a grid. At each grid point, floor and scale follow in closed form, both
+nonnegative; then the grid closes in on the best point. So a fit needs no starting values, always
+converges, is deterministic, and runs for thousands of resamples at once.
 """
 
 import math
@@ -25,7 +25,7 @@ from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]
 
-# basis(log N / N_last, log N_last, shape): the shape parameters have the axes in front
+# basis(log(N / N_last), log(N_last), shape); the axes of the shape parameters come first
 Basis = Callable[[Array, float, tuple[Array, ...]], Array]
 
 DEFAULT_FIT = "posterior"
@@ -37,25 +37,25 @@ FORMULAS: dict[str, str] = {
 }
 FITS = tuple(FORMULAS)
 
-WIDENING = 0.02  # of the logarithm, for every doubling beyond the pilot
-STRETCH = 2.1  # chosen on the tuning part of benchmarks/planner/compare.py to hold nine in ten
+WIDENING = 0.02  # of the log error's half-width, for every doubling beyond the pilot
+STRETCH = 2.1  # so that bands hold nine in ten on the tuning part of benchmarks/planner/compare.py
 _POOLED = ("line", "power", "no-floor", "log-power")  # families of the band
-_POINTS = {1: 7, 2: 5}  # of the closing grid, along each axis
-_ROUNDS = {1: 16, 2: 10}
-_STEPS = 24  # of the descent that follows where two shape parameters trade with each other
-_NUDGE = 1e-6
+_POINTS = {1: 7, 2: 5}  # of the closing grid, along each axis, by the number of axes
+_ROUNDS = {1: 16, 2: 10}  # in which the grid closes in
+_STEPS = 24  # of the descent that follows where two shape parameters compensate each other
+_NUDGE = 1e-6  # step of finite differences, in the logarithm of a parameter
 _TINY = np.finfo(float).tiny
-_CHUNK = 250  # pilots at a time: their grids then stay in the processor's cache
-_EASY = 3.0  # times the largest pilot error: nobody asks for that
-_HARD = 0.1  # times the smallest one: few do
+_CHUNK = 250  # pilots at a time, whose grids fit into the processor's cache
+_EASY = 3.0  # times the largest pilot error: easier targets are probably in another unit
+_HARD = 0.1  # times the smallest pilot error: so may be harder ones
 
 
-RATES = np.geomspace(0.02, 2.0, 24)  # of families with two shape parameters,
-KNEES = np.geomspace(0.01, 100.0, 24)  # and the second of them
+RATES = np.geomspace(0.02, 2.0, 24)  # grid of b for families with two shape parameters,
+KNEES = np.geomspace(0.01, 100.0, 24)  # and of the shift s over N_last
 RATE_LIMITS, KNEE_LIMITS = (1e-3, 3.0), (1e-4, 1e4)
-_WIDE = (np.geomspace(0.01, 2.0, 70),)
-# What people mean when a target is far from all that was measured: the first two in every unit,
-# the others where the metric is an error. Where it is a score, an error may be meant.
+_WIDE = (np.geomspace(0.01, 2.0, 70),)  # grid of b for families with one
+# What a target far from every measurement may mean: the first two in every unit, the others where
+# the metric is an error. Where it is a score, an error may be meant.
 _MEANINGS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
     ("in percent", lambda t: t / 100),
     ("as a fraction of one", lambda t: t * 100),
@@ -68,7 +68,7 @@ _MEANINGS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
 
 
 def least_sizes(fit: str) -> int:
-    """How many sizes a pilot needs for a fit."""
+    """Number of distinct N that a fit needs."""
     return 2 if fit in ("paper", "line") else 3
 
 
@@ -77,10 +77,10 @@ def least_sizes(fit: str) -> int:
 
 @dataclass(frozen=True)
 class Family:
-    """One family of curves: its basis, and the grids and limits of the shape parameters.
+    """A family of curves: its basis, and the grids and limits of the shape parameters.
 
-    The basis is 1 at the last pilot N and falls with N; the scale is therefore that part of the
-    last error which more data can remove.
+    The basis is 1 at the pilot's last N and falls with N, so that the scale is the part of the last
+    error that more data can remove.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Family:
 
     @property
     def parameters(self) -> int:
-        """How many numbers a fit determines."""
+        """Number of free parameters of a fit."""
         return 1 + self.has_floor + len(self.grids)
 
 
@@ -114,20 +114,20 @@ class Fits:
 
 
 def least_squares(family: Family, n: Array, errors: Array, weights: Array) -> Fits:
-    """Least squares of the family to B pilots: n (K,), errors (B, K), weights (K,) >= 0.
+    """Fit the family to B pilots by least squares: n (K,), errors (B, K), weights (K,) >= 0.
 
-    Errors are divided by their size first, so that scaling them scales the fit and nothing else.
+    Errors are divided by their geometric mean first, so that the fit is equivariant to their scale.
     """
     last, weights = float(n[-1]), weights / weights.max()
     chunks = []
     for start in range(0, len(errors), _CHUNK):
-        part = errors[start : start + _CHUNK]
-        unit = np.exp(np.log(part).mean(axis=1, keepdims=True))
-        problem = _Problem(family, np.log(n / last), np.log(last), part / unit, weights)
+        chunk = errors[start : start + _CHUNK]
+        unit = np.exp(np.log(chunk).mean(axis=1, keepdims=True))
+        problem = _Problem(family, np.log(n / last), np.log(last), chunk / unit, weights)
         shape = problem.shape() if family.grids else ()
         floor, scale, loss = problem.solve(tuple(parameter[:, None] for parameter in shape))
-        size = unit.ravel()
-        chunks.append((floor.ravel() * size, scale.ravel() * size, loss.ravel(), *shape))
+        scales = unit.ravel()
+        chunks.append((floor.ravel() * scales, scale.ravel() * scales, loss.ravel(), *shape))
     floor, scale, loss, *shapes = map(np.concatenate, zip(*chunks, strict=True))
     return Fits(family, last, floor, scale, tuple(shapes), loss)
 
@@ -147,12 +147,13 @@ class _Problem:
 
     def shape(self) -> tuple[Array, ...]:
         """The best shape parameters, (B,) each."""
+        # One grid for all pilots first, so that its basis is computed once.
         points = tuple(axis.ravel() for axis in np.meshgrid(*self.family.grids, indexing="ij"))
         basis = _basis(self.family, self.x, self.log_last, tuple(p[:, None] for p in points))
         _, _, loss = nonnegative(basis, self.errors, self.weights, self.family.has_floor)
         best = np.argmin(loss, axis=1)
         shape = tuple(point[best] for point in points)
-        # The grid is drawn in around the best point, unless that point is at its edge.
+        # Shrink the grid around its best point, unless that point is at the edge.
         dimensions, rows = len(shape), np.arange(len(best))
         steps = [np.full(len(best), np.log(g[1] / g[0])) for g in self.family.grids]
         offsets = np.linspace(-1.0, 1.0, _POINTS[dimensions])
@@ -170,38 +171,39 @@ class _Problem:
         return self._descended(shape) if dimensions > 1 else shape
 
     def _descended(self, shape: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Levenberg-Marquardt in the logarithms, each pilot with its own damping.
+        """Levenberg-Marquardt in the logarithms, with a damping for each pilot.
 
-        Along the valley of two parameters that trade with each other, a grid closes in too early.
+        Along the valley of two parameters that compensate each other, a grid closes in too early.
         """
-        at = np.log(np.stack(shape, axis=-1))  # (B, 2)
+        logs = np.log(np.stack(shape, axis=-1))  # (B, 2)
         low, high = np.log(np.array(self.family.limits)).T
-        residual = self._residual(at)
-        damping = np.full(len(at), 1e-3)
+        residual = self._residual(logs)
+        damping = np.full(len(logs), 1e-3)
         for _ in range(_STEPS):
-            nudged = [self._residual(at + _NUDGE * axis) for axis in np.eye(at.shape[1])]
+            nudged = [self._residual(logs + _NUDGE * axis) for axis in np.eye(logs.shape[1])]
             slopes = (np.stack(nudged, axis=-1) - residual[:, :, None]) / _NUDGE  # (B, K, 2)
+            # Marquardt's damping scales the diagonal, so that the step does not depend on units.
             square = np.swapaxes(slopes, 1, 2) @ slopes
             diagonal = np.einsum("bii->bi", square)
             square = square + np.eye(2) * (damping[:, None] * diagonal + _TINY)[:, :, None]
             step = np.linalg.solve(square, np.swapaxes(slopes, 1, 2) @ residual[:, :, None])
-            tried = np.clip(at - step[:, :, 0], low, high)
-            found = self._residual(tried)
-            better = (found**2).sum(axis=1) < (residual**2).sum(axis=1)
-            at = np.where(better[:, None], tried, at)
-            residual = np.where(better[:, None], found, residual)
+            tried = np.clip(logs - step[:, :, 0], low, high)
+            tried_residual = self._residual(tried)
+            better = (tried_residual**2).sum(axis=1) < (residual**2).sum(axis=1)
+            logs = np.where(better[:, None], tried, logs)
+            residual = np.where(better[:, None], tried_residual, residual)
             damping = np.where(better, 0.2 * damping, 5.0 * damping)
-        return tuple(np.exp(at).T)
+        return tuple(np.exp(logs).T)
 
-    def _residual(self, at: Array) -> Array:
+    def _residual(self, logs: Array) -> Array:
         """(B, K) weighted residuals at the logarithms (B, 2) of the shape parameters."""
-        axes = tuple(parameter[:, None] for parameter in np.exp(at).T)
+        axes = tuple(parameter[:, None] for parameter in np.exp(logs).T)
         floor, scale, _ = self.solve(axes)
         basis = _basis(self.family, self.x, self.log_last, axes)
         return np.asarray(np.sqrt(self.weights) * (floor + scale * basis - self.errors))
 
     def solve(self, shape: tuple[Array, ...]) -> tuple[Array, Array, Array]:
-        """Floor, scale and loss, (B, G) each, for shapes (B, G) of each pilot's own."""
+        """Floor, scale and loss, (B, G) each, for shape parameters (B, G)."""
         axes = tuple(parameter[:, :, None] for parameter in shape)
         basis = _basis(self.family, self.x, self.log_last, axes)
         basis = basis if shape else basis[None, :]
@@ -221,20 +223,21 @@ def nonnegative(
             return np.asarray(errors @ basis.T)
         return np.asarray((basis @ errors[:, :, None])[..., 0])
 
+    # The solution without a floor, which also holds where the floor would be negative.
     across = basis**2 @ weights
     alone = np.maximum(along(basis, errors * weights), 0.0) / np.maximum(across, _TINY)
     floor, scale = np.zeros_like(alone), alone  # the scale without a floor
     if has_floor:
         total = weights.sum()
         centre = basis @ weights / total
-        spread = basis - centre[..., None]  # centred, no digits are lost where it is nearly flat
+        spread = basis - centre[..., None]  # centred: a nearly flat basis would lose digits
         slope = spread**2 @ weights
         mean = errors @ weights / total
         rise = along(spread, (errors - mean[:, None]) * weights)
         scale = np.where(slope > 1e-24 * across, np.maximum(rise, 0.0), 0.0)
         scale = scale / np.maximum(slope, _TINY)
         floor = mean[:, None] - scale * centre
-        below = floor < 0
+        below = floor < 0  # then the constraint is active: the solution without a floor
         scale, floor = np.where(below, alone, scale), np.where(below, 0.0, floor)
     residual = errors[:, None, :] - floor[..., None] - scale[..., None] * basis
     return floor, scale, residual**2 @ weights
@@ -280,18 +283,19 @@ def estimate(fit: str, n: Array, errors: Array, weight: Array) -> Fits:
     """Fit B pilots at once: n (K,), errors (B, K), weight (K,) of the means.
 
     "paper" is the paper's calibration (tab:calibration) of Eq. (eq:calibrated-bound): the floor is
-    the lowest mean, and the slope is the least-squares one of error - floor on log N / N, without
-    intercept or weights.
+    the lowest mean, and the slope is that of a least-squares regression of error - floor on
+    log N / N, without intercept or weights.
     """
     if fit != "paper":
         return least_squares(FAMILIES[fit], n, errors, weight)
+    # Without weights, as in the paper, so that its published slopes are reproduced.
     rate = np.log(n) / n
     floor = errors.min(axis=1)
     return line_fits(n, errors, floor, (errors - floor[:, None]) @ rate / (rate @ rate))
 
 
 def line_fits(n: Array, errors: Array, floor: Array, slope: Array) -> Fits:
-    """The lines floor + slope log N / N, (B,) each, as fits of B pilots."""
+    """The lines floor + slope log N / N, with (B,) floors and slopes, as fits of B pilots."""
     last = float(n[-1])
     residual = errors - floor[:, None] - slope[:, None] * np.log(n) / n
     loss = (residual**2).sum(axis=1)
@@ -299,10 +303,10 @@ def line_fits(n: Array, errors: Array, floor: Array, slope: Array) -> Fits:
 
 
 def fitted_line(curve: Curve, fit: str = "line") -> RiskLine:
-    """floor + slope log N / N through a pilot, by least squares ("line") or as the "paper" does."""
+    """floor + slope log N / N through a pilot, by least squares ("line") or as in the "paper"."""
     curve.require(2, "a line")
-    made = estimate(fit, curve.sizes.astype(float), curve.means[None, :], weights(curve))
-    return RiskLine(made.floor.item(), made.scale.item() * made.last / math.log(made.last))
+    fits = estimate(fit, curve.sizes.astype(float), curve.means[None, :], weights(curve))
+    return RiskLine(fits.floor.item(), fits.scale.item() * fits.last / math.log(fits.last))
 
 
 @dataclass(frozen=True)
@@ -318,7 +322,7 @@ class Calibration:
     curve : Curve
         The pilot.
     floor : float
-        The error that no data removes.
+        The error that more data cannot lower.
     parameters : dict[str, float]
         The letters of `formula` and their values, N counted in samples.
     _predict : callable
@@ -362,7 +366,7 @@ class Calibration:
         Returns
         -------
         float or array, (M,)
-            The error that the curve has there.
+            The error of the curve there.
 
         Raises
         ------
@@ -384,14 +388,15 @@ class Calibration:
         Returns
         -------
         int
-            N from 3 on, because log N / N rises before; only the paper's line knows N = 2.
+            At least 3, because log N / N rises from 2 to 3; only the paper's line may give 2.
 
         Raises
         ------
         UnreachableError
-            If the curve never comes down to the target.
+            If the curve never reaches the target.
         """
         wanted = real("target", target, above=0, remedy="give the error that you want to reach")
+        # The paper's line has a closed-form inverse, which the published sample sizes come from.
         if self.fit == "paper" and wanted > self.floor:
             return RiskLine(self.floor, self.parameters["a"]).samples(wanted)
 
@@ -406,7 +411,7 @@ class Calibration:
             )
         low, high = 3, LARGEST_N  # not reached at low, reached at high
         while high - low > 1:
-            # Halving the logarithm first: answers are far below the largest N.
+            # The geometric mean, because answers are far below the largest N.
             middle = max(low + 1, math.isqrt(low * high))
             low, high = (low, middle) if reached(middle) else (middle, high)
         return high
@@ -418,7 +423,7 @@ def calibrate(curve: Curve, fit: str = "power") -> Calibration:
     Parameters
     ----------
     curve : Curve
-        The pilot. Of several seeds the means are fitted.
+        The pilot; the means over its seeds are fitted.
     fit : str, default "power"
         One of `FITS`.
 
@@ -445,30 +450,31 @@ def calibrate(curve: Curve, fit: str = "power") -> Calibration:
     check_curve(curve)
     curve.require(least_sizes(fit), f"fit {fit!r}")
     if fit == "posterior":
-        found = posterior(curve)
-        parameters = {"c": found.floor_quantile(0.5), "b": float(found.weight @ found.rate)}
-        middle = partial(found.quantile, p=0.5)
+        grid = posterior(curve)
+        parameters = {"c": grid.floor_quantile(0.5), "b": float(grid.weight @ grid.rate)}
+        middle = partial(grid.quantile, p=0.5)
         return Calibration(fit, FORMULAS[fit], curve, parameters["c"], parameters, middle)
-    made = estimate(fit, curve.sizes.astype(float), curve.means[None, :], weights(curve))
-    floor, scale, last = made.floor.item(), made.scale.item(), made.last
+    fits = estimate(fit, curve.sizes.astype(float), curve.means[None, :], weights(curve))
+    floor, scale, last = fits.floor.item(), fits.scale.item(), fits.last
     if fit == "paper":
         parameters = {"c": floor, "a": scale * last / math.log(last)}
     else:
-        rate, *more = (parameter.item() for parameter in made.shape)
-        shifts = {"s": more[0] * last} if more else {}
+        rate, *shift = (parameter.item() for parameter in fits.shape)
+        shifts = {"s": shift[0] * last} if shift else {}
+        # From the basis that is 1 at the last N to the formula's, in which N counts samples.
         factor = scale * (last + sum(shifts.values())) ** rate
         parameters = {"c": floor, "a": factor, "b": rate, **shifts}
-    return Calibration(fit, FORMULAS[fit], curve, floor, parameters, lambda n: made.predict(n)[0])
+    return Calibration(fit, FORMULAS[fit], curve, floor, parameters, lambda n: fits.predict(n)[0])
 
 
 def check_curve(curve: object) -> None:
-    """Raise if something is no curve, such as the path of one."""
+    """Raise if the argument is not a Curve, such as a path to one."""
     remedy = "read one with korisk.Curve.read(path)"
     require(isinstance(curve, Curve), "curve", "be a Curve", curve, remedy)
 
 
 def sample_counts(n: object) -> Array:
-    """() or (M,) sizes N, as a user gave them."""
+    """Check sizes N that a user gave, and return them as an array, () or (M,)."""
     try:
         values = np.asarray(n, dtype=np.float64)
     except (TypeError, ValueError):
@@ -485,14 +491,15 @@ def sample_counts(n: object) -> Array:
 def pooled_band(
     calibration: Calibration, n: Array, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Array, Array]:
-    """(M,) the ends of a band around a fitted curve at each N; the seed fixes the resampling.
+    """(M,) the ends of a band around a fitted curve at each N; `seed` fixes the resampling.
 
-    90% of the errors that seeds, drawn again, and four families might have led to, stretched. A
-    bootstrap of one family alone is too narrow: it takes the family for true.
+    The 90% range of four families fitted to resampled seeds, widened by `STRETCH`. A bootstrap of
+    one family is too narrow, because it takes the family for true.
     """
     curve = calibration.curve
-    predicted = np.concatenate([each.predict(n) for each in _pooled(curve, resamples, seed)])
+    predicted = np.concatenate([fits.predict(n) for fits in _pooled(curve, resamples, seed)])
     low, high = np.quantile(np.log(predicted), [0.05, 0.95], axis=0)
+    # Families that fit a pilot equally well diverge beyond it by more than they differ inside.
     beyond = np.maximum(np.log2(n / float(curve.sizes[-1])), 0.0)
     width = STRETCH * (0.5 * (high - low) + WIDENING * beyond)
     middle = calibration.predict(n)
@@ -504,6 +511,7 @@ def _pooled(curve: Curve, resamples: int, seed: int) -> tuple[Fits, ...]:
     n, weight, means = curve.sizes.astype(float), weights(curve), curve.means[None, :]
     if (curve.counts > 1).any():
         means = resampled_means(curve, resamples, np.random.default_rng(seed))
+    # A family with as many parameters as sizes is exact; one with more is not determined.
     families = [FAMILIES[name] for name in _POOLED if FAMILIES[name].parameters <= len(n)]
     return tuple(least_squares(family, n, means, weight) for family in families)
 
@@ -512,35 +520,36 @@ def _pooled(curve: Curve, resamples: int, seed: int) -> tuple[Fits, ...]:
 
 
 def target_error(curve: Curve, target: object) -> float:
-    """The target, in the curve's unit, as an error, if it can be one."""
+    """Check a target in the curve's unit, and return it as an error."""
     check_target([curve], target)
     return float(curve.unit.to_error(target))  # type: ignore[arg-type]
 
 
 def check_target(curves: Sequence[Curve], target: object) -> None:
-    """Refuse a target that curves of one unit cannot have.
+    """Raise if a target is impossible in the unit of the curves, or looks like another unit.
 
-    One that is far too easy for all of them, and would be a fair one in another unit, raises; one
-    that is far too hard is a sound question, and `other_unit` gives a hint.
+    A target that is worse than every measurement raises if it is plausible in another unit. One
+    that is far too hard is a legitimate question; `other_unit` gives a hint for it.
     """
     for curve in curves:
         check_curve(curve)
         wanted = f"give the {curve.unit.noun} that you want to reach"
+        # A list would fail as "not a number"; say instead that targets are asked one by one.
         several = np.ndim(target) if isinstance(target, list | tuple | np.ndarray) else 0
         value = real("target", target, remedy="ask for one target at a time" if several else wanted)
         error = float(curve.unit.to_error(value))
         hint, rule = other_unit(curve, value), f"be {curve.unit.rule}"
         if not SMALLEST_ERROR <= error <= LARGEST_ERROR:
             raise invalid("target", rule, value, hint or wanted, got=f"{value:.6g}")
-        if hint and all(error > each.means.max() for each in curves):
+        if hint and all(error > measured.means.max() for measured in curves):
             raise KoriskError(f"target {value:.6g} is worse than all that was measured; {hint}")
 
 
 def other_unit(curve: Curve, value: float) -> str:
-    """A question that suggests what a target far from the pilot might have meant, or nothing."""
+    """A hint that a target far from the pilot may be in another unit; empty where it may not."""
     unit, low, high = curve.unit, float(curve.means.min()), float(curve.means.max())
     error, worst = float(unit.to_error(value)), float(unit.from_error(high))
-    # A score has an end, so that its error cannot be many times larger; the score itself can be.
+    # A score is bounded, and so is its error: compare the scores themselves.
     tiny_score = unit.larger_is_better and value < worst / 10 and worst > 0
     if _HARD * low <= error <= high or (high < error <= _EASY * high and not tiny_score):
         return ""
@@ -549,11 +558,11 @@ def other_unit(curve: Curve, value: float) -> str:
         meanings = (*_MEANINGS[:2], ("as an error", unit.from_error))
     for words, convert in meanings:
         with np.errstate(all="ignore"):
-            other = float(convert(np.array(value)))
-        if 0.3 * low <= float(unit.to_error(other)) <= high:
+            converted = float(convert(np.array(value)))
+        if 0.3 * low <= float(unit.to_error(converted)) <= high:
             ends = sorted(unit.from_error([low, high]).tolist())
             return (
                 f"the pilot runs from {ends[0]:.4g} to {ends[1]:.4g}: was the target given "
-                f"{words}? then ask for {other:.4g}"
+                f"{words}? then ask for {converted:.4g}"
             )
     return ""

@@ -1,4 +1,4 @@
-"""A pilot and its extrapolation, asked by the one protocol of answers."""
+"""The forecast of a pilot, which answers questions by the common protocol."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from korisk.planning.protocol import Answers
 
 @dataclass(frozen=True)
 class Forecast(Extrapolation, Answers):
-    """What a pilot says of sizes that were not measured, for every target. Made by `forecast`.
+    """A pilot and its extrapolation, for every N and target. Made by `forecast`.
 
     N may run up to `horizon`, ten thousand times the pilot's largest. Inside the pilot the law of
-    the error is that of the measured means; beyond it, that of the posterior, mixed with what
-    `related` curves say.
+    the error is that of the measured means; beyond it, that of the posterior, mixed with the law
+    implied by `related` curves.
 
     Parameters
     ----------
@@ -31,12 +31,12 @@ class Forecast(Extrapolation, Answers):
     --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> made = kr.forecast(pilot)
-    >>> made.last, made.horizon
+    >>> forecast = kr.forecast(pilot)
+    >>> forecast.last, forecast.horizon
     (256, 2560000)
-    >>> round(made.at(512).value, 4), made.at(1024).upper < 0.005
+    >>> round(forecast.at(512).value, 4), forecast.at(1024).upper < 0.005
     (0.0063, True)
-    >>> made.samples(0.005) == kr.plan(pilot, 0.005).samples()
+    >>> forecast.samples(0.005) == kr.plan(pilot, 0.005).samples()
     True
     """
 
@@ -65,11 +65,11 @@ def forecast(curve: Curve, *, fit: str = DEFAULT_FIT, related: Iterable[Curve] =
     curve : Curve
         The pilot, of at least three sizes (two for "paper").
     fit : str, default "posterior"
-        One of `FITS`. The default is a posterior over many curves, which tells what is
-        likely; other fits extrapolate one fitted curve.
+        One of `FITS`. The default is a posterior over many curves, which gives probabilities;
+        other fits extrapolate one fitted curve.
     related : iterable of Curve, default ()
-        Curves of the same network on other data, such as simulated ones, whose shape the pilot's
-        may have. They count by how well they explain the pilot; see `kr.plan`.
+        Curves of the same network on other data, such as simulated ones, whose shape the pilot may
+        share. They are weighted by how well they explain the pilot; see `kr.plan`.
 
     Returns
     -------
@@ -85,9 +85,9 @@ def forecast(curve: Curve, *, fit: str = DEFAULT_FIT, related: Iterable[Curve] =
     --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> made = kr.forecast(pilot)
-    >>> round(made.at(512).value, 4)
+    >>> forecast = kr.forecast(pilot)
+    >>> round(forecast.at(512).value, 4)
     0.0063
     """
-    made = extrapolate(curve, fit=fit, related=related)
-    return Forecast(made.curve, made.fit, made.related)
+    extrapolation = extrapolate(curve, fit=fit, related=related)
+    return Forecast(extrapolation.curve, extrapolation.fit, extrapolation.related)

@@ -3,13 +3,13 @@
 At the largest N the test error is split into shares of four causes, each by one piece of evidence:
 
 - *data*: the gap between test and training error;
-- *training*: what longer training at one size takes away, extrapolated to the end of training;
-- *noise*: the floor that noise in the references leaves, where it is known;
+- *training*: the gain by longer training at one size, extrapolated to infinite training;
+- *noise*: the floor due to noise in the references, where it is known;
 - *network*: the rest.
 
-The largest share is the limit. Without evidence the learning curve alone cannot tell a network that
-was trained too briefly from one that has learned all it can: then the limit is not known, and
-`Limit.next_run` names the run that would tell.
+The largest share is the limit. Without evidence, the learning curve alone cannot distinguish a
+network that was trained too briefly from one that has learned all it can: then the limit is not
+known, and `Limit.next_run` names the run that would decide it.
 """
 
 import math
@@ -28,21 +28,21 @@ from korisk.curves.stored import Chosen, MeasuredFit, error_of, stored_fits, tra
 from korisk.curves.unit import SMALLEST_ERROR, Unit
 from korisk.planning.explain import no_learning, value
 
-_LONGER = 3  # times the usual training, for a run that tells whether training limits the error
+_LONGER = 3  # times the usual training, of the run that shows whether training limits the error
 
-_PERFECT = 1e-6  # of the test error, which a training error of 0 counts as
-_LARGE = 0.5  # share of the error above which no other cause is as large
-_CLEAR = 1 / 3  # training's share from which on it is named without a training error
-_NEAR_NOISE = 0.8  # noise's share of the error from which on nothing else matters
-_LEAST_GAIN = 0.1  # by longer training, of the error
-_LEAST_FALL = 0.1  # of the error over the last decade of N, below which it is flat
-_BEYOND_NOISE = 2.0  # standard errors
-_FALL_BEYOND_NOISE = 3.0  # of a fall with N: a flat decade must hardly ever pass for one
-_GUESSED_NOISE = 0.05  # of one seed, relative, where no size has two
-_LEAST_NOISE = 0.01  # of a mean, relative: no line fits better than that
+_PERFECT = 1e-6  # of the test error: stands for a training error of 0, which a curve cannot hold
+_LARGE = 0.5  # share of the error above which no other cause can be as large
+_CLEAR = 1 / 3  # share of training from which on it is the limit without a training error
+_NEAR_NOISE = 0.8  # share of noise from which on nothing else matters
+_LEAST_GAIN = 0.1  # relative fall of the error by longer training that counts as a gain
+_LEAST_FALL = 0.1  # relative fall over the last decade of N, below which the curve is flat
+_BEYOND_NOISE = 2.0  # standard errors of a significant difference
+_FALL_BEYOND_NOISE = 3.0  # the same for a fall with N: a flat decade must hardly ever pass
+_GUESSED_NOISE = 0.05  # relative deviation of one seed, where no size has two
+_LEAST_NOISE = 0.01  # relative deviation of a mean: no line fits better than that
 _STAYS = 0.8  # of the training error, which data cannot lower, with a margin for its noise
-_LEAST_OF_PAIRS = 0.25  # of the variance of a gain, that pairs of a few seeds may show
-_DECAY = 0.5  # training's part shrinks with the steps to this power, at least
+_LEAST_OF_PAIRS = 0.25  # of the unpaired variance: a few pairs may agree by chance
+_DECAY = 0.5  # training's share of the error falls at least with the steps to this power
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +54,12 @@ class Longer:
     n : int
         Training samples.
     factor : float
-        How many times the usual training (steps or epochs), above 1.
+        Multiple of the usual training (steps or epochs), above 1.
     errors : sequence of float
         Test errors after the longer training, one for each seed.
     before : sequence of float
-        Test errors at that n after the usual training. As many as `errors` are taken as pairs of
-        the same seeds.
+        Test errors at that n after the usual training. If there are as many as `errors`, they are
+        pairs with the same seeds.
 
     Raises
     ------
@@ -85,16 +85,16 @@ class Longer:
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "factor", factor)
         for field in ("errors", "before"):
-            given, remedy = getattr(self, field), "give one test error for each seed"
-            listed = isinstance(given, Sequence) and not isinstance(given, str) and len(given) > 0
-            require(listed, field, "be a list of at least one number", given, remedy)
-            numbers = tuple(_checks.real(field, number, remedy=remedy) for number in given)
+            values, remedy = getattr(self, field), "give one test error for each seed"
+            listed = isinstance(values, Sequence) and not isinstance(values, str) and values
+            require(bool(listed), field, "be a list of at least one number", values, remedy)
+            numbers = tuple(_checks.real(field, number, remedy=remedy) for number in values)
             object.__setattr__(self, field, numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What is known of a pilot beside its test errors. Values are in the curve's unit.
+    """Measurements of a pilot besides its test errors. Values are in the curve's unit.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Evidence:
     baseline : float, optional
         Error of the known operator alone, or of the untrained network.
     noise : float, optional
-        Error that noise in the references leaves to a perfect network.
+        Error of a perfect network due to noise in the references.
 
     Raises
     ------
@@ -126,9 +126,9 @@ class Evidence:
 
     def __post_init__(self) -> None:
         for field, kind in (("training", Curve), ("longer", Longer)):
-            given, rule = getattr(self, field), f"be a {kind.__name__}"
+            content, rule = getattr(self, field), f"be a {kind.__name__}"
             remedy = f"pass {kind.__name__}(...), or leave it out"
-            require(given is None or isinstance(given, kind), field, rule, given, remedy)
+            require(content is None or isinstance(content, kind), field, rule, content, remedy)
         for field in ("baseline", "noise"):
             if getattr(self, field) is not None:
                 remedy = "give a number in the unit of the curve, or leave it out"
@@ -137,14 +137,14 @@ class Evidence:
 
     @classmethod
     def read(cls, path: str | PathLike[str], curve: Curve) -> "Evidence":
-        """The evidence that the store of a pilot has for one of its curves.
+        """Read the evidence for one of a pilot's curves from its store.
 
         Parameters
         ----------
         path : str or path
             A file that `run_pilot` wrote. Other files and folders have no evidence.
         curve : Curve
-            A curve that was read from it.
+            A curve read from it.
 
         Returns
         -------
@@ -165,7 +165,8 @@ class Evidence:
 
 
 def evidence_of(fits: Sequence[MeasuredFit], chosen: Chosen, model: str) -> Evidence:
-    """The training errors of a pilot, and its longest training, as far as they can be used."""
+    """The usable training errors of a pilot, and its largest size that was trained longest."""
+    # Values that no curve can hold have a nan error, and drop out of comparisons.
     metric, unit = chosen.metric, chosen.unit
     usable = [fit for fit in fits if error_of(unit, fit.value) >= 0]
     usual = {(fit.n, fit.seed): fit for fit in usable if fit.longer is None}
@@ -173,13 +174,14 @@ def evidence_of(fits: Sequence[MeasuredFit], chosen: Chosen, model: str) -> Evid
     for fit in usual.values():
         name = training_name(metric, fit.training)
         if name and (error := error_of(unit, fit.training[name])) >= 0:
-            # A perfect fit of the training samples is evidence too, and a curve cannot hold 0.
+            # A perfect fit of the training samples is evidence as well, but a curve cannot hold 0.
             error = max(error, _PERFECT * error_of(unit, fit.value), SMALLEST_ERROR)
             rows.append((fit.n, error, fit.seed))
     training = None
     if rows:
         n, errors, seeds = zip(*rows, strict=True)
         training = Curve.of_errors(n, errors, seeds, model, metric, unit)
+    # Only seeds with both trainings count: differences between seeds must not pass for a gain.
     probed = [fit for fit in usable if fit.longer and (fit.n, fit.seed) in usual]
     longest = max(((fit.n, fit.longer or 1.0) for fit in probed), default=None)
     longer = None
@@ -205,7 +207,7 @@ class Limit:
     sentence : str
         The limit and its evidence.
     next_run : str
-        The run that would tell, empty unless `kind` is "unknown".
+        The run that would decide it, empty unless `kind` is "unknown".
 
     Examples
     --------
@@ -236,22 +238,22 @@ class Limit:
 def limit(
     curve: Curve, evidence: Evidence | None = None, target_error: float | None = None
 ) -> Limit:
-    """What limits the error of a pilot at its largest N.
+    """Find what limits the error of a pilot at its largest N.
 
     Parameters
     ----------
     curve : Curve
         The pilot.
     evidence : Evidence, optional
-        What is known beside its test errors. Default: nothing.
+        Measurements besides its test errors. Default: none.
     target_error : float, optional
-        The error to reach (not in the curve's unit). What stays above it with any amount of data
-        is named rather than the data.
+        The error to reach (not in the curve's unit). A cause that keeps the error above it with any
+        amount of data takes precedence over the data.
 
     Returns
     -------
     Limit
-        The limit, its evidence, and the run that would tell where it is not known.
+        The limit, its evidence, and, where it is not known, the run that would decide it.
 
     Raises
     ------
@@ -280,13 +282,13 @@ def limit(
 
 @dataclass(frozen=True)
 class _Case:
-    """A pilot and its evidence, in shares of the test error at the largest N."""
+    """A pilot and its evidence, as shares of the test error at the largest N."""
 
     curve: Curve
     evidence: Evidence
-    falls: bool  # with N, over the last decade
-    gap: float | None  # by which the training error lies below the test error
-    training: float | None  # what training could still remove; None: not known
+    falls: bool  # whether the error falls over the last decade of N
+    gap: float | None  # test error less training error
+    training: float | None  # share that longer training could remove; None: not known
     noise: float | None
     target: float | None
 
@@ -299,24 +301,26 @@ class _Case:
         if evidence.training is not None:
             n, on_training = _training_error(curve, evidence.training)
             gap = max(1 - on_training / float(curve.means[curve.sizes == n][0]), 0.0)
-            if noise is not None:  # a network that learned the noise itself is below its floor
+            if noise is not None:  # a network that fits the noise has a training error below it
                 gap = min(gap, 1 - noise)
         if evidence.longer is not None:
             training = _training_share(curve, evidence.longer)
             if training is not None and gap is not None:
-                training = min(training, 1 - gap)  # it is part of the training error
+                training = min(training, 1 - gap)  # it cannot exceed the training error
         target = None if target_error is None else target_error / error
         return cls(curve, evidence, _falls(curve), gap, training, noise, target)
 
     def named(self) -> tuple[str, str]:
-        """The limit, and the run that would tell where it is not known."""
+        """The limit, and, where it is not known, the run that would decide it."""
         n, longer = f"N = {self.curve.sizes[-1]:,}", self.evidence.longer
+        # In this order: what no remedy can change, then what the evidence proves, then what the
+        # largest share suggests. A missing share leads to "unknown" where it could be the largest.
         noise, target = self.noise or 0.0, math.inf if self.target is None else self.target
         if noise >= _NEAR_NOISE or target < noise:
             return "noise", ""
         by_data = self.gap if self.gap is not None and self.falls else 0.0
         if self.gap is not None and _STAYS * (1 - self.gap) > target:
-            by_data = 0.0  # the training error rises with N, and is above the target already
+            by_data = 0.0  # the training error, which rises with N, is above the target already
         if by_data > _LARGE:
             return "data", ""
         if self.training is None:
@@ -342,6 +346,7 @@ class _Case:
         shares = {"data": by_data, "training": self.training, "noise": noise}
         shares["network"] = 1 - self.gap - self.training - noise
         largest = max(shares, key=lambda kind: shares[kind])
+        # A gap that neither data nor training closes points to a test set of another kind.
         if self.gap > shares[largest] and not self.falls and not self.training:
             return (
                 "unknown",
@@ -380,9 +385,8 @@ class _Case:
         facts["trend"] = f"the {unit.noun} {verb}, from {' to '.join(ends)}"
         if evidence.noise is not None:
             facts["noise"] = f"noise alone leaves {value(evidence.noise)}, and the {unit.noun} at "
-            facts["noise"] += "N = "
-            facts["noise"] += f"{curve.sizes[-1]:,} is {_shown(unit, float(curve.means[-1]))}"
-        used = {
+            facts["noise"] += f"N = {curve.sizes[-1]:,} is {_shown(unit, float(curve.means[-1]))}"
+        relevant = {
             "data": ["gap"] if self.gap else ["trend", "longer"],
             "training": ["longer"],
             "network": ["gap", "longer"] if "gap" in facts else ["trend", "longer"],
@@ -390,11 +394,11 @@ class _Case:
             "unknown": ["trend", "gap", "longer", "noise"],
         }[kind]
         if kind == "network" and evidence.noise is None:
-            facts[used[-1]] += " (unless it is noise in the references, whose floor is not given)"
-        return "; ".join(facts[fact] for fact in used if fact in facts)
+            facts[relevant[-1]] += " (unless it is noise in the references, whose floor is unknown)"
+        return "; ".join(facts[fact] for fact in relevant if fact in facts)
 
     def beside_baseline(self) -> str:
-        """A sentence where training has added nothing to the baseline; else empty."""
+        """A sentence if training does not improve on the baseline; else empty."""
         if self.evidence.baseline is None:
             return ""
         curve, unit = self.curve, self.curve.unit
@@ -412,7 +416,7 @@ class _Case:
 
 
 def _training_error(curve: Curve, training: Curve) -> tuple[int, float]:
-    """The largest N at which both were measured, and the mean error on training samples there."""
+    """The largest N that both curves have, and the mean error on training samples there."""
     same = training.unit.law == curve.unit.law
     names = f"{training.unit.name} and {curve.unit.name}"
     remedy = "measure both in one metric"
@@ -425,69 +429,68 @@ def _training_error(curve: Curve, training: Curve) -> tuple[int, float]:
 
 
 def _training_share(curve: Curve, longer: Longer) -> float | None:
-    """What training could still remove; 0 without a gain beyond noise, None if noise hides it.
+    """The share that training could remove; 0 without a gain beyond noise, None if noise hides it.
 
-    Longer training by a factor f takes at least a share of 1 - f^-_DECAY from training's part.
+    Training f times as long removes at least a share 1 - f^-_DECAY of what training can remove.
     """
     before = _errors(curve.unit, "before", longer.before)
     after = _errors(curve.unit, "errors", longer.errors)
-    at = min(int(np.searchsorted(curve.sizes, longer.n)), len(curve.sizes) - 1)
-    variance = _seed_variance(curve, at)
+    index = min(int(np.searchsorted(curve.sizes, longer.n)), len(curve.sizes) - 1)
+    variance = _seed_variance(curve, index)
     gain = math.log(float(before.mean() / after.mean()))
-    if 1 < len(before) == len(after):  # pairs: a seed that is worse is so with both trainings
+    if 1 < len(before) == len(after):  # pairs: the effect of a seed cancels in the difference
         gains = np.log(before / after)
         square = max(float(gains.var(ddof=1)), _LEAST_OF_PAIRS * 2 * variance) / len(gains)
     else:
         square = variance * (1 / len(before) + 1 / len(after))
+    # A gain within noise may still be a large one: then nothing is known.
     deviation = _BEYOND_NOISE * math.sqrt(square)
-    whole = 1 - math.pow(longer.factor, -_DECAY)
+    removed_share = 1 - math.pow(longer.factor, -_DECAY)
     if gain > max(deviation, -math.log1p(-_LEAST_GAIN)):
-        return min(-math.expm1(-gain) / whole, 1.0)
-    return None if -math.expm1(-gain - deviation) / whole > _LARGE else 0.0
+        return min(-math.expm1(-gain) / removed_share, 1.0)
+    return None if -math.expm1(-gain - deviation) / removed_share > _LARGE else 0.0
 
 
 def _falls(curve: Curve) -> bool:
-    """Whether the error falls over the last decade of N, by a line of its logarithm over log N."""
-    at = _decade(curve)
-    if len(at) < 2 or no_learning(curve):
+    """Whether a line of the log error over log N falls over the last decade of N."""
+    indices = _decade(curve)
+    if len(indices) < 2 or no_learning(curve):
         return False
-    deviations = np.sqrt([_seed_variance(curve, k) / curve.counts[k] for k in at])
-    logs = np.log(curve.sizes[at] / curve.sizes[-1])
+    deviations = np.sqrt([_seed_variance(curve, k) / curve.counts[k] for k in indices])
+    x, y = np.log(curve.sizes[indices] / curve.sizes[-1]), np.log(curve.means[indices])
     weights = 1 / np.maximum(deviations, _LEAST_NOISE)
-    fitted, covariance = np.polyfit(logs, np.log(curve.means[at]), 1, w=weights, cov="unscaled")
-    fall, deviation = fitted[0] * logs[0], math.sqrt(covariance[0, 0]) * -logs[0]
+    fitted, covariance = np.polyfit(x, y, 1, w=weights, cov="unscaled")
+    fall, deviation = fitted[0] * x[0], math.sqrt(covariance[0, 0]) * -x[0]
     return bool(fall > max(_FALL_BEYOND_NOISE * deviation, -math.log1p(-_LEAST_FALL)))
 
 
 def _decade(curve: Curve) -> NDArray[np.intp]:
-    """Indices of the sizes of the last decade, and at least of the last three."""
+    """Indices of the sizes in the last decade, at least the last three."""
     inside = np.flatnonzero(10 * curve.sizes >= curve.sizes[-1])
     return np.arange(max(min(int(inside[0]), len(curve.sizes) - 3), 0), len(curve.sizes))
 
 
-def _seed_variance(curve: Curve, at: int) -> float:
+def _seed_variance(curve: Curve, index: int) -> float:
     """The relative variance of one seed at the size of an index."""
     variance = relative_variance(curve)
-    return _GUESSED_NOISE**2 if variance is None else float(variance[at] * curve.counts[at])
+    return _GUESSED_NOISE**2 if variance is None else float(variance[index] * curve.counts[index])
 
 
 # --- Units ---------------------------------------------------------------------------------------
 
 
-def _error(field: str, given: float, unit: Unit) -> float:
-    """The error of a value in the user's unit; 0 is one that noise or a baseline may have."""
-    error = float(unit.to_error(given))
-    require(
-        0 <= error < math.inf, field, f"be a value in the unit of the curve ({unit.name})", given
-    )
+def _error(field: str, number: float, unit: Unit) -> float:
+    """The error of a value in the user's unit; 0 is allowed for noise and baselines."""
+    error, rule = float(unit.to_error(number)), f"be a value in the unit of the curve ({unit.name})"
+    require(0 <= error < math.inf, field, rule, number)
     return error
 
 
-def _errors(unit: Unit, field: str, given: Sequence[float]) -> NDArray[np.float64]:
+def _errors(unit: Unit, field: str, values: Sequence[float]) -> NDArray[np.float64]:
     """The errors of values in the user's unit."""
-    return np.maximum([_error(field, number, unit) for number in given], SMALLEST_ERROR)
+    return np.maximum([_error(field, number, unit) for number in values], SMALLEST_ERROR)
 
 
 def _shown(unit: Unit, error: float) -> str:
-    """An error in the user's unit, short."""
+    """Format an error in the user's unit."""
     return value(float(unit.from_error(error)))

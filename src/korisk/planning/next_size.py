@@ -1,15 +1,14 @@
-"""Where one more measurement would narrow a plan most.
+"""The size whose measurement would narrow a plan most.
 
-A preposterior analysis over the planner's own posterior. For every candidate N, the posterior says
-what a new mean there may turn out to be. For each such outcome, every curve of the posterior is
-weighed anew and its level and drift are conditioned on the outcome, in closed form, since both are
-Gaussian given the rest. The 90% interval of N for the target is read off again, as a plan reads it,
-and its width (a logarithm) is averaged over the outcomes by their odds. So is whether the question
-would be settled: the target is then met with 90% before long, or called out of reach. No random
-numbers.
+A preposterior analysis over the planner's posterior. For every candidate N, the posterior gives the
+distribution of a new mean there. For each outcome, the curves of the posterior are reweighted, and
+their level and drift are conditioned on it, in closed form, because both are Gaussian given the
+rest. The 90% interval of N for the target is computed again, as in a plan, and its width (in log N)
+is averaged over the outcomes. So is the probability that the question is settled: the target is
+then met with 90% before long, or called out of reach. No random numbers.
 
-N beyond `before_long` of the plan count as that N: of futures that late a pilot says too little,
-and an interval without an end has no width that could shrink.
+N beyond `before_long` of the plan count as that N: a pilot says too little about such late futures,
+and an unbounded interval has no width that could shrink.
 """
 
 import math
@@ -33,20 +32,20 @@ from korisk.planning.futures.posterior import Posterior
 Array = NDArray[np.float64]
 Cost = Callable[[int], float]
 
-ROUND = 4  # a round of collection at most multiplies the data by this
-_SETTLED = 0.9  # chance from which on the target counts as reachable
-_AS_LIKELY = 0.8  # of the chance to settle it that twice the samples have
-_OUTCOMES = 13  # of a measurement, closer together where they are less likely
-_POINTS = 500  # of the posterior, the heaviest
-_PER_DOUBLING = 12  # steps of N at which the target is looked for
-_STEPS = 44  # halvings in which an outcome is found
-_SURE = 1e-9  # a chance nearer to 0 or 1 counts as this one
-_LEAST_NOISE = 1e-5  # of a mean, relative
+ROUND = 4  # largest factor by which one round of collection multiplies the data
+_SETTLED = 0.9  # probability from which on the target counts as reachable
+_AS_LIKELY = 0.8  # of the probability that four times the samples settle it: then twice are enough
+_OUTCOMES = 13  # Gauss-Legendre nodes over the levels of a measurement's distribution
+_POINTS = 500  # heaviest curves of the posterior that are used, for speed
+_PER_DOUBLING = 12  # grid points of N per doubling
+_STEPS = 44  # bisections, down to rounding
+_SURE = 1e-9  # probabilities are clipped to this distance from 0 and 1
+_LEAST_NOISE = 1e-5  # relative deviation of a mean
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A size that could be measured next, and what is to be expected of it."""
+    """A size that could be measured next, and the expected gain."""
 
     n: int
     expected: float  # upper / lower of the 90% interval of N afterwards (geometric mean)
@@ -61,15 +60,15 @@ class NextSize:
     Parameters
     ----------
     n, seeds : int
-        The size, and how many seeds it would get.
+        The size, and the number of seeds to measure there.
     now, expected : float
-        upper / lower of the 90% interval of N, as it is and as expected afterwards.
+        upper / lower of the 90% interval of N, now and as expected afterwards.
     narrowing : float
         The doublings of N that the interval is expected to lose.
     candidates : tuple of Candidate
-        All sizes that were weighed, in order of N.
+        All sizes that were considered, in order of N.
     counted_to : int or None
-        Where the interval has no upper end: the N taken for it.
+        Where the interval has no upper end: the N used instead.
 
     Examples
     --------
@@ -92,11 +91,7 @@ class NextSize:
         words = f"Measure N = {self.n:,} next, with {self.seeds} seed{'s' * (self.seeds != 1)}"
         if self.narrowing <= 0:
             return f"{words}; it is not expected to narrow the answer."
-        end = (
-            ""
-            if self.counted_to is None
-            else f" (up to N = {self.counted_to:,}; it has no upper end)"
-        )
+        end = f" (up to N = {self.counted_to:,}; it has no upper end)" if self.counted_to else ""
         return (
             f"{words}: the 90% interval of the answer spans a factor of {self.now:.3g} now{end} "
             f"and is expected to span {self.expected:.3g} then."
@@ -122,17 +117,17 @@ def next_size(
     target : float
         The error to reach, in the curve's unit.
     candidates : iterable of int, optional
-        Sizes to choose from. By default two to a doubling, from the pilot's first N to four times
-        its last or `largest`, without those that are measured already.
+        Sizes to choose from. By default two per doubling, from the pilot's first N to four times
+        its last or `largest`, without those already measured.
     largest : int, optional
         The largest N that may be measured.
     seeds : int, optional
-        How many each would get; by default as many as the pilot's N have.
+        Number of seeds to measure; by default the pilot's median.
     noise : float, optional
         The relative deviation of one seed; by default the pilot's.
     cost : callable, optional
-        What one seed costs at N. With it, the best is the one that narrows most for its cost;
-        without, the one that narrows most.
+        Cost of one seed at N. With it, the candidate that narrows most per cost is best; without,
+        the one that narrows most.
 
     Returns
     -------
@@ -149,147 +144,158 @@ def next_size(
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> best = kr.next_size(pilot, target=0.005)
-    >>> best.n in [each.n for each in best.candidates], best.expected < best.now
+    >>> best.n in [size.n for size in best.candidates], best.expected < best.now
     (True, True)
     """
-    made = extrapolate(curve)
+    forecast = extrapolate(curve)
     goal = target_error(curve, target)
     if largest is not None:
         largest = count("largest", largest, at_least=2, remedy="give the N to end at")
     if candidates is None:
-        asked = open_sizes(curve, largest)
+        sizes = open_sizes(curve, largest)
     else:
-        rule = partial(count, at_least=2, at_most=LARGEST_N, remedy="count the training samples")
-        sizes = {rule("candidates", n) for n in candidates}
-        asked = sorted(n for n in sizes if largest is None or n <= largest)
-    wider = Message(
-        "pass ", Argument("candidates", ...), ", or a larger ", Argument("largest", ...)
-    )
+        check = partial(count, at_least=2, at_most=LARGEST_N, remedy="count the training samples")
+        distinct = {check("candidates", n) for n in candidates}
+        sizes = sorted(n for n in distinct if largest is None or n <= largest)
+    names = Argument("candidates", ...), Argument("largest", ...)
+    wider = Message("pass ", names[0], ", or a larger ", names[1])
     none = f"none up to largest = {shown(largest)}"
-    require(bool(asked), "candidates", "name at least one size to measure", asked, wider, got=none)
+    rule = "name at least one size to measure"
+    require(bool(sizes), "candidates", rule, sizes, wider, got=none)
     if seeds is not None:
         seeds = count("seeds", seeds, at_least=1, remedy="say how many runs the new size would get")
-    often = seeds or int(np.median(curve.counts))
-    odds = chances(made, goal)
-    outlook = Outlook.of(made, goal, odds)
-    variance = outlook.seed_variance(noise) / often
+    seeds_each = seeds or int(np.median(curve.counts))
+    odds = chances(forecast, goal)
+    outlook = Outlook.of(forecast, goal, odds)
+    variance = outlook.seed_variance(noise) / seeds_each
     now, remedy = outlook.width_now, "cost(n) is what one training with n samples costs"
-    found = []
-    for n in asked:
-        price = cost and often * real(f"cost({n})", cost(n), above=0, remedy=remedy)
-        then = outlook.expected_width(n, variance)
-        found.append(Candidate(n, math.exp(then), (now - then) / math.log(2), price))
-    best = max(found, key=lambda each: (each.narrowing / (each.cost or 1.0), -each.n))
+    weighed = []
+    for n in sizes:
+        price = cost and seeds_each * real(f"cost({n})", cost(n), above=0, remedy=remedy)
+        width = outlook.expected_width(n, variance)
+        weighed.append(Candidate(n, math.exp(width), (now - width) / math.log(2), price))
+    best = max(weighed, key=lambda size: (size.narrowing / (size.cost or 1.0), -size.n))
     counted_to = None if math.isfinite(odds.first(1 - TAIL)) else outlook.end
     return NextSize(
-        best.n, often, math.exp(now), best.expected, best.narrowing, tuple(found), counted_to
+        best.n, seeds_each, math.exp(now), best.expected, best.narrowing, tuple(weighed), counted_to
     )
 
 
-def settling_size(made: Extrapolation, goal: float, odds: Chances, seeds: int) -> tuple[int, float]:
-    """The size beyond the pilot that tells whether a target is reachable, and how likely it does.
+def settling_size(
+    forecast: Extrapolation, goal: float, odds: Chances, seeds: int
+) -> tuple[int, float]:
+    """The size beyond the pilot that best settles whether a target is reachable.
 
-    Twice the largest N, or four times it where that is clearly more likely to tell.
+    Returned with the probability that it does. Twice the largest N, or four times it where that is
+    clearly more likely to settle the question.
     """
-    outlook = Outlook.of(made, goal, odds)
+    outlook = Outlook.of(forecast, goal, odds)
     variance = outlook.seed_variance() / seeds
-    twice, fourfold = (min(factor * made.last, LARGEST_N) for factor in (2, ROUND))
+    # The nearer size costs half as much, so that it wins unless it settles clearly less.
+    twice, fourfold = (min(factor * forecast.last, LARGEST_N) for factor in (2, ROUND))
     near, far = outlook.settles(twice, variance), outlook.settles(fourfold, variance)
     return (twice, near) if near >= _AS_LIKELY * far else (fourfold, far)
 
 
 def open_sizes(curve: Curve, largest: int | None = None) -> list[int]:
-    """Sizes that could be measured next, two to a doubling, without those that were."""
+    """Sizes that could be measured next: two per doubling, without those already measured."""
     first, last = int(curve.sizes[0]), int(curve.sizes[-1])
     end = min(ROUND * last, LARGEST_N, largest or LARGEST_N)
     steps = 1 + int(2 * math.log2(end / first)) if end > first else 0
-    found = {round(first * 2 ** (step / 2)) for step in range(steps)} | {end}
-    return sorted(n for n in found - set(curve.sizes.tolist()) if 2 <= n <= end)
+    sizes = {round(first * 2 ** (step / 2)) for step in range(steps)} | {end}
+    return sorted(n for n in sizes - set(curve.sizes.tolist()) if 2 <= n <= end)
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """The futures of a pilot, each once for every stretch of its drift."""
+    """The futures of a pilot: the curves of its posterior, for every stretch of the drift.
 
-    made: Extrapolation
+    Axes: P curves, J stretches, W walks, M sizes.
+    """
+
+    forecast: Extrapolation
     goal: float
     end: int
 
     @classmethod
-    def of(cls, made: Extrapolation, goal: float, odds: Chances) -> "Outlook":
-        """The futures as far as they count for an error with these chances."""
-        _, lower, _ = answer(made, goal, odds)
-        # A pilot that cannot be extrapolated has wide futures, and so has most to learn far out.
-        end = min(NEAR * made.last, LARGEST_N) if made.doubt else before_long(made, lower)
-        return cls(made, goal, end)
+    def of(cls, forecast: Extrapolation, goal: float, odds: Chances) -> "Outlook":
+        """The futures of a forecast up to the last N that counts for this goal."""
+        _, lower, _ = answer(forecast, goal, odds)
+        # A pilot that cannot be extrapolated has no horizon, but measuring beyond it helps most.
+        if forecast.doubt:
+            return cls(forecast, goal, min(NEAR * forecast.last, LARGEST_N))
+        return cls(forecast, goal, before_long(forecast, lower))
 
     @cached_property
     def _posterior(self) -> Posterior:
-        return self.made.posterior.heaviest(_POINTS)
+        return self.forecast.posterior.heaviest(_POINTS)
 
     def seed_variance(self, noise: float | None = None) -> Array:
-        """(P,) the relative variance of a single seed, for each curve of the posterior."""
-        curve, found = self.made.curve, self._posterior
+        """(P,) the relative variance of one seed, for each curve of the posterior."""
+        curve, posterior = self.forecast.curve, self._posterior
         if noise is not None:
             remedy = "give one seed's relative deviation"
             deviation = real("noise", noise, at_least=0, remedy=remedy)
-            return np.full(len(found.weight), deviation**2)
+            return np.full(len(posterior.weight), deviation**2)
+        # Variances of means, times their counts, are those of single seeds.
         measured = relative_variance(curve)
         if measured is not None:
-            return np.full(len(found.weight), float(np.mean(measured * curve.counts)))
-        guessed = np.array([float(each.mean()) for each in found.pilot.noises])
-        return guessed[found.walk % len(guessed)]  # walks are made drift by drift, noise by noise
+            return np.full(len(posterior.weight), float(np.mean(measured * curve.counts)))
+        guessed = np.array([float(variances.mean()) for variances in posterior.pilot.noises])
+        # The walks are listed drift by drift, and noise by noise for each drift.
+        return guessed[posterior.walk % len(guessed)]
 
     @cached_property
     def _grid(self) -> Array:
-        missed = self.made.curve.means > self.goal
-        # Where the pilot meets the target and misses it again, the first time does not count.
-        start = int(self.made.curve.sizes[np.flatnonzero(missed)[-1] if missed.any() else 0])
+        missed = self.forecast.curve.means > self.goal  # (K,)
+        # Where the pilot meets the target and misses it again, the first crossing is ignored.
+        start = int(self.forecast.curve.sizes[np.flatnonzero(missed)[-1] if missed.any() else 0])
         doublings = math.log2(self.end / start)
         steps = np.linspace(0, doublings, 2 + int(_PER_DOUBLING * doublings))
         return np.asarray(start * 2.0**steps)
 
     @cached_property
     def _weight(self) -> Array:
-        """(J P,) of each curve and stretch."""
+        """(J P,) the weight of each curve and stretch."""
         weight = self._posterior.weight
         shares = np.array(self._posterior.prior.stretch_weights)
         return np.concatenate([share * weight for share in shares / shares.sum()])
 
     @cached_property
     def _group(self) -> NDArray[np.intp]:
-        """(J P,) which walk, stretch by stretch."""
+        """(J P,) the index of each curve's walk and stretch in `_covariance`."""
         walk, walks = self._posterior.walk, len(self._posterior.walks)
         stretches = range(len(self._posterior.prior.stretches))
         return np.concatenate([walk + walks * index for index in stretches])
 
     def _mean(self, n: Array) -> Array:
-        """(J P, M) of the log error."""
+        """(J P, M) the mean of the log error."""
         mean = self._posterior.moments(n)[0]
         return np.concatenate([mean] * len(self._posterior.prior.stretches))
 
-    def _covariance(self, n: Array, other: Array) -> Array:
-        """(J W, M, L) between log errors, for each stretch of the drift and each walk."""
-        found = self._posterior
-        sides = []
-        for where in (n, other):
-            away = np.log2(where / found.last)
-            sides.append((np.maximum(-away, 0.0), found.ahead(where)))
-        (behind, ahead), (behind_too, ahead_too) = sides
-        both_behind = np.minimum(behind[:, None], behind_too)
-        both_ahead = np.minimum(ahead[:, None], ahead_too)
-        kept: list[list[Array]] = [[] for _ in found.prior.stretches]
-        for walk in found.walks:
-            pulls = [
-                walk.inverse @ (walk.drift**2 * np.minimum(found.pilot.doublings[:, None], each))
-                for each in (behind, behind_too)
-            ]
-            free = [1.0 - walk.ones @ pull for pull in pulls]
-            held = walk.drift**2 * both_behind - pulls[0].T @ pulls[1]
-            held = held + np.outer(*free) / walk.precision
-            for part, stretch in zip(kept, found.prior.stretches, strict=True):
-                part.append(held + (stretch * walk.drift) ** 2 * both_ahead)
-        return np.array([each for part in kept for each in part])
+    def _covariance(self, n: Array, others: Array) -> Array:
+        """(J W, M, L) covariance of log errors at two sets of sizes, by stretch and walk.
+
+        A random walk from the pilot's last N has the covariance drift^2 min(d, d') at distances of
+        d and d' doublings on the same side, and none across it, Eq. (eq:posterior).
+        """
+        posterior = self._posterior
+        sizes = (n, others)
+        behind = [np.maximum(-np.log2(size / posterior.last), 0.0) for size in sizes]
+        ahead = [posterior.ahead(size) for size in sizes]
+        both_behind = np.minimum(behind[0][:, None], behind[1])
+        both_ahead = np.minimum(ahead[0][:, None], ahead[1])
+        conditioned = []  # on the pilot's means, (W, M, L)
+        for walk in posterior.walks:
+            nearest = [np.minimum(posterior.pilot.doublings[:, None], d) for d in behind]
+            pulls = [walk.inverse @ (walk.drift**2 * shared) for shared in nearest]
+            free = [1.0 - walk.ones @ pull for pull in pulls]  # what the unknown level adds
+            within = walk.drift**2 * both_behind - pulls[0].T @ pulls[1]
+            conditioned.append(within + np.outer(*free) / walk.precision)
+        drift = np.array([walk.drift for walk in posterior.walks])[:, None, None]
+        stretches = posterior.prior.stretches
+        beyond = [(stretch * drift) ** 2 * both_ahead for stretch in stretches]  # (W, M, L) each
+        return np.concatenate([np.array(conditioned) + covariance for covariance in beyond])
 
     @cached_property
     def _ahead(self) -> tuple[Array, Array]:
@@ -302,30 +308,30 @@ class Outlook:
 
     @property
     def width_now(self) -> float:
-        """log(upper / lower) of the interval of N as it is."""
+        """log(upper / lower) of the interval of N without a new measurement."""
         mean, variance = self._ahead
-        return self._width(
-            self._chance(self._weight, (math.log(self.goal) - mean) / _root(variance))
-        )
+        short = (math.log(self.goal) - mean) / _root(variance)
+        return self._width(self._chance(self._weight, short))
 
     def expected_width(self, n: int, noise: Array) -> float:
-        """The same after a new mean at n with this variance (P,), on average."""
+        """The mean of log(upper / lower) after a new mean at n with this variance (P,)."""
+        # The outcome's distribution is uniform in its level: Gauss-Legendre quadrature on [0, 1].
         nodes, shares = np.polynomial.legendre.leggauss(_OUTCOMES)
-        return float(0.5 * shares @ self.widths_after(n, noise, at=0.5 + 0.5 * nodes))
+        return float(0.5 * shares @ self.widths_after(n, noise, levels=0.5 + 0.5 * nodes))
 
     def settles(self, n: int, noise: Array) -> float:
-        """The probability that a new mean at n tells whether the target is met by the end."""
+        """The probability that a new mean at n settles whether the target is met by the end."""
         nodes, shares = np.polynomial.legendre.leggauss(_OUTCOMES)
-        told = self._after(n, noise, np.array([float(self.end)]), at=0.5 + 0.5 * nodes)
-        met = np.array([float(chance[-1]) for chance in told])
+        probabilities = self._after(n, noise, np.array([float(self.end)]), levels=0.5 + 0.5 * nodes)
+        met = np.array([float(chance[-1]) for chance in probabilities])
         return float(0.5 * shares @ ((met >= _SETTLED) | (met < LEAST_REACH)))
 
     def widths_after(
-        self, n: int, noise: Array, *, at: Array | None = None, outcomes: Array | None = None
+        self, n: int, noise: Array, *, levels: Array | None = None, outcomes: Array | None = None
     ) -> Array:
-        """(Y,) the same after each of several outcomes: given themselves, or as quantiles."""
-        told = self._after(n, noise, self._grid, at=at, outcomes=outcomes)
-        return np.array([self._width(chance) for chance in told])
+        """(Y,) log(upper / lower) after each of several outcomes, given as log errors or levels."""
+        probabilities = self._after(n, noise, self._grid, levels=levels, outcomes=outcomes)
+        return np.array([self._width(chance) for chance in probabilities])
 
     def _after(
         self,
@@ -333,42 +339,48 @@ class Outlook:
         noise: Array,
         grid: Array,
         *,
-        at: Array | None = None,
+        levels: Array | None = None,
         outcomes: Array | None = None,
     ) -> Iterator[Array]:
-        """(M,) the probability that the target is met along a grid, after each outcome at n."""
-        where = np.array([float(n)])
-        mean_there, group = self._mean(where)[:, 0], self._group
-        own = self._covariance(where, where)[:, 0, 0]
-        shared = self._covariance(grid, where)[:, :, 0][group]  # (J P, M)
-        seen = np.maximum(noise, _LEAST_NOISE**2)
-        seen = np.concatenate([seen] * len(self._posterior.prior.stretches))
-        total = np.maximum(own, 0.0)[group] + seen
+        """(M,) the probability that the target is met along a grid, after each outcome at n.
+
+        Gaussian conditioning: an outcome that deviates from a curve's mean by `surprise` moves the
+        log error along the grid by gain * surprise, and leaves the deviation `deviation_left`.
+        """
+        size = np.array([float(n)])
+        mean_there, group = self._mean(size)[:, 0], self._group
+        variance_there = self._covariance(size, size)[:, 0, 0]
+        shared = self._covariance(grid, size)[:, :, 0][group]  # (J P, M)
+        seed_noise = np.maximum(noise, _LEAST_NOISE**2)
+        seed_noise = np.concatenate([seed_noise] * len(self._posterior.prior.stretches))
+        total = np.maximum(variance_there, 0.0)[group] + seed_noise
         mean, variance = self._ahead if grid is self._grid else self._along(grid)
+        # Kalman gain of a scalar observation, and what remains of the variance along the grid.
         gain = shared / total[:, None]
-        left = _root(variance - gain * shared)
-        short, gain = (math.log(self.goal) - mean) / left, gain / left
+        deviation_left = _root(variance - gain * shared)
+        short, gain = (math.log(self.goal) - mean) / deviation_left, gain / deviation_left
         if outcomes is None:
-            assert at is not None
-            outcomes = _quantiles(self._weight, mean_there, np.sqrt(total), at)
+            assert levels is not None
+            outcomes = _quantiles(self._weight, mean_there, np.sqrt(total), levels)
         for outcome in outcomes:
-            away = outcome - mean_there
-            log_odds = np.log(self._weight) - 0.5 * away**2 / total - 0.5 * np.log(total)
+            surprise = outcome - mean_there
+            # Bayes' rule: curves under which the outcome is likely gain weight.
+            log_odds = np.log(self._weight) - 0.5 * surprise**2 / total - 0.5 * np.log(total)
             with np.errstate(under="ignore"):
                 odds = np.exp(log_odds - log_odds.max())
-            yield self._chance(odds / odds.sum(), short - gain * away[:, None])
+            yield self._chance(odds / odds.sum(), short - gain * surprise[:, None])
 
     def _chance(self, weight: Array, short: Array) -> Array:
         """(M,) the probability that the target is met at each N.
 
-        `short` (J P, M) is by how many deviations the expected error lies below the target.
+        `short` (J P, M): distance of the target above the mean log error, in deviations.
         """
         from scipy.special import ndtr
 
         return turned(weight @ ndtr(short), *self._posterior.prior.recalibration)
 
     def _width(self, chance: Array) -> float:
-        """log(upper / lower), read off the probability that the target is met along the grid."""
+        """log(upper / lower) from the probability that the target is met along the grid."""
         return _when(self._grid, chance, 1 - TAIL) - _when(self._grid, chance, TAIL)
 
 
@@ -377,9 +389,9 @@ def _root(variance: Array) -> Array:
 
 
 def _when(grid: Array, chance: Array, p: float) -> float:
-    """log N at which the chance first is p; the grid's end where that is never.
+    """log N at which the probability first is p; the grid's end if it never is.
 
-    Between the grid's N, the quantile of the normal law that belongs to the chance is linear.
+    Between the grid's N, the normal score of the probability is interpolated linearly.
     """
     from scipy.special import ndtri
 
@@ -387,24 +399,26 @@ def _when(grid: Array, chance: Array, p: float) -> float:
     reached = chance >= p
     if not reached.any():
         return float(logs[-1])
-    at = int(np.argmax(reached))
-    if at == 0:
+    index = int(np.argmax(reached))
+    if index == 0:
         return float(logs[0])
-    below, above = ndtri(np.clip(chance[at - 1 : at + 1], _SURE, 1 - _SURE))
-    part = (ndtri(p) - below) / (above - below)
-    return float(logs[at - 1] + part * (logs[at] - logs[at - 1]))
+    below, above = ndtri(np.clip(chance[index - 1 : index + 1], _SURE, 1 - _SURE))
+    fraction = (ndtri(p) - below) / (above - below)
+    return float(logs[index - 1] + fraction * (logs[index] - logs[index - 1]))
 
 
 def _quantiles(weight: Array, mean: Array, deviation: Array, share: Array) -> Array:
-    """(Y,) the values of a mixture of normals below which these shares of it lie."""
-    return _searched(*(part.tobytes() for part in (weight, mean, deviation, share)))
+    """(Y,) quantiles of a mixture of normal laws at the levels `share`."""
+    # As bytes, because arrays cannot be keys of a cache.
+    return _searched(*(array.tobytes() for array in (weight, mean, deviation, share)))
 
 
-@lru_cache(maxsize=8)  # they do not depend on the target, of which a page asks a hundred
-def _searched(*parts: bytes) -> Array:
+@lru_cache(maxsize=8)  # the same for all targets, of which a page has a hundred
+def _searched(*buffers: bytes) -> Array:
     from scipy.special import ndtr
 
-    weight, mean, deviation, share = (np.frombuffer(part) for part in parts)
+    weight, mean, deviation, share = (np.frombuffer(buffer) for buffer in buffers)
+    # Bisection from a bracket of nine deviations, beyond which a normal law has no mass.
     low = np.full(len(share), float((mean - 9 * deviation).min()))
     high = np.full(len(share), float((mean + 9 * deviation).max()))
     for _ in range(_STEPS):

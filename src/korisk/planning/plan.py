@@ -1,7 +1,7 @@
-"""The plan: how many samples a target asks for, how sure that is, and what to collect next.
+"""The plan: how many samples a target needs, with which probability, and what to do next.
 
-Everything is read off one table, the probability that the target is met by N, over all futures:
-what is printed, drawn, and written as JSON, and what the page interpolates.
+Everything that is printed, drawn or written as JSON comes from one table, the probability that the
+target is met by N over all futures; the page interpolates the same table.
 """
 
 import math
@@ -39,9 +39,9 @@ from korisk.planning.limits import Evidence, Limit, limit
 from korisk.planning.protocol import Expectation, Numbers, Recommendation, each_of, level_of
 from korisk.planning.recommend import otherwise, recommend
 
-LEVELS = (0.8, 0.9, 0.95)  # of safety that reports show
-_LEVEL = 0.9  # of the safe number that an explanation names
-_DISAGREES = 0.01  # trust below which related curves count for nothing
+LEVELS = (0.8, 0.9, 0.95)  # probabilities that reports show
+_LEVEL = 0.9  # probability of the safe number in an explanation
+_DISAGREES = 0.01  # trust below which related curves have no effect
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Plan(Drawn, Enough):
     target : float
         The error to reach.
     goal : float
-        The same in the unit of errors.
+        The target as an error.
     middle : int or None
-        N with even odds *if* the target is reachable; None where the pilot speaks against it, shows
-        no learning, or cannot be extrapolated. `chance` is the probability that it is enough, over
-        all futures; `even` has even odds over all futures.
+        N with even odds *if* the target is reachable; None where the pilot suggests that it is not,
+        shows no learning, or cannot be extrapolated. `chance` is the probability that it is enough,
+        over all futures; `even` has even odds over all futures.
     lower, upper : float
         The ends of the 90% interval of N over all futures: at N = `lower` the target is met with at
         most 5%, at N = `upper` with at least 95%; `upper` is infinite where no N has that.
@@ -71,16 +71,16 @@ class Plan(Drawn, Enough):
     chances : Chances
         The probability that the target is met by N, as a table.
     evidence : Evidence
-        What else is known of the error: training errors, longer training, noise.
+        Other measurements of the error: training errors, longer training, noise.
 
     Examples
     --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> made = kr.plan(pilot, target=0.005)
-    >>> made.lower <= made.even <= made.samples(sure=0.9) <= made.upper
+    >>> plan = kr.plan(pilot, target=0.005)
+    >>> plan.lower <= plan.even <= plan.samples(sure=0.9) <= plan.upper
     True
-    >>> print(made.recommend())
+    >>> print(plan.recommend())
     KO: collect 6... samples for 0.005 (90% sure).
     """
 
@@ -101,7 +101,7 @@ class Plan(Drawn, Enough):
 
     @property
     def fit(self) -> str:
-        """How the curve was extrapolated."""
+        """The extrapolation method, one of `FITS`."""
         return self.forecast.fit
 
     @property
@@ -111,7 +111,7 @@ class Plan(Drawn, Enough):
 
     @property
     def inside(self) -> bool:
-        """Whether the target was met within the pilot, so that measured means answer it."""
+        """Whether the pilot's last mean meets the target, so that measured means answer it."""
         return bool(self.curve.means[-1] <= self.goal)
 
     @property
@@ -121,7 +121,7 @@ class Plan(Drawn, Enough):
 
     @property
     def capped(self) -> bool:
-        """Whether N ends at the largest that is planned for, nearer than the pilot could tell."""
+        """Whether the largest supported N, and not the pilot, sets the horizon."""
         return self.forecast.horizon >= LARGEST_N
 
     @property
@@ -140,10 +140,11 @@ class Plan(Drawn, Enough):
     def verdict(self) -> str:
         """Whether the target can be reached, in a word.
 
-        "reachable"; "unlikely" where `reach` is below one half; without `samples`,
+        "reachable"; "unlikely" where `reach` is below one half; without a number of samples,
         "not_reachable" where the pilot itself shows a floor: most of its sizes have two seeds, and
         its means bend by more than two standard errors; else "not_known".
         """
+        # Measured means decide; else a number of samples; else whether the pilot shows a floor.
         if self.inside and not self.below_rounding:
             return "reachable"
         if self.middle is None:
@@ -152,7 +153,7 @@ class Plan(Drawn, Enough):
 
     @property
     def missed(self) -> str:
-        """What stands in a table where there are no `samples`."""
+        """Table entry where there is no number of samples."""
         if self.doubt:
             return "no answer"
         known = self.fit != DEFAULT_FIT or self.verdict == "not_reachable"
@@ -160,7 +161,7 @@ class Plan(Drawn, Enough):
 
     @property
     def chance(self) -> float | None:
-        """The probability that `samples` are enough, over all futures; None without an answer."""
+        """The probability that `middle` is enough, over all futures; None without an answer."""
         return None if self.middle is None else self.probability(self.middle)
 
     @overload
@@ -170,7 +171,7 @@ class Plan(Drawn, Enough):
     def at(self, n: Numbers) -> list[Expectation]: ...
 
     def at(self, n: float | Numbers) -> Expectation | list[Expectation]:
-        """What is expected at N, with its 90% band.
+        """The expected error at N, with its 90% band.
 
         Parameters
         ----------
@@ -197,22 +198,22 @@ class Plan(Drawn, Enough):
         return each_of(n, self.forecast.expected)
 
     def met_by(self, n: float) -> float:
-        """The probability that the target is met by one N."""
+        """The probability that the target is met by a single N."""
         count = self.forecast.sample_count(n)
-        # Below the pilot nothing was measured, and nothing is claimed.
+        # Nothing was measured below the pilot, so that no probability is claimed there.
         return self.chances.at(count) if count >= self.chances.n[0] else 0.0
 
     @property
     def between(self) -> tuple[int, int] | None:
-        """The measured N on either side of where the means pass the target; None beyond them."""
+        """The measured N between which the means pass the target; None if they do not."""
         passed = self.forecast.measured.crossing(self.goal)
         return None if passed is None else passed[1:]
 
     def if_reached(self, p: float = 0.9) -> int | None:
         """The N that is enough with probability p *if* the target is met by N = `before_long`.
 
-        A number under a condition, whose own probability is `probability(before_long)`; never show
-        one without the other.
+        A conditional number: show it together with the probability of its condition,
+        `probability(before_long)`.
 
         Parameters
         ----------
@@ -228,35 +229,37 @@ class Plan(Drawn, Enough):
         --------
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.12, 0.08, 0.062, 0.054], model="KO")
-        >>> made = kr.plan(pilot, target=0.047)
-        >>> made.samples(0.9), made.if_reached(0.9) < made.before_long
+        >>> plan = kr.plan(pilot, target=0.047)
+        >>> plan.samples(0.9), plan.if_reached(0.9) < plan.before_long
         (None, True)
         """
         level = level_of(p, "p")
         if self.middle is None:
             return None
+        # P(met by N) = p P(met before long) is P(met by N | met before long) = p.
         return self.chances.smallest(level * self.chances.at(self.before_long))
 
     @cached_property
     def before_long(self) -> int:
-        """The N by which futures must meet the target to have a part in `samples`.
+        """The N by which a future must meet the target to count in `middle`.
 
-        16 times the pilot, or 16 times the earliest plausible N where that is more: of futures that
-        meet the target later, a pilot says too little.
+        16 times the pilot's largest N, or 16 times the earliest plausible N if that is larger: a
+        pilot says too little about futures that meet the target later.
         """
         return before_long(self.forecast, self.lower)
 
     @property
     def floor(self) -> float:
-        """Where the curve levels off as far as the pilot tells, in the user's unit."""
-        made, error = self.forecast, self.forecast.calibration.floor
-        if self.related and not made.doubt:
-            error = float(made.quantile(made.horizon, 0.5)[0])
+        """The estimated floor of the curve, in the user's unit."""
+        forecast, error = self.forecast, self.forecast.calibration.floor
+        # Related curves change the shape: the error at the horizon replaces the fit's floor.
+        if self.related and not forecast.doubt:
+            error = float(forecast.quantile(forecast.horizon, 0.5)[0])
         return float(self.curve.unit.from_error(error))
 
     @cached_property
     def limit(self) -> Limit:
-        """What limits the error as far as the pilot and its evidence tell."""
+        """What limits the error, by the pilot and its evidence."""
         return limit(self.curve, self.evidence, self.goal)
 
     def recommend(self, sure: float = 0.9, cost: float | None = None) -> Recommendation:
@@ -265,7 +268,7 @@ class Plan(Drawn, Enough):
         Parameters
         ----------
         sure : float, default 0.9
-            The chance with which samples are to be enough, from 0.5 to 0.99.
+            The probability that the samples are enough, from 0.5 to 0.99.
         cost : float, optional
             Price of one sample.
 
@@ -284,7 +287,7 @@ class Plan(Drawn, Enough):
         return recommend(self, sure, cost)
 
     def otherwise(self) -> Recommendation:
-        """What `recommend` says where no N has the chance asked for.
+        """The recommendation where no N has the requested probability.
 
         Returns
         -------
@@ -302,36 +305,36 @@ class Plan(Drawn, Enough):
 
     @property
     def floor_above(self) -> bool:
-        """Whether the curve levels off above the target, as far as the pilot tells."""
+        """Whether the estimated floor is above the target."""
         return float(self.curve.unit.to_error(self.floor)) >= self.goal
 
     @cached_property
     def alone(self) -> "Plan":
         """The plan without related curves."""
-        return (
-            plan_from(extrapolate(self.curve, fit=self.fit), self.target) if self.related else self
-        )
+        if not self.related:
+            return self
+        return plan_from(extrapolate(self.curve, fit=self.fit), self.target)
 
     @property
     def related(self) -> tuple[Curve, ...]:
-        """The related curves that had a part in it."""
+        """The related curves of the forecast."""
         return self.forecast.related
 
     @property
     def trust(self) -> float | None:
-        """The weight of related curves in the answer; None without any, 0 where none is used."""
+        """The weight of related curves in the answer; None without any, 0 if none is used."""
         if not self.related:
             return None
-        found = self.forecast.relatives
-        return 0.0 if found is None or self.doubt else found.trust
+        relatives = self.forecast.relatives
+        return 0.0 if relatives is None or self.doubt else relatives.trust
 
     @cached_property
     def findings(self) -> tuple[str, ...]:
-        """What is odd about the pilot, in sentences."""
+        """Anomalies of the pilot, in sentences."""
         return findings(self.curve)
 
     def require(self, sure: float = 0.9) -> int:
-        """`samples(sure)`, or an error where there is no such number.
+        """`samples(sure)`, or an error if there is no such number.
 
         Parameters
         ----------
@@ -346,25 +349,25 @@ class Plan(Drawn, Enough):
         Raises
         ------
         OutOfReachError
-            If the pilot speaks against the target, or cannot be extrapolated.
+            If the pilot suggests that the target is not reachable, or cannot be extrapolated.
         """
         samples = self.samples(sure)
         if samples is None:
             raise OutOfReachError(self.recommend(sure).explain())
         return samples
 
-    # --- In words: every probability in a sentence is one of the plan's own ----------------------
+    # --- In words: every probability in a sentence comes from the plan ---------------------------
 
     @property
     def anywhere(self) -> str:
-        """How far the table of chances goes: as far as a pilot tells, or to the largest N."""
+        """The range of N of the table of probabilities, in words."""
         if self.capped:
             return f"up to N = {self.forecast.horizon:,}, the largest that is planned for"
         return "at any N"
 
     @cached_property
-    def _told(self) -> dict[str, str]:
-        """What the templates of sentences fill in."""
+    def _fields(self) -> dict[str, str]:
+        """The fields of the sentence templates."""
         name, reach, ratio = self.curve.model, chance(self.reach), (self.middle or 0) / self.last
         far = f"{times(ratio)} times" if ratio >= 1.1 else "little more than"
         return {
@@ -393,78 +396,79 @@ class Plan(Drawn, Enough):
         str
             The number of samples with its chance, or why there is none.
         """
-        told, samples = self._told, self.middle
+        fields, samples = self._fields, self.middle
         if samples is None:
             return self._no_answer()
         if self.at_once:
             return (
-                f"{told['start']} meets the target {told['target']} already at the pilot's "
-                f"smallest N = {samples:,} (chance {told['chance']}); ask for a harder target, or "
-                "measure smaller N."
+                f"{fields['start']} meets the target {fields['target']} already at the pilot's "
+                f"smallest N = {samples:,} (chance {fields['chance']}); ask for a harder target, "
+                "or measure smaller N."
             )
+        # Another fit may meet the target inside the pilot although the measured means do not.
         passed = self.forecast.measured.crossing(self.goal) if samples <= self.last else None
         if samples <= self.last and (self.fit != DEFAULT_FIT or passed is None):
             return (
-                f"By fit {self.fit!r}, {told['model']} meets the target {told['target']} inside "
-                f"the pilot, at about N = {samples:,} (chance {told['chance']})."
+                f"By fit {self.fit!r}, {fields['model']} meets the target {fields['target']} "
+                f"inside the pilot, at about N = {samples:,} (chance {fields['chance']})."
             )
         kind = "beyond" if self.reach >= SURE else "if_reachable"
         kind = "unlikely" if self.verdict == "unlikely" else kind
         _, before, after = passed or (0.0, 0, 0)
         between = {"before": count(before), "after": count(after)}
-        said = ANSWERS["inside" if passed else kind].format(**told, **between)
-        return f"{said} {ANSWERS['rough']}" if samples > FAR * self.last else said
+        text = ANSWERS["inside" if passed else kind].format(**fields, **between)
+        return f"{text} {ANSWERS['rough']}" if samples > FAR * self.last else text
 
     def brief(self) -> str:
-        """The answer and how sure it is, in fewer sentences than `explain`.
+        """The answer with its probabilities, in fewer sentences than `explain`.
 
         Returns
         -------
         str
-            What the page of a pilot says.
+            The text on the page of a pilot.
         """
-        told, safe = self._told, self.samples(0.9)
+        fields, safe = self._fields, self.samples(0.9)
         if self.doubt or self.middle is None:
             kind = "not_known" if self.missed == "not known" else "unreachable"
-            return self.doubt or ANSWERS[kind].format(**told)
-        said = [self.headline(), *self._interval()]
+            return self.doubt or ANSWERS[kind].format(**fields)
+        sentences = [self.headline(), *self._interval()]
         if self.at_once:
-            said = [ANSWERS["smallest"].format(**told)]
+            sentences = [ANSWERS["smallest"].format(**fields)]
         if safe is None:
             kind = "unsafe_inside" if self.forecast.doubt else "unsafe"
-            said.append(ANSWERS[kind].format(**told))
+            sentences.append(ANSWERS[kind].format(**fields))
         elif safe != self.middle:
-            said.append(ANSWERS["safe"].format(**told))
-        return " ".join(said)
+            sentences.append(ANSWERS["safe"].format(**fields))
+        return " ".join(sentences)
 
     def explain(self, sure: float = 0.9, cost: float | None = None) -> Message:
-        """The plan as a paragraph of plain words, the recommendation first.
+        """The plan as a paragraph, the recommendation first.
 
         Parameters
         ----------
         sure : float, default 0.9
-            The chance with which samples are to be enough.
+            The probability that the samples are enough.
         cost : float, optional
             Price of one sample.
 
         Returns
         -------
         Message
-            A text: the answer, how sure it is, what to do next, and what is odd about the pilot.
+            The answer, its probabilities, what to do next, and anomalies of the pilot.
         """
         advice = self.recommend(sure, cost)
-        said = [advice.sentence, *advice.reasons, self.headline(), *self._about_related()]
+        sentences = [advice.sentence, *advice.reasons, self.headline(), *self._about_related()]
         if self.middle is not None:
             if self.fit == DEFAULT_FIT:
-                said += self._interval()
+                sentences += self._interval()
             elif self.middle > self.last and math.isfinite(self.lower):
                 takes = span(self.lower, self.upper)
-                said.append(f"By the 90% band of its fitted curve it takes {takes} samples.")
+                sentences.append(f"By the 90% band of its fitted curve it takes {takes} samples.")
             if advice.action != "collect":
-                said.append(self.enough(sure))
+                sentences.append(self.enough(sure))
             if self.fit != DEFAULT_FIT:
-                said.append("The chances are those of the default fit.")
-        return paragraph([*said, *self.findings])
+                sentences.append("The chances are those of the default fit.")
+        return paragraph([*sentences, *self.findings])
 
     def enough(self, p: float = _LEVEL) -> str:
         """The number of samples that is enough with probability p, or why no number is.
@@ -477,8 +481,8 @@ class Plan(Drawn, Enough):
         Returns
         -------
         str
-            Sentences. Where no number is enough, the number under the condition that the target is
-            reachable follows, with the probability of that condition.
+            Sentences. Where no number is enough, they give the number conditional on the target
+            being reachable, with the probability of that condition.
         """
         level, noun = f"{100 * p:.4g}%", self.curve.unit.noun
         if self.doubt:
@@ -486,57 +490,58 @@ class Plan(Drawn, Enough):
         safe = self.chances.smallest(level_of(p, "p"))
         if safe is not None:
             return f"{safe:,} samples are enough with {level} probability."
+        # Rounded, the reach may equal the level that it misses.
         most = chance(self.reach)
         most = f"just below {level}" if most == level else f"at most {most}"
         if self.forecast.doubt:
             return f"No N inside the pilot gives {level}; {most}. {self.forecast.doubt}"
-        if self.capped:  # it need not level off to miss the target there
-            said = f"No number of samples gives {level} {self.anywhere}; {most}."
+        if self.capped:  # the curve may miss the target there without a floor
+            text = f"No number of samples gives {level} {self.anywhere}; {most}."
         else:
             side = "below" if self.curve.unit.larger_is_better else "above"
-            said = f"No amount of data gives {level}: the pilot cannot rule out that the {noun} "
-            said += f"levels off {side} the target; {most}."
+            text = f"No amount of data gives {level}: the pilot cannot rule out that the {noun} "
+            text += f"levels off {side} the target; {most}."
         reached, by = self.if_reached(p), self.before_long
         if reached is not None and self.fit == DEFAULT_FIT:
             odds = chance(self.probability(by))
-            said += f" If the target is reachable by N = {by:,} (chance {odds}), {reached:,} "
-            said += f"samples are enough with {level} probability."
-        return said
+            text += f" If the target is reachable by N = {by:,} (chance {odds}), {reached:,} "
+            text += f"samples are enough with {level} probability."
+        return text
 
     def _interval(self) -> list[str]:
-        """The interval of the number of samples beyond the pilot, if there is one."""
+        """The sentence on the interval of the number of samples, if there is one."""
         if self.middle is None or self.at_once or not math.isfinite(self.lower):
             return []
         kind = "interval" if math.isfinite(self.upper) else "at_least"
-        return [ANSWERS[kind].format(**self._told)]
+        return [ANSWERS[kind].format(**self._fields)]
 
     def _no_answer(self) -> str:
-        """Why there is no number of samples, and how likely the target is all the same."""
+        """Why there is no number of samples, and how likely the target is nevertheless."""
         target, far = value(self.target), f"N = {self.forecast.horizon:,}"
         odds = f"the chance of meeting it by {far} is {chance(self.reach)}"
         above = self.floor_above
         if self.doubt:
-            said = f"No sample size for the target {target} can be given. {self.doubt}"
+            text = f"No sample size for the target {target} can be given. {self.doubt}"
         elif self.missed == "not known":
-            said = ANSWERS["not_known"].format(**self._told)
+            text = ANSWERS["not_known"].format(**self._fields)
         elif self.fit == DEFAULT_FIT and self.capped and not above:
-            said = f"The target {target} is probably not met {self.anywhere} "
-            said += f"(chance {chance(self.reach)})."
+            text = f"The target {target} is probably not met {self.anywhere} "
+            text += f"(chance {chance(self.reach)})."
         elif self.fit == DEFAULT_FIT:
             why = f"levels off at about {value(self.floor)}" if above else "improves too slowly"
-            said = f"The target {target} is not reachable according to this pilot: the "
-            said += f"{self.curve.unit.noun} of {self._told['model']} {why}, and {odds}."
+            text = f"The target {target} is not reachable according to this pilot: the "
+            text += f"{self.curve.unit.noun} of {self._fields['model']} {why}, and {odds}."
         else:
             why = f"levels off at {value(self.floor)}" if above else f"does not get there by {far}"
-            said = f"By fit {self.fit!r} the target {target} is not reachable: its curve {why}."
+            text = f"By fit {self.fit!r} the target {target} is not reachable: its curve {why}."
             if self.inside:
-                return f"{said} The measured means meet it inside the pilot: use the default fit."
-            return f"{said} By the default fit {odds}."
+                return f"{text} The measured means meet it inside the pilot: use the default fit."
+            return f"{text} By the default fit {odds}."
         hint = other_unit(self.curve, self.target)
-        return f"{said} {hint[0].upper()}{hint[1:]}." if hint else said
+        return f"{text} {hint[0].upper()}{hint[1:]}." if hint else text
 
     def _about_related(self) -> list[str]:
-        """What related curves changed, and how far they are trusted."""
+        """How related curves change the answer, and how far they are trusted."""
         if not self.related or self.trust is None:
             return []
         names = ", ".join(f'"{curve.model}"' for curve in self.related if curve.model)
@@ -547,6 +552,7 @@ class Plan(Drawn, Enough):
             return [f"{who} cannot be extrapolated and are not used."]
         verb = "disagree with" if self.trust < _DISAGREES else "explain"
         how = f"{who} {verb} the pilot (trust {chance(self.trust)})"
+        # Compared as printed: a change below rounding is none to a reader.
         alone = self.alone
         if alone.middle == self.middle and chance(alone.chance) == chance(self.chance):
             return [f"{how} and do not change the answer."]
@@ -600,24 +606,24 @@ def plan(
     related: Iterable[Curve] = (),
     evidence: Evidence | None = None,
 ) -> Plan:
-    """How many samples a target asks for, according to a pilot of at least three sizes.
+    """Estimate how many samples a target needs, from a pilot of at least three sizes.
 
     Parameters
     ----------
     curve : Curve
         The pilot.
     target : float
-        The error to reach, in the curve's unit. Where the pilot speaks against it, the plan says so
-        and has no `samples`.
+        The error to reach, in the curve's unit. If the pilot suggests that it is not reachable, the
+        plan says so, and `samples` is None.
     fit : str, default "posterior"
         One of `FITS`.
     related : iterable of Curve, default ()
         Curves of the same network on other data: simulated with the known operator, from another
-        scanner, of a public data set. They give the shape, the pilot gives level and stretch; how
-        far they are trusted follows from how well they explain the pilot (`trust`).
+        scanner, of a public data set. They give the shape, the pilot gives level and stretch; their
+        weight (`trust`) follows from how well they explain the pilot.
     evidence : Evidence, optional
-        Training errors, one size trained longer, the noise's own floor: what tells whether data,
-        training, the network or noise limits the error.
+        Training errors, one size trained longer, the floor due to noise: measurements that show
+        whether data, training, the network or noise limits the error.
 
     Returns
     -------
@@ -633,26 +639,27 @@ def plan(
     --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> made = kr.plan(pilot, target=0.005)
-    >>> round(made.even, -1), made.samples(sure=0.9) < 700
+    >>> plan = kr.plan(pilot, target=0.005)
+    >>> round(plan.even, -1), plan.samples(sure=0.9) < 700
     (640, True)
     """
     check_target([curve], target)
     return plan_from(extrapolate(curve, fit=fit, related=related), target, evidence)
 
 
-def plan_from(made: Extrapolation, target: float, evidence: Evidence | None = None) -> Plan:
-    """The plan for a checked target by a forecast: what takes long was done there."""
-    goal = float(made.curve.unit.to_error(target))
-    odds = chances(made, goal)
+def plan_from(forecast: Extrapolation, target: float, evidence: Evidence | None = None) -> Plan:
+    """The plan for a checked target; the forecast, which is slow to compute, is reused."""
+    goal = float(forecast.curve.unit.to_error(target))
+    # The table is kept even where there is no answer: reports show the probabilities all the same.
+    odds = chances(forecast, goal)
     reach = float(odds.p[-1])
-    samples, lower, upper = answer(made, goal, odds)
-    if made.doubt and made.curve.means[-1] > goal:
-        samples, lower, upper, reach = None, made.last, math.inf, math.nan
-    elif goal < ROUNDING * made.curve.means.max():
+    samples, lower, upper = answer(forecast, goal, odds)
+    if forecast.doubt and forecast.curve.means[-1] > goal:
+        samples, lower, upper, reach = None, forecast.last, math.inf, math.nan
+    elif goal < ROUNDING * forecast.curve.means.max():
         samples, lower, upper, reach = None, math.inf, math.inf, math.nan
         odds = Chances(odds.n, np.zeros_like(odds.p))
-    elif samples is not None and samples > made.last and no_learning(made.curve):
-        samples = None  # of what is learned later, only the chances are known
-    known = evidence or Evidence()
-    return Plan(made, float(target), goal, samples, lower, upper, reach, odds, known)
+    elif samples is not None and samples > forecast.last and no_learning(forecast.curve):
+        samples = None  # a pilot without learning gives probabilities, but no point estimate
+    known_evidence = evidence or Evidence()
+    return Plan(forecast, float(target), goal, samples, lower, upper, reach, odds, known_evidence)

@@ -1,7 +1,6 @@
-"""The one protocol of answers: what everything that knows a learning curve can be asked.
+"""The protocol of answers that forecasts, predictions, rehearsals and pilots share.
 
-How many samples for a target; what error at N; how likely by N; what to do. Curves with a forecast,
-predictions before training, rehearsals and pilots answer alike.
+How many samples for a target; what error at N; how likely by N; what to do.
 """
 
 import math
@@ -19,13 +18,13 @@ from korisk.planning.limits import Limit
 
 T = TypeVar("T")
 
-Numbers = Sequence[float] | NDArray[np.generic]  # what gets a list of answers
+Numbers = Sequence[float] | NDArray[np.generic]  # arguments that get a list of answers
 Action = Literal["collect", "measure", "train", "stop", "unknown"]
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What is expected at N and its 90% band, in the user's unit.
+    """The expected error at N with its 90% band, in the user's unit.
 
     Parameters
     ----------
@@ -58,26 +57,28 @@ class Recommendation:
     Parameters
     ----------
     action : {"collect", "measure", "train", "stop", "unknown"}
-        Collect samples up to N; measure one more size; train longer or otherwise first; stop, since
-        more data of this kind will not get there; or none of these, because too little is known.
+        Collect samples up to N; measure one more size; train longer or otherwise first; stop,
+        because more data of this kind will not reach the target; or unknown, because too little is
+        known for any of these.
     n : int or None
         The number of samples to collect in all, or the size to measure; None for other actions.
     sentence : str
         The advice.
     sure : float
-        The chance that was asked for.
+        The requested probability.
     even, lower, upper : number or None
         N with even odds, and the 90% interval of N; None where no N has the probability.
     seeds : int or None
-        With how many seeds to measure.
+        Number of seeds to measure.
     chance : float or None
-        That N is enough, for "collect"; that the measurement settles the question, for "measure".
+        The probability that N is enough, for "collect", or that the measurement settles the
+        question, for "measure".
     cost : float or None
-        Of the samples that are still to be collected, where a price was given.
+        Cost of the samples still to be collected, where a price was given.
     limit : Limit or None
         What limits the error, where there is evidence.
     reasons : tuple of str
-        Why, in sentences.
+        The reasons, in sentences.
 
     Examples
     --------
@@ -112,8 +113,8 @@ class Recommendation:
             ends = span(self.lower, math.inf if self.upper is None else self.upper)
             takes = f"it takes {ends} samples (95% sure)"
             parts.append(f"90% interval {ends}" if self.upper is not None else takes)
-        said = "; ".join(parts)
-        return f"{said[0].upper()}{said[1:]}." if said else ""
+        sentence = "; ".join(parts)
+        return f"{sentence[0].upper()}{sentence[1:]}." if sentence else ""
 
     def explain(self) -> str:
         """The advice with its reasons.
@@ -162,7 +163,7 @@ class Planned(Protocol):
 
 
 class Unmeasured(Planned, Protocol):
-    """The same of a curve that was predicted."""
+    """The answers for one target of a predicted curve, with what a recommendation needs."""
 
     @property
     def model(self) -> str:
@@ -170,11 +171,11 @@ class Unmeasured(Planned, Protocol):
 
     @property
     def target(self) -> float:
-        """What is to be reached."""
+        """The value to reach."""
 
     @property
     def farthest(self) -> float:
-        """The largest N of which anything is said."""
+        """Largest N that the prediction covers."""
 
     @property
     def measured(self) -> int:
@@ -182,7 +183,7 @@ class Unmeasured(Planned, Protocol):
 
     @property
     def check(self) -> Expectation | None:
-        """What a first measurement is expected to show, where nothing was measured."""
+        """The expected outcome of a first measurement, where nothing was measured."""
 
     @property
     def undertrained(self) -> bool:
@@ -190,7 +191,7 @@ class Unmeasured(Planned, Protocol):
 
     @property
     def reach(self) -> float:
-        """The probability that it is met at all."""
+        """The probability that the target is met at any N."""
 
     @property
     def even(self) -> int | None:
@@ -202,22 +203,22 @@ class Unmeasured(Planned, Protocol):
 
     @property
     def upper(self) -> float:
-        """The upper end of it."""
+        """The upper end of the 90% interval."""
 
 
 class Answers(ABC):
-    """What everything that knows a learning curve answers, in the user's unit.
+    """The questions that every source of a learning curve answers, in the user's unit.
 
     N and targets may be single numbers or sequences of them; a sequence gets a list of answers.
     """
 
     @abstractmethod
     def expected(self, n: float) -> Expectation:
-        """What is expected at one N."""
+        """The expected error at a single N."""
 
     @abstractmethod
     def plan(self, target: float) -> Planned:
-        """The plan for one target."""
+        """The plan for a single target."""
 
     @overload
     def at(self, n: float) -> Expectation: ...
@@ -301,7 +302,7 @@ class Answers(ABC):
         target : float
             The value to reach, in the user's unit.
         sure : float, default 0.9
-            The chance with which samples are to be enough, from 0.5 to 0.99.
+            The probability that the samples are enough, from 0.5 to 0.99.
         cost : float, optional
             Price of one sample.
 
@@ -313,15 +314,15 @@ class Answers(ABC):
         return self.plan(target).recommend(sure, cost)
 
 
-def each_of(given: object, answer: Callable[[float], T]) -> T | list[T]:
+def each_of(numbers: object, answer: Callable[[float], T]) -> T | list[T]:
     """The answer to a number, or the list of answers to a sequence or an array of numbers."""
-    if isinstance(given, np.ndarray):
-        given = given.tolist()
-    if isinstance(given, list | tuple | range):
-        return [answer(number) for number in given]
-    return answer(cast(float, given))
+    if isinstance(numbers, np.ndarray):
+        numbers = numbers.tolist()
+    if isinstance(numbers, list | tuple | range):
+        return [answer(number) for number in numbers]
+    return answer(cast(float, numbers))
 
 
 def level_of(sure: float, name: str = "sure") -> float:
-    """A probability that may be asked for, checked."""
+    """Check a requested probability."""
     return real(name, sure, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")

@@ -3,14 +3,15 @@
 Collect N samples; measure one more size; train longer; stop; or: it is not known, because. The
 first that applies is the advice:
 
-1. Nothing is said of a pilot that cannot be extrapolated, or of errors below rounding.
+1. No number for a pilot that cannot be extrapolated, or for a target below rounding.
 2. Measured means that meet the target answer it, whatever else limits the error: with the number of
-   samples, or with more seeds at the size after which they meet it.
+   samples, or with more seeds at the size from which on they meet it.
 3. Where longer training lowers the error at the same N, training comes before data.
 4. Where the network or the noise limits the error, no amount of data helps.
-5. A number of samples with the chance asked for is collected, as far as odds were checked.
+5. A number of samples with the requested probability is collected, within the range of N in which
+   odds were checked.
 6. Without such a number: a pilot without learning shows nothing, a target that is out of reach ends
-   the search, and between both one more size tells.
+   the search, and otherwise one more size decides.
 """
 
 import math
@@ -25,14 +26,14 @@ from korisk.planning.limits import Evidence, Limit
 from korisk.planning.next_size import settling_size
 from korisk.planning.protocol import Action, Expectation, Planned, Recommendation, Unmeasured
 
-_LEAST_SEEDS = 3  # of a size that is measured to settle something
-_TELLING = 0.5  # chance to settle the question below which another run tells more
-_EASY = 10.0  # times the largest error: a target that is probably in another unit
+_LEAST_SEEDS = 3  # for a measurement that is to settle a question
+_TELLING = 0.5  # probability to settle the question below which another run is more informative
+_EASY = 10.0  # times the largest error: an easier target is probably in another unit
 FIRST = 16  # the smallest N of a first measurement
 
 
 class Situation(Planned, Protocol):
-    """What advice is made of: a `Plan`."""
+    """The properties of a `Plan` that a recommendation depends on."""
 
     @property
     def forecast(self) -> Extrapolation:
@@ -40,19 +41,19 @@ class Situation(Planned, Protocol):
 
     @property
     def target(self) -> float:
-        """What is to be reached."""
+        """The value to reach."""
 
     @property
     def goal(self) -> float:
-        """The same as an error."""
+        """The target as an error."""
 
     @property
     def reach(self) -> float:
-        """The probability that the target is met at all."""
+        """The probability that the target is met at any N."""
 
     @property
     def chances(self) -> Chances:
-        """The probability that it is met by N."""
+        """The probability that the target is met by N."""
 
     @property
     def curve(self) -> Curve:
@@ -60,7 +61,7 @@ class Situation(Planned, Protocol):
 
     @property
     def last(self) -> int:
-        """Its largest N."""
+        """The largest N of the pilot."""
 
     @property
     def even(self) -> int | None:
@@ -72,7 +73,7 @@ class Situation(Planned, Protocol):
 
     @property
     def at_once(self) -> bool:
-        """Whether its smallest N does."""
+        """Whether the pilot's smallest N meets the target."""
 
     @property
     def doubt(self) -> str:
@@ -92,18 +93,18 @@ class Situation(Planned, Protocol):
 
     @property
     def evidence(self) -> Evidence:
-        """What else is known of the error."""
+        """Measurements of the error besides the test errors."""
 
 
 def recommend(plan: Situation, sure: float = 0.9, cost: float | None = None) -> Recommendation:
-    """The advice of a plan.
+    """The recommendation for a plan.
 
     Parameters
     ----------
     plan : Plan
         For one pilot and target.
     sure : float, default 0.9
-        The chance that the samples are to be enough with, from 0.5 to 0.99.
+        The probability that the samples are enough, from 0.5 to 0.99.
     cost : float, optional
         Price of one sample.
 
@@ -121,7 +122,8 @@ def recommend(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
 
 
 def collectable(plan: Situation, samples: int) -> bool:
-    """Whether a number of samples is the advice, rather than what `otherwise` says."""
+    """Whether a number of samples can be recommended, rather than what `otherwise` returns."""
+    # Odds were checked up to NEAR times a pilot's largest N, and not beyond.
     if plan.doubt or samples > NEAR * plan.last:
         return False
     if plan.inside:
@@ -132,81 +134,84 @@ def collectable(plan: Situation, samples: int) -> bool:
 def _collect(plan: Situation, samples: int, sure: float, cost: float | None) -> Recommendation:
     level, target = _level(sure), value(plan.target)
     if plan.at_once and samples <= plan.curve.sizes[0]:
-        said = f"{target} is met already at N = {samples:,}, the smallest measured ({level})"
+        text = f"{target} is met already at N = {samples:,}, the smallest measured ({level})"
     elif samples <= plan.last:
-        said = f"{count(samples)} samples are enough for {target} ({level}); the pilot has them"
+        text = f"{count(samples)} samples are enough for {target} ({level}); the pilot has them"
     else:
-        said = f"collect {count(samples)} samples for {target} ({level})"
+        text = f"collect {count(samples)} samples for {target} ({level})"
     price, paid = _price(samples, plan.last, cost)
     reasons = (_too_easy(plan), _still_falls(plan, samples), paid)
-    chance_there = plan.probability(samples)
-    return _advice(plan, "collect", said, sure, reasons, n=samples, chance=chance_there, cost=price)
+    odds = plan.probability(samples)
+    return _advice(plan, "collect", text, sure, reasons, n=samples, chance=odds, cost=price)
 
 
 def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> Recommendation:
-    """The advice where no number of samples can be recommended."""
-    target, found = value(plan.target), plan.limit
+    """The recommendation where no number of samples can be given."""
+    target, limit = value(plan.target), plan.limit
     if plan.doubt:
         why = plan.doubt.removeprefix("The curve cannot be extrapolated: ").rstrip(".")
-        said = f"not known how many samples {target} needs: {why[0].lower()}{why[1:]}"
-        return _advice(plan, "unknown", said, sure, (found.sentence, _remedy(plan)))
+        text = f"not known how many samples {target} needs: {why[0].lower()}{why[1:]}"
+        return _advice(plan, "unknown", text, sure, (limit.sentence, _remedy(plan)))
     if plan.inside:
         return _repeat(plan, sure, cost)
-    if found.kind == "training":
-        return _advice(plan, "train", _trained(plan), sure, (found.sentence,))
+    if limit.kind == "training":
+        return _advice(plan, "train", _trained(plan), sure, (limit.sentence,))
     far = f"chance {chance(plan.reach)} by N = {count(plan.forecast.horizon)}"
-    if found.kind in ("network", "noise"):
-        said = f"stop: more data of this kind will not reach {target}; the {found.kind} limits it"
-        return _advice(plan, "stop", said, sure, (found.sentence,))
+    if limit.kind in ("network", "noise"):
+        text = f"stop: more data of this kind will not reach {target}; the {limit.kind} limits it"
+        return _advice(plan, "stop", text, sure, (limit.sentence,))
     if no_learning(plan.curve):
-        said = f"not known how to reach {target}: the {plan.curve.unit.noun} does not improve with "
-        said += "N in this pilot"
-        return _advice(plan, "unknown", said, sure, (found.sentence, _remedy(plan)))
+        text = f"not known how to reach {target}: the {plan.curve.unit.noun} does not improve with "
+        text += "N in this pilot"
+        return _advice(plan, "unknown", text, sure, (limit.sentence, _remedy(plan)))
+    # A single seed at the last N may be an unlucky one: no reason to stop.
     seeded = plan.curve.counts[-1] > 1
     if plan.reach < LEAST_REACH and seeded:
-        said = f"stop: more data of this kind will not reach {target} ({far})"
-        probe = f"Or {found.next_run}: training may limit it." if found.next_run else ""
-        return _advice(plan, "stop", said, sure, (plan.why_out_of_reach, probe))
+        text = f"stop: more data of this kind will not reach {target} ({far})"
+        probe = f"Or {limit.next_run}: training may limit it." if limit.next_run else ""
+        return _advice(plan, "stop", text, sure, (plan.why_out_of_reach, probe))
     if plan.last >= LARGEST_N:
-        said = f"not known how to reach {target}: no larger N is planned for"
-        return _advice(plan, "unknown", said, sure, (_why_not(plan, sure), _remedy(plan)))
+        text = f"not known how to reach {target}: no larger N is planned for"
+        return _advice(plan, "unknown", text, sure, (_why_not(plan, sure), _remedy(plan)))
     seeds = max(int(plan.curve.counts[-1]), _LEAST_SEEDS)
     settled: float | None
     n, settled = settling_size(plan.forecast, plan.goal, plan.chances, seeds)
-    if found.next_run and settled < _TELLING:
-        said = f"not known whether more data reaches {target}: something else may limit the "
-        said += plan.curve.unit.noun
-        return _advice(plan, "unknown", said, sure, (found.sentence, _remedy(plan)))
-    said = f"measure N = {n:,} next, with {seeds} seeds: "
+    # A cheap run that shows what limits the error comes before a size that settles little.
+    if limit.next_run and settled < _TELLING:
+        text = f"not known whether more data reaches {target}: something else may limit the "
+        text += plan.curve.unit.noun
+        return _advice(plan, "unknown", text, sure, (limit.sentence, _remedy(plan)))
+    text = f"measure N = {n:,} next, with {seeds} seeds: "
     if plan.reach < LEAST_REACH:
         settled = None
-        said += f"single seeds cannot tell whether {target} is out of reach"
+        text += f"single seeds cannot tell whether {target} is out of reach"
     else:
-        said += f"with {chance(settled)} it settles whether {target} can be reached"
+        text += f"with {chance(settled)} it settles whether {target} can be reached"
     price, paid = _price(n, plan.last, cost)
     relied = "" if settled is None or settled >= _TELLING else _relied_on(plan, n, sure)
     reasons = (_why_not(plan, sure), relied, paid)
     return _advice(
-        plan, "measure", said, sure, reasons, n=n, seeds=seeds, chance=settled, cost=price
+        plan, "measure", text, sure, reasons, n=n, seeds=seeds, chance=settled, cost=price
     )
 
 
 def _repeat(plan: Situation, sure: float, cost: float | None) -> Recommendation:
-    """More seeds where measured means meet the target and too few of them say so."""
+    """Recommend more seeds where measured means meet the target, but too uncertainly."""
+    # The first size from which on every mean meets the target.
     met = plan.curve.means <= plan.goal
     n = int(plan.curve.sizes[met.size - met[::-1].argmin() if not met.all() else 0])
     seeds = max(2 * int(plan.curve.counts[plan.curve.sizes == n][0]), _LEAST_SEEDS)
-    said = f"measure N = {n:,} again, with {seeds} seeds: its mean meets {value(plan.target)}, but "
-    said += f"the seeds measured so far give it a chance of {chance(plan.probability(n))}"
+    text = f"measure N = {n:,} again, with {seeds} seeds: its mean meets {value(plan.target)}, but "
+    text += f"the seeds measured so far give it a chance of {chance(plan.probability(n))}"
     price, paid = _price(n, plan.last, cost)
     reasons = (_why_not(plan, sure), paid)
-    return _advice(plan, "measure", said, sure, reasons, n=n, seeds=seeds, cost=price)
+    return _advice(plan, "measure", text, sure, reasons, n=n, seeds=seeds, cost=price)
 
 
 def recommend_unmeasured(
     plan: Unmeasured, sure: float = 0.9, cost: float | None = None
 ) -> Recommendation:
-    """The advice of a prediction or a rehearsal, of which little or nothing was measured."""
+    """The recommendation for a prediction or a rehearsal, with few or no measurements."""
     if cost is not None:
         real("cost", cost, above=0, remedy="give the price of one sample")
     samples, target, last = plan.samples(sure), value(plan.target), plan.measured
@@ -216,17 +221,18 @@ def recommend_unmeasured(
     reasons: list[str] = []
     if samples is not None:
         action, n, odds = "collect", samples, plan.probability(samples)
-        said = f"collect {count(samples)} samples for {target} ({_level(sure)})"
+        text = f"collect {count(samples)} samples for {target} ({_level(sure)})"
     elif plan.undertrained:
         action, n, odds = "train", None, None
-        said = f"train longer or otherwise first: it is training that keeps it from {target}"
+        text = f"train longer or otherwise first: it is training that keeps it from {target}"
     elif plan.reach < LEAST_REACH:
         action, n, odds = "stop", None, None
-        said = f"stop: more data of this kind will not reach {target} ({far})"
+        text = f"stop: more data of this kind will not reach {target} ({far})"
     else:
         action, odds = "measure", None
+        # Without a measurement, start where the earliest plausible answer is in range of a pilot.
         n = 2 * last if last else max(FIRST, int(min(plan.lower, plan.farthest) / NEAR))
-        said = f"measure N = {n:,} next, with {_LEAST_SEEDS} seeds, and plan with it"
+        text = f"measure N = {n:,} next, with {_LEAST_SEEDS} seeds, and plan with it"
         reasons.append(_none(sure, plan.reach))
     price, paid = _price(n, last, cost)
     reasons.append(paid)
@@ -236,7 +242,7 @@ def recommend_unmeasured(
         action=action,
         n=n,
         seeds=_LEAST_SEEDS if action == "measure" else None,
-        sentence=f"{plan.model}: {said}.",
+        sentence=f"{plan.model}: {text}.",
         sure=sure,
         chance=odds,
         even=plan.even,
@@ -248,7 +254,7 @@ def recommend_unmeasured(
 
 
 def check_words(check: Expectation) -> str:
-    """What to measure first where nothing was measured, and what it means if that differs."""
+    """The first measurement to make, its expected result, and what a deviation means."""
     band = f"{value(check.lower)} to {value(check.upper)}"
     return (
         f"This assumes your noise level and images. Check it at N = {check.n:,}: expect "
@@ -259,7 +265,7 @@ def check_words(check: Expectation) -> str:
 def _advice(
     plan: Situation,
     action: Action,
-    said: str,
+    text: str,
     sure: float,
     reasons: tuple[str, ...],
     *,
@@ -269,7 +275,7 @@ def _advice(
     cost: float | None = None,
 ) -> Recommendation:
     name = plan.curve.model
-    sentence = f"{name}: {said}." if name else f"{said[0].upper()}{said[1:]}."
+    sentence = f"{name}: {text}." if name else f"{text[0].upper()}{text[1:]}."
     known, (lower, upper) = not plan.doubt, plan.chances.interval()
     return Recommendation(
         action=action,
@@ -282,14 +288,14 @@ def _advice(
         lower=int(lower) if known and math.isfinite(lower) else None,
         upper=int(upper) if known and math.isfinite(upper) else None,
         cost=cost,
-        # A target that no amount of data meets is not limited by it.
+        # Where no amount of data meets the target, data cannot be what limits the error.
         limit=None if action == "stop" and plan.limit.kind == "data" else plan.limit,
         reasons=tuple(reason for reason in reasons if reason),
     )
 
 
 def _remedy(plan: Situation) -> str:
-    """What to try where neither a number of samples nor one more size can be recommended."""
+    """What to try if neither a number of samples nor one more size can be recommended."""
     twice = 2 * plan.last
     if plan.below_rounding or twice > LARGEST_N:
         return "Ask for an easier target."
@@ -297,20 +303,20 @@ def _remedy(plan: Situation) -> str:
 
 
 def _trained(plan: Situation) -> str:
-    """What longer training gave, and whether that is enough."""
+    """The result of longer training, and whether it meets the target."""
     longer = plan.evidence.longer
     if longer is None:
         return f"train longer or otherwise first: data does not limit it at N = {plan.last:,}"
     errors = plan.curve.unit.to_error(longer.errors)
     after = value(float(plan.curve.unit.from_error(errors.mean())))
-    said = f"train {longer.factor:g} times as long: at N = {longer.n:,} that gave {after}"
+    text = f"train {longer.factor:g} times as long: at N = {longer.n:,} that gave {after}"
     if errors.mean() <= plan.goal:
-        return f"{said}, which meets {value(plan.target)} without new samples"
-    return f"{said}; plan again with the longer training before more is collected"
+        return f"{text}, which meets {value(plan.target)} without new samples"
+    return f"{text}; plan again with the longer training before more is collected"
 
 
 def _too_easy(plan: Situation) -> str:
-    """That a target may be in another unit, where every measurement is far better."""
+    """A hint that the target may be in another unit, if every measurement is far better."""
     largest = float(plan.curve.means.max())
     if plan.goal <= _EASY * largest:
         return ""
@@ -338,10 +344,10 @@ def _why_not(plan: Situation, sure: float) -> str:
 
 
 def _relied_on(plan: Situation, n: int, sure: float) -> str:
-    """What N samples reach with the chance asked for, where the target is not to be settled."""
+    """The error that N samples reach with the requested probability."""
     error = float(plan.forecast.quantile([n], sure)[0])
-    there = value(float(plan.curve.unit.from_error(error)))
-    return f"What N = {n:,} does reach is {there} ({_level(sure)})."
+    reached = value(float(plan.curve.unit.from_error(error)))
+    return f"What N = {n:,} does reach is {reached} ({_level(sure)})."
 
 
 def _none(sure: float, reach: float) -> str:
@@ -351,13 +357,13 @@ def _none(sure: float, reach: float) -> str:
 
 
 def _price(samples: int | None, last: int, cost: float | None) -> tuple[float | None, str]:
-    """What the samples that are still missing cost, as a number and a sentence."""
+    """The cost of the missing samples, as a number and as a sentence."""
     if cost is None or samples is None:
         return None, ""
-    more = max(samples - last, 0)
-    than = f" than the pilot's {last:,}" if last else ""
-    cost_more = f"{more:,} more samples{than} cost {cost * more:,.6g}."
-    return cost * more, cost_more if more else "Nothing more has to be collected."
+    missing = max(samples - last, 0)
+    compared_to = f" than the pilot's {last:,}" if last else ""
+    sentence = f"{missing:,} more samples{compared_to} cost {cost * missing:,.6g}."
+    return cost * missing, sentence if missing else "Nothing more has to be collected."
 
 
 def _level(sure: float) -> str:

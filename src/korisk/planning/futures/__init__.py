@@ -1,1 +1,1 @@
-"""What may follow a pilot: laws of the error, priors over curves, the posterior, relatives."""
+"""Extrapolation of a pilot: laws of the error, priors over curves, the posterior, relatives."""

@@ -1,9 +1,9 @@
-"""What is held likely of a learning curve before a pilot is seen: one prior for a kind of metric.
+"""Priors over learning curves, one for each kind of metric.
 
-Squared errors (mse, rmse, psnr) learned from networks of imaging, rates (accuracy, error rates,
-Dice) from LCDB, losses from published curves of large networks, and each from simulated power laws
-with and without floors; benchmarks/planner/prior.py did it, on curves that no reported figure uses.
-A pilot whose metric says nothing gets the mixture of all three.
+The prior of squared errors (mse, rmse, psnr) was learned from imaging networks, that of rates
+(accuracy, error rates, Dice) from LCDB, that of losses from published curves of large networks, and
+all from simulated power laws with and without floors, by benchmarks/planner/prior.py, on curves
+that no reported figure uses. A pilot of an unknown metric gets the mixture of all three.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from korisk.curves.unit import metric_family
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of learning curve in the prior. Rates are log-normal, floors beta."""
+    """A component of the prior: log-normal rates b, beta-distributed floors phi."""
 
     weight: float
     rate_median: float
@@ -28,25 +28,25 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Prior:
-    """What is held likely before a pilot is seen."""
+    """A prior over learning curves: a mixture of kinds on a grid of parameters."""
 
     kinds: tuple[Kind, ...]
-    drifts: tuple[float, ...] = (1e-3, 0.003, 0.01, 0.03, 0.06, 0.12, 0.24)  # tau, for a doubling
+    drifts: tuple[float, ...] = (1e-3, 0.003, 0.01, 0.03, 0.06, 0.12, 0.24)  # tau per doubling
     shifts: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # s, with c = 0
     caps: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # c, with s = 0
     stretches: tuple[float, ...] = (1.0, 3.9)  # of tau beyond the pilot
     stretch_weights: tuple[float, ...] = (0.84, 0.16)
     growth: float = 1.1  # exponent of the doublings over which the drift's variance adds up
-    # Offset and slope of normal scores, by which probabilities beyond the pilot are turned. Set by
+    # Offset and slope of normal scores, which recalibrate probabilities beyond the pilot. Set on
     # curves that no reported figure uses: docs/explanation/planner.md, "Do odds come true?".
     recalibration: tuple[float, float] = (0.0, 1.0)
     least_noise: float = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded
-    noises: tuple[float, ...] = (1e-4, 1e-3, 0.003, 0.01, 0.03, 0.08)  # where seeds tell none
+    noises: tuple[float, ...] = (1e-4, 1e-3, 0.003, 0.01, 0.03, 0.08)  # for pilots of single seeds
 
 
 # Plain power laws, most of them without a floor, have a fixed share of every prior and are not
-# learned. Collections of curves end where their owners stopped, mostly on a floor; by them alone a
-# curve without one would be so rare that no pilot could show it.
+# learned. Published curves end where their owners stopped, mostly on a floor; learned from them
+# alone, a curve without a floor would be so rare that no pilot could show one.
 SHARES = {"squares": 0.15, "rates": 0.25, "losses": 0.25, "mixture": 0.25}
 PLAIN = Kind(
     weight=1.0,
@@ -146,7 +146,7 @@ PRIORS = {
     name: _with_plain(name, *kinds, recalibration=RECALIBRATION[name])
     for name, kinds in LEARNED.items()
 }
-# korisk is asked about images most: of a metric without a name, squared errors are twice as likely.
+# korisk is used for images most: a metric without a name is twice as likely a squared error.
 _FAMILIES = {"squares": 2.0, "rates": 1.0, "losses": 1.0}
 PRIOR = _with_plain(
     "mixture",

@@ -1,15 +1,15 @@
 """Related curves: the same network on other data gives the shape, the pilot gives the level.
 
-With h_j(u) the log error of relative j at u = log2 N, as its own posterior has it, the model is
+With h_j(u) the log error of relative j at u = log2 N, by its posterior, the model is
 
     log error(N) = level + sum_j s_j h_j(u) + misfit(u),   Eq. (eq:related)
 
-sum_j s_j is the stretch, normal around one; the s_j differ from their mean by a normal law, too.
-The misfit is a random walk over doublings, zero at the pilot's last N. A floor of its own may be
-added to the shape. Everything but the walk's steps and the floor is Gaussian, and the level is
-free, as in the pilot's own posterior, so that the evidence of both can be compared. Every relative
-is tried alone and all are tried together: those that do not explain the pilot better than its own
-curves do are not used.
+sum_j s_j is the stretch, normal around one; the s_j deviate from their mean by a normal law, too.
+The misfit is a random walk over doublings, zero at the pilot's last N. The pilot may have another
+floor than its relatives. Everything but the walk's steps and the floor is Gaussian, and the level
+is free, as in the pilot's own posterior, so that the evidence of both can be compared. Every
+relative is tried alone and all are tried together: those that do not explain the pilot better than
+its own posterior are not used.
 """
 
 from dataclasses import dataclass
@@ -26,25 +26,25 @@ from korisk.planning.futures.posterior import Posterior, posterior
 
 Array = NDArray[np.float64]
 
-_ONE_SEED = 0.04  # relative deviation of a mean where no seed tells it
+_ONE_SEED = 0.04  # relative deviation of a mean where every N has one seed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kinship:
-    """What is held likely of relatives before the pilot is seen.
+    """The prior of the relation between a pilot and its relatives.
 
     Chosen on the tuning part of benchmarks/planner/related.py.
     """
 
-    believed: float = 0.5  # probability that the pilot has the relatives' shape
-    least_odds: float = 0.0  # log odds of the pilot's shape, below which relatives are not used
-    stretch: float = 0.2  # deviation of the stretch from one
-    contrast: float = 0.1  # deviation of each relative's part from their mean
-    walks: tuple[float, ...] = (0.005, 0.015)  # the misfit's step for a doubling of N
+    believed: float = 0.5  # prior probability that the pilot has the relatives' shape
+    least_odds: float = 0.0  # log odds for the relatives, below which they are not used
+    stretch: float = 0.2  # standard deviation of the stretch around one
+    contrast: float = 0.1  # standard deviation of the s_j around their mean
+    walks: tuple[float, ...] = (0.005, 0.015)  # the misfit's step per doubling of N
     walk_weights: tuple[float, ...] = (0.5, 0.5)
     floors: tuple[float, ...] = (0.0, 0.15, 0.4)  # of the error at the pilot's last N
     floor_weights: tuple[float, ...] = (0.7, 0.2, 0.1)
-    least_noise: float = 0.005  # of a mean: what relatives cannot be expected to tell
+    least_noise: float = 0.005  # of a mean, relative: no relative predicts better
 
 
 KINSHIP = Kinship()
@@ -52,28 +52,28 @@ KINSHIP = Kinship()
 
 @dataclass(frozen=True)
 class _Case:
-    """Some of the relatives, a step of the walk and a floor, and what they say of the pilot."""
+    """One hypothesis: a group of relatives, a step of the walk, a floor; and its fit."""
 
     group: list[int]
     step: float
     floor: float
     parts: Array  # (J, K) the shapes of its relatives with its floor
-    inverse: Array  # (K, K) of the Cholesky factor of the means' covariance
-    ones: Array  # (K,) inverse times ones
-    white: Array  # (K,) whitened means less mean shape and level
+    inverse: Array  # (K, K) inverse Cholesky factor of the covariance of the pilot's means
+    ones: Array  # (K,) `inverse` times a vector of ones
+    white: Array  # (K,) whitened log means minus mean shape and level
     level: float
     evidence: float
 
 
 @dataclass(frozen=True, eq=False)
 class Relatives:
-    """The law of a pilot's future by its relatives' shape, Eq. (eq:related), and its trust."""
+    """The law of a pilot's error by the shape of its relatives, Eq. (eq:related), and its trust."""
 
     n: Array  # (K,) of the pilot
     y: Array  # (K,) log means
     variance: Array  # (K,)
     shapes: tuple[Posterior, ...]
-    own: Posterior
+    alone: Posterior  # of the pilot without relatives
     kinship: Kinship
 
     @property
@@ -82,35 +82,37 @@ class Relatives:
         return float(self.n[-1])
 
     def _shape(self, n: Array) -> tuple[Array, Array]:
-        """(J, M) log error of each relative over its own at the pilot's last N, and variances."""
-        at = np.append(n, self.last)
-        means, variances = np.empty((2, len(self.shapes), len(at)))
-        for index, made in enumerate(self.shapes):
-            mean, variance = made.moments(at)
-            means[index] = made.weight @ mean
-            spread = variance + made.drift[:, None] ** 2 * made.ahead(at)
-            variances[index] = made.weight @ (spread + (mean - means[index]) ** 2)
+        """(J, M) log error of each relative minus that at the pilot's last N, and variances."""
+        sizes = np.append(n, self.last)
+        means, variances = np.empty((2, len(self.shapes), len(sizes)))
+        for index, relative in enumerate(self.shapes):
+            mean, variance = relative.moments(sizes)
+            means[index] = relative.weight @ mean
+            spread = variance + relative.drift[:, None] ** 2 * relative.ahead(sizes)
+            variances[index] = relative.weight @ (spread + (mean - means[index]) ** 2)
         return means[:, :-1] - means[:, -1:], variances[:, :-1]
 
     @staticmethod
     def _parts(shape: tuple[Array, Array], group: list[int], floor: float) -> tuple[Array, Array]:
         """(J, M) the shapes of a group of relatives with a floor; (M,) their mean's variance."""
+        # With a floor phi, the error is phi + (1 - phi) times the relative's, both over the last.
         fall = (1 - floor) * np.exp(shape[0][group])
         parts = np.log(fall + floor)
-        # What a floor hides of a relative's error, it hides of its noise.
-        seen = (fall / np.exp(parts)) ** 2 * shape[1][group]
-        return parts, seen.mean(axis=0) / len(parts)
+        # A floor scales a relative's share of the error, and its deviation with it.
+        visible_variance = (fall / np.exp(parts)) ** 2 * shape[1][group]
+        return parts, visible_variance.mean(axis=0) / len(parts)
 
-    def _shared(self, step: float, u: Array, parts: Array, v: Array, other: Array) -> Array:
-        """(M, L) covariance of log errors at u and v: the walk, the stretch, each one's part."""
+    def _shared(self, step: float, u: Array, parts: Array, v: Array, other_parts: Array) -> Array:
+        """(M, L) covariance of log errors at u and v: walk, stretch, and contrasts of the s_j."""
+        # The walk starts at the pilot's last N (u = 0): its two sides are independent.
         same = np.sign(u)[:, None] * np.sign(v)[None, :] > 0
         nearer = np.minimum(np.abs(u)[:, None], np.abs(v)[None, :])
-        found = step**2 * np.where(same, nearer, 0.0)
-        mean, other_mean = parts.mean(axis=0), other.mean(axis=0)
-        found += self.kinship.stretch**2 * np.outer(mean, other_mean)
+        covariance = step**2 * np.where(same, nearer, 0.0)
+        mean, other_mean = parts.mean(axis=0), other_parts.mean(axis=0)
+        covariance += self.kinship.stretch**2 * np.outer(mean, other_mean)
         if len(parts) > 1:
-            found += self.kinship.contrast**2 * (parts - mean).T @ (other - other_mean)
-        return np.asarray(found)
+            covariance += self.kinship.contrast**2 * (parts - mean).T @ (other_parts - other_mean)
+        return np.asarray(covariance)
 
     @cached_property
     def _cases(self) -> list[_Case]:
@@ -119,10 +121,11 @@ class Relatives:
         steps = zip(kin.walks, kin.walk_weights, strict=True)
         floors = zip(kin.floors, kin.floor_weights, strict=True)
         noise, shape = np.maximum(self.variance, kin.least_noise**2), self._shape(self.n)
-        found = []
+        cases = []
         for group, (step, p), (floor, q) in product(groups, steps, floors):
             parts, variance = self._parts(shape, group, floor)
             covariance = np.diag(noise + variance) + self._shared(step, u, parts, u, parts)
+            # Generalised least squares for the level, which has a flat prior.
             inverse = np.linalg.inv(np.linalg.cholesky(covariance))
             ones = inverse.sum(axis=1)
             white = inverse @ (self.y - parts.mean(axis=0))
@@ -131,39 +134,40 @@ class Relatives:
             misfit = float(white @ white) - level**2 * precision
             density = np.log(np.diag(inverse)).sum() - 0.5 * np.log(precision) - 0.5 * misfit
             evidence = float(np.log(p * q / len(groups))) + float(density)
-            left = white - level * ones
-            found.append(_Case(group, step, floor, parts, inverse, ones, left, level, evidence))
-        return found
+            residual = white - level * ones
+            cases.append(_Case(group, step, floor, parts, inverse, ones, residual, level, evidence))
+        return cases
 
     @cached_property
     def evidence(self) -> float:
-        """Log of how likely the pilot is, but for its level and for constants."""
-        return float(np.logaddexp.reduce([each.evidence for each in self._cases]))
+        """Log marginal likelihood of the pilot, up to the constant of `Posterior.evidence`."""
+        return float(np.logaddexp.reduce([case.evidence for case in self._cases]))
 
     @cached_property
     def trust(self) -> float:
         """The weight of the relatives against the pilot's own posterior.
 
-        None where the pilot's shape does not speak for them: what a short pilot cannot tell from an
-        invented curve is not used.
+        Zero where the pilot's shape gives no evidence for them: a short pilot cannot distinguish
+        true relatives from arbitrary curves.
         """
-        odds = self.evidence - self.own.evidence
+        odds = self.evidence - self.alone.evidence
         return trust(odds, self.kinship.believed) if odds > self.kinship.least_odds else 0.0
 
     def _moments(self, n: Array) -> tuple[Array, Array, Array]:
         """Weights (C,), means (C, M) and deviations (C, M) of the log error at each N."""
-        u, at = np.log2(self.n / self.last), np.log2(n / self.last)
+        u, u_new = np.log2(self.n / self.last), np.log2(n / self.last)
         shape = self._shape(n)
         means, deviations = np.empty((2, len(self._cases), len(n)))
-        for index, made in enumerate(self._cases):
-            there, variance = self._parts(shape, made.group, made.floor)
-            pull = made.inverse @ self._shared(made.step, u, made.parts, at, there)  # (K, M)
-            own = np.diag(self._shared(made.step, at, there, at, there)) + variance
-            free = 1.0 - made.ones @ pull
-            means[index] = there.mean(axis=0) + made.level + made.white @ pull
-            spread = own - (pull**2).sum(axis=0) + free**2 / float(made.ones @ made.ones)
+        for index, case in enumerate(self._cases):
+            parts, variance = self._parts(shape, case.group, case.floor)
+            pull = case.inverse @ self._shared(case.step, u, case.parts, u_new, parts)  # (K, M)
+            prior_variance = np.diag(self._shared(case.step, u_new, parts, u_new, parts)) + variance
+            # Gaussian conditioning on the pilot's means, with the level estimated from them.
+            free = 1.0 - case.ones @ pull
+            means[index] = parts.mean(axis=0) + case.level + case.white @ pull
+            spread = prior_variance - (pull**2).sum(axis=0) + free**2 / float(case.ones @ case.ones)
             deviations[index] = np.sqrt(np.maximum(spread, 1e-8))
-        weight = np.exp(np.array([each.evidence for each in self._cases]) - self.evidence)
+        weight = np.exp(np.array([case.evidence for case in self._cases]) - self.evidence)
         return weight, means, deviations
 
     def law(self, n: Array) -> Law:
@@ -177,7 +181,7 @@ class Relatives:
 
 
 def trust(log_odds: float, believed: float) -> float:
-    """The probability of one of two explanations, from its evidence and what was held before."""
+    """Posterior probability of one of two hypotheses, by its log odds and prior probability."""
     from scipy.special import expit
 
     return float(expit(log_odds + np.log(believed / (1 - believed))))
@@ -185,10 +189,10 @@ def trust(log_odds: float, believed: float) -> float:
 
 @lru_cache(maxsize=32)
 def relatives(curve: Curve, related: tuple[Curve, ...], kinship: Kinship = KINSHIP) -> Relatives:
-    """What related curves say of a pilot."""
+    """The law of a pilot's error implied by related curves."""
     variance = relative_variance(curve)
     if variance is None:
         variance = np.full(len(curve.sizes), _ONE_SEED**2)
-    shapes = tuple(posterior(each) for each in related)
+    shapes = tuple(posterior(relative) for relative in related)
     n, logs = curve.sizes.astype(float), np.log(curve.means)
     return Relatives(n, logs, variance, shapes, posterior(curve), kinship)
