@@ -490,7 +490,7 @@ def test_a_narrow_pilot_is_told_its_span(sizes: list[int], said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seeds", "said"), [(1, "one seed at every N"), (2, "Fewer than three seeds"), (3, "")]
+    ("seeds", "said"), [(1, "one seed at every N"), (2, "fewer than three seeds"), (3, "")]
 )
 def test_few_seeds_are_told(seeds: int, said: str) -> None:
     scatter = 1 + 0.01 * np.arange(seeds)

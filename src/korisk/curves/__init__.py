@@ -1,5 +1,5 @@
-"""What was measured: learning curves, and the units and noise of their errors.
+"""Measured learning curves, and the units and noise of their errors.
 
-Start with `curve`; `read` takes tables of all kinds apart, `unit` turns metrics into errors, and
-`noise` says how far seeds scatter.
+Start with `curve`. `formats`, `columns` and `read` understand tables of many kinds, `stored` reads
+stores, `unit` converts metrics to errors, and `noise` estimates the scatter of seeds.
 """

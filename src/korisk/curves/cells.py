@@ -1,4 +1,4 @@
-"""Cells as people write them: numbers with either decimal mark, empty cells, and labels."""
+"""Parse cells of tables: numbers with either decimal mark, empty cells, and labels."""
 
 import math
 import re
@@ -14,24 +14,24 @@ MAX_LABEL = 80  # characters of a seed, model or metric
 
 _EMPTY = {"-", "--", "–", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "#div/0!", "?"}  # noqa: RUF001
 _SPACES = re.compile(r"(?<=\d)[\u00a0\u202f\u2009 '’_](?=\d{3}(?:\D|$))")  # noqa: RUF001
-# By the decimal mark: plain numbers, and those with the other mark between thousands.
+# For each decimal mark: plain numbers, and those with the other mark between thousands.
 _FORMS = {
     mark: re.compile(
         rf"[-+]?(\d+[{mark}]?\d*|[{mark}]\d+)([eE][-+]?\d+)?"
-        rf"|[-+]?[1-9]\d{{0,2}}([{other}]\d{{3}})+([{mark}]\d*)?"
+        rf"|[-+]?[1-9]\d{{0,2}}([{thousands}]\d{{3}})+([{mark}]\d*)?"
     )
-    for mark, other in (".,", ",.")
+    for mark, thousands in (".,", ",.")
 }
 _MARKED = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)\s*[^\d\s:-]{0,8}")  # such as 0.10*
 _EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
 
 
 class CellError(Exception):
-    """What is wrong with a cell, and a remedy."""
+    """A problem with a cell, and a remedy."""
 
 
 def label(what: str, value: object) -> str:
-    """`value` as the text of a seed, model or metric; empty where there is none."""
+    """`value` as the label of a seed, model or metric; empty if there is none."""
     text = (value or "").strip() if isinstance(value, str | None) else None
     number: Any = value
     if is_number(value):
@@ -49,26 +49,26 @@ def is_number(value: object) -> TypeGuard[Real]:
 
 
 def is_empty(cell: object) -> bool:
-    """Whether a cell for a number has none, as where a run has crashed."""
+    """Whether a cell holds no number, as after a crashed run."""
     return cell is None or (isinstance(cell, str) and cell.casefold() in _EMPTY)
 
 
 def folded(cell: object) -> str:
-    """A cell as a text to compare with others."""
+    """A cell as case-folded text, for comparisons."""
     if is_number(cell) and cell % 1 == 0:  # 64.0 as 64; an int may be too large for a float
         return str(math.trunc(cell))
     return "" if is_empty(cell) else str(cell).strip().casefold()
 
 
 def begins_as_number(cell: object) -> bool:
-    """Whether a cell is a number, maybe with a mark that is then refused, such as 0.10*."""
+    """Whether a cell is a number, maybe with a mark that is rejected later, such as 0.10*."""
     if isinstance(cell, str):
         return _is_numeric(cell) or bool(_MARKED.fullmatch(cell))
     return is_number(cell)
 
 
 def rough(cell: object) -> float:
-    """The number in a cell, where only order matters."""
+    """The approximate number in a cell, for sorting; nan if there is none."""
     try:
         return float(str(cell) if is_number(cell) else _bare(str(cell)).replace(",", "."))
     except ValueError:
@@ -76,19 +76,21 @@ def rough(cell: object) -> float:
 
 
 def decimal_mark(cells: Iterable[tuple[Any, str]], delimiter: str) -> str | None:
-    """The mark of decimals in cells, each with its place: point, comma, or None if nothing tells.
+    """The decimal mark of a table's cells: point, comma, or None if no cell shows it.
 
     Raises
     ------
     CellError
-        If there are both.
+        If both occur.
     """
     first: dict[str, str] = {}
-    texts = [(_bare(cell), at) for cell, at in cells if isinstance(cell, str) and _is_numeric(cell)]
-    for text, at in texts:
+    strings = ((cell, place) for cell, place in cells if isinstance(cell, str))
+    texts = [(_bare(cell), place) for cell, place in strings if _is_numeric(cell)]
+    for text, place in texts:
+        # A form that only one mark allows decides; 1,024 and 1.024 fit both readings.
         marks = [mark for mark, form in _FORMS.items() if form.fullmatch(text)]
         if len(marks) == 1 and not _EITHER.fullmatch(text):
-            first.setdefault(marks[0], f"{at}: {shown(text)}")
+            first.setdefault(marks[0], f"{place}: {shown(text)}")
     if len(first) > 1:
         problem = f"decimal points ({first['.']}) and commas ({first[',']}) are mixed"
         raise CellError(problem, "write all numbers in one way")
@@ -98,12 +100,12 @@ def decimal_mark(cells: Iterable[tuple[Any, str]], delimiter: str) -> str | None
 
 
 def number(cell: object, mark: str | None, *, whole: bool = False) -> float:
-    """The number in a cell, by the decimal mark of its table; N is a `whole` one.
+    """Parse the number in a cell by the decimal mark of its table; N is a `whole` number.
 
     Raises
     ------
     CellError
-        If it is not a number, or can be meant in two ways.
+        If it is not a number, or is ambiguous.
     """
     if is_number(cell):
         with suppress(OverflowError):
@@ -114,6 +116,8 @@ def number(cell: object, mark: str | None, *, whole: bool = False) -> float:
         raise CellError(f"is {shown(cell)}", "leave the cell empty if the run failed")
     if not _is_numeric(text):
         raise CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
+    # A mark before three digits separates thousands or decimals. Guess only for N in a table
+    # without decimals; everything else is refused, because a factor of a thousand is at stake.
     if _EITHER.fullmatch(text):
         if mark is None and whole and not text.endswith("000"):
             return float(re.sub("[.,]", "", text))
@@ -133,7 +137,7 @@ def number(cell: object, mark: str | None, *, whole: bool = False) -> float:
 
 
 def _bare(text: str) -> str:
-    """A number without percent sign, without spaces between thousands, with a plain minus."""
+    """Remove the percent sign and spaces between thousands, and use a plain minus."""
     return _SPACES.sub("", text.removesuffix("%").strip().replace("\u2212", "-"))
 
 

@@ -1,7 +1,7 @@
-"""Which column of a table is N, which hold errors, and whose they are.
+"""Find the roles of a table's columns: N, errors, seeds, models.
 
-Columns of the names below mean what they say, or what the user says of them. Where columns may be
-models, seeds or something else, that is asked, with the options that answer.
+Columns with the names below have the role of their name, unless the user assigns another. Where
+columns may be models, seeds or something else, the error names the options to pass.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from korisk.curves.formats import Grid
 from korisk.curves.unit import suggested_unit, vocabulary, words
 from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
 
-# Words of which the name of the column with N consists, and those of which it has at least one.
+# The name of the column with N has at least one word of the first list, and all in both.
 _OF_N = vocabulary(
     "n samples size sizes images examples scans slices volumes cases subjects patients anzahl "
     "bilder stichproben umfang trainingsdaten trainingsbilder échantillons echantillons exemples "
@@ -27,7 +27,7 @@ _BESIDE_N = vocabulary(
     "sample num number no nr of the train training set data dataset labelled labeled der daten "
     "trainings nombre d de número numero"
 )
-# What other columns are, by their whole names.
+# Roles of other columns, by their whole names.
 NAMED = {
     "seed": {"seed", "random_seed", "random_state", "graine"},
     "run": vocabulary("run fold trial rep repeat repetition replicate lauf wiederholung"),
@@ -42,7 +42,7 @@ NAMED = {
 FLAGS = dict.fromkeys(vocabulary("true yes ja 1 x wahr y"), 1) | dict.fromkeys(
     vocabulary("false no nein 0 falsch n"), 0
 )
-_NAMES_OF_ERRORS = vocabulary("error fehler erreur errore")  # which name no metric
+_NAMES_OF_ERRORS = vocabulary("error fehler erreur errore")  # but of no particular metric
 _ERROR = _NAMES_OF_ERRORS | {"value", "wert"}
 ERROR_NAMES = _NAMES_OF_ERRORS | vocabulary(
     "errors err mse rmse nmse nrmse mae mape loss risk nll ce bce hd95 wer cer distance deviation"
@@ -57,7 +57,7 @@ _BESIDE_METRICS |= vocabulary(
 _MEANS = vocabulary("mean average avg mittelwert mittel")
 _DEVIATIONS = vocabulary("std stdev stddev sd streuung standardabweichung deviation")
 SUMMARIES = _MEANS | _DEVIATIONS | vocabulary("median total sum summe sem min max")
-# Heads of these words alone name neither a model nor a seed.
+# Headers made of these words alone name neither a model nor a seed.
 _STATISTICS = SUMMARIES | _BESIDE_METRICS | _OF_N | _BESIDE_N
 _STATISTICS |= vocabulary(
     "se stderr var variance lower upper lo hi ci iqr count ratio difference diff delta gain rank "
@@ -83,7 +83,7 @@ _LOG_N = re.compile(r"(?i)(\b|_)(log|ln)(\d|\b|_)")
 
 
 class Options(TypedDict, total=False):
-    """How a table is read where its names do not say it; every question names one of these.
+    """Options for tables whose names are ambiguous; every such error names one of them.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Options(TypedDict, total=False):
     filter : dict, optional
         Rows to read, as {"set": "test"}; {"set": "!train"} leaves rows out, a list names several.
     ignore : str or sequence of str, optional
-        Columns that tell nothing apart.
+        Columns without a role.
     last : str, optional
         A column such as epoch: of rows that differ only in it, the last is read.
     best : str, optional
@@ -100,9 +100,9 @@ class Options(TypedDict, total=False):
     scale : dict, optional
         Factors for n and error, as {"n": 1000} where a table counts in thousands.
     wide : {"seed", "model", "n"}, optional
-        What each column is that is named after nothing known: a seed, a model, or one N.
+        What each column with an unknown name is: a seed, a model, or one N.
     seeds : int, optional
-        How many seeds are behind each mean, where a table has means and standard deviations.
+        Number of seeds behind each mean, for tables with means and standard deviations.
     """
 
     columns: Mapping[str, str] | None
@@ -119,7 +119,7 @@ Answer = tuple[str, object, str]  # an option, its value, and when it is right
 
 
 class Values(NamedTuple):
-    """A column of values: whose they are, as far as its name says it."""
+    """A column of values, with the labels in its name."""
 
     place: int
     n: float | None = None  # in a table with one column for each N
@@ -130,7 +130,10 @@ class Values(NamedTuple):
 
 
 class Layout:
-    """The places of columns, found one after the other, and notes on them."""
+    """The roles of columns, by their indices, and notes on them.
+
+    Roles are assigned one after the other; a column that has one is not considered again.
+    """
 
     def __init__(self, grid: Grid, options: Options) -> None:
         self.grid, self.header, self.options = grid, grid.header, options
@@ -141,80 +144,84 @@ class Layout:
         self.given = {role: place(grid, theirs, role) for role, theirs in columns.items()}
         ignored = {place(grid, name) for name in _listed(options.get("ignore"))}
         self.free = [
-            at for at in range(len(self.header)) if at not in ignored | {*self.given.values()}
+            col for col in range(len(self.header)) if col not in ignored | {*self.given.values()}
         ]
         cells = zip(*(row for _, row in grid.rows), strict=True)
         self.filled = [[cell for cell in column if not is_empty(cell)] for column in cells]
         shares = [(sum(map(begins_as_number, cells)), len(cells)) for cells in self.filled]
-        self.numeric = {at for at, (count, total) in enumerate(shares) if 2 * count >= total > 0}
-        self.n = self.one("n", [at for at in self.free if _names_n(self.keys[at])])
-        self.seeds = [at for at in self.named("seed") if at != self.n]
+        self.numeric = {col for col, (count, total) in enumerate(shares) if 2 * count >= total > 0}
+        # N first, because other roles depend on it; then labels; the rest may hold values.
+        self.n = self.one("n", [col for col in self.free if _names_n(self.keys[col])])
+        self.seeds = [col for col in self.named("seed") if col != self.n]
         if "seed" not in self.given:
-            self.seeds += [at for at in self.named("run") if self.counts_runs(at)]
+            self.seeds += [col for col in self.named("run") if self.counts_runs(col)]
         if len(self.seeds) > 1:
             self.notes.append(f"each of {self.names(self.seeds)} together is a seed")
         self.roles = {role: self.one(role, self.named(role)) for role in ("model", "metric")}
         self.roles["status"] = self.one("status", self.named("status"))
         self.roles["unit"] = next(iter(self.named("unit")), None)
         for role in ("exclude", "include"):
-            flags = [at for at in self.named(role) if {*map(folded, self.filled[at])} <= {*FLAGS}]
+            named, filled = self.named(role), self.filled
+            flags = [col for col in named if {*map(folded, filled[col])} <= {*FLAGS}]
             self.roles[role] = self.one(role, flags)
         order = options.get("last") or options.get("best")
         self.order = place(grid, order) if order else None
-        taken = {self.n, self.order, *self.seeds, *self.roles.values()}
-        taken |= {place(grid, name) for name in options.get("filter") or ()}
-        self.rest = [at for at in self.free if at not in taken]
+        assigned = {self.n, self.order, *self.seeds, *self.roles.values()}
+        assigned |= {place(grid, name) for name in options.get("filter") or ()}
+        self.rest = [col for col in self.free if col not in assigned]
         self.values = self.values_found()
         used = {value.place for value in self.values} | {value.deviation for value in self.values}
-        self.rest = [at for at in self.rest if at not in used]
+        self.rest = [col for col in self.rest if col not in used]
         self.check_scales()
 
     def named(self, role: str) -> list[int]:
-        """The columns of the listed names, or the one that the user named."""
+        """The columns with a name of this role, or the one that the user assigned."""
         if role in self.given:
             return [self.given[role]]
-        return [at for at in self.free if self.keys[at] in NAMED[role]]
+        return [col for col in self.free if self.keys[col] in NAMED[role]]
 
     def one(self, role: str, places: list[int]) -> int | None:
-        """The column of a role that has one column."""
+        """The only column of a role; raises if there are several."""
         if role in self.given:
             return self.given[role]
         if role == "n":
-            places = [at for at in places if at in self.numeric] or places
-            places = [at for at in places if {"n", "train"} & set(words(self.header[at]))] or places
+            places = [col for col in places if col in self.numeric] or places
+            plain = {"n", "train"}
+            places = [col for col in places if plain & set(words(self.header[col]))] or places
         if len(places) > 1:
             problem = f"{'N' if role == 'n' else role} may be in {self.names(places)}"
             raise self.ask(problem, self.column(role, places[0], "if that is right"))
         return places[0] if places else None
 
-    def counts_runs(self, at: int) -> bool:
-        """Whether a column run, fold or trial numbers repetitions: `unet-1` and `ko-1` do not."""
-        texts = set(map(str, self.filled[at]))
+    def counts_runs(self, col: int) -> bool:
+        """Whether a column run, fold or trial counts repetitions; names of runs do not."""
+        # Names such as unet-1 and ko-1 have several stems, and 1, 2 or run1, run2 have one.
+        texts = set(map(str, self.filled[col]))
         stems = {re.sub(r"\d+", "", text) for text in texts}
-        return at != self.n and (at in self.numeric or (len(stems) == 1 and stems != texts))
+        return col != self.n and (col in self.numeric or (len(stems) == 1 and stems != texts))
 
-    def in_percent(self, at: int) -> bool:
-        """Whether the head of a column says so, and not the name of a model."""
-        head = self.header[at]
+    def in_percent(self, col: int) -> bool:
+        """Whether the header of a column states percent, other than in a model's name."""
+        head = self.header[col]
         return "%" in head and (_names_metric(head) or base(head) != head)
 
-    # --- Questions ---
+    # --- Errors for ambiguous tables ---
 
     def names(self, places: Iterable[int]) -> str:
-        """The names of columns, in a message."""
-        return in_short([shown(self.header[at]) for at in places])
+        """The names of columns, for a message."""
+        return in_short([shown(self.header[col]) for col in places])
 
-    def column(self, role: str, at: int, when: str) -> Answer:
-        """The answer that a column has a role; a name too long for a message is left open."""
-        return "columns", {role: short(self.header[at])}, when
+    def column(self, role: str, col: int, when: str) -> Answer:
+        """The option that assigns a role to a column."""
+        return "columns", {role: short(self.header[col])}, when
 
     def ignoring(self, places: Sequence[int], when: str) -> Answer:
-        """The answer that columns say nothing."""
-        names = [self.header[at] for at in places]
+        """The option that ignores columns."""
+        names = [self.header[col] for col in places]
         return "ignore", short(names[0]) if len(names) == 1 else names, when
 
     def ask(self, problem: str, *answers: Answer) -> KoriskError:
-        """The error for what can be meant in several ways, with the options that answer."""
+        """The error for an ambiguous table, with the options that resolve it."""
         parts: list[str | Argument] = []
         for k, (name, value, when) in enumerate(answers):
             between = "" if k == 0 else ", or " if k == len(answers) - 1 else ", "
@@ -222,8 +229,8 @@ class Layout:
         return self.grid.source.error(f"{problem}; pass ", *parts)
 
     def unsure(self, odd: list[int], fine: list[int]) -> KoriskError:
-        """The question what columns are that are named after nothing known."""
-        heads = [self.header[at] for at in odd]
+        """The error for columns with unknown names; the likeliest option comes first."""
+        heads = [self.header[col] for col in odd]
         model = ("wide", "model", "if each column is a model")
         seed, size = ("wide", "seed", "if each is a seed"), ("wide", "n", "if each is an N")
         alone = self.column("error", (fine or odd)[0], "for one alone")
@@ -236,9 +243,9 @@ class Layout:
         return self.ask(f"{self.names(odd)} may be models, seeds, or no errors at all", *answers)
 
     def check_scales(self) -> None:
-        """Ask where numbers may be multiples, or N something else than a count of samples."""
-        for role, at in (("n", self.n), ("error", self.values[0].place)):
-            head = "" if at is None else self.header[at]
+        """Raise if numbers may be in thousands or the like, or N may not count samples."""
+        for role, col in (("n", self.n), ("error", self.values[0].place)):
+            head = "" if col is None else self.header[col]
             inside = _BRACKET.search(head)
             scaled = _SCALED.search(inside[1] if inside else head)
             unknown = inside and not set(words(inside[1]) or "%") <= _OF_N | _BESIDE_N
@@ -259,11 +266,11 @@ class Layout:
     # --- Columns of values ---
 
     def values_found(self) -> list[Values]:
-        """The columns of values: as the user named them, else by what their names say."""
+        """The columns of values, by the user's options or by their names."""
         wide, header = self.options.get("wide"), self.header
         if wide not in (None, "seed", "model", "n"):
             raise invalid("wide", "be one of seed, model, n", wide, "leave it out")
-        sizes = [at for at in self.rest if _SIZE.fullmatch(header[at])]
+        sizes = [col for col in self.rest if _SIZE.fullmatch(header[col])]
         if wide == "n" or (self.n is None and len(sizes) > 1 and not wide):
             return self.by_size(sizes)
         if self.n is None:
@@ -271,57 +278,59 @@ class Layout:
         if header[self.n] != "n":
             self.notes.append(f"N from {shown(header[self.n])}")
         if "error" in self.given:
-            at = self.given["error"]
-            metric = "" if self.keys[at] in _ERROR else base(header[at])
-            return [Values(at, metric=metric, deviation=self.given.get("deviation"))]
-        places = [at for at in self.rest if at in self.numeric or self.keys[at] == "error"]
-        if not places and (len(header) < 2 or any(self.filled[at] for at in self.rest)):
+            col = self.given["error"]
+            metric = "" if self.keys[col] in _ERROR else base(header[col])
+            return [Values(col, metric=metric, deviation=self.given.get("deviation"))]
+        places = [col for col in self.rest if col in self.numeric or self.keys[col] == "error"]
+        if not places and (len(header) < 2 or any(self.filled[col] for col in self.rest)):
             raise missing(self.grid, "error", "error")
         if not places:
             raise self.grid.source.error("holds no measurements; add rows with n and error")
-        names = {at: base(header[at]) for at in places}
-        if len({*names.values()}) < len(names):  # then brackets are no units
-            names = {at: re.sub(r"[\[\]()]+", " ", header[at]).strip() for at in places}
-        heads = {at: _parted(at, name) for at, name in names.items()}
-        spreads = [at for at in places if set(words(header[at])) & _DEVIATIONS]
-        means = [at for at in places if at not in spreads] or places
-        partner = {_plain(heads[at]): at for at in spreads}
+        names = {col: base(header[col]) for col in places}
+        if len({*names.values()}) < len(names):  # then brackets distinguish columns: no units
+            names = {col: re.sub(r"[\[\]()]+", " ", header[col]).strip() for col in places}
+        heads = {col: _parted(col, name) for col, name in names.items()}
+        spreads = [col for col in places if set(words(header[col])) & _DEVIATIONS]
+        means = [col for col in places if col not in spreads] or places
+        partner = {_plain(heads[col]): col for col in spreads}
         if wide == "model":
-            values = [Values(at, model=names[at]) for at in means]
+            values = [Values(col, model=names[col]) for col in means]
         elif wide == "seed":
-            parted = _seeds_of_models([names[at] for at in means])
-            pairs = [parted.get(names[at], ("", names[at])) for at in means]
-            values = [Values(at, model=m, seed=s) for at, (m, s) in zip(means, pairs, strict=True)]
+            parted = _seeds_of_models([names[col] for col in means])
+            pairs = [parted.get(names[col], ("", names[col])) for col in means]
+            labels = zip(means, pairs, strict=True)
+            values = [Values(col, model=model, seed=seed) for col, (model, seed) in labels]
         else:
-            values = self.chosen({at: heads[at] for at in means}, bool(spreads))
+            values = self.chosen({col: heads[col] for col in means}, bool(spreads))
         return [v._replace(deviation=partner.get(_plain(heads[v.place]))) for v in values]
 
     def chosen(self, heads: dict[int, Values], spread: bool) -> list[Values]:
-        """Which of the columns hold errors: those of metrics, else of seeds, else of models."""
+        """The columns that hold errors: those named by metrics, else by seeds, else by models."""
         means = _MEANS if spread or len(heads) == 1 else set()
-        plain = [at for at in heads if self.keys[at] in _ERROR | means]
-        pure = [at for at in plain if self.keys[at] == "error"]
-        pure = pure or [at for at, head in heads.items() if head.metric and not head.model] or plain
-        if pure:
+        plain = [col for col in heads if self.keys[col] in _ERROR | means]
+        pure = [col for col in plain if self.keys[col] == "error"]
+        metrics = [col for col, head in heads.items() if head.metric and not head.model]
+        if pure := pure or metrics or plain:
             return self.of_metrics(heads, pure, plain)
-        seeds = [at for at, head in heads.items() if head.seed and not head.model]
-        others = [at for at in heads if at not in seeds]
+        seeds = [col for col, head in heads.items() if head.seed and not head.model]
+        others = [col for col in heads if col not in seeds]
         if seeds and not others and not self.seeds:
-            labels = in_short([heads[at].seed for at in seeds])
+            labels = in_short([heads[col].seed for col in seeds])
             self.notes.append(f"one column for each seed ({labels})")
-            return [heads[at] for at in seeds]
-        texts = {at: list(map(str, self.filled[at])) for at in others}  # a cell may be a list
-        varied = [at for at in others if len(set(texts[at])) != 1 or len(texts[at]) < 2]
+            return [heads[col] for col in seeds]
+        texts = {col: list(map(str, self.filled[col])) for col in others}  # a cell may be a list
+        varied = [col for col in others if len(set(texts[col])) != 1 or len(texts[col]) < 2]
         others = varied or others  # a constant is no learning curve
         odd = others if seeds or self.roles["model"] is not None else self.odd(others)
         if odd or seeds:
-            raise self.unsure(odd or self.seeds, [*seeds, *(at for at in others if at not in odd)])
-        repeated = all(heads[at].seed for at in others) and not self.seeds
-        values = [heads[at]._replace(seed=heads[at].seed * repeated) for at in others]
-        if not repeated and not all(heads[at].metric for at in others):
-            values = [Values(at, model=base(self.header[at])) for at in others]
+            fine = [*seeds, *(col for col in others if col not in odd)]
+            raise self.unsure(odd or self.seeds, fine)
+        repeated = all(heads[col].seed for col in others) and not self.seeds
+        values = [heads[col]._replace(seed=heads[col].seed * repeated) for col in others]
+        if not repeated and not all(heads[col].metric for col in others):
+            values = [Values(col, model=base(self.header[col])) for col in others]
         if len({value[1:5] for value in values}) < len(values):
-            values = [Values(at, model=self.header[at].strip()) for at in others]
+            values = [Values(col, model=self.header[col].strip()) for col in others]
         models = in_short([shown(value.model) for value in values])
         self.notes.append(f"one column for each model{' and seed' * repeated} ({models})")
         return values
@@ -330,44 +339,45 @@ class Layout:
         """Columns that may be something else than the errors of a model.
 
         Numbers, statistics, names that extend another's (FC and FC CI95), seeds of a model, and
-        what rises where others fall, such as times.
+        columns that rise where others fall, such as times.
         """
-        named = {at: words(self.header[at]) for at in places}
+        tokens_of = {col: words(self.header[col]) for col in places}
         numbered = _seeds_of_models(
-            [head for at in places if not _SEED_AT_END.fullmatch(head := self.header[at])]
+            [head for col in places if not _SEED_AT_END.fullmatch(head := self.header[col])]
         )
         odd, falls = [], {}
-        for at, own in named.items():
-            head = self.header[at]
-            longer = any(own[: len(other)] == other != own for other in named.values() if other)
-            if longer or head in numbered or _SHORT.fullmatch(head) or set(own) <= _STATISTICS:
-                odd.append(at)
+        for col, tokens in tokens_of.items():
+            head = self.header[col]
+            starts = (tokens[:length] for length in range(1, len(tokens)))
+            longer = any(start in tokens_of.values() for start in starts)
+            if longer or head in numbered or _SHORT.fullmatch(head) or set(tokens) <= _STATISTICS:
+                odd.append(col)
                 continue
-            pairs = [(rough(row[self.n or 0]), rough(row[at])) for _, row in self.grid.rows]
+            pairs = [(rough(row[self.n or 0]), rough(row[col])) for _, row in self.grid.rows]
             pairs = [pair for pair in pairs if not math.isnan(sum(pair))]
             if len(pairs) > 1:
-                falls[at] = max(pairs)[1] < min(pairs)[1]
-        return odd + [at for at in falls if not falls[at] and any(falls.values())]
+                falls[col] = max(pairs)[1] < min(pairs)[1]
+        return odd + [col for col in falls if not falls[col] and any(falls.values())]
 
     def of_metrics(
         self, heads: dict[int, Values], pure: list[int], plain: list[int]
     ) -> list[Values]:
-        """Columns that are named after metrics; those of the training data are left out."""
-        others = [at for at, head in heads.items() if head.seed or (head.model and head.metric)]
-        others = [at for at in others if at not in pure]
+        """Columns named by metrics, without those of training and validation data."""
+        others = [col for col, head in heads.items() if head.seed or (head.model and head.metric)]
+        others = [col for col in others if col not in pure]
         for unwanted in (_TRAINED_ON, _VALIDATED_ON):
-            pure = [at for at in pure if not unwanted & {*words(heads[at].metric)}] or pure
-        pure.sort(key=lambda at: "test" not in words(self.header[at]))  # which a question names
-        if all(_TRAINED_ON & {*words(heads[at].metric)} for at in pure):
+            pure = [col for col in pure if not unwanted & {*words(heads[col].metric)}] or pure
+        pure.sort(key=lambda col: "test" not in words(self.header[col]))  # which a question names
+        if all(_TRAINED_ON & {*words(heads[col].metric)} for col in pure):
             problem = f"{self.names(pure[:1])} is of the training data, not of test data"
             raise self.ask(problem, self.column("error", pure[0], "if it is not"))
         if others or (self.roles["metric"] is not None and len(pure) > 1):
             alone = self.column("error", pure[0], "for that one alone")
             rest = [self.ignoring(pure, "to read the others")] if others else []
             raise self.ask(f"values may be in {self.names([*pure, *others])}", alone, *rest)
-        if self.seeds and any(heads[at].seed for at in pure):
+        if self.seeds and any(heads[col].seed for col in pure):
             raise self.unsure(self.seeds, pure)
-        values = [Values(at, seed=heads[at].seed) if at in plain else heads[at] for at in pure]
+        values = [Values(col, seed=heads[col].seed) if col in plain else heads[col] for col in pure]
         metrics = dict.fromkeys(shown(value.metric) for value in values if value.metric)
         seeds = {value.seed for value in values if value.seed}
         self.notes += [f"values from {', '.join([*metrics][:5])}"] if metrics else []
@@ -375,39 +385,39 @@ class Layout:
         return values
 
     def by_size(self, sizes: list[int]) -> list[Values]:
-        """A table whose columns are named after N, with a row for each seed or model."""
-        others = [at for at in (*self.rest, self.n) if at not in (None, *sizes, *self.seeds)]
+        """The columns of a table with one column for each N, and a row for each seed or model."""
+        others = [col for col in (*self.rest, self.n) if col not in (None, *sizes, *self.seeds)]
         self.n = None
         if not sizes:
             raise missing(self.grid, "n", "n")
         self.notes.append("one column for each N")
-        for at in others if self.roles["model"] is None and not self.seeds else []:
-            assert at is not None
-            labels = [_SEED_AT_END.fullmatch(str(cell)) for cell in self.filled[at]]
+        for col in others if self.roles["model"] is None and not self.seeds else []:
+            assert col is not None
+            labels = [_SEED_AT_END.fullmatch(str(cell)) for cell in self.filled[col]]
             seeded = all(match and not match["rest"] for match in labels)
-            if len(others) == 1 and at not in self.numeric:  # the only other column names the rows
-                self.seeds += [at] * seeded
-                self.roles["model"] = None if seeded else at
+            if len(others) == 1 and col not in self.numeric:  # the only other column names the rows
+                self.seeds += [col] * seeded
+                self.roles["model"] = None if seeded else col
                 role = "seeds" if seeded else "models"
-                self.notes.append(f"{role} from {shown(self.header[at])}")
-                self.rest = [other for other in self.rest if other != at]
+                self.notes.append(f"{role} from {shown(self.header[col])}")
+                self.rest = [rest_col for rest_col in self.rest if rest_col != col]
             elif len(self.grid.rows) > 1:
-                problem = f"columns are named after N, and {shown(self.header[at])} names the rows"
-                role = "seed" if at in self.numeric else "model"
-                raise self.ask(problem, self.column(role, at, f"if it has {role}s"))
-        return [Values(at, n=float(re.sub(r"\D", "", self.header[at]))) for at in sizes]
+                problem = f"columns are named after N, and {shown(self.header[col])} names the rows"
+                role = "seed" if col in self.numeric else "model"
+                raise self.ask(problem, self.column(role, col, f"if it has {role}s"))
+        return [Values(col, n=float(re.sub(r"\D", "", self.header[col]))) for col in sizes]
 
 
 def filtered(grid: Grid, options: Options) -> Grid:
-    """The rows that the user asked for."""
+    """The rows that match the user's filter."""
     rows, notes = grid.rows, list(grid.notes)
     for name, wanted in (options.get("filter") or {}).items():
-        at, texts = place(grid, name), _listed(wanted)
+        col, texts = place(grid, name), _listed(wanted)
         negated = all(text.startswith("!") for text in texts)
-        chosen = {folded(text.removeprefix("!")) for text in texts}
-        matching = [row for row in rows if (folded(row[1][at]) in chosen) != negated]
+        wanted_texts = {folded(text.removeprefix("!")) for text in texts}
+        matching = [row for row in rows if (folded(row[1][col]) in wanted_texts) != negated]
         if not matching:
-            known = ", ".join(dict.fromkeys(shown(row[at]) for _, row in rows[:100]))
+            known = ", ".join(dict.fromkeys(shown(row[col]) for _, row in rows[:100]))
             raise grid.source.error(f"no row has {name}={', '.join(texts)}; it has {known[:200]}")
         out = len(rows) - len(matching)
         notes.append(f"{out} row{'s' * (out != 1)} left out by {name}={', '.join(texts)}")
@@ -416,7 +426,7 @@ def filtered(grid: Grid, options: Options) -> Grid:
 
 
 def in_short(texts: Sequence[str], most: int = 10) -> str:
-    """A list in a message: each text once, and not too many."""
+    """Join distinct texts for a message, at most `most` of them."""
     distinct = list(dict.fromkeys(texts))
     return ", ".join(distinct[:most]) + ", ..." * bool(distinct[most:])
 
@@ -426,18 +436,18 @@ def _listed(names: str | Sequence[str] | None) -> list[str]:
 
 
 def short(head: str) -> str:
-    """A name in a message, left open where it is too long."""
+    """A name for a message, "..." if it is too long."""
     return head if len(head) <= MAX_LABEL else "..."
 
 
 def base(head: str) -> str:
-    """The name in a head, without a tracker's prefix and without a unit in brackets."""
+    """The name in a header cell, without a tracker's prefix and a unit in brackets."""
     name = _LOGARITHM.sub(r"\1 \2", _PREFIX.sub("", head.strip(), count=1))
     return _BRACKET.sub("", name).strip() or head.strip()
 
 
 def place(grid: Grid, name: object, role: str = "") -> int:
-    """The column of a name that the user gave."""
+    """The index of a column by its name, ignoring case."""
     heads, wanted = [head.casefold() for head in grid.header], str(name).strip()
     if wanted.casefold() not in heads:
         raise missing(grid, role, wanted)
@@ -445,7 +455,7 @@ def place(grid: Grid, name: object, role: str = "") -> int:
 
 
 def missing(grid: Grid, role: str, wanted: str) -> KoriskError:
-    """The error for a column that is not there, with the nearest name."""
+    """The error for a missing column, with the closest name."""
     names = in_short([shown(column, limit=30) for column in grid.header])
     known = {head.casefold(): head for head in grid.header[:100] if len(head) <= MAX_LABEL}
     meant = [known[near] for near in difflib.get_close_matches(wanted.casefold(), known, n=1)]
@@ -462,9 +472,9 @@ def _names_metric(token: str) -> bool:
     return any(suggested_unit(word) is not None or word in _VALUES for word in words(token))
 
 
-def _checked(name: str, given: object, known: Sequence[str]) -> Mapping[str, Any]:
-    """The mapping that the user gave, if its keys are names of ours."""
-    mapped = {} if given is None else given
+def _checked(name: str, mapping: object, known: Sequence[str]) -> Mapping[str, Any]:
+    """Check the keys and values of a mapping that the user gave."""
+    mapped = {} if mapping is None else mapping
     if not isinstance(mapped, Mapping):
         raise invalid(name, "map our names to yours", mapped, "pass a dict")
     kind, words_for_it = (str, "a column's name") if name == "columns" else (Real, "a number")
@@ -483,21 +493,22 @@ def _names_n(key: str) -> bool:
 
 
 def _seeds_of_models(heads: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The model and the seed in heads such as KO_s1, or KO 1, KO 2, FC 1, FC 2; else none."""
+    """Models and seeds in headers such as KO_s1, or KO 1, KO 2, FC 1, FC 2; empty for others."""
     matches = [_NUMBERED.fullmatch(head) for head in heads]
     pairs = [(match["model"], match["seed"]) for match in matches if match]
     models, seeds = ({pair[k] for pair in pairs} for k in (0, 1))
+    # Plain numbers are seeds only if every model has each of them; KO 1, FC 2 may be two models.
     every = len(models) * len(seeds) == len(set(pairs)) == len(heads) > len(models)
     lettered = all(match and match["letter"] for match in matches)
     return dict(zip(heads, pairs, strict=True)) if every and (lettered or len(models) > 1) else {}
 
 
-def _parted(at: int, name: str) -> Values:
-    """The seed, the metric and the model in the name of a column."""
+def _parted(col: int, name: str) -> Values:
+    """Split the name of a column into seed, metric and model."""
     match = _SEED_AT_END.fullmatch(name)
     seed, rest = (match["seed"], match["rest"] or "") if match else ("", name)
     if match and not rest:
-        return Values(at, seed=name)
+        return Values(col, seed=name)
     tokens = re.split(r"[\s_/:]+", rest)
     known = _VALUES | _BESIDE_METRICS | _MEANS
     named = [
@@ -506,12 +517,12 @@ def _parted(at: int, name: str) -> Values:
         if words(token) and all(word in known or suggested_unit(word) for word in words(token))
     ]
     if not any(map(_names_metric, named)):
-        return Values(at, model=rest, seed=seed)
+        return Values(col, model=rest, seed=seed)
     model = " ".join(token for token in tokens if token not in named).strip(" -")
-    return Values(at, model=model, metric="_".join(named) if model else rest, seed=seed)
+    return Values(col, model=model, metric="_".join(named) if model else rest, seed=seed)
 
 
 def _plain(head: Values) -> str:
-    """What a column of means and that of its standard deviations have in common."""
+    """The words that a column of means shares with that of its standard deviations."""
     named = words(f"{head.model} {head.metric} {head.seed}")
     return " ".join(word for word in named if word not in _MEANS | _DEVIATIONS | _ERROR)

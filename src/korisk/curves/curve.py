@@ -1,4 +1,4 @@
-"""A learning curve: the errors that were measured, over the number of training samples."""
+"""A learning curve: measured errors over the number of training samples."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ from korisk.theory.bracket import set_fields
 MAX_MODELS = 1_000
 MAX_TABLE = 10_000_000  # cells
 
-# Units for values of which larger may be better: fractions, larger scores, and negative ones.
+# Options to suggest where larger values may be better: fractions, scores, and negated errors.
 _ERROR = Argument("unit", "error")
 _FRACTIONS = Message(Argument("unit", "accuracy"), " for fractions of 1, or ", _ERROR)
 _DECIBELS = Message(Argument("unit", "psnr"), " for decibels, or ", _ERROR)
@@ -53,16 +53,16 @@ class Curve(Drawn):
     """Measured errors over training samples, for one model and one metric.
 
     Values are given in the user's unit, here as in `read`, `from_records`, `from_frame` and
-    `from_learning_curve`, and kept as errors: positive, smaller is better (`of_errors` takes
-    those). Rows are kept in order of N, then of seed, so that the order of the input changes
-    nothing. Arrays are read-only.
+    `from_learning_curve`, and stored as errors: positive, smaller is better (`of_errors` takes
+    those). Rows are sorted by N, then by seed, so that the order of the input does not matter.
+    Arrays are read-only.
 
     Parameters
     ----------
     n : array of int, (rows,)
         Training samples of each measurement, from 2 to 10^15.
     values : array of float, (rows,)
-        What was measured, in the unit; as errors, from 1e-100 to 1e100.
+        The measured values, in the unit; as errors, from 1e-100 to 1e100.
     seed : sequence of str or int, (rows,), optional
         Labels of repetitions, whose N is then repeated.
     model, metric : str, default ""
@@ -87,11 +87,11 @@ class Curve(Drawn):
 
     n: NDArray[np.int64]  # (rows,) training samples of each measurement
     error: Floats  # (rows,) its error
-    seed: tuple[str, ...]  # (rows,) the label of the repetition, "" where none is named
+    seed: tuple[str, ...]  # (rows,) the label of the repetition, "" if there is none
     model: str
     metric: str
     unit: Unit
-    read_as: str  # how its table was read, where that was not a matter of course
+    read_as: str  # how its table was read, where that was not obvious
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Curve(Drawn):
         metric: str = "",
         unit: Unit | str = "error",
     ) -> Self:
-        """A curve of errors that is told in another unit.
+        """A curve from errors, with a unit for targets and answers.
 
         Parameters
         ----------
@@ -150,20 +150,21 @@ class Curve(Drawn):
         values: ArrayLike,
         seed: Sequence[object] | NDArray[Any] | None,
         named: tuple[str, str, Unit | str],
-        told: Unit | None = None,
+        values_unit: Unit | None = None,
     ) -> None:
-        """Check the lengths of what was given, and fill the curve with it."""
+        """Check the lengths of the arguments, leave masked values out, and fill the curve."""
         sizes, measured = _numbers("n", n), _numbers("error", values)
         hidden = _masked(values)
-        seen = ~(hidden | _masked(n)) if hidden.shape == sizes.shape else ~hidden
-        if seen.shape == sizes.shape and seen.any() and not seen.all():
-            seed = None if seed is None else [s for s, one in zip(seed, seen, strict=False) if one]
-            self._check(sizes[seen], measured[seen], seed, named, told)
-            set_fields(self, read_as=f"{(~seen).sum()} masked values left out")
+        unmasked = ~(hidden | _masked(n)) if hidden.shape == sizes.shape else ~hidden
+        if unmasked.shape == sizes.shape and unmasked.any() and not unmasked.all():
+            if seed is not None:
+                seed = [name for name, used in zip(seed, unmasked, strict=False) if used]
+            self._check(sizes[unmasked], measured[unmasked], seed, named, values_unit)
+            set_fields(self, read_as=f"{(~unmasked).sum()} masked values left out")
             return
         if isinstance(seed, str | bytes) or not isinstance(seed, Iterable | None):
             raise invalid("seed", "be a list of labels, one for each n", seed, "pass a list")
-        seeds = [""] * len(sizes) if seed is None else [label("seed", each) for each in seed]
+        seeds = [""] * len(sizes) if seed is None else [label("seed", name) for name in seed]
         for name, length in (("error", len(measured)), ("seed", len(seeds))):
             remedy = f"give one {name} for each n, and repeat n for every seed"
             got = f"{len(sizes)} and {length}"
@@ -176,7 +177,7 @@ class Curve(Drawn):
         def where(row: int, name: str) -> str:
             return f"{name}, measurement {row + 1}"
 
-        self._fill(sizes, measured, seeds, named, where, told)
+        self._fill(sizes, measured, seeds, named, where, values_unit)
 
     def _fill(
         self,
@@ -185,27 +186,28 @@ class Curve(Drawn):
         seeds: list[str],
         named: tuple[str, str, Unit | str],  # model, metric, unit
         where: Place,
-        told: Unit | None = None,  # the unit that the values are in, if it is another
+        values_unit: Unit | None = None,  # the unit of the values, if it is another
     ) -> None:
-        """Check and order the rows; errors say where in the input they are."""
+        """Check and sort the rows; errors name the place in the input."""
         model, metric, unit = label("model", named[0]), label("metric", named[1]), as_unit(named[2])
-        told, suggested = told or unit, suggested_unit(metric)
+        values_unit, suggested = values_unit or unit, suggested_unit(metric)
         if suggested and not unit.larger_is_better:
             problem = f"metric {metric!r} needs a unit in which larger is better, got {unit.name!r}"
             raise KoriskError(f"{where(0, 'error')}: {problem}; pass ", Argument("unit", suggested))
         with np.errstate(invalid="ignore"):
-            right = (n == np.floor(n)) & (n >= 2) & (n <= LARGEST_N)
-        if not right.all():
-            row = int(np.argmin(right))
+            valid = (n == np.floor(n)) & (n >= 2) & (n <= LARGEST_N)
+        if not valid.all():
+            row = int(np.argmin(valid))
             remedy = "count the training samples; the rate log N / N needs N >= 2"
             rule, place = "be a whole number from 2 to 10^15", where(row, "n")
             raise invalid(f"{place}: N", rule, float(n[row]), remedy)
-        errors = told.to_error(values)
-        right = (errors >= SMALLEST_ERROR) & (errors <= LARGEST_ERROR)
-        if not right.all():
-            row = int(np.argmin(right))
+        errors = values_unit.to_error(values)
+        valid = (errors >= SMALLEST_ERROR) & (errors <= LARGEST_ERROR)
+        if not valid.all():
+            row = int(np.argmin(valid))
             place = f"{where(row, 'error')}, N = {n[row]:.0f}"
-            raise KoriskError(f"{place}: ", told.refusal(float(values[row])))
+            raise KoriskError(f"{place}: ", values_unit.refusal(float(values[row])))
+        # Seeds are sorted as people count: 2 before 10.
         ranks = {seed: rank for rank, seed in enumerate(sorted(set(seeds), key=natural))}
         rank = np.array([ranks[seed] for seed in seeds])
         order = np.lexsort((rank, n))
@@ -219,7 +221,7 @@ class Curve(Drawn):
         set_fields(self, n=sizes, error=errors, seed=tuple(seeds[row] for row in order))
         set_fields(self, model=model, metric=metric, unit=unit, read_as="")
 
-    # --- Where curves come from ------------------------------------------------------------------
+    # --- Constructors ----------------------------------------------------------------------------
 
     @classmethod
     def read(
@@ -233,7 +235,7 @@ class Curve(Drawn):
         worksheet: str | None = None,
         **options: Unpack[Options],
     ) -> Self:
-        """The curve in a CSV or JSON file: long (n, error, seed) or wide (n, one column a seed).
+        """Read the curve in a table or a store.
 
         Parameters
         ----------
@@ -254,9 +256,9 @@ class Curve(Drawn):
         worksheet : str, optional
             Which sheet, if a spreadsheet has several.
         **options : optional
-            `columns`, `filter`, `ignore`, `last`, `best`, `scale`, `wide` and `seeds`: what the
-            names in the table do not say, see `korisk.curves.columns.Options`. A table that can be
-            meant in two ways is refused with the option that answers.
+            `columns`, `filter`, `ignore`, `last`, `best`, `scale`, `wide` and `seeds`, for tables
+            whose names are ambiguous; see `korisk.curves.columns.Options`. An ambiguous table
+            raises an error that names the option to pass.
 
         Returns
         -------
@@ -266,7 +268,7 @@ class Curve(Drawn):
         Raises
         ------
         KoriskError
-            If the file cannot be understood; the message names the line.
+            If the file cannot be read; the message names the line.
 
         Examples
         --------
@@ -295,7 +297,7 @@ class Curve(Drawn):
         worksheet: str | None = None,
         **options: Unpack[Options],
     ) -> tuple[Self, ...]:
-        """One curve for each model in a file, in the order in which they first appear.
+        """Read one curve for each model in a file, in order of appearance.
 
         Parameters
         ----------
@@ -338,7 +340,7 @@ class Curve(Drawn):
         worksheet: str | None = None,
         **options: Unpack[Options],
     ) -> Preview:
-        """What is understood of a table: its models, sizes, seeds, unit, and what is left out.
+        """How a table is read: its models, sizes, seeds, unit, and what is left out.
 
         Parameters
         ----------
@@ -356,7 +358,7 @@ class Curve(Drawn):
         Returns
         -------
         Preview
-            With a question instead of curves where the table can be meant in several ways.
+            With a question instead of curves if the table is ambiguous.
 
         Examples
         --------
@@ -379,8 +381,8 @@ class Curve(Drawn):
                 notes, unused = table.notes, table.unused
         except KoriskError as error:
             return Preview(str(path), question=error.message)
-        seen = tuple(curve._understood() for curve in curves)
-        return Preview(str(path), seen, tuple(notes), tuple(unused))
+        understood = tuple(curve._understood() for curve in curves)
+        return Preview(str(path), understood, tuple(notes), tuple(unused))
 
     def _understood(self) -> Understood:
         return Understood(
@@ -400,19 +402,20 @@ class Curve(Drawn):
         point: str | None,
         metric: str | None,
         unit: Unit | str | None,
-        of_tables: object,  # what only tables take
+        of_tables: object,  # options that only apply to tables
     ) -> tuple[Self, ...]:
-        """The curves of a point of a study, or of a pilot."""
+        """The curves of a pilot, or of a point of a study."""
         if of_tables or (unit is not None and metric is None):
             names = ("columns", "worksheet", "unit")
-            columns, sheet, given = (Argument(name, ...) for name in names)
-            leave = Message("; leave ", columns, ", ", sheet, " and ", given, " out, or give a ")
+            columns, sheet, its_unit = (Argument(name, ...) for name in names)
+            leave = Message("; leave ", columns, ", ", sheet, " and ", its_unit, " out, or give a ")
             problem = f"{path}: is a store, which knows its columns and the unit of its metric"
-            raise KoriskError(problem, leave, Argument("metric", ...), " with its ", given)
+            raise KoriskError(problem, leave, Argument("metric", ...), " with its ", its_unit)
         curves = []
         for stored in stored_curves(path, point, metric, None if unit is None else as_unit(unit)):
             n, error, seed = zip(*stored.values, strict=True)
             name, of_metric = stored.shown.metric, stored.shown.unit
+            # A metric that the user picked may be a score; rising values suggest it.
             unknown = unit is None and metric is not None and of_metric.name == "error"
             unknown = unknown and not ERROR_NAMES.intersection(words(name))
             if unknown and _rise(np.array(n, float), np.array(error)):
@@ -436,7 +439,7 @@ class Curve(Drawn):
         unit: Unit | str | None = None,
         **options: Unpack[Options],
     ) -> Self:
-        """The curve of records such as {"n": 64, "error": 0.1, "seed": 1}.
+        """The curve in records such as {"n": 64, "error": 0.1, "seed": 1}.
 
         Parameters
         ----------
@@ -488,7 +491,7 @@ class Curve(Drawn):
         Returns
         -------
         tuple of Curve
-            In the order in which the models first appear.
+            In order of appearance.
 
         Examples
         --------
@@ -514,7 +517,7 @@ class Curve(Drawn):
         Parameters
         ----------
         frame : data frame
-            Anything with `columns` that gives each of them by name.
+            Any object with `columns` that returns each by its name.
         model, metric : str, optional
             As in `read`.
         unit : str or Unit, optional
@@ -544,9 +547,9 @@ class Curve(Drawn):
         Parameters
         ----------
         train_sizes : array of int, (sizes,)
-            The first of what it returns.
+            Its first return value.
         scores : array of float, (sizes, folds)
-            The third of what it returns.
+            Its third return value.
         unit : str or Unit
             One of `UNITS`. Scores named neg_... are negative: their unit is "negated".
         model, metric : str, default ""
@@ -589,20 +592,20 @@ class Curve(Drawn):
     def _one(
         cls, table: Measurements, model: str | None, metric: str | None, unit: Unit | str | None
     ) -> Self:
-        chosen = _choose("model", model, (row.model for row in table.rows), table.source)
-        rows = [row for row in table.rows if row.model == chosen]
-        wanted = _choose("metric", metric, (row.metric for row in rows), table.source)
-        rows = [row for row in rows if row.metric == wanted]
-        return cls._of_rows(table, rows, chosen or model or "", metric, unit)
+        model_name = _choose("model", model, (row.model for row in table.rows), table.source)
+        rows = [row for row in table.rows if row.model == model_name]
+        metric_name = _choose("metric", metric, (row.metric for row in rows), table.source)
+        rows = [row for row in rows if row.metric == metric_name]
+        return cls._of_rows(table, rows, model_name or model or "", metric, unit)
 
     @classmethod
     def _each(
         cls, table: Measurements, metric: str | None, unit: Unit | str | None
     ) -> tuple[Self, ...]:
-        chosen = _choose("metric", metric, (row.metric for row in table.rows), table.source)
+        metric_name = _choose("metric", metric, (row.metric for row in table.rows), table.source)
         groups: dict[str, list[Measurement]] = {}
         for row in table.rows:
-            if row.metric == chosen:
+            if row.metric == metric_name:
                 groups.setdefault(row.model, []).append(row)
         if len(groups) > MAX_MODELS:
             raise table.source.error(f"names {len(groups):,} models; is it the right column?")
@@ -628,8 +631,8 @@ class Curve(Drawn):
         if stated and unit is None:
             if _rise(n, UNITS[stated].to_error(values)) and not _rise(n, values):
                 problem = f"its column unit says {stated}, of which larger is better, and values "
-                right = Message(Argument("unit", stated), " if that is right")
-                raise table.source.error(f"{problem}fall with N; pass ", _ERROR, ", or ", right)
+                confirmed = Message(Argument("unit", stated), " if that is right")
+                raise table.source.error(f"{problem}fall with N; pass ", _ERROR, ", or ", confirmed)
             unit = stated
         if unit is None:
             _ask_for_unit(table, rows, name, n, values)
@@ -637,7 +640,7 @@ class Curve(Drawn):
             if unit != "error":
                 read_as = "; ".join(filter(None, (read_as, f"unit {unit}, by its name")))
         if suggested_unit(name) and not as_unit(unit).larger_is_better and not _rise(n, values):
-            name = f"{name} error"  # as the user says of values that fall
+            name = f"{name} error"  # the user calls falling values of a score errors
         if table.pick_best:
             errors = as_unit(unit).to_error(values)
             best = {(rows[k].n, rows[k].seed): k for k in np.argsort(-errors, kind="stable")}
@@ -656,11 +659,11 @@ class Curve(Drawn):
         set_fields(curve, read_as=read_as)
         return curve
 
-    # --- What they hold --------------------------------------------------------------------------
+    # --- Content ---------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """What to call the curve: its model, or else its metric."""
+        """The model of the curve, or else its metric, for messages."""
         return self.model or self.metric or "the curve"
 
     @cached_property
@@ -674,7 +677,7 @@ class Curve(Drawn):
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """(K,) how many seeds were measured at each N."""
+        """(K,) number of seeds at each N."""
         return _read_only(self._groups[2].astype(np.int64))
 
     @cached_property
@@ -684,12 +687,12 @@ class Curve(Drawn):
 
     @cached_property
     def _ascending(self) -> Floats:
-        # Sums over each N in this order are the same to the last bit, however seeds are named.
+        # Summed in this order, means do not depend on the labels of seeds, to the last bit.
         return self.error[np.lexsort((self.error, self.n))]
 
     @cached_property
     def deviations(self) -> Floats:
-        """(K,) the sample standard deviation over the seeds, nan where there is one seed."""
+        """(K,) the sample standard deviation over the seeds, nan for a single seed."""
         squares = np.square(self._ascending - np.repeat(self.means, self.counts))
         sums = np.add.reduceat(squares, self._groups[1])
         freedom = np.where(self.counts > 1, self.counts - 1.0, np.nan)
@@ -703,6 +706,7 @@ class Curve(Drawn):
     @cached_property
     def table(self) -> Floats:
         """(K, S) the error at each N for each seed, nan where it was not measured."""
+        # Labels that differ at every N would make a huge, nearly empty table.
         shape = len(self.sizes), len(self.seeds)
         rule, got = f"have at most {MAX_TABLE:,} cells", f"{shape[0]:,} N times {shape[1]:,} seeds"
         remedy, small = "use the same seed labels at every N", shape[0] * shape[1] <= MAX_TABLE
@@ -714,27 +718,27 @@ class Curve(Drawn):
         return _read_only(result)
 
     def records(self) -> list[dict[str, int | float | str]]:
-        """The rows, errors in the user's unit, as `from_records` takes them back.
+        """The rows with values in the user's unit, as `from_records` takes them.
 
         Returns
         -------
         list of dict
-            With the keys n, error, seed, model and metric, and unit if the metric's name does not
-            tell it.
+            With the keys n, error, seed, model and metric, and unit unless the metric's name
+            implies it.
         """
         values = self.unit.from_error(self.error)
-        told = unit_by_name(self.metric) == self.unit.name
+        implied = unit_by_name(self.metric) == self.unit.name
         named = {"model": self.model, "metric": self.metric}
-        named |= {} if told else {"unit": self.unit.name}
+        named |= {} if implied else {"unit": self.unit.name}
         return [
             {"n": n, "error": value, "seed": seed, **named}
             for n, value, seed in zip(self.n.tolist(), values.tolist(), self.seed, strict=True)
         ]
 
-    # --- What is made of them --------------------------------------------------------------------
+    # --- Derived curves --------------------------------------------------------------------------
 
     def up_to(self, n: float) -> Self:
-        """The measurements with at most `n` training samples.
+        """The curve up to `n` training samples.
 
         Parameters
         ----------
@@ -757,11 +761,11 @@ class Curve(Drawn):
         >>> kr.Curve([16, 32, 64], [0.3, 0.2, 0.1]).up_to(40).sizes.tolist()
         [16, 32]
         """
-        if not n >= self.n[0]:  # so written that nan is refused
+        if not n >= self.n[0]:  # written this way to reject nan
             problem = f"{self.name} has no measurement up to N = {shown(n)}"
             raise KoriskError(f"{problem}; the smallest is N = {self.n[0]}")
-        kept = int(np.searchsorted(self.n, n, side="right"))
-        return self._with(self.n[:kept], self.error[:kept], self.seed[:kept])
+        count = int(np.searchsorted(self.n, n, side="right"))
+        return self._with(self.n[:count], self.error[:count], self.seed[:count])
 
     def merged(self, other: Self) -> Self:
         """The measurements of both curves.
@@ -830,7 +834,7 @@ class Curve(Drawn):
         )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Copies and pickles bring arrays that can be written to, and cached ones with them.
+        # Copies and pickles restore writable arrays, including cached ones.
         for value in state.values():
             if isinstance(value, np.ndarray):
                 _read_only(value)
@@ -863,14 +867,14 @@ def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
 
 
 def _detached(values: Any) -> Any:
-    """Tensors of PyTorch without their gradients, alone or in lists, as NumPy takes them."""
+    """PyTorch tensors without gradients, alone or in lists, so that NumPy accepts them."""
     if isinstance(values, list | tuple):
         return [_detached(value) for value in values]
     return values.detach().cpu() if hasattr(values, "detach") else values
 
 
 def _masked(values: ArrayLike) -> NDArray[np.bool_]:
-    """Which of the values are masked."""
+    """Mask of the masked values."""
     if np.ma.isMaskedArray(values):
         return np.asarray(np.ma.getmaskarray(values))
     return np.zeros(np.shape(_detached(values)), np.bool_)
@@ -903,7 +907,10 @@ def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source)
 def _ask_for_unit(
     table: Measurements, rows: list[Measurement], metric: str, n: Floats, values: Floats
 ) -> None:
-    """Refuse to guess what numbers mean that can be meant in two ways."""
+    """Raise where the unit of values is ambiguous, by their names, range and trend.
+
+    A wrong guess would plan in silence with errors that are none, such as accuracies.
+    """
     suggested, column = suggested_unit(metric), rows[0].heads[1]
     where = f"{table.source.column} {shown(column)}"
     unnamed = suggested is None and not ERROR_NAMES.intersection(words(metric or column))
@@ -917,9 +924,9 @@ def _ask_for_unit(
             )
         raise table.source.error(f"{where} has logarithms; pass ", log10, ", ", ln, ", or ", _ERROR)
     if suggested and _rise(n, UNITS[suggested].to_error(values)) and not rises:
-        right = Message(Argument("unit", suggested), " if that is right")
+        confirmed = Message(Argument("unit", suggested), " if that is right")
         problem = f"of {shown(metric)} larger is better, and its values fall with N; pass "
-        raise table.source.error(problem, _ERROR, " if they are errors, or ", right)
+        raise table.source.error(problem, _ERROR, " if they are errors, or ", confirmed)
     if column in table.percent and not (unnamed and rises):
         unit = Argument("unit", "percent" if suggested else "error")
         if suggested and (values <= 1).all():

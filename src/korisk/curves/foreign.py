@@ -1,8 +1,7 @@
 """Print the tables of the workbook, Parquet file or NumPy archive on standard input as JSON.
 
-`formats.py` starts this file. What is damaged may make those parsers ask for any amount of memory
-or time, or end their process; so they have one of their own, with limits, which imports nothing of
-korisk.
+`formats.py` runs this file as a process. A damaged file may make its parser use any amount of
+memory or time, or crash; so the process has limits, and imports nothing of korisk.
 """
 
 import io
@@ -13,16 +12,16 @@ from contextlib import suppress
 from typing import Any
 from xml.etree import ElementTree
 
-MEMORY = 3 << 30  # bytes
-SECONDS = 10  # of the processor
-UNPACKED = 64_000_000  # bytes of what a compressed file holds
-MEMBERS = 2_000
+MEMORY = 3 << 30  # bytes of address space
+SECONDS = 10  # of processor time
+UNPACKED = 64_000_000  # bytes of an unpacked archive, against decompression bombs
+MEMBERS = 2_000  # of an archive
 _REL = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _ODS = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 
 
 def workbook(content: bytes, largest: int) -> dict[str, Any]:
-    """The rows of each sheet, which of them are hidden, and formulas without a value."""
+    """The rows of each sheet, the numbers of hidden rows, and cells of formulas without a value."""
     import python_calamine as calamine
 
     book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(content))
@@ -42,7 +41,8 @@ def workbook(content: bytes, largest: int) -> dict[str, Any]:
 
 
 def _marks(content: bytes) -> dict[str, tuple[list[int], list[str]]]:
-    """Hidden rows and formulas without a value of each sheet, by Excel's or LibreOffice's XML."""
+    """Hidden rows and formulas without a value of each sheet, from Excel's or LibreOffice's XML."""
+    # calamine reports neither, and both change what the user sees as the table.
     marks = {}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
 
@@ -51,17 +51,18 @@ def _marks(content: bytes) -> dict[str, tuple[list[int], list[str]]]:
 
         if "content.xml" in archive.namelist():
             for table in parsed("content.xml").iter(f"{_ODS}table"):
-                at, hidden = 0, list[int]()
+                row_number, hidden = 0, list[int]()
                 for row in table.iter(f"{_ODS}table-row"):
                     count = int(row.get(f"{_ODS}number-rows-repeated", "1"))
                     if row.get(f"{_ODS}visibility", "visible") != "visible":
-                        hidden += range(at + 1, at + 1 + min(count, 100_000))
-                    at += count
+                        hidden += range(row_number + 1, row_number + 1 + min(count, 100_000))
+                    row_number += count
                 marks[table.get(f"{_ODS}name", "")] = hidden, list[str]()
         elif "xl/_rels/workbook.xml.rels" in archive.namelist():
-            parts = {part.get("Id"): part for part in parsed("xl/_rels/workbook.xml.rels")}
+            links = parsed("xl/_rels/workbook.xml.rels")
+            targets = {link.get("Id"): link.get("Target", "") for link in links}
             for sheet in parsed("xl/workbook.xml").findall(".//{*}sheet"):
-                target = parts[sheet.get(_REL)].get("Target", "")
+                target = targets[sheet.get(_REL)]
                 name = target[1:] if target.startswith("/") else f"xl/{target}"
                 if not name.endswith(".xml"):  # the binary kind has no such marks
                     continue
@@ -80,7 +81,7 @@ def _marks(content: bytes) -> dict[str, tuple[list[int], list[str]]]:
 
 
 def arrays(content: bytes, largest: int) -> dict[str, Any]:
-    """The arrays of a .npz or .npy file as lists; those with named fields as one list for each."""
+    """The arrays of a .npz or .npy file as lists; an array with named fields as one per field."""
     import numpy as np
 
     if content.startswith(b"PK"):
@@ -92,20 +93,19 @@ def arrays(content: bytes, largest: int) -> dict[str, Any]:
     for key, file in files.items():
         array = np.load(io.BytesIO(file), allow_pickle=False)
         fields = array.dtype.names
-        for name, part in (
-            {name: array[name] for name in fields}.items() if fields else [(key, array)]
-        ):
-            largest -= part.size
+        named = {name: array[name] for name in fields} if fields else {key: array}
+        for name, column in named.items():
+            largest -= column.size
             if largest < 0:
                 raise ValueError("it holds too many values")
-            if part.dtype.kind not in "biufUS":
-                raise ValueError(f"it holds {part.dtype.name}, not numbers or texts")
-            columns[name] = (part.astype("U") if part.dtype.kind == "S" else part).tolist()
+            if column.dtype.kind not in "biufUS":
+                raise ValueError(f"it holds {column.dtype.name}, not numbers or texts")
+            columns[name] = (column.astype("U") if column.dtype.kind == "S" else column).tolist()
     return {"arrays": columns}
 
 
 def archive(content: bytes, largest: int) -> dict[str, Any]:
-    """The tables of a workbook, or of a NumPy archive, if all together is of a sensible size."""
+    """The tables of a workbook or a NumPy archive, after a check of its unpacked size."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as packed:
             members = packed.infolist()
@@ -122,15 +122,16 @@ def archive(content: bytes, largest: int) -> dict[str, Any]:
 
 
 def parquet(content: bytes, largest: int) -> dict[str, Any]:
-    """The columns; those of structures are left out."""
+    """The columns of a Parquet file, without nested ones."""
     from pyarrow import parquet, types
 
+    # The metadata give the size before anything is unpacked.
     about = parquet.read_metadata(io.BytesIO(content))
     if about.num_rows * about.num_columns > largest:
         raise ValueError(f"it holds more than {largest:,} values")
     nested = (types.is_nested, types.is_fixed_size_binary)
     fields = about.schema.to_arrow_schema()
-    names = [each.name for each in fields if not any(kind(each.type) for kind in nested)]
+    names = [field.name for field in fields if not any(kind(field.type) for kind in nested)]
     columns = parquet.read_table(io.BytesIO(content), columns=names, use_threads=False)
     return {"columns": columns.to_pydict()}
 

@@ -1,8 +1,8 @@
-"""Files and frames as one kind of table: text, JSON, spreadsheets, NumPy, Parquet, data frames.
+"""Read text, JSON, spreadsheets, NumPy, Parquet and data frames into one kind of table.
 
-A `Grid` has a header and rows of cells, each with its place in the user's count. Cells are texts,
-numbers, or None where they are empty; what they mean is left to `read.py`. Text is parted by a
-delimiter, or copied from Markdown or LaTeX; a head may take two rows.
+A `Grid` has a header and rows of cells, each row with its position as the user counts. Cells are
+texts, numbers, or None if empty; `read.py` interprets them. Text is split at a delimiter, or
+copied from Markdown or LaTeX; a header may have two rows.
 """
 
 import csv
@@ -26,34 +26,35 @@ from korisk.curves import foreign
 from korisk.errors import Argument, KoriskError, MissingExtraError, invalid, shown
 
 MAX_BYTES = 16_000_000
-MAX_CELLS = 200_000  # read in some seconds
+MAX_CELLS = 200_000  # read in a few seconds
 MAX_LINE = 1_000_000  # characters
 
-_FOREIGN = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x93NUMPY", b"PAR1")  # not text
-_RULE = re.compile(r"[\s|+:=-]*(--|==|:-)[\s|+:=-]*")  # between a head and its table
+# First bytes of formats that are not text: ZIP (xlsx, ods, npz), old Excel, NumPy, Parquet.
+_FOREIGN = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x93NUMPY", b"PAR1")
+_RULE = re.compile(r"[\s|+:=-]*(--|==|:-)[\s|+:=-]*")  # line between a header and its rows
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where measurements come from, in the words of messages."""
+    """Where measurements come from, and the words of messages about it."""
 
-    name: str = ""  # the path; nothing for what is in memory
+    name: str = ""  # the path; empty for data in memory
     place: str = "row"
     column: str = "column"
 
     def error(self, *problem: str | Argument) -> KoriskError:
-        """A problem with the whole of it."""
+        """The error for a problem with the whole source."""
         return KoriskError(f"{self.name or f'these {self.place}s'}: ", *problem)
 
     def at(self, position: int, column: str | None = None) -> str:
-        """The words for one row, or for one cell of it, without the file's name."""
+        """Describe a row, or one of its cells, without the file's name."""
         row = f"{self.place} {position}"
         return row if column is None else f"{row}, {self.column} {shown(column)}"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: its header, and rows of as many cells with their positions."""
+    """A table: its header, and rows of as many cells, with their positions."""
 
     source: Source
     header: list[str]
@@ -63,9 +64,10 @@ class Grid:
 
 
 def read_grid(path: str | PathLike[str], worksheet: str | None = None) -> Grid:
-    """The table in a file; its content, and not its name, tells what kind of file it is."""
+    """Read the table in a file, whose format is recognised by its content."""
     from korisk.files import read_bytes  # imports pydantic and yaml
 
+    # Extensions are not trusted: exports are often misnamed, such as tab-separated .xls files.
     content = read_bytes(path, max_bytes=MAX_BYTES)
     source, tables = Source(str(path)), dict[str, Any]()
     if content.startswith(_FOREIGN):
@@ -83,8 +85,8 @@ def read_grid(path: str | PathLike[str], worksheet: str | None = None) -> Grid:
 
 
 def grid_of_records(records: Iterable[object], source: Source) -> Grid:
-    """The table of mappings; mappings inside them are taken apart as `config.n_train`."""
-    made: list[tuple[int, dict[str, Any]]] = []
+    """The table of mappings; nested keys are joined, as in `config.n_train`."""
+    records_read: list[tuple[int, dict[str, Any]]] = []
     header: dict[str, None] = {}
     cells = 0
     for position, record in enumerate(records, start=1):
@@ -97,25 +99,24 @@ def grid_of_records(records: Iterable[object], source: Source) -> Grid:
         if cells > MAX_CELLS:
             raise source.error(_too_many())
         header |= dict.fromkeys(flat)
-        made.append((position, flat))
-    if not made:
+        records_read.append((position, flat))
+    if not records_read:
         raise source.error('holds no records; add some such as {"n": 64, "error": 0.1}')
-    if len(header) * len(made) > MAX_CELLS:
+    if len(header) * len(records_read) > MAX_CELLS:
         raise source.error(f"has {len(header):,} different keys; is it a table?")
-    rows = [(position, [_cell(each.get(name)) for name in header]) for position, each in made]
+    rows = [(place, [_cell(record.get(name)) for name in header]) for place, record in records_read]
     return _checked(Grid(source, list(header), rows))
 
 
 def grid_of_frame(frame: Any) -> Grid:
-    """The table of a data frame of pandas or polars: `columns`, each of them by its name."""
+    """The table of a data frame of pandas or polars, by its `columns`."""
     try:
         names = list(frame.columns)
         index: Any = getattr(frame, "index", None)
         levels = list(getattr(index, "names", []))
         named = any(level is not None for level in levels)  # n as the index, as after groupby
-        columns = {
-            str(level): list(index.get_level_values(at)) for at, level in enumerate(levels) if named
-        }
+        named_levels = enumerate(levels if named else [])
+        columns = {str(name): list(index.get_level_values(k)) for k, name in named_levels}
         for name in names:
             text = " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
             columns[text.strip()] = list(frame[name])
@@ -150,7 +151,7 @@ def _flattened(
 
 
 def _cell(value: Any) -> object:
-    """A cell as a text, a number or None."""
+    """Convert a cell to a text, a number or None."""
     if isinstance(value, str):
         return value.strip() or None
     if value is np.ma.masked:
@@ -163,7 +164,7 @@ def _cell(value: Any) -> object:
 
 
 def _checked(grid: Grid) -> Grid:
-    """The table without empty columns, a count of its rows, and rows without any content."""
+    """The table without empty rows, empty columns, and a column that only counts rows."""
     rows = [row for row in grid.rows if any(cell is not None for cell in row[1])]
     if not rows:
         raise grid.source.error("holds no measurements; add rows with n and error")
@@ -171,14 +172,14 @@ def _checked(grid: Grid) -> Grid:
     def is_used(place: int, name: str) -> bool:
         cells = [str(row[place]) for _, row in rows]
         if place == 0 and name.casefold() in ("", "unnamed: 0", "index"):
-            return not any(cells == [str(at + k) for at in range(len(rows))] for k in (0, 1))
+            return not any(cells == [str(row + k) for row in range(len(rows))] for k in (0, 1))
         return bool(name) or any(row[place] is not None for _, row in rows)
 
     used = [place for place, name in enumerate(grid.header) if is_used(place, name)]
     header = [grid.header[place] or f"column {place + 1}" for place in used]
     folded = [name.casefold() for name in header]
-    for at, name in enumerate(header):
-        if folded[at] in folded[:at]:
+    for index, name in enumerate(header):
+        if folded[index] in folded[:index]:
             problem = f"{grid.source.column} {shown(name)} is there twice"
             raise grid.source.error(f"{problem}; rename or remove one")
     picked = [(position, [row[place] for place in used]) for position, row in rows]
@@ -186,7 +187,8 @@ def _checked(grid: Grid) -> Grid:
 
 
 def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str]) -> Grid:
-    """The table in rows of a text or a sheet: titles, a head of one row or two, and its body."""
+    """The table in rows of a text or a sheet: titles, a header of one or two rows, and a body."""
+    # Rows with one cell above the header are titles, and below the body notes.
     filled = [sum(cell not in ("", None) for cell in cells) for _, cells in rows]
     while filled[0] == 1 < max(filled):
         notes = [*notes, f"{source.place} {rows[0][0]} is a title"]
@@ -196,6 +198,7 @@ def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str])
         rows, filled = rows[:-1], filled[:-1]
     (_, first), *body = rows
     header = [re.sub(r"^(\d+)\.0$", r"\1", str(cell or "").strip()) for cell in first]
+    # Trailing empty columns, as spreadsheets export them.
     while header and not header[-1] and not any(any(row[len(header) - 1 :]) for _, row in body):
         header.pop()
     width = len(header)
@@ -204,18 +207,18 @@ def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str])
         upper = ""
         types = re.compile(r"<\w+>|\[-?\]")  # of R's tibbles, and units of numbers without one
         below = [types.sub("", str(cell or "")) for cell in body.pop(0)[1]] + [""] * width
-        for at, name in enumerate(header):  # a cell that spans several stands in the first of them
+        # A cell that spans several columns stands in the first of them.
+        for column, name in enumerate(header):
             upper = name or upper
-            header[at] = f"{upper} {below[at]}".strip()
+            header[column] = f"{upper} {below[column]}".strip()
         notes = [*notes, "the head has two rows"]
     index, *others = body[0][1] if body else [""]
     if index and width > 1 and not any(others) and not _is_number(index):
         header[0] = str(index)  # the name of an index, as pandas writes it
         del body[0]
     extra = [str(cells[0]) for _, cells in body if len(cells) == width + 1]
-    names = not any(map(_is_number, extra)) or extra in (
-        [str(at + first) for at in range(len(body))] for first in (0, 1)
-    )
+    counts = [[str(row + first) for row in range(len(body))] for first in (0, 1)]
+    names = not any(map(_is_number, extra)) or extra in counts
     if body and len(extra) == len(body) and names:
         header.insert(0, "")  # names of rows, which R and pandas put before the first column
         width += 1
@@ -225,9 +228,9 @@ def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str])
         if len(cells) < width or any(cell not in ("", None) for cell in cells[width:])
     ]
     if problems:
-        more = f" and {len(problems) - 10} lines more" if len(problems) > 10 else ""
+        rest = f" and {len(problems) - 10} lines more" if len(problems) > 10 else ""
         raise source.error(
-            f"{', '.join(problems[:10])}{more}; fill them up, write 0.5 and not 0,5 between "
+            f"{', '.join(problems[:10])}{rest}; fill them up, write 0.5 and not 0,5 between "
             "commas, and quote texts that hold the delimiter"
         )
     cells = [(position, [_cell(cell) for cell in row[:width]]) for position, row in body]
@@ -235,7 +238,7 @@ def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str])
 
 
 def _is_head(cells: list[Any], body: list[tuple[int, list[Any]]], *, merged: bool) -> bool:
-    """Whether a row belongs to the head above it: it has no number, or only those of seeds."""
+    """Whether a row is the second one of a header: without numbers, or with those of seeds."""
     if any(map(_is_number, cells)):  # seeds below models that stand in several columns
         below = [row[0] for _, row in body if any(row[1:])]
         return merged and not _is_number(cells[0]) and bool(below) and all(map(_is_number, below))
@@ -244,7 +247,7 @@ def _is_head(cells: list[Any], body: list[tuple[int, list[Any]]], *, merged: boo
 
 
 def _is_number(cell: object) -> bool:
-    """Whether a cell begins as a number does: then its row is no part of a head."""
+    """Whether a cell begins like a number, so that its row is no header."""
     return not isinstance(cell, str | None) or bool(re.match(r"\s*[-+\u2212]?[.,]?\d", cell or ""))
 
 
@@ -252,7 +255,7 @@ def _is_number(cell: object) -> bool:
 
 
 def _decoded(content: bytes, name: str) -> tuple[str, list[str]]:
-    """The text of a file, and notes: UTF-8, UTF-16 with its mark, or what Windows writes."""
+    """Decode a file, with notes: UTF-8, UTF-16 with a byte order mark, or Windows-1252."""
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         try:
             return content.decode("utf-16"), []
@@ -317,7 +320,7 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
 
 
 def _plain_latex(text: str) -> str:
-    """The rows of a table of LaTeX with | between its cells; other lines become empty."""
+    """The rows of a LaTeX table with | between cells; other lines become empty."""
     text = re.sub(r"(?<!\\)%.*", "", text).replace(r"\%", "%").replace(r"\pm", "±")
     text = re.sub(
         r"\\multicolumn\{(\d+)\}\{[^}]*\}\{([^}]*)\}",
@@ -333,9 +336,10 @@ def _plain_latex(text: str) -> str:
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """The delimiter with which most lines have as many cells as the first, and most of them."""
+    """The delimiter that gives most lines the same number of cells; of several, the most cells."""
 
     def fit(delimiter: str) -> tuple[float, int]:
+        # A quoted text may contain delimiters.
         bare = (re.sub(r'"[^"]*"', "x", line) for line in lines[:50])
         parts = (line.split(None if delimiter == " " else delimiter) for line in bare)
         counts = [len(cells) for cells in parts]
@@ -381,12 +385,12 @@ def _of_json(text: str, name: str) -> Grid:
     source = Source(name, "record", "key")
 
     def parsed(part: str, line: int | None = None) -> Any:
-        """The values in a text, or in one line of it."""
+        """The values in a JSON text, or in one line of JSON lines."""
         try:
             return json.loads(part, object_pairs_hook=unique_keys)
         except json.JSONDecodeError as error:
             if line is None and len(lines) > 1 and lines[0].lstrip().startswith("{"):  # JSON lines
-                return [parsed(each, place) for place, each in enumerate(lines, start=1)]
+                return [parsed(record, place) for place, record in enumerate(lines, start=1)]
             where = f"{name}, line {line or error.lineno}, column {error.colno}"
             raise KoriskError(f"{where}: not valid JSON: {error.msg.lower()}; correct it") from None
         except KoriskError as error:
@@ -411,7 +415,7 @@ def _of_json(text: str, name: str) -> Grid:
 
 
 def _of_pandas(content: dict[str, Any]) -> dict[str, Any]:
-    """What `DataFrame.to_json` writes, with one list for each column; else what was given."""
+    """Rows from the output of `DataFrame.to_json`; other content is returned unchanged."""
     names, data = content.get("columns"), content.get("data")
     if isinstance(names, list) and isinstance(data, list):  # orient="split"
         return {"rows": [dict(zip(map(str, names), row, strict=False)) for row in data]}
@@ -421,22 +425,22 @@ def _of_pandas(content: dict[str, Any]) -> dict[str, Any]:
         rows = content
     else:  # one mapping from the index for each column
         index = dict.fromkeys(key for column in content.values() for key in column)
-        rows = {at: {name: column.get(at) for name, column in content.items()} for at in index}
-    counts = list(rows) == [str(at) for at in range(len(rows))]
-    return {"rows": [row if counts else {"index": at, **row} for at, row in rows.items()]}
+        rows = {key: {name: col.get(key) for name, col in content.items()} for key in index}
+    counts = list(rows) == [str(key) for key in range(len(rows))]
+    return {"rows": [row if counts else {"index": key, **row} for key, row in rows.items()]}
 
 
 # --- Other programs' files -----------------------------------------------------------------------
 
 
 def _foreign(content: bytes, source: Source) -> Any:
-    """What libraries read that damaged files may bring down, in a process with limits."""
+    """Read a binary format in a process with limits, which a damaged file may crash."""
     command = [sys.executable, "-P", foreign.__file__, str(MAX_CELLS)]
     one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each takes memory
-    done = subprocess.run(command, input=content, capture_output=True, check=False, env=one_thread)
+    run = subprocess.run(command, input=content, capture_output=True, check=False, env=one_thread)
     answer: dict[str, Any] = {"problem": "it takes too much memory or time"}
     with suppress(ValueError):
-        answer = json.loads(done.stdout)
+        answer = json.loads(run.stdout)
     if "missing" in answer:
         problem = f"needs {answer['missing'].replace('_', '-')}, which is not installed"
         remedy = "pip install 'korisk[io]', or save the table as CSV"
@@ -447,7 +451,7 @@ def _foreign(content: bytes, source: Source) -> Any:
 
 
 def _of_arrays(arrays: Mapping[str, Sequence[Any]], source: Source) -> Grid:
-    """The table of named lists; one with two axes has a column for each fold or field."""
+    """The table of named lists; a two-dimensional list has a column for each fold or field."""
     columns = dict[str, Sequence[Any]]()
     for key, values in arrays.items():
         widths = {len(row) if isinstance(row, list) else 0 for row in values}
@@ -487,21 +491,23 @@ def _of_sheets(sheets: dict[str, Any], source: Source, worksheet: str | None) ->
         problem = f"has {len(used)} sheets with content ({listed}); name one, such as "
         raise source.error(problem, Argument("worksheet", next(iter(used))))
     title, sheet = next(iter(used.items()), ("", {"rows": [], "hidden": [], "formulas": []}))
+    # Formulas in hidden rows do not matter: those rows are left out.
     hidden = set(sheet["hidden"])
-    formulas = [at for at in sheet["formulas"] if int(re.sub(r"\D", "", at) or 0) not in hidden]
+    cells = sheet["formulas"]  # such as "B7"
+    formulas = [cell for cell in cells if int(re.sub(r"\D", "", cell) or 0) not in hidden]
     if formulas:
-        listed, more = ", ".join(formulas[:5]), ", ..." * (len(formulas) > 5)
-        problem = f"has formulas without values ({listed}{more})"
+        listed, rest = ", ".join(formulas[:5]), ", ..." * (len(formulas) > 5)
+        problem = f"has formulas without values ({listed}{rest})"
         raise source.error(f"{problem}; open it in a spreadsheet program and save it, or as CSV")
     notes = [f"sheet {shown(title)}"] if worksheet is None and len(sheets) > 1 else []
-    rows = [(at, row) for at, row in enumerate(sheet["rows"], start=1) if any(c != "" for c in row)]
-    unseen = sum(at in hidden for at, _ in rows)
+    rows = [(k, row) for k, row in enumerate(sheet["rows"], start=1) if any(c != "" for c in row)]
+    unseen = sum(position in hidden for position, _ in rows)
     if unseen:
         notes.append(f"{unseen} hidden row{'s' * (unseen > 1)} left out")
     texts = [
-        (at, [from_cell(" ".join(c.split())) if isinstance(c, str) else c for c in row])
-        for at, row in rows
-        if at not in hidden and not str(next(c for c in row if c != "")).startswith("#")
+        (position, [from_cell(" ".join(c.split())) if isinstance(c, str) else c for c in row])
+        for position, row in rows
+        if position not in hidden and not str(next(c for c in row if c != "")).startswith("#")
     ]
     if not texts:
         raise source.error("is empty; write a header such as n,error,seed first")

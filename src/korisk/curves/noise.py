@@ -1,4 +1,4 @@
-"""How far seeds scatter, which of them have collapsed, and what other seeds might have given."""
+"""The noise of seeds: its variance, collapsed seeds, correlations, and resampling."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,34 +7,34 @@ from korisk.curves.curve import Curve
 
 Array = NDArray[np.float64]
 
-PRIOR_SEEDS = 4.0  # how many seeds the pooled spread counts for at each N
-NEARBY = 1.5  # doublings of N over which a spread counts half for another N's
+PRIOR_SEEDS = 4.0  # weight of the pooled spread at each N, as a number of seeds
+NEARBY = 1.5  # doublings of N over which the weight of another N's spread halves
 RESAMPLES = 2_000
-ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of the largest mean; errors below are rounding
-MOST_LASTING = 0.95  # of the seeds' variance
-_WIDEST = 3.0  # variance of log errors, where seeds differ by orders of magnitude
+ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of the largest mean: smaller errors are rounding
+MOST_LASTING = 0.95  # of the seeds' variance: some of it always varies with N
+_WIDEST = 3.0  # cap of the variance of log errors, where seeds differ by orders of magnitude
 
 
 def collapsed(curve: Curve) -> NDArray[np.bool_]:
-    """Which measurements have fallen to rounding: below `ROUNDING` of the largest mean."""
+    """Mask of measurements at rounding level: below `ROUNDING` times the largest mean."""
     return np.asarray(curve.error < ROUNDING * curve.means.max())
 
 
 def collapsed_sizes(curve: Curve) -> NDArray[np.bool_]:
-    """(K,) which sizes have only collapsed measurements."""
+    """(K,) mask of sizes at which all measurements have collapsed."""
     return np.asarray(curve.means < ROUNDING * curve.means.max())
 
 
 def relative_variance(curve: Curve) -> Array | None:
-    """(K,) the variance of each mean over its square, or None where no N has two seeds.
+    """(K,) the variance of each mean over its square, or None if no N has two seeds.
 
-    A few seeds tell a spread within a factor of two only, so each N's is drawn toward that of the N
-    around it, since seeds often agree better where there are more data. Where the log errors of all
-    scatter more, by their median deviation, than coefficients of variation tell, the spread is
-    raised to that of a log-normal law: seeds with heavy tails do not look as if they agreed.
+    A few seeds determine a spread only within a factor of two, so that the estimate at each N is
+    shrunk toward that of neighbouring N; not toward all, because seeds often agree better with more
+    data. Where the median absolute deviation of log errors exceeds the coefficients of variation,
+    the spread is raised to that of a log-normal law, so that heavy tails do not pass for agreement.
 
-    Where some seeds have collapsed to rounding and others not, the mean hangs on the share of those
-    that have, which m of n seeds tell as a beta law does.
+    Where only some seeds have collapsed to rounding, the mean depends on their share, whose
+    uncertainty, given m of n seeds, is that of a beta law.
     """
     freedom = curve.counts - 1.0
     if not freedom.any():
@@ -53,53 +53,57 @@ def relative_variance(curve: Curve) -> Array | None:
     if mixed.any():
         from scipy.special import polygamma
 
-        left = polygamma(1, curve.counts - gone + 0.5) - polygamma(1, curve.counts + 1.0)
-        variance = np.where(mixed, np.maximum(variance, left + pooled / curve.counts), variance)
+        # Variance of the log share of seeds that have not collapsed, under Jeffreys' beta law.
+        extra = polygamma(1, curve.counts - gone + 0.5) - polygamma(1, curve.counts + 1.0)
+        extra = extra + pooled / curve.counts
+        variance = np.where(mixed, np.maximum(variance, extra), variance)
     return np.asarray(variance)
 
 
 def lasting_share(curve: Curve) -> float:
-    """The share of the seeds' variance that lasts over N: a seed that is worse is so everywhere.
+    """The share of the seeds' variance that persists over N: a worse seed is worse at every N.
 
-    By an analysis of variance of log errors over sizes and seeds. Zero where seeds have no names,
-    or were not all measured at every N.
+    By a two-way analysis of variance of log errors over sizes and seeds. Zero where seeds have no
+    labels, or were not all measured at every N.
     """
     table = curve.table
     sizes, seeds = table.shape
     if sizes < 3 or seeds < 2 or "" in curve.seed or np.isnan(table).any():
         return 0.0
     logs = np.log(table)
-    away = logs - logs.mean(axis=1, keepdims=True)
-    between = sizes * float((away.mean(axis=0) ** 2).sum())
-    of_seeds = between / (seeds - 1)
-    left = (float((away**2).sum()) - between) / ((seeds - 1) * (sizes - 1))
-    lasting = max(of_seeds - left, 0.0) / sizes
+    residuals = logs - logs.mean(axis=1, keepdims=True)
+    # Sums of squares between seeds and within them; sizes have their means removed already.
+    between = sizes * float((residuals.mean(axis=0) ** 2).sum())
+    seed_variance = between / (seeds - 1)
+    residual_variance = (float((residuals**2).sum()) - between) / ((seeds - 1) * (sizes - 1))
+    lasting = max(seed_variance - residual_variance, 0.0) / sizes
     if lasting == 0.0:
         return 0.0
-    return float(min(lasting / (lasting + left), MOST_LASTING))
+    return float(min(lasting / (lasting + residual_variance), MOST_LASTING))
 
 
 def paired_correlation(first: Curve, second: Curve) -> float:
-    """How far the seeds of two curves scatter together, where they share names; else zero.
+    """Correlation of two curves over seeds with the same labels; zero without such seeds.
 
-    From log errors less the mean of their N, drawn toward zero where they are few.
+    Of log errors minus the mean of their N, shrunk toward zero where there are few.
     """
     places = {(n, seed): row for row, (n, seed) in enumerate(_rows(first))}
     shared = [(places[key], row) for row, key in enumerate(_rows(second)) if key in places]
     if "" in first.seed or len(shared) < 4:
         return 0.0
     rows = np.array(shared).T
-    away = []
-    for curve, chosen in zip((first, second), rows, strict=True):
-        logs, n = np.log(curve.error[chosen]), curve.n[chosen]
+    residuals = []
+    for curve, shared_rows in zip((first, second), rows, strict=True):
+        logs, n = np.log(curve.error[shared_rows]), curve.n[shared_rows]
         for size in np.unique(n):
             logs[n == size] -= logs[n == size].mean()
-        away.append(logs)
-    norms = np.sqrt((away[0] ** 2).sum() * (away[1] ** 2).sum())
+        residuals.append(logs)
+    norms = np.sqrt((residuals[0] ** 2).sum() * (residuals[1] ** 2).sum())
     if norms == 0.0:
         return 0.0
+    # Each N takes one degree of freedom for its mean.
     freedom = rows.shape[1] - len(np.unique(first.n[rows[0]]))
-    return float(away[0] @ away[1] / norms * freedom / (freedom + PRIOR_SEEDS))
+    return float(residuals[0] @ residuals[1] / norms * freedom / (freedom + PRIOR_SEEDS))
 
 
 def _rows(curve: Curve) -> list[tuple[int, str]]:
@@ -107,18 +111,20 @@ def _rows(curve: Curve) -> list[tuple[int, str]]:
 
 
 def _log_spread(curve: Curve) -> float:
-    """The variance of one error over its squared mean, by the median deviation of log errors."""
-    away = []
+    """Robust relative variance of one error, by the median absolute deviation of log errors."""
+    residuals = []
     for n, count in zip(curve.sizes, curve.counts, strict=True):
         if count > 1:
             logs = np.log(curve.error[curve.n == n])
-            away.append((logs - np.median(logs)) * np.sqrt(count / (count - 1.0)))
-    deviation = 1.4826 * float(np.median(np.abs(np.concatenate(away))))
+            residuals.append((logs - np.median(logs)) * np.sqrt(count / (count - 1.0)))
+    # 1.4826 makes the median absolute deviation that of a normal law; expm1 is the relative
+    # variance of a log-normal law.
+    deviation = 1.4826 * float(np.median(np.abs(np.concatenate(residuals))))
     return float(np.expm1(min(deviation**2, _WIDEST)))
 
 
 def weights(curve: Curve) -> Array:
-    """(K,) least-squares weights of the means: one over the variance, up to a common factor."""
+    """(K,) least-squares weights of the means: the inverse variance, up to a common factor."""
     variance = relative_variance(curve)
     if variance is None or not variance.any():  # one seed, or seeds that agree: equal precision
         return np.asarray(1.0 / curve.means**2)
@@ -128,16 +134,17 @@ def weights(curve: Curve) -> Array:
 def resampled_means(curve: Curve, resamples: int, rng: np.random.Generator) -> Array:
     """(resamples, K) means of seeds drawn with replacement.
 
-    Whole seeds are drawn where each was measured at every N, so that what they share stays
-    together; else each N draws its own. The seeds' names and order play no part.
+    Whole seeds are drawn where each was measured at every N, which keeps their correlation over N;
+    else every N draws its own. The result does not depend on the labels and order of seeds.
     """
     table = curve.table
     if not np.isnan(table).any():
+        # Sorted by their errors, seeds have the same order whatever their labels.
         table = table[:, np.lexsort(table[::-1])]
         seeds = table.shape[1]
-        drawn = rng.integers(seeds, size=(resamples, seeds))
+        draws = rng.integers(seeds, size=(resamples, seeds))
         counts = np.zeros((resamples, seeds))
-        np.add.at(counts, (np.arange(resamples)[:, None], drawn), 1.0)
+        np.add.at(counts, (np.arange(resamples)[:, None], draws), 1.0)
         return np.asarray(counts @ table.T / seeds)
     means = np.empty((resamples, len(curve.sizes)))
     for column, n in enumerate(curve.sizes):

@@ -1,4 +1,4 @@
-"""What was understood of a table, to look at before a plan."""
+"""A preview of how a table is read, before a plan."""
 
 from dataclasses import dataclass
 
@@ -12,15 +12,15 @@ class Understood:
     Parameters
     ----------
     model, metric, unit : str
-        What it is of; empty where the table names none.
+        Its model, metric and unit; empty where the table names none.
     larger_is_better : bool
         The direction of its unit.
     sizes : tuple of int
         The distinct N.
     values : tuple of float
-        The value at each N, of the mean error.
+        The mean error at each N, converted to the unit.
     seeds : tuple of int
-        How many seeds each N has.
+        Number of seeds at each N.
     """
 
     model: str
@@ -34,20 +34,20 @@ class Understood:
 
 @dataclass(frozen=True)
 class Preview:
-    """What was understood of a table; `str` shows it, and `to_dict` gives it to programs.
+    """How a table is read; `str` shows it, and `to_dict` returns it as plain values.
 
     Parameters
     ----------
     name : str
         The file.
     curves : tuple of Understood
-        One for each model; none where there is a question.
+        One for each model; empty if there is a question.
     notes : tuple of str
         How the table was read, and what was left out and why.
     unused : tuple of str
-        Columns that say nothing about a curve, and are not used.
+        Columns without a role in any curve.
     question : str
-        What is asked before it can be read, with the options that answer; empty where nothing is.
+        Why the table is ambiguous, with the options that resolve it; empty if it is not.
 
     Examples
     --------
@@ -70,12 +70,12 @@ class Preview:
     question: str = ""
 
     def table(self) -> Table:
-        """The models and their values at each N, with seeds, as texts.
+        """The models with their values and seeds at each N, as texts.
 
         Returns
         -------
         Table
-            One row for each model; of more than eight N the first and the last four.
+            One row for each model; with more than eight N, the first and last four.
         """
         sizes = sorted({n for curve in self.curves for n in curve.sizes})
         shown = sizes if len(sizes) <= 8 else [*sizes[:4], *sizes[-4:]]
@@ -91,22 +91,24 @@ class Preview:
             )
         heads = ["model", "metric", "unit", "better", *(f"N={whole(n)}" for n in shown), "seeds"]
         count = f"{len(rows)} model{'s' * (len(rows) != 1)}"
-        left = f", {len(sizes)} sizes of which {len(shown)} are shown" if shown != sizes else ""
-        return Table(f"{self.name}: {count}{left}", heads, rows, "llllr")
+        omitted = f", {len(sizes)} sizes of which {len(shown)} are shown" if shown != sizes else ""
+        return Table(f"{self.name}: {count}{omitted}", heads, rows, "llllr")
 
     def sentences(self) -> list[str]:
-        """How it was read, and what was not used.
+        """How the table was read, and which columns were not used.
 
         Returns
         -------
         list of str
             At most two.
         """
-        said = [f"Read: {'; '.join(self.notes)}."] if self.notes else []
-        return said + ([f"Not used: {', '.join(map(repr, self.unused))}."] if self.unused else [])
+        sentences = [f"Read: {'; '.join(self.notes)}."] if self.notes else []
+        if self.unused:
+            sentences.append(f"Not used: {', '.join(map(repr, self.unused))}.")
+        return sentences
 
     def to_dict(self) -> dict[str, object]:
-        """Everything, for JSON.
+        """The preview as plain values, for JSON.
 
         Returns
         -------

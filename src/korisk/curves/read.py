@@ -1,9 +1,9 @@
-"""What a table means: the measurements in its rows, by the columns that `columns.py` finds.
+"""Extract measurements from a table, by the roles of its columns that `columns.py` finds.
 
-A table is *long*, one measurement in a row (n, error and maybe seed, model, metric), or *wide*, one
-seed, model or N in a column. A column that has no part in this either tells nothing apart and is
-named as not used, or it splits what would be one curve: then it is asked about, whatever its name,
-with the options that answer. `Measurements.read_as` notes how a table was read.
+A table is *long*, one measurement per row (n, error, maybe seed, model, metric), or *wide*, one
+seed, model or N per column. Any other column either distinguishes nothing and is reported as not
+used, or it splits what would be one curve: then the table is ambiguous, and the error names the
+options to pass. `Measurements.read_as` notes how a table was read.
 """
 
 import math
@@ -41,7 +41,7 @@ _SPREAD = re.compile(
 
 
 class Measurement(NamedTuple):
-    """One value, still in the user's unit, and whose it is."""
+    """One value in the user's unit, and what it belongs to."""
 
     position: int  # of its row
     n: float
@@ -56,7 +56,7 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True)
 class Measurements:
-    """What a table holds."""
+    """The measurements of a table, and how it was read."""
 
     source: Source
     rows: list[Measurement]
@@ -72,13 +72,13 @@ class Measurements:
         return "; ".join([*self.notes, *([f"not used: {names}"] if self.unused else [])])
 
     def where(self, row: Measurement, name: str) -> str:
-        """The place of one measurement's `n` or `error`."""
+        """Describe the cell of a measurement's `n` or `error`."""
         cell = self.source.at(row.position, row.heads[name != "n"])
         return f"{self.source.name}, {cell}" if self.source.name else cell
 
 
 class _Row(NamedTuple):
-    """A row that is read, and whose it is."""
+    """A row of the table, with its N and labels."""
 
     position: int
     cells: list[Any]
@@ -104,7 +104,7 @@ def measurements(grid: Grid, options: Options) -> Measurements:
 
 
 class _Reader:
-    """Reads row after row, and gathers what is wrong, so that one message can name all of it."""
+    """Reads all rows and collects their problems, so that one message can list them."""
 
     def __init__(self, grid: Grid, options: Options) -> None:
         self.layout = Layout(grid, options)
@@ -113,11 +113,11 @@ class _Reader:
         self.remedies: dict[str | Message, None] = {}
         self.left_out = Counter[str]()
         places = [value.place for value in self.layout.values]
-        places += [at for at in (self.layout.n,) if at is not None]
+        places += [col for col in (self.layout.n,) if col is not None]
         cells = (
-            (row[at], self.source.at(position, grid.header[at]))
+            (row[col], self.source.at(position, grid.header[col]))
             for position, row in grid.rows
-            for at in places
+            for col in places
         )
         try:
             self.mark = decimal_mark(cells, grid.delimiter)
@@ -125,7 +125,7 @@ class _Reader:
             raise self.source.error("; ".join(error.args)) from None
 
     def measurements(self) -> Measurements:
-        """The values of all rows, or one error about them."""
+        """The measurements of all rows; raises one error for all problems."""
         layout, options = self.layout, self.options
         rows, table = list[_Row](), list[Measurement]()
         for position, cells in self.grid.rows:
@@ -134,68 +134,62 @@ class _Reader:
                 table += self.values(row)
         signs = self.percent_signs(rows)
         if self.problems:
-            more = len(self.problems) - MAX_PROBLEMS
-            listing = self.problems[:MAX_PROBLEMS] + [f"and {more} more"] * (more > 0)
-            parts = [part for remedy in self.remedies for part in (", ", remedy)]
-            raise self.source.error(", ".join(listing), "; ", *parts[1:])
-        skipped = [f"{n} {what}{'s' * (n > 1)} left out" for what, n in self.left_out.items() if n]
+            unlisted = len(self.problems) - MAX_PROBLEMS
+            listing = self.problems[:MAX_PROBLEMS] + [f"and {unlisted} more"] * (unlisted > 0)
+            pieces = [piece for remedy in self.remedies for piece in (", ", remedy)]
+            raise self.source.error(", ".join(listing), "; ", *pieces[1:])
+        left_out = self.left_out.items()
+        skipped = [f"{n} {reason}{'s' * (n > 1)} left out" for reason, n in left_out if n]
         if not table:
             but = f" but {', '.join(skipped)}" if skipped else ""
             raise self.source.error(f"holds no measurements{but}; add rows with n and error")
-        shares = [
-            row for row in table if row.n % 1 and row.n < math.inf and "n" not in layout.scale
-        ]
-        if shares:
+        shares = [row for row in table if row.n % 1 and row.n < math.inf]
+        if shares and "n" not in layout.scale:
             cell = self.source.at(shares[0].position, shares[0].heads[0])
             problem = f"{cell}: N must be a whole number from 2 to 10^15, got {shares[0].n!r}"
             answer = ("scale", {"n": ...}, "to multiply a share by the size of all")
             raise layout.ask(problem, answer)
         _check_labels(layout, rows)
         _check_others(layout, rows)
-        notes = [
-            *layout.notes,
-            *self.grid.notes,
-            *["decimal commas"] * (self.mark == ","),
-            *skipped,
-        ]
-        notes += [
-            f"{name} times {factor:g}" for name, factor in layout.scale.items() if factor != 1
-        ]
+        commas = ["decimal commas"] * (self.mark == ",")
+        notes = [*layout.notes, *self.grid.notes, *commas, *skipped]
+        scales = layout.scale.items()
+        notes += [f"{name} times {factor:g}" for name, factor in scales if factor != 1]
         for how, column in (("last", options.get("last")), ("best", options.get("best"))):
             notes += [f"the {how} {shown(column)} of each run"] if column else []
         if options.get("last"):
             table.sort(key=lambda row: row.order)
             table = list({(r.n, r.seed, r.model, r.metric): r for r in table}.values())
             table.sort(key=lambda row: row.position)
-        unused = [layout.header[at] for at in layout.rest if layout.filled[at]]
+        unused = [layout.header[col] for col in layout.rest if layout.filled[col]]
         return Measurements(self.source, table, signs, notes, unused, bool(options.get("best")))
 
-    def wrong(self, position: int, at: int | None, what: str, remedy: str | Message) -> None:
-        """Note a problem with a cell or a row."""
-        where = self.source.at(position, None if at is None else self.grid.header[at])
-        self.problems.append(f"{where}: {what}")
+    def wrong(self, position: int, col: int | None, problem: str, remedy: str | Message) -> None:
+        """Record a problem with a cell or a row."""
+        place = self.source.at(position, None if col is None else self.grid.header[col])
+        self.problems.append(f"{place}: {problem}")
         self.remedies[remedy] = None
 
-    def number(self, position: int, row: list[Any], at: int) -> float | None:
-        """The number in a cell; None where it is empty, or not as it should be."""
-        cell, whole = row[at], at == self.layout.n
+    def number(self, position: int, row: list[Any], col: int) -> float | None:
+        """The number in a cell; None if it is empty or invalid."""
+        cell, whole = row[col], col == self.layout.n
         if is_empty(cell):
             return None
         try:
             return number(cell, self.mark, whole=whole and "n" not in self.layout.scale)
         except CellError as error:
-            what, remedy = error.args
-            head = self.grid.header[at]
+            problem, remedy = error.args
+            head = self.grid.header[col]
             if folded(cell) == head.casefold():
-                what, remedy = "another head", "save each table in a file of its own"
+                problem, remedy = "another head", "save each table in a file of its own"
             elif whole and isinstance(cell, str) and cell.replace(" ", "").isalpha():  # Mean, Total
                 out = Argument("filter", {head: f"!{cell}"})
                 remedy = Message("pass ", out, " to leave such rows out")
-            self.wrong(position, at, what, remedy)
+            self.wrong(position, col, problem, remedy)
             return None
 
     def row(self, position: int, cells: list[Any]) -> _Row | None:
-        """A row with its N and labels; None where it is left out, or wrong."""
+        """A row with its N and labels; None if it is left out or invalid."""
         layout = self.layout
         if reason := self.reason_to_leave_out(cells):
             self.left_out[reason] += 1
@@ -210,7 +204,9 @@ class _Reader:
         try:
             model, metric, seed = (
                 "/".join(
-                    label(shown(layout.header[at]), cells[at]) for at in places if at is not None
+                    label(shown(layout.header[col]), cells[col])
+                    for col in places
+                    if col is not None
                 )
                 for places in groups
             )
@@ -221,16 +217,16 @@ class _Reader:
         return _Row(position, cells, n, model, metric, seed) if filled else None
 
     def reason_to_leave_out(self, cells: list[Any]) -> str:
-        """Why a row is not read: its run did not finish, or a column of flags says so."""
+        """Why a row is left out: its run did not finish, or a flag excludes it."""
         roles = self.layout.roles
-        said = {role: folded(cells[at]) for role, at in roles.items() if at is not None}
-        if said.get("status") and said["status"] not in _FINISHED:
-            return f"{said['status'][:20]} run"
-        excluded = FLAGS.get(said.get("exclude", ""), 0) == 1
-        return "excluded row" * (excluded or FLAGS.get(said.get("include", ""), 1) == 0)
+        labels = {role: folded(cells[col]) for role, col in roles.items() if col is not None}
+        if labels.get("status") and labels["status"] not in _FINISHED:
+            return f"{labels['status'][:20]} run"
+        excluded = FLAGS.get(labels.get("exclude", ""), 0) == 1
+        return "excluded row" * (excluded or FLAGS.get(labels.get("include", ""), 1) == 0)
 
     def values(self, row: _Row) -> Iterable[Measurement]:
-        """The measurements of a row; a mean with its deviation becomes one for each seed."""
+        """The measurements of a row; a mean with a deviation becomes one for each seed."""
         layout, header = self.layout, self.grid.header
         unit_at = layout.roles["unit"]
         unit = "" if unit_at is None else str(row.cells[unit_at])
@@ -256,22 +252,23 @@ class _Reader:
             if deviation is None:
                 yield first
                 continue
+            # Values at normal scores have exactly this mean and standard deviation.
             for seed, score in enumerate(_scores(layout, self.options.get("seeds")), start=1):
                 value = first.value + deviation * factors["error"] * score
                 yield first._replace(value=value, seed=str(seed))
 
     def percent_signs(self, rows: list[_Row]) -> set[str]:
-        """The columns whose values, or whose head, are in percent."""
+        """The columns whose values or header are in percent."""
         percent = set()
-        for at in (value.place for value in self.layout.values):
-            head = self.grid.header[at]
-            cells = [row.cells[at] for row in rows if not is_empty(row.cells[at])]
+        for col in (value.place for value in self.layout.values):
+            head = self.grid.header[col]
+            cells = [row.cells[col] for row in rows if not is_empty(row.cells[col])]
             count = sum(str(cell).endswith("%") for cell in cells)
             if 0 < count < len(cells):
-                what = f"{count} of {len(cells)} values have percent signs"
-                self.problems.append(f"{self.source.column} {shown(head)}: {what}")
+                problem = f"{count} of {len(cells)} values have percent signs"
+                self.problems.append(f"{self.source.column} {shown(head)}: {problem}")
                 self.remedies["write all with or without"] = None
-            if count or self.layout.in_percent(at):
+            if count or self.layout.in_percent(col):
                 percent.add(head)
         return percent
 
@@ -280,13 +277,14 @@ class _Reader:
 
 
 def _verified(grid: Grid) -> Grid:
-    """The table without the digests that korisk wrote into a file, if its rows fit them."""
-    at = grid.header.index(DIGEST) if DIGEST in grid.header else -1
-    stored = [row[at] for _, row in grid.rows] if at >= 0 and grid.source.name else []
+    """The table without korisk's column of checksums, after verifying its rows."""
+    col = grid.header.index(DIGEST) if DIGEST in grid.header else -1
+    stored = [row[col] for _, row in grid.rows] if col >= 0 and grid.source.name else []
     if not any(re.fullmatch("[a-fq-z]{0,16}", str(text or "")) for text in stored):
         return grid
-    header = grid.header[:at] + grid.header[at + 1 :]
-    rows = [(position, row[:at] + row[at + 1 :]) for position, row in grid.rows]
+    # Anyone may call a column "digest"; only korisk's checksums have this alphabet.
+    header = grid.header[:col] + grid.header[col + 1 :]
+    rows = [(position, row[:col] + row[col + 1 :]) for position, row in grid.rows]
     digests = row_digests(header, [row for _, row in rows])
     wrong = [rows[k][0] for k, digest in enumerate(digests) if digest != stored[k]]
     if wrong:
@@ -301,15 +299,15 @@ def _verified(grid: Grid) -> Grid:
 
 
 def _with_deviations(grid: Grid) -> Grid:
-    """The table with a column of its own for what follows a ± in cells."""
+    """The table with an extra column for standard deviations after a ± in cells."""
     header, rows = list(grid.header), [(position, list(row)) for position, row in grid.rows]
-    for at, head in enumerate(grid.header):
-        pairs = [_SPREAD.fullmatch(str(row[at])) for _, row in rows]
+    for col, head in enumerate(grid.header):
+        pairs = [_SPREAD.fullmatch(str(row[col])) for _, row in rows]
         if any(pairs) and not any("_".join(words(head)) in names for names in NAMED.values()):
             header.append(f"{head} std")
             for (_, row), pair in zip(rows, pairs, strict=True):
                 row.append(pair["spread"].strip("()") if pair else None)
-                row[at] = pair["mean"] if pair else row[at]
+                row[col] = pair["mean"] if pair else row[col]
     return replace(grid, header=header, rows=rows)
 
 
@@ -317,7 +315,7 @@ def _with_deviations(grid: Grid) -> Grid:
 
 
 def _scores(layout: Layout, seeds: int | None) -> list[float]:
-    """Normal scores with mean 0 and sample deviation 1, for as many seeds as the user says."""
+    """Normal scores with mean 0 and sample standard deviation 1, one for each seed."""
     if not isinstance(seeds, int) or not 2 <= seeds <= 1000:
         places = [value.deviation for value in layout.values if value.deviation is not None]
         raise layout.ask(
@@ -331,32 +329,33 @@ def _scores(layout: Layout, seeds: int | None) -> list[float]:
 
 
 def _check_labels(layout: Layout, rows: list[_Row]) -> None:
-    """Refuse rows without a model among those with one, and rows that sum up seeds."""
-    at, models = layout.roles["model"], [row.model for row in rows]
-    if at is not None and any(models) and not all(models):
-        problem = f"{shown(layout.header[at])} is missing in some rows, as where cells are merged"
+    """Raise for rows without a model among rows with one, and for rows that summarise seeds."""
+    col, models = layout.roles["model"], [row.model for row in rows]
+    if col is not None and any(models) and not all(models):
+        problem = f"{shown(layout.header[col])} is missing in some rows, as where cells are merged"
         raise layout.grid.source.error(f"{problem}; name the model in every row")
-    for at in layout.seeds:
-        labels = {str(row.cells[at]) for row in rows}
+    for col in layout.seeds:
+        labels = {str(row.cells[col]) for row in rows}
         texts = sorted(text for text in labels if SUMMARIES.intersection(words(text)))[:10]
         if texts and len(texts) < len(labels):
-            head = layout.header[at]
+            head = layout.header[col]
             problem = f"{shown(head)} has rows that sum up others ({', '.join(texts)})"
             out = {head: [f"!{text}" for text in texts]}
             raise layout.ask(problem, ("filter", out, "to leave such rows out"))
 
 
 def _check_others(layout: Layout, rows: list[_Row]) -> None:
-    """Ask about a column that splits what would be one curve, and about remarks."""
+    """Raise for a column that splits what would be one curve, and for remarks."""
+    # Rows with the same N, model, metric and seed need a column that distinguishes them.
     times = Counter(row[2:] for row in rows)
     (n, *_), most = times.most_common(1)[0]
     telling, seeds = [], [row.seed for row in rows]
-    for at in layout.rest:
-        name, numeric = layout.header[at], at in layout.numeric
-        cells = [folded(row.cells[at]) for row in rows]
+    for col in layout.rest:
+        name, numeric = layout.header[col], col in layout.numeric
+        cells = [folded(row.cells[col]) for row in rows]
         present = [cell for cell in cells if cell]
         distinct = len(set(cells))
-        unused = layout.ignoring([at], "if it says nothing")
+        unused = layout.ignoring([col], "if it says nothing")
         if not present or (not numeric and all(map(_DATE.fullmatch, present))):
             continue
         if not numeric and len(present) < len(cells):
@@ -365,21 +364,21 @@ def _check_others(layout: Layout, rows: list[_Row]) -> None:
             raise layout.ask(f"{remark}{shown(present[0])}", out, unused)
         sizes, curves = [row.n for row in rows], [(row.model, row.metric) for row in rows]
         if most > 1 and len({*zip(sizes, curves, seeds, cells, strict=True)}) == len(cells):
-            telling.append(at)
+            telling.append(col)
         # A text splits a curve; a number splits an N, and does not only follow from N.
         whole = list(zip(curves, sizes, strict=True)) if numeric else curves
         splits = len({*zip(whole, cells, strict=True)}) > len({*whole})
         recurs = len({*zip(sizes, cells, strict=True)}) > distinct
         if not splits or distinct == len(cells) or (numeric and not recurs):
             continue
-        model = layout.column("model", at, "if it tells models apart")
-        seed = layout.column("seed", at, "if it numbers repetitions")
-        one = ("filter", {name: short(str(rows[-1].cells[at]))}, "for one of them")
+        model = layout.column("model", col, "if it tells models apart")
+        seed = layout.column("seed", col, "if it numbers repetitions")
+        single = ("filter", {name: short(str(rows[-1].cells[col]))}, "for one of them")
         last, best = ("last", name, "for the last of each run"), ("best", name, "for the best")
-        answers = [model, one, seed] if not numeric else [model, seed, one, last]
+        answers = [model, single, seed] if not numeric else [model, seed, single, last]
         if numeric and most > 1 and (layout.seeds or distinct > 10):  # such as an epoch
-            answers = [last, best, one, model, seed]
-        values = [shown(str(row.cells[at])) for row in rows if not is_empty(row.cells[at])]
+            answers = [last, best, single, model, seed]
+        values = [shown(str(row.cells[col])) for row in rows if not is_empty(row.cells[col])]
         names = in_short(values, 4)
         raise layout.ask(f"{shown(name)} has {names} in one curve", *answers, unused)
     if telling:

@@ -1,7 +1,7 @@
-"""Curves that a store holds: which metric they show, and values that no curve can hold.
+"""Curves in a store: their metric, and values that a curve cannot hold.
 
-A study's store has points, each with a curve for every model. A pilot's has a cell for every fit;
-its models are one point, if they were measured in the same metric.
+The store of a study has points, each with a curve for every model. That of a pilot has a cell for
+every fit; its models form one point if they were measured in the same metric.
 """
 
 from __future__ import annotations
@@ -21,59 +21,58 @@ from korisk.store.cells import Row, Task
 if TYPE_CHECKING:
     from korisk.store.store import FlatRow
 
-LEAST_N = 2  # of a learning curve; smaller N are before any training
-PART_OF = "part_of"  # in a spec: what the point is a part of, as one N is of a pilot
+LEAST_N = 2  # of a learning curve; smaller N are errors before training
+PART_OF = "part_of"  # key of a spec: the pilot that a point, such as one N, belongs to
 
-# In the detail of a pilot's row: the metric to plan with, its unit, and whether the fit returned a
-# number without a name, which then has the name of the metric that it is read as.
+# Keys in the detail of a pilot's row: the metric to plan with, its unit, and whether the fit
+# returned a number without a name, which gets the name of the metric that is read.
 METRIC, UNIT, BARE = "metric", "unit", "bare"
-TRAINING = (
-    "training"  # there too: training errors, steps and epochs, which are nothing to plan with
-)
-LONGER = "longer"  # in a spec: how many times the usual training a probe of a pilot had
+TRAINING = "training"  # key in the detail as well: training errors, steps and epochs
+LONGER = "longer"  # key of a spec: multiple of the usual training of a pilot's probe
 
+# Perfect values by the law of a unit: their error is 0, which a curve cannot hold.
 _BEST = {"error": 0.0, "complement": 1.0, "percent": 100.0, "squared": 0.0, "negated": 0.0}
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The metric that a point's curves show, and its unit."""
+    """The metric of a point's curves, and its unit."""
 
     metric: str
     unit: Unit
 
     def error(self, row: Row) -> float:
-        """A row's error, as `error_of` computes it; nan if it has none."""
+        """The error of a row, as in `error_of`; nan if the metric was not measured."""
         value = renamed(row, self.metric).get(self.metric)
         return math.nan if value is None else error_of(self.unit, value)
 
 
 def chosen(spec: Mapping[str, Any], rows: Iterable[Row], wanted: str | None = None) -> Chosen:
-    """The study's metric, the one that a pilot chose last, or else the first that was measured.
+    """The metric of a study, the last choice of a pilot, or else the first that was measured.
 
-    Another `wanted` one has the unit of its name.
+    A `wanted` metric takes precedence, with the unit of its name.
     """
-    own = list(rows)
+    listed = list(rows)
     metric, unit = spec.get("metric"), None
     if metric is None and PART_OF in spec:
-        detail = next((row.detail for row in reversed(own) if METRIC in row.detail), {})
+        detail = next((row.detail for row in reversed(listed) if METRIC in row.detail), {})
         metric, unit = detail.get(METRIC), UNITS.get(str(detail.get(UNIT)))
     if metric is None:
-        metric = next((name for row in own for name in row.metrics), "")
+        metric = next((name for row in listed for name in row.metrics), "")
     if wanted not in (None, metric):
         metric, unit = wanted, None
     return Chosen(str(metric), unit or UNITS[suggested_unit(str(metric)) or "error"])
 
 
 def renamed(row: Row, name: str) -> dict[str, float]:
-    """A row's metrics; a number without a name gets this one."""
+    """The metrics of a row; a number without a name gets this one."""
     if not row.detail.get(BARE):
         return {**row.metrics}
     return dict(zip([name], row.metrics.values(), strict=False))
 
 
 def error_of(unit: Unit, value: float) -> float:
-    """The error of a metric's value: 0 for a perfect one, nan for one that no curve can hold."""
+    """The error of a metric's value: 0 for a perfect one, nan if a curve cannot hold it."""
     if value == _BEST.get(unit.law):
         return 0.0
     error = float(unit.to_error(value))
@@ -81,16 +80,17 @@ def error_of(unit: Unit, value: float) -> float:
 
 
 def grouping(rows: Iterable[FlatRow]) -> Callable[[Task], str]:
-    """The name under which a task's rows are shown: its point.
+    """A function from a task to the name of its point in reports.
 
-    Each fit of a pilot is a point of the store. They are shown together under the model's name, and
-    those of several models under "pilot", if these were measured in the same metric.
+    Each fit of a pilot is a point of the store. Reports group them under the model's name, and
+    those of several models under "pilot" if these were measured in the same metric.
     """
     models: dict[str, list[FlatRow]] = {}
     for row in rows:
         if PART_OF in row.task.spec:
             models.setdefault(str(row.task.spec[PART_OF]), []).append(row)
-    choices = {chosen(own[0].task.spec, (each.row for each in own)) for own in models.values()}
+    groups = models.values()
+    choices = {chosen(group[0].task.spec, (flat.row for flat in group)) for group in groups}
     together = len(models) > 1 and len(choices) == 1
 
     def group(task: Task) -> str:
@@ -102,12 +102,12 @@ def grouping(rows: Iterable[FlatRow]) -> Callable[[Task], str]:
 
 
 def is_probe(task: Task) -> bool:
-    """Whether a task is a fit of a pilot that was trained longer, and belongs in no curve."""
+    """Whether a task is a pilot's fit with longer training, which belongs to no curve."""
     return PART_OF in task.spec and LONGER in task.spec
 
 
 def by_point(rows: Iterable[FlatRow]) -> dict[str, list[FlatRow]]:
-    """Rows by the name of their point, in the order in which they appear; without probes."""
+    """Rows by the name of their point, in order of appearance, without probes."""
     every = [row for row in rows if not is_probe(row.task)]
     group = grouping(every)
     groups: dict[str, list[FlatRow]] = {}
@@ -121,19 +121,18 @@ def without_perfect(
 ) -> tuple[list[tuple[int, float, int]], list[str]]:
     """The (n, error, seed) that a curve can hold, and notes on errors of 0.
 
-    A curve cannot hold 0. At an N with some errors of 0 the others are scaled down to the mean of
-    all: without the perfect fits the curve would look worse than it is.
+    A curve cannot hold 0. At an N with some errors of 0, the others are scaled to the mean of all;
+    leaving the perfect fits out would make the curve look worse than it is.
     """
-    at: dict[int, list[tuple[int, float, int]]] = {}
+    by_size: dict[int, list[tuple[int, float, int]]] = {}
     for value in values:
-        at.setdefault(value[0], []).append(value)
-    kept: list[tuple[int, float, int]] = []
+        by_size.setdefault(value[0], []).append(value)
+    usable: list[tuple[int, float, int]] = []
     notes = []
-    for n, every in sorted(at.items()):
+    for n, every in sorted(by_size.items()):
         imperfect = [value for value in every if value[1] > 0]
-        share = len(imperfect) / len(every)
-        kept += [(n, error * share, seed) for _, error, seed in imperfect]
-        perfect = len(every) - len(imperfect)
+        share, perfect = len(imperfect) / len(every), len(every) - len(imperfect)
+        usable += [(n, error * share, seed) for _, error, seed in imperfect]
         if perfect and imperfect:
             notes.append(
                 f"{perfect} of {len(every)} fits at N = {n:,} {'was' if perfect == 1 else 'were'} "
@@ -141,7 +140,7 @@ def without_perfect(
             )
         elif perfect:
             notes.append(f"every fit at N = {n:,} was perfect")
-    return [each for each in kept if each[1] >= SMALLEST_ERROR], notes
+    return [value for value in usable if value[1] >= SMALLEST_ERROR], notes
 
 
 @dataclass(frozen=True)
@@ -156,9 +155,9 @@ class StoredCurve:
 
 
 def training_name(metric: str, names: Iterable[str]) -> str:
-    """The name under which a fit gave the training error of a metric; empty if it gave none.
+    """The name of a metric's training error among `names`; empty if there is none.
 
-    `test_loss` has that of `train_loss`, and a lone `train` is of any metric.
+    `test_loss` belongs to `train_loss`, and `train` to any metric.
     """
     stem = re.sub(r"^(test|val|valid|validation)_", "", metric)
     known = set(names)
@@ -167,17 +166,17 @@ def training_name(metric: str, names: Iterable[str]) -> str:
 
 
 class MeasuredFit(NamedTuple):
-    """One fit of a pilot, with what is known of its training."""
+    """One fit of a pilot, with the details of its training."""
 
     n: int
     seed: int
     value: float  # on the test set, in the metric's unit
     training: Mapping[str, float]  # training errors, steps and epochs
-    longer: float | None  # how many times the usual training; None: the usual one
+    longer: float | None  # multiple of the usual training; None: the usual one
 
 
 def stored_fits(path: str | PathLike[str], model: str, metric: str) -> list[MeasuredFit]:
-    """The fits of a pilot's model in a store, probes among them; none of what is no store."""
+    """All fits of a pilot's model in a store, including probes; none if it is not a store."""
     from korisk.store.store import Store, store_path
 
     if not is_store(path):
@@ -217,7 +216,7 @@ def stored_curves(
     metric: str | None = None,
     unit: Unit | None = None,
 ) -> list[StoredCurve]:
-    """The curves in a store: of its only point, or of the one that is named; maybe in a unit."""
+    """The curves of a point in a store, by default its only one; in `unit`, if it is given."""
     from korisk.store.store import Store, store_path
 
     with Store.read(store_path(path)) as store:
@@ -235,28 +234,28 @@ def stored_curves(
     models: dict[str, list[FlatRow]] = {}
     for row in groups[name]:
         models.setdefault(row.row.model, []).append(row)
-    found = []
-    for model, own in models.items():
-        choice = chosen(own[0].task.spec, (each.row for each in own), metric)
+    curves = []
+    for model, rows_of in models.items():
+        choice = chosen(rows_of[0].task.spec, (flat.row for flat in rows_of), metric)
         choice = choice if unit is None else Chosen(choice.metric, unit)
-        known = list(dict.fromkeys(key for each in own for key in each.row.metrics))
-        bare = any(each.row.detail.get(BARE) for each in own)  # takes any name
+        known = list(dict.fromkeys(key for flat in rows_of for key in flat.row.metrics))
+        bare = any(flat.row.detail.get(BARE) for flat in rows_of)  # takes any name
         if metric is not None and metric not in known and not bare:
             raise KoriskError(f"{path}: no metric {shown(metric)}{did_you_mean(metric, known)}")
         values = [
-            (each.row.n, choice.error(each.row), each.task.seed)
-            for each in own
-            if each.row.n >= LEAST_N
+            (flat.row.n, choice.error(flat.row), flat.task.seed)
+            for flat in rows_of
+            if flat.row.n >= LEAST_N
         ]
         finite = [value for value in values if value[1] >= 0]
-        kept, notes = without_perfect(finite)
+        usable, notes = without_perfect(finite)
         notes.insert(0, f"values from {shown(choice.metric)} of the store")
         if len(finite) < len(values):
             notes.append(f"{len(values) - len(finite)} values that no curve can hold left out")
         if failed:
             notes.append(f"{failed} failed cells left out")
-        if kept:
-            found.append(StoredCurve(name, model, choice, kept, notes))
-    if not found:
+        if usable:
+            curves.append(StoredCurve(name, model, choice, usable, notes))
+    if not curves:
         raise KoriskError(f"{path}: no values of N >= {LEAST_N}; a pilot needs larger N")
-    return found
+    return curves

@@ -1,4 +1,4 @@
-"""Units: how a metric of the user's becomes an error, and how an error is told in it again."""
+"""Units: conversion of a user's metric to an error, and back."""
 
 import re
 import unicodedata
@@ -17,14 +17,14 @@ Array = NDArray[np.float64]
 SMALLEST_ERROR = 1e-100
 LARGEST_ERROR = 1e100
 
-# Remedies for values that no fit can take.
+# Remedies for values that cannot be fitted.
 _LOGARITHM = "a fit needs its logarithm: leave it out"
 _PERFECT = "a perfect score leaves no error to fit: leave it out"
 
 _SCORES = ("accuracy", "auc", "dice", "f1", "iou", "r2", "ssim")
 _ALIASES = {**dict.fromkeys(_SCORES, "complement"), "db": "psnr", "rmse": "squared"}
 
-# A metric's words, each with the unit to suggest for it.
+# Words of metrics of which larger is better, with the unit to suggest.
 _LARGER_IS_BETTER = {
     **{word: word for word in _SCORES},
     **dict.fromkeys(("aucroc", "auroc", "auprc"), "auc"),
@@ -40,7 +40,7 @@ _SMALLER_IS_BETTER = {"error", "err", "loss", "risk", "distance", "deviation", "
 _SMALLER_IS_BETTER |= {"nmse", "l1", "l2", "lpips", "cer", "wer", "drop", "gap", "decrease"}
 _ERRORS = _SMALLER_IS_BETTER | _ROOTS
 
-# What a metric is made of, by its words; the first family that has one of them.
+# Kinds of metrics by their words, for the prior of the planner; the first match counts.
 _FAMILIES = {
     "squares": {
         "mse",
@@ -57,17 +57,8 @@ _FAMILIES = {
     },
     "rates": {"accuracy", "acc", "rate", "misclassification", "top1", "top5", "cer", "wer"}
     | {"dice", "dsc", "iou", "miou", "jaccard", "f1", "auc", "auroc", "aucroc", "auprc"},
-    "losses": {
-        "loss",
-        "nll",
-        "entropy",
-        "crossentropy",
-        "ce",
-        "bce",
-        "perplexity",
-        "ppl",
-        "likelihood",
-    },
+    "losses": {"loss", "nll", "entropy", "crossentropy", "ce", "bce"}
+    | {"perplexity", "ppl", "likelihood"},
 }
 
 _NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negated": "score"}
@@ -107,7 +98,7 @@ _LAWS = {
         remedy="give decibels, and leave a perfect reconstruction out",
     ),
     "squared": _Law(
-        # A negative root is no root: without nan here, its square would pass for an error.
+        # A root is not negative; without nan, the square of one would pass for an error.
         lambda x: np.where(x > 0, np.square(x), np.nan),
         np.sqrt,
         larger_is_better=False,
@@ -150,16 +141,16 @@ _LAWS = {
 
 @dataclass(frozen=True)
 class Unit:
-    """The unit of a metric: `to_error` makes it positive and smaller-is-better.
+    """The unit of a metric; `to_error` converts values to errors, of which smaller is better.
 
-    Take one from `UNITS`, or name it where a unit is asked for.
+    Take one from `UNITS`, or pass its name where a unit is expected.
 
     Parameters
     ----------
     name : str
-        The user's word for it.
+        The user's name for it.
     law : str
-        The formula behind: accuracy and ssim are both `complement`, 1 - x.
+        The formula: accuracy and ssim are both `complement`, 1 - x.
 
     Raises
     ------
@@ -192,21 +183,21 @@ class Unit:
 
     @property
     def logarithmic(self) -> bool:
-        """Whether values are drawn on a logarithmic axis: those that are errors, or their roots."""
+        """Whether values are drawn on a logarithmic axis: errors and their roots."""
         return self.law in ("error", "squared")
 
     @property
     def rule(self) -> str:
-        """What values it takes, as in "below 1"."""
+        """The valid range of values, such as "below 1"."""
         return _LAWS[self.law].rule
 
     @property
     def noun(self) -> str:
-        """What one value in this unit is called in a message."""
+        """The noun for a value in this unit, for messages."""
         return _NOUNS.get(self.name, self.name)
 
     def to_error(self, x: ArrayLike) -> Array:
-        """The errors of metric values; outside the unit's range not positive, or not finite.
+        """Convert metric values to errors; values out of range give nonpositive or nonfinite ones.
 
         Parameters
         ----------
@@ -222,7 +213,7 @@ class Unit:
             return np.asarray(_LAWS[self.law].to_error(np.asarray(x, np.float64)))
 
     def from_error(self, e: ArrayLike) -> Array:
-        """The metric values of errors.
+        """Convert errors to metric values.
 
         Parameters
         ----------
@@ -238,7 +229,7 @@ class Unit:
             return np.asarray(_LAWS[self.law].from_error(np.asarray(e, np.float64)))
 
     def refusal(self, value: float) -> Message:
-        """Why a value whose error cannot be used is refused, in the words of this unit.
+        """The message for a value out of range.
 
         Parameters
         ----------
@@ -260,48 +251,49 @@ UNITS: dict[str, Unit] = {
 
 
 def unit(name: str | Unit) -> Unit:
-    """The unit of that name, or of a metric of that name; a unit is returned as it is."""
+    """Look up a unit by its name or by that of a metric; a unit is returned unchanged."""
     if isinstance(name, Unit):
         return name
-    asked = str(name)[:80].strip().casefold()
-    if asked not in UNITS:  # acc, roc_auc, mse, ...
-        score, found = suggested_unit(asked), set(words(asked))
+    key = str(name)[:80].strip().casefold()
+    if key not in UNITS:  # acc, roc_auc, mse, ...
+        score, tokens = suggested_unit(key), set(words(key))
         if score is not None:
-            asked = score
-        elif not found.isdisjoint(_ROOTS):
-            asked = "rmse"
-        elif not found.isdisjoint(_SMALLER_IS_BETTER):
-            asked = "error"
-    one_of("unit", asked, tuple(UNITS))
-    return UNITS[asked]
+            key = score
+        elif not tokens.isdisjoint(_ROOTS):
+            key = "rmse"
+        elif not tokens.isdisjoint(_SMALLER_IS_BETTER):
+            key = "error"
+    one_of("unit", key, tuple(UNITS))
+    return UNITS[key]
 
 
 def words(name: str) -> list[str]:
-    """The words of a column's or metric's name: `test_R²` and `testR2` are test and r2."""
+    """Split the name of a column or metric into words: `test_R²` and `testR2` are test, r2."""
     plain = unicodedata.normalize("NFKC", name).replace("^", "")
+    # A capital letter begins a word within camel case, and an acronym after two small letters.
     apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z0-9])|(?<=[a-z]{2})(?=[A-Z]{2})", " ", plain)
     return re.findall(r"[^\W_]+", apart.casefold())
 
 
 def vocabulary(text: str) -> set[str]:
-    """The words of a text, each of them once."""
+    """The set of words of a text."""
     return set(words(text))
 
 
 def suggested_unit(metric_name: str) -> str | None:
-    """The unit to suggest for a metric whose name says that larger is better, or None."""
-    found = words(metric_name)
-    if metric_name.casefold().startswith("neg_") and found[-1] in {"error", "loss", "score"}:
+    """The unit to suggest for a metric of which larger is better by its name, or None."""
+    tokens = words(metric_name)
+    if metric_name.casefold().startswith("neg_") and tokens[-1] in {"error", "loss", "score"}:
         return "negated"  # scikit-learn's names
-    if _SMALLER_IS_BETTER.intersection(found) or re.match(r"\s*1\s*[-−–]", metric_name):  # noqa: RUF001
+    if _SMALLER_IS_BETTER.intersection(tokens) or re.match(r"\s*1\s*[-−–]", metric_name):  # noqa: RUF001
         return None  # "dice loss", "1 - ssim"
-    return next((_LARGER_IS_BETTER[word] for word in found if word in _LARGER_IS_BETTER), None)
+    return next((_LARGER_IS_BETTER[word] for word in tokens if word in _LARGER_IS_BETTER), None)
 
 
 def unit_by_name(metric_name: str, head: str = "") -> str:
-    """The unit that a metric's name and its column's say: `psnr`, `rmse`, `MSE (log10)`; or error.
+    """The unit by the names of a metric and its column: `psnr`, `rmse`, `MSE (log10)`, else error.
 
-    It is empty where they say a transform that can be meant in two ways, such as `log MSE`.
+    Empty for an ambiguous transform, such as `log MSE`, whose base is not known.
     """
     score, spoken = suggested_unit(metric_name), set(words(f"{metric_name} {head}"))
     if score is not None:
@@ -314,18 +306,18 @@ def unit_by_name(metric_name: str, head: str = "") -> str:
         return ""
     if {"db", "decibel", "decibels"} & spoken:
         return "error_db" if spoken & _ERRORS else ""
-    # `rmse_over_max` is a metric of korisk's own studies, which are about what was published.
+    # `rmse_over_max` is a metric of korisk's studies, kept as it was published.
     return "rmse" if _ROOTS & set(words(metric_name)) and "over" not in spoken else "error"
 
 
 def metric_family(metric_name: str, unit: Unit) -> str:
-    """What the values are made of: "squares", "rates", "losses", or "" where nothing tells.
+    """The kind of a metric: "squares", "rates", "losses", or "" if neither name nor unit shows it.
 
-    Learning curves of squared errors, of shares of wrong answers and of losses bend differently.
+    Learning curves of squared errors, of error rates and of losses have different shapes.
     """
-    found = {*words(metric_name), *words(unit.name)}
+    tokens = {*words(metric_name), *words(unit.name)}
     for family, names in _FAMILIES.items():
-        if not names.isdisjoint(found):
+        if not names.isdisjoint(tokens):
             return family
     return (
         "squares" if unit.law in ("psnr", "squared") else "rates" if unit.law == "percent" else ""

@@ -358,7 +358,8 @@ class Comparison(Drawn):
         if math.isinf(crossing_n):
             return None
         measured = crossing_n <= min(self.first.last, self.second.last)
-        return Crossover(round(crossing_n), *ends, self.names[0 if falls else 1], measured)
+        leader = self.names[0 if falls else 1]
+        return Crossover(round(crossing_n), ends[0], ends[1], leader, measured)
 
     def odds(self, n: ArrayLike) -> Array:
         """(M,) the probability that the second curve lies below the first at each N.

@@ -76,10 +76,10 @@ def factors(known: Curve, dense: Curve, *, name: str = "") -> Factors:
         result = replace(result, reason=f"no factors: {str(error).partition(';')[0]}")
     with suppress(KoriskError):  # too few sizes for the planner
         forecasts = [forecast(known), forecast(dense)] if top > 1.02 * low else []
-        for error in np.geomspace(1.02 * low, 0.95 * top, _ANSWERS).tolist() if forecasts else []:
-            plans = [plan_from(f, f.curve.unit.from_error(error).item()) for f in forecasts]
+        for goal in np.geomspace(1.02 * low, 0.95 * top, _ANSWERS).tolist() if forecasts else []:
+            plans = [plan_from(f, f.curve.unit.from_error(goal).item()) for f in forecasts]
             ratio = Comparison(*plans).ratio
             if ratio is not None and not plans[1].at_once:
                 chance = min(plan.chance or 0.0 for plan in plans)
-                planned.append((error, ratio, chance, plans[0].at_once))
+                planned.append((goal, ratio, chance, plans[0].at_once))
     return replace(result, planned=planned)

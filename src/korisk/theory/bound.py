@@ -20,26 +20,26 @@ Risks = Sequence[float] | FloatArray | Mapping[str, float]
 class Bound(Drawn):
     """An upper bound of the expected squared error, layer by layer. Made by `deep_risk`.
 
-    In the paper's form a layer's contribution is A_l r_l. In the Minkowski forms the bound is
-    (sum_l t_l)^2 with t_l = P_l sqrt(r_l), and a layer's contribution is t_l sum_k t_k,
-    Eq. (eq:shares): its own square and half of every cross term.
+    In the paper's form a layer contributes A_l r_l. In the Minkowski forms the bound is
+    (sum_l t_l)^2 with t_l = P_l sqrt(r_l), and a layer contributes t_l sum_k t_k, Eq. (eq:shares):
+    its own square and half of every cross term.
 
     Parameters
     ----------
     form : {"composed", "minkowski", "paper"}
         The form of the bound.
     layers : tuple of str, (L,)
-        The layers' names.
+        The names of the layers.
     contributions : array, (L,)
-        What each layer adds; they add up to `total`.
+        The contribution of each layer; they add up to `total`.
 
     Examples
     --------
     >>> import korisk as kr
     >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=3), kr.Learned("B", lipschitz=2)]
     >>> net = kr.Network(layers)
-    >>> found = kr.deep_risk(net, {"W": 0.01, "B": 0.04}, bound="paper")
-    >>> found.contributions.round(2).tolist(), round(found.total, 2)
+    >>> bound = kr.deep_risk(net, {"W": 0.01, "B": 0.04}, bound="paper")
+    >>> bound.contributions.round(2).tolist(), round(bound.total, 2)
     ([1.44, 0.0, 0.08], 1.52)
     """
 
@@ -49,12 +49,12 @@ class Bound(Drawn):
 
     @property
     def total(self) -> float:
-        """The bound itself."""
+        """The value of the bound."""
         return float(self.contributions.sum())
 
     @property
     def shares(self) -> FloatArray:
-        """Each layer's part of the total, (L,); zero where the total is."""
+        """(L,) each layer's share of the total; zero if the total is."""
         total = self.total
         return self.contributions / total if total > 0 else np.zeros_like(self.contributions)
 
@@ -64,7 +64,7 @@ class Bound(Drawn):
 
 @dataclass(frozen=True, eq=False)
 class BarronBound(Drawn):
-    """The bound at N training samples: a part that data removes, and a floor.
+    """The bound at N training samples: an estimation part, which data removes, and a floor.
 
     Made by `barron_bound`.
 
@@ -73,21 +73,21 @@ class BarronBound(Drawn):
     n : float
         N, the training samples.
     whole : Bound
-        The one that was asked for: `by_parameters` or `by_effective`.
+        The requested one: `by_parameters` or `by_effective`.
     floors : Bound
-        What remains with unlimited data: approximation and mismatch.
+        The bound with unlimited data: approximation and mismatch.
     by_parameters : Bound or None
-        The theorem's, with p; None where a layer lacks its p.
+        The theorem's bound, with p; None if a layer lacks its p.
     by_effective : Bound or None
-        The estimate with effective dimensions; None where no layer states one.
+        The estimate with effective dimensions; None if no layer states one.
 
     Examples
     --------
     >>> import korisk as kr
     >>> learned = kr.Learned("W", parameters=100, C=1, width=50)
     >>> net = kr.Network([learned, kr.Known("K", lipschitz=2)])
-    >>> found = kr.barron_bound(net, 1000)
-    >>> round(found.floor, 4), round(found.estimation, 4), round(found.total, 4)
+    >>> bound = kr.barron_bound(net, 1000)
+    >>> round(bound.floor, 4), round(bound.estimation, 4), round(bound.total, 4)
     (0.08, 2.7631, 2.8431)
     """
 
@@ -109,27 +109,27 @@ class BarronBound(Drawn):
 
     @property
     def floor(self) -> float:
-        """What remains for N to infinity: approximation and mismatch."""
+        """The limit for N to infinity: approximation and mismatch."""
         return self.floors.total
 
     @property
     def estimation(self) -> float:
-        """What more data removes."""
+        """The part that more data removes."""
         return float(self.estimations.sum())
 
     @property
     def contributions(self) -> FloatArray:
-        """Per layer (L,), adding up to the total."""
+        """(L,) the contribution of each layer to the total."""
         return self.whole.contributions
 
     @property
     def approximations(self) -> FloatArray:
-        """Per layer (L,), adding up to the floor; for a known layer, its mismatch."""
+        """(L,) the contribution of each layer to the floor; for a known layer, its mismatch."""
         return self.floors.contributions
 
     @property
     def estimations(self) -> FloatArray:
-        """Per layer (L,), adding up to the estimation part; cross terms that vanish are in here."""
+        """(L,) the contribution of each layer to the estimation part, with its cross terms."""
         return self.whole.contributions - self.floors.contributions
 
     def __float__(self) -> float:
@@ -146,7 +146,7 @@ def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
     n : float
         N, the training samples, at least 2.
     effective : bool, default False
-        Whether the layer's effective dimension stands for p.
+        Whether the layer's effective dimension replaces p.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
     Raises
     ------
     KoriskError
-        If the layer has no `parameters` (or `effective`, where that is asked for).
+        If the layer lacks `parameters` (or `effective`, where that is requested).
 
     Examples
     --------
@@ -168,7 +168,7 @@ def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
 
 
 def approximation_risk(layer: Layer) -> float:
-    """What a layer errs with unlimited data: C^2/n_l of (eq:layer-risk), or its mismatch."""
+    """The risk of a layer with unlimited data: C^2/n_l of (eq:layer-risk), or its mismatch."""
     if isinstance(layer, Learned):
         return layer.C * layer.C / layer.width
     return layer.mismatch if isinstance(layer, Known) else 0.0
@@ -177,8 +177,7 @@ def approximation_risk(layer: Layer) -> float:
 def estimation_slope(layer: Layer, *, effective: bool = False) -> float:
     """kappa p, the factor of log N / N in (eq:layer-risk); zero for a known layer.
 
-    With `effective`, the layer's effective dimension, (eq:effective), stands for p where it states
-    one.
+    With `effective`, the layer's effective dimension, (eq:effective), replaces p if it states one.
     """
     if not isinstance(layer, Learned):
         return 0.0
@@ -201,12 +200,12 @@ def rate(n: float) -> float:
 
 
 def approximation_risks(net: Network) -> FloatArray:
-    """What each layer errs with unlimited data, a mismatch (eq:mismatch) among it, (L,)."""
+    """(L,) the risk of each layer with unlimited data, including mismatches, (eq:mismatch)."""
     return np.array([approximation_risk(layer) for layer in net])
 
 
 def estimation_slopes(net: Network, *, effective: bool = False) -> FloatArray:
-    """The factor of log N / N in each layer's risk, (L,); zero for known layers."""
+    """(L,) the factor of log N / N in each layer's risk; zero for known layers."""
     return np.array([estimation_slope(layer, effective=effective) for layer in net])
 
 
@@ -231,8 +230,8 @@ def deep_risk(net: Network, layer_risks: Risks, *, bound: BoundForm = "composed"
     Raises
     ------
     KoriskError
-        For a missing risk, one of an exact known layer, or an error that passes through a layer
-        without a Lipschitz constant.
+        If a risk is missing or belongs to an exact known layer, or if an error passes through a
+        layer without a Lipschitz constant.
 
     Examples
     --------
@@ -268,24 +267,25 @@ def deep_risk(net: Network, layer_risks: Risks, *, bound: BoundForm = "composed"
 
 
 def evaluate(net: Network, risks: FloatArray, bound: BoundForm) -> Bound:
-    """The bound of a network whose layers err by `risks` (L,), which are taken as they are.
+    """The bound of a network with layer risks `risks` (L,), which are not checked.
 
     The contributions are A_l E||e_l||^2 of Eq. (eq:deep-risk), or the terms of
     (sum_l P_l sqrt(r_l))^2, Eq. (eq:minkowski) or (eq:composed), depending on the tails;
     docs/explanation/theory.md has the proofs.
     """
+    # An infinite tail matters only behind a layer that errs: name the constant that is missing.
     tails = net.tails(bound)
     unbounded = np.flatnonzero(np.isinf(tails) & (risks > 0))
     if unbounded.size:
-        at = int(unbounded[-1])
-        for layer in map(net.__getitem__, net.behind(net.names[at])):
+        index = int(unbounded[-1])
+        for layer in map(net.__getitem__, net.behind(net.names[index])):
             if np.isinf(layer.bracket.upper):
                 raise KoriskError(
                     f"layer {layer.name!r}: lipschitz has no upper end ({layer.bracket.how}), and "
-                    f"the error of layer {net.names[at]!r} passes through it; give ",
+                    f"the error of layer {net.names[index]!r} passes through it; give ",
                     Argument("lipschitz", ...),
                 )
-        what = f"the Lipschitz constants after layer {net.names[at]!r}"
+        what = f"the Lipschitz constants after layer {net.names[index]!r}"
         raise KoriskError(f"{what} multiply to more than a double can hold; check their units")
     # A layer without error contributes nothing, even where its tail is not known (infinite).
     roots = np.zeros_like(risks)
@@ -314,8 +314,8 @@ def barron_bound(
     bound : {"composed", "minkowski", "paper"}, default "composed"
         The form of the bound, one of `BOUNDS`.
     effective : bool, default False
-        Whether to ask for the estimate with the layers' effective dimensions, a layer that states
-        none keeping its p. The theorem is with p; the result holds both in any case.
+        Whether to return the estimate with the layers' effective dimensions; a layer that states
+        none keeps its p. The theorem is with p; the result holds both in any case.
 
     Returns
     -------
@@ -325,7 +325,7 @@ def barron_bound(
     Raises
     ------
     KoriskError
-        If a layer lacks what the bound needs; the message names it.
+        If a layer lacks a constant that the bound needs; the message names it.
 
     Examples
     --------
@@ -342,12 +342,16 @@ def barron_bound(
         slopes = estimation_slopes(net, effective=effective)
         return evaluate(net, floors + rate(n) * slopes, bound)
 
-    asked = effective and states_effective(net)
-    found: dict[bool, Bound | None] = {asked: (chosen := whole(effective=asked)), not asked: None}
-    if states_effective(net):
-        with suppress(KoriskError):  # it cannot be told, as without a p
-            found[not asked] = whole(effective=not asked)
-    return BarronBound(n, chosen, evaluate(net, floors, bound), found[False], found[True])
+    # The result holds both bounds, and `effective` decides which of them `whole` is. Only the
+    # requested one may raise: the other is None where a layer lacks its p.
+    either = states_effective(net)
+    requested = whole(effective=effective and either)
+    alternative: Bound | None = None
+    if either:
+        with suppress(KoriskError):
+            alternative = whole(effective=not effective)
+    pair = (alternative, requested) if effective and either else (requested, alternative)
+    return BarronBound(n, requested, evaluate(net, floors, bound), *pair)
 
 
 def states_effective(net: Network) -> bool:

@@ -1,4 +1,4 @@
-"""A norm or Lipschitz constant with its direction: what lies below it and what lies above."""
+"""A norm or Lipschitz constant as a bracket of its lower and upper bounds."""
 
 import dataclasses
 import math
@@ -13,14 +13,14 @@ _WEAKEST_FIRST: tuple[Whose, ...] = ("not known", "present weights", "stated", "
 
 
 def set_fields(value: object, **fields: object) -> None:
-    """Set fields of a frozen dataclass while it is made, after they were checked."""
+    """Set checked fields of a frozen dataclass during its construction."""
     for name, content in fields.items():
         object.__setattr__(value, name, content)
 
 
 def terse_repr(value: object) -> str:
-    """A dataclass's repr that leaves defaults out and still evaluates back."""
-    parts = []
+    """The repr of a dataclass without default values, which still evaluates to it."""
+    texts = []
     for field in dataclasses.fields(value):  # type: ignore[arg-type]
         content = getattr(value, field.name)
         infinite = isinstance(content, float) and math.isinf(content)
@@ -28,18 +28,18 @@ def terse_repr(value: object) -> str:
         if not field.repr:
             continue
         if field.default is dataclasses.MISSING:
-            parts.append(f"{field.name}={text}" if field.kw_only else text)
+            texts.append(f"{field.name}={text}" if field.kw_only else text)
         elif content is not field.default and content != field.default:
-            parts.append(f"{field.name}={text}")
-    return f"{type(value).__name__}({', '.join(parts)})"
+            texts.append(f"{field.name}={text}")
+    return f"{type(value).__name__}({', '.join(texts)})"
 
 
 @dataclass(frozen=True, repr=False)
 class NormBracket:
-    """lower <= true constant <= upper, and how that is known.
+    """lower <= true constant <= upper, and how the ends are known.
 
-    Bounds use `upper`. An `upper` of infinity says that only a lower estimate exists, as when the
-    constant was sampled; a bound that needs it is refused.
+    Bounds use `upper`. An infinite `upper` means that only a lower estimate exists, as for a
+    sampled constant; a bound that needs it raises.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ class NormBracket:
     how : str, default "given"
         How the ends are known, in a few words.
     whose : {"stated", "operator", "present weights", "not known"}, default "stated"
-        Whose constant it is: as somebody stated it; of an operator, or of a map that no training
-        moves; of the weights that a learned layer has now, where the theorem speaks of the true
-        layer; or nobody's. It takes no part in comparisons.
+        The origin of the constant: stated by the user; of an operator, or of a map without
+        training; of the present weights of a learned layer, where the theorem is about the true
+        layer; or not known. Ignored in comparisons.
 
     Raises
     ------
@@ -95,22 +95,22 @@ NOT_KNOWN = NormBracket(0.0, float("inf"), how="not known", whose="not known")
 
 
 def joint_origin(brackets: Iterable[NormBracket]) -> Whose:
-    """Whose constant it is where several make one: the one that says the least."""
-    given = {bracket.whose for bracket in brackets}
-    return next((whose for whose in _WEAKEST_FIRST if whose in given), "stated")
+    """The origin of a constant derived from several: the weakest of theirs."""
+    origins = {bracket.whose for bracket in brackets}
+    return next((whose for whose in _WEAKEST_FIRST if whose in origins), "stated")
 
 
 @runtime_checkable
 class HasNorm(Protocol):
-    """Anything that can bracket its own norm when asked, such as a linear operator.
+    """An object with a norm, such as a linear operator.
 
-    An object with a method `norm()` that returns a `NormBracket` may stand wherever a Lipschitz
-    constant is asked for. It is asked once, when the constant is first needed.
+    An object with a method `norm()` that returns a `NormBracket` can be passed wherever a Lipschitz
+    constant is expected. `norm()` is called once, when the constant is first needed.
 
     Parameters
     ----------
     *args, **kwargs
-        A protocol takes none.
+        None; this is a protocol.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class HasNorm(Protocol):
     """
 
     def norm(self) -> NormBracket:
-        """The operator norm, bracketed."""
+        """A bracket of the operator norm."""
         ...
 
 

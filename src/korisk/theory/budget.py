@@ -1,8 +1,8 @@
 """From a bound to a sample size: inversion, savings, and the two factors of Prop. (prop:ct-proxy).
 
-Near a floor, a sample size hangs on the last digits of target - floor, and doubles lose them.
-Inversion therefore takes doubles at their exact value and has the decimal digits that its answer
-needs, however large that is, and whatever decimal context the caller has set.
+Near a floor, a sample size depends on the last digits of target - floor, which doubles lose.
+Inversion therefore converts doubles exactly to decimals and uses as many digits as the answer
+needs, however large it is, and whatever decimal context the caller has set.
 """
 
 import decimal
@@ -24,14 +24,14 @@ from korisk.theory.bracket import set_fields
 from korisk.theory.layer import Known, Learned, is_assumed
 from korisk.theory.network import BoundForm, Network
 
-_DIGITS = 120  # at first, enough for every N below 1e20
-_MOST_DIGITS = 3_000  # enough for every N below 1e1460, and doubles give none above 1e1400
+_DIGITS = 120  # initial precision, enough for every N below 1e20
+_MOST_DIGITS = 3_000  # enough for every N below 1e1460; doubles give none above 1e1400
 _TRAPS = [decimal.InvalidOperation, decimal.DivisionByZero]
 _CONTEXT = decimal.Context(prec=_DIGITS, Emin=-999_999, Emax=999_999, traps=_TRAPS)
 _ZERO = Decimal(0)
 
 Term = tuple[Decimal, Decimal, Decimal]  # P_l, f_l, s_l
-Answer = TypeVar("Answer")  # what is asked of a network before and after a replacement
+Answer = TypeVar("Answer")  # a result for a network before and after a replacement
 
 
 # --- Sample sizes from log N / N, Eq. (eq:inversion) ---------------------------------------------
@@ -43,23 +43,21 @@ def line_samples(floor: float | Decimal, slope: float | Decimal, target: float) 
 
 
 def root_sum_samples(terms: Sequence[tuple[float, float, float]], target: float) -> int:
-    """The same for (sum_l P_l sqrt(f_l + s_l log N / N))^2, terms being (P_l, f_l, s_l).
+    """The smallest N from which on (sum_l P_l sqrt(f_l + s_l log N / N))^2 <= target.
 
-    By Newton's steps from below, (eq:newton-start).
+    `terms` are (P_l, f_l, s_l). By Newton steps from below, (eq:newton-start).
     """
     exact = [(Decimal(tail), Decimal(floor), Decimal(slope)) for tail, floor, slope in terms]
     return _settled(lambda: _root_sum(exact, target))
 
 
 def _paper_sum(exponents: Sequence[int], terms: Sequence[Term], target: float) -> int:
-    """The same for sum_l 2^exponent P_l^2 (f_l + s_l log N / N)."""
-    factors = [
-        Decimal(2) ** exponent * tail**2
-        for exponent, (tail, _, _) in zip(exponents, terms, strict=True)
-    ]
-    pairs = list(zip(factors, terms, strict=True))
-    floor = sum((factor * f for factor, (_, f, _) in pairs if f > 0), _ZERO)
-    slope = sum((factor * s for factor, (_, _, s) in pairs if s > 0), _ZERO)
+    """The smallest N from which on sum_l 2^exponent P_l^2 (f_l + s_l log N / N) <= target."""
+    # Layers without a floor or slope are left out: their tail may be infinite.
+    powers = [Decimal(2) ** exponent for exponent in exponents]
+    pairs = list(zip(powers, terms, strict=True))
+    floor = sum((power * tail**2 * f for power, (tail, f, _) in pairs if f > 0), _ZERO)
+    slope = sum((power * tail**2 * s for power, (tail, _, s) in pairs if s > 0), _ZERO)
     return _line(floor, slope, target)
 
 
@@ -76,7 +74,7 @@ def _root_sum(terms: Sequence[Term], target: float) -> int:
         raise UnreachableError(target=target, floor=float(floor_root**2))
     if not growing:
         return 2
-    # sum P sqrt(f + s q) is concave in q = log N / N, so Newton's steps from below the solution
+    # sum P sqrt(f + s q) is concave in q = log N / N, so that Newton steps from below the solution
     # stay below it. sqrt(f + s q) <= sqrt(f) + sqrt(s q) gives such a start, (eq:newton-start).
     q = (gap / sum((tail * slope.sqrt() for tail, _, slope in growing), _ZERO)) ** 2
     for _ in range(200):
@@ -91,9 +89,9 @@ def _root_sum(terms: Sequence[Term], target: float) -> int:
 
 
 def _terms(net: Network, bound: BoundForm, *, effective: bool) -> list[Term]:
-    """(P_l, f_l, s_l) of every layer, to the digits of the present context.
+    """(P_l, f_l, s_l) of every layer, with the digits of the current context.
 
-    From the doubles that the network states: not from their products, which doubles round.
+    Computed from the stated doubles, and not from products of doubles, which are rounded.
     """
     terms = []
     for layer, tail in zip(net, net.exact_tails(bound), strict=True):
@@ -101,9 +99,8 @@ def _terms(net: Network, bound: BoundForm, *, effective: bool) -> list[Term]:
         if isinstance(layer, Learned):
             floor = Decimal(layer.C) ** 2 / Decimal(layer.width)
             estimated = effective and layer.effective is not None
-            slope = Decimal(layer.kappa) * Decimal(
-                (layer.effective if estimated else layer.parameters) or 0
-            )
+            dimension = (layer.effective if estimated else layer.parameters) or 0
+            slope = Decimal(layer.kappa) * Decimal(dimension)
         elif isinstance(layer, Known):
             floor = Decimal(layer.mismatch)
         terms.append((tail, floor, slope))
@@ -111,26 +108,27 @@ def _terms(net: Network, bound: BoundForm, *, effective: bool) -> list[Term]:
 
 
 class _TooCloseError(Exception):
-    """A target that cannot be told from the floor with the digits at hand."""
+    """A target that equals the floor up to the digits of the current context."""
 
 
 def _settled(solve: Callable[[], int]) -> int:
-    """The answer of `solve` with twice the digits of N, half of which the gap may take.
+    """The result of `solve` with twice the digits of N, half of which the gap may cancel.
 
-    Where the target cannot be told from the floor, the most digits decide.
+    Where the target equals the floor up to these digits, the most digits decide.
     """
+    # The digits depend on the answer: solve, and solve again if it turns out to need more.
     digits = _DIGITS
     while True:
         with localcontext(_CONTEXT) as context:
             context.prec = digits
             try:
-                found = solve()
+                size = solve()
             except _TooCloseError:
                 digits = _MOST_DIGITS
                 continue
-        needed = min(80 + 2 * math.ceil(math.log10(found)), _MOST_DIGITS)
+        needed = min(80 + 2 * math.ceil(math.log10(size)), _MOST_DIGITS)
         if needed <= digits:
-            return found
+            return size
         digits = needed
 
 
@@ -142,7 +140,7 @@ def _line(floor: Decimal, slope: Decimal, target: float) -> int:
 
 
 def _is_above(gap: Decimal, whole: Decimal, *, equal: bool) -> bool:
-    """Whether a gap is above zero, or at least zero; beyond half of the digits it is rounding."""
+    """Whether a gap is positive, or nonnegative if `equal`; half of the digits may be rounding."""
     digits = getcontext().prec
     if abs(gap) > whole.scaleb(-(digits // 2)):
         return gap > 0
@@ -154,9 +152,9 @@ def _is_above(gap: Decimal, whole: Decimal, *, equal: bool) -> bool:
 def invert_rate(rate: Decimal) -> int:
     """The smallest N >= 2 with log M / M <= rate for every M >= N.
 
-    The crossing is N = exp(-W_-1(-rate)) for rate <= 1/e, Eq. (eq:inversion). Doubles carry it to
-    about 15 digits; a few Newton steps on x = log x - log rate, the same equation with x = log N,
-    carry it to every digit of N. Equality never occurs: log N is transcendental, the rate is not.
+    The crossing is N = exp(-W_-1(-rate)) for rate <= 1/e, Eq. (eq:inversion). Doubles give about 15
+    digits of it; a few Newton steps on x = log x - log rate, the same equation with x = log N, give
+    every digit of N. Equality never occurs: log N is transcendental, the rate is not.
     """
     from scipy.special import lambertw
 
@@ -168,7 +166,7 @@ def invert_rate(rate: Decimal) -> int:
         context.prec = most = max(digits, 60 - rate.adjusted())
         log_rate = rate.ln()
         start = float(log_rate)
-        if start < -600:  # the rate leaves the doubles; there W_-1 is near its own expansion
+        if start < -600:  # the rate underflows a double; W_-1 is near its expansion there
             x = Decimal(math.log(-start) - start)
         else:
             x = Decimal(-float(lambertw(-math.exp(start), -1).real))
@@ -178,7 +176,7 @@ def invert_rate(rate: Decimal) -> int:
             x -= step
             if context.prec == most and abs(step) <= x.scaleb(8 - most):
                 break
-            context.prec = min(2 * context.prec, most)  # a step doubles the digits that are right
+            context.prec = min(2 * context.prec, most)  # a Newton step doubles the correct digits
         return int(x.exp().to_integral_value(rounding=decimal.ROUND_CEILING))
 
 
@@ -246,9 +244,9 @@ class RiskLine:
 
 
 def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = False) -> RiskLine:
-    """The bound as floor + slope log N / N, where it is one, Eq. (eq:calibrated-bound).
+    """The bound as a line floor + slope log N / N, Eq. (eq:calibrated-bound).
 
-    The paper's form always is. The Minkowski forms are while a single layer errs.
+    The paper's form always is one; the Minkowski forms are if only one layer has a risk.
 
     Parameters
     ----------
@@ -257,7 +255,7 @@ def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = 
     bound : {"composed", "minkowski", "paper"}, default "composed"
         The form of the bound, one of `BOUNDS`.
     effective : bool, default False
-        Whether effective dimensions stand for p, as in `barron_bound`.
+        Whether effective dimensions replace p, as in `barron_bound`.
 
     Returns
     -------
@@ -292,8 +290,8 @@ def sample_size(
 ) -> int:
     """The smallest N >= 2 from which on the bound stays at or below the target.
 
-    Exact for the constants that the network states, each at the value of its double: nothing that
-    is computed from them is rounded before the answer is known.
+    Exact for the stated constants at the values of their doubles: no intermediate result is rounded
+    to a double.
 
     Parameters
     ----------
@@ -304,8 +302,8 @@ def sample_size(
     bound : {"composed", "minkowski", "paper"}, default "composed"
         The form of the bound, one of `BOUNDS`.
     effective : bool, default False
-        Whether effective dimensions stand for p, as in `barron_bound`. They are kept as they are,
-        so the answer is consistent only near the N that they were computed for.
+        Whether effective dimensions replace p, as in `barron_bound`. They are not adapted to N, so
+        that the answer is consistent only near the N for which they were computed.
 
     Returns
     -------
@@ -320,8 +318,8 @@ def sample_size(
     Warns
     -----
     KoriskWarning
-        If constants are those of present weights, as `describe` finds them, or a learned layer has
-        the defaults C = 0 and kappa = 1: N then compares networks and predicts no error.
+        If constants are those of present weights, as from `describe`, or a learned layer has the
+        defaults C = 0 and kappa = 1: then N compares networks, and predicts no error.
 
     Examples
     --------
@@ -339,7 +337,7 @@ def sample_size(
 
 
 def uncalibrated(net: Network) -> str:
-    """What a sample size of a network rests on that nobody measured; empty where all is stated."""
+    """The uncalibrated constants that a sample size rests on, in words; empty without any."""
     present = [layer.name for layer in net if layer.bracket.whose == "present weights"]
     guessed = [layer.name for layer in net.learned if is_assumed(layer)]
     reasons = []
@@ -360,7 +358,7 @@ def uncalibrated(net: Network) -> str:
 def samples_needed(
     net: Network, target: float, *, bound: BoundForm = "composed", effective: bool = False
 ) -> int:
-    """`sample_size` for those who say themselves whose constants they use."""
+    """`sample_size` without its warning, for callers that report `uncalibrated` themselves."""
     target = _checks.target_error(target)
     floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
     evaluate(net, floors + slopes, bound)  # raises if it cannot be evaluated at all
@@ -380,12 +378,12 @@ class Savings:
 
     In the paper's form the savings are the replaced layer's own terms, A_m C_m^2/n_m and
     A_m kappa_m p_m log N / N, Eq. (eq:saving). In the Minkowski forms its cross terms with other
-    layers go too.
+    layers vanish as well.
 
     Parameters
     ----------
     before, after : Network
-        The network as it was, and with the layer known.
+        The original network, and the one with the layer known.
     bound : {"composed", "minkowski", "paper"}
         The form of the bound.
     effective : bool, default False
@@ -410,13 +408,13 @@ class Savings:
 
     @property
     def approximation(self) -> float:
-        """By how much the floor falls; it does not depend on N."""
+        """Decrease of the floor, which does not depend on N."""
         networks = self.before, self.after
         before, after = (evaluate(net, approximation_risks(net), self.bound) for net in networks)
         return before.total - after.total
 
     def estimation(self, n: float) -> float:
-        """By how much the part falls that data removes, at N samples.
+        """Decrease of the estimation part at N samples.
 
         Parameters
         ----------
@@ -432,7 +430,7 @@ class Savings:
         return before.estimation - after.estimation
 
     def total(self, n: float) -> float:
-        """By how much the bound falls at N samples.
+        """Decrease of the bound at N samples.
 
         Parameters
         ----------
@@ -463,19 +461,19 @@ class Savings:
         Raises
         ------
         UnreachableError
-            If one of the two bounds does not reach it.
+            If one of the bounds does not reach the target.
         """
         return self._both(sample_size, target)
 
-    def _both(self, answer: Callable[..., Answer], given: float) -> tuple[Answer, Answer]:
+    def _both(self, answer: Callable[..., Answer], argument: float) -> tuple[Answer, Answer]:
         ask = partial(answer, bound=self.bound, effective=self.effective)
-        return ask(self.before, given), ask(self.after, given)
+        return ask(self.before, argument), ask(self.after, argument)
 
 
 def savings(
     net: Network, name: str, *, bound: BoundForm = "composed", effective: bool = False
 ) -> Savings:
-    """What the bound loses when a layer becomes a known operator.
+    """The decrease of the bound if a layer becomes a known operator.
 
     Parameters
     ----------
@@ -486,7 +484,7 @@ def savings(
     bound : {"composed", "minkowski", "paper"}, default "composed"
         The form of the bound, one of `BOUNDS`.
     effective : bool, default False
-        Whether effective dimensions stand for p, as in `barron_bound`.
+        Whether effective dimensions replace p, as in `barron_bound`.
 
     Returns
     -------
@@ -507,7 +505,7 @@ def savings(
 
 @dataclass(frozen=True)
 class TwoFactors:
-    """Proposition (prop:ct-proxy) at one target, and what it means in samples.
+    """Proposition (prop:ct-proxy) at one target, with the resulting sample sizes.
 
     `structural * approximation_budget` is the ratio of N / log N, (eq:prop2-twofactor); `ratio` is
     the ratio of the sample sizes themselves. Made by `two_factors`.
@@ -524,10 +522,10 @@ class TwoFactors:
     Examples
     --------
     >>> import korisk as kr
-    >>> found = kr.two_factors(kr.RiskLine(0.001, 0.5), kr.RiskLine(0.002, 20.0), target=0.01)
-    >>> found.structural, found.approximation_budget, found.product
+    >>> factors = kr.two_factors(kr.RiskLine(0.001, 0.5), kr.RiskLine(0.002, 20.0), target=0.01)
+    >>> factors.structural, factors.approximation_budget, factors.product
     (40.0, 1.125, 45.0)
-    >>> round(found.ratio)
+    >>> round(factors.ratio)
     79
     """
 
@@ -552,7 +550,7 @@ class TwoFactors:
 
 
 def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
-    """Eq. (eq:prop2-twofactor): how many more samples the dense network needs for a target.
+    """Eq. (eq:prop2-twofactor): the factors of samples that the dense network needs for a target.
 
     The first factor is sigma_FC / sigma_KO, the second (target - floor_KO) / (target - floor_FC),
     as in (eq:ct-twofactor). Lines of `risk_line(..., effective=True)` give the factors with
@@ -580,8 +578,8 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
     Examples
     --------
     >>> import korisk as kr
-    >>> found = kr.two_factors(kr.RiskLine(0.001, 0.5), kr.RiskLine(0.002, 20.0), target=0.01)
-    >>> found.samples_known, found.samples_dense
+    >>> factors = kr.two_factors(kr.RiskLine(0.001, 0.5), kr.RiskLine(0.002, 20.0), target=0.01)
+    >>> factors.samples_known, factors.samples_dense
     (321, 25352)
     """
     target = _checks.target_error(target)

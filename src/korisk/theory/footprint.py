@@ -1,4 +1,4 @@
-"""What the two CT networks weigh: parameters and memory, the paper's Table 1 (tab:fullscale)."""
+"""Parameters and memory of the two CT networks, the paper's Table 1 (tab:fullscale)."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from korisk.texts import Table, whole
 
 FP32_BYTES = 4
 MOST = 10**6  # pixels on a side, views or bins: far beyond any scanner
-ADAM_BYTES = 16  # master weights, both moments and the gradient, four bytes each
+ADAM_BYTES = 16  # weight, gradient and two moments, four bytes each
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Footprint:
         return self.H**2
 
     def to_dict(self) -> dict[str, object]:
-        """Parameters, and bytes of weights and of training with Adam, of both networks, for JSON.
+        """Parameters and memory of both networks as plain values, for JSON.
 
         Returns
         -------
@@ -68,7 +68,7 @@ class Footprint:
         return {"H": self.H, "V": self.V, "B": self.B, "ratio": self.ratio, "networks": networks}
 
     def table(self) -> Table:
-        """The same as texts.
+        """Parameters and memory of both networks as texts.
 
         Returns
         -------
@@ -94,7 +94,7 @@ def adam_bytes(parameters: int) -> int:
 
 
 def format_bytes(size: int) -> str:
-    """Three digits, the next unit from 100 on, none beyond GiB: `0.47 GiB`, `360 GiB`."""
+    """Format bytes with three digits, in the next unit from 100 on: `0.47 GiB`, `360 GiB`."""
     value, units = size / 1024, ["GiB", "MiB", "KiB"]
     while value >= 100 and len(units) > 1:
         value /= 1024

@@ -1,4 +1,4 @@
-"""The two kinds of layer, known operators and learned ones, and runs of them."""
+"""The two kinds of layer, known and learned, and constants of runs of layers."""
 
 import math
 from abc import ABC
@@ -20,7 +20,7 @@ from korisk.theory.bracket import (
     terse_repr,
 )
 
-INPUT = "input"  # what layers call the network's input
+INPUT = "input"  # name of the network's input among the inputs of layers
 Inputs = Sequence[str] | Mapping[str, Lipschitz] | None  # a tuple or dict once it is checked
 
 
@@ -33,19 +33,19 @@ class Layer(ABC):
     Parameters
     ----------
     name : str
-        What the network calls it, at most 80 characters.
+        Its name in the network, at most 80 characters.
     lipschitz : float, NormBracket, HasNorm or None, default None
         The constant of Assumption (ass:lip): a number >= 0, a bracket, an operator that has a
-        `norm()`, or None where it is not known. Of a layer with several inputs it is that of all
-        of them as one vector.
+        `norm()`, or None if it is not known. For several inputs, the constant in all of them as one
+        vector.
     inputs : sequence of str, mapping from str to a constant, or None, default None
-        Earlier layers whose values it takes, "input" being the network's input. A mapping states a
-        Lipschitz constant in each of them, in place of `lipschitz`. None: the layer before it.
+        Earlier layers whose values it takes; "input" is the network's input. A mapping states a
+        Lipschitz constant in each of them, instead of `lipschitz`. None: the layer before it.
 
     Raises
     ------
     KoriskError
-        If one of them is something else.
+        If an argument has another type or range.
 
     Examples
     --------
@@ -73,39 +73,40 @@ class Layer(ABC):
         if self.inputs is not None:
             self._set_inputs(self.inputs)
 
-    def _set_inputs(self, given: object) -> None:
-        what, remedy = self._field("inputs"), 'name earlier layers, or "input", each once'
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            raise invalid(what, "be a list of names", given, remedy)
-        names = tuple(given)
+    def _set_inputs(self, inputs: object) -> None:
+        label, remedy = self._field("inputs"), 'name earlier layers, or "input", each once'
+        if isinstance(inputs, str) or not isinstance(inputs, Iterable):
+            raise invalid(label, "be a list of names", inputs, remedy)
+        names = tuple(inputs)
         for name in names:
-            _checks.name(what, name, remedy=remedy)
+            _checks.name(label, name, remedy=remedy)
         once = len(set(names)) == len(names) > 0
-        _checks.require(once, what, "name one layer or several", names, remedy)
-        if not isinstance(given, Mapping):
+        _checks.require(once, label, "name one layer or several", names, remedy)
+        if not isinstance(inputs, Mapping):
             set_fields(self, inputs=names)
             return
         if self.lipschitz is not None:
-            why = f"{what} states a constant for each input, and lipschitz one for all of them"
+            why = f"{label} states a constant for each input, and lipschitz one for all of them"
             raise KoriskError(f"{why}; leave one of the two out")
-        of = f"{what}: the constant in"
-        constants = {name: as_lipschitz(f"{of} {name!r}", value) for name, value in given.items()}
+        of = f"{label}: the constant in"
+        constants = {name: as_lipschitz(f"{of} {name!r}", value) for name, value in inputs.items()}
         set_fields(self, inputs=constants)
 
     @cached_property
     def bracket(self) -> NormBracket:
-        """The Lipschitz constant as a bracket; an operator is asked for its norm once.
+        """The Lipschitz constant as a bracket; the norm of an operator is computed once.
 
-        Of several inputs it is that of all of them as one vector.
+        For several inputs, the constant in all of them as one vector.
         """
         if not isinstance(self.inputs, Mapping):
             return resolve(self._field("lipschitz"), self.lipschitz)
-        parts = [self.bracket_of(name) for name in self.inputs]
-        if len(parts) == 1:
-            return parts[0]
-        upper = math.hypot(*(part.upper for part in parts))
-        lower = min(upper, max(part.lower for part in parts))
-        return NormBracket(lower, upper, how="of all inputs together", whose=joint_origin(parts))
+        brackets = [self.bracket_of(name) for name in self.inputs]
+        if len(brackets) == 1:
+            return brackets[0]
+        # |sum_u L_u d_u| <= |(L_u)| |(d_u)| by Cauchy and Schwarz; one input alone gives the lower.
+        upper = math.hypot(*(bracket.upper for bracket in brackets))
+        lower = min(upper, max(bracket.lower for bracket in brackets))
+        return NormBracket(lower, upper, how="of all inputs together", whose=joint_origin(brackets))
 
     def bracket_of(self, name: str) -> NormBracket:
         """The Lipschitz constant in one of the inputs, L_(v,u) of Eq. (eq:graph).
@@ -118,7 +119,7 @@ class Layer(ABC):
         Returns
         -------
         NormBracket
-            Its constant, or that of all inputs as one vector where none is stated for it.
+            Its constant, or that in all inputs as one vector if none is stated for it.
         """
         if isinstance(self.inputs, Mapping):
             return self._of_inputs[name]
@@ -142,15 +143,15 @@ class Layer(ABC):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Known(Layer):
-    """An operator that is not learned: û_l = u_l, so it adds nothing to the risk.
+    """An operator that is not learned: û_l = u_l, so that it adds nothing to the risk.
 
     Parameters
     ----------
     name : str
         As for every `Layer`.
     lipschitz : float, NormBracket, HasNorm or None, default None
-        As for every `Layer`. An operator that can be composed (`@`) says more than its norm: that
-        the layer *is* this operator, up to a constant. A network then composes it with others.
+        As for every `Layer`. An operator that can be composed (`@`) states that the layer *is* this
+        operator, up to a constant; a network then composes it with others.
     inputs : sequence of str, mapping from str to a constant, or None, default None
         As for every `Layer`; operators as in `lipschitz`.
     mismatch : float, default 0
@@ -179,26 +180,26 @@ class Known(Layer):
 class Learned(Layer):
     """A trained layer whose risk follows Assumption (ass:barron): C^2/n_l + kappa p log N / N.
 
-    C = 0 and kappa = 1 give the matched-constant reference; a pilot study gives numbers with
-    absolute units.
+    C = 0 and kappa = 1 give the matched-constant reference, in units of kappa; a pilot study
+    calibrates them.
 
     Parameters
     ----------
     name : str
         As for every `Layer`.
     lipschitz : float, NormBracket, HasNorm or None, default None
-        As for every `Layer`. An operator states its norm as the constant, and no more: the layer
-        is another map.
+        As for every `Layer`. An operator only states its norm as the constant: the layer is another
+        map.
     inputs : sequence of str, mapping from str to a constant, or None, default None
         As for every `Layer`; operators as in `lipschitz`.
     parameters : int, optional
         The paper's p_l, the number of trainable weights, at least 1.
     shared : int, default 0
-        How many of the parameters are an earlier layer's: the layer errs by all of its p, and a
-        network counts them once.
+        Number of parameters shared with an earlier layer: the layer's risk depends on all of its p,
+        and a network counts shared ones once.
     effective : float, optional
-        How many of the parameters the data determine at the sample size in question, an estimate
-        that may stand in for p where `effective=True` asks for it; see docs/explanation/theory.md.
+        Number of parameters that the data determine at the sample size in question, an estimate
+        that replaces p with `effective=True`; see docs/explanation/theory.md.
     C : float, default 0
         The complexity, at least 0.
     width : float, default 1
@@ -237,11 +238,11 @@ class Learned(Layer):
         if effective is not None:
             remedy = "give the effective dimension, or leave it out if it is not known"
             effective = _checks.real(field("effective"), effective, above=0, remedy=remedy)
-            # As floats: a p beyond 2^53 may round upwards, and effective = p must stay allowed.
+            # As floats, because a p beyond 2^53 may round up, and effective = p must be allowed.
             rule = f"be at most the layer's parameters, {most:,}"
             remedy = "data cannot determine more numbers than it has"
-            given = self.effective
-            _checks.require(effective <= float(most), field("effective"), rule, given, remedy)
+            got = self.effective
+            _checks.require(effective <= float(most), field("effective"), rule, got, remedy)
         remedy = "see Assumption (ass:barron): C >= 0, width >= 1, kappa > 0"
         real = partial(_checks.real, remedy=remedy)
         set_fields(self, parameters=p, shared=shared, effective=effective)
@@ -252,12 +253,12 @@ class Learned(Layer):
 
 @dataclass(frozen=True, repr=False)
 class Composition:
-    """A Lipschitz constant of the whole run of layers from `first` to `last`.
+    """A Lipschitz constant of the run of layers from `first` to `last`.
 
-    For linear layers that is the norm of the product, often far below the product of the norms;
-    Eq. (eq:composed) takes it for the tails. In a graph it is the constant of the value of `last`
-    in the value that `first` takes, by all paths between them, whatever the values of other
-    layers: in x + B A x, that from A to B is ||B A||, and that from A to the sum ||I + B A||.
+    For linear layers it is the norm of the product, often far below the product of the norms;
+    Eq. (eq:composed) uses it for the tails. In a graph it is the constant of the value of `last` in
+    the value that `first` takes, over all paths between them, for any values of other layers: in
+    x + B A x, the constant from A to B is ||B A||, and that from A to the sum is ||I + B A||.
 
     Parameters
     ----------
@@ -294,7 +295,7 @@ class Composition:
 
     @cached_property
     def bracket(self) -> NormBracket:
-        """The constant as a bracket; an operator is asked for its norm once."""
+        """The constant as a bracket; the norm of an operator is computed once."""
         return resolve(self._field, self.lipschitz)
 
     def __repr__(self) -> str:
@@ -302,12 +303,12 @@ class Composition:
 
 
 def is_assumed(layer: Learned) -> bool:
-    """Whether a learned layer's error has the constants that nobody calibrated."""
+    """Whether a learned layer has the default constants C = 0 and kappa = 1, not calibrated."""
     return layer.C == 0 and layer.kappa == 1
 
 
 def as_lipschitz(field: str, value: object) -> Lipschitz:
-    """A Lipschitz constant in any of its accepted forms, numbers made plain floats."""
+    """Check a Lipschitz constant in any of its accepted forms; numbers become floats."""
     remedy = "give the operator norm of the true layer, or leave it out if it is not known"
     if isinstance(value, Real):
         return _checks.real(field, value, at_least=0, remedy=remedy)
@@ -318,7 +319,7 @@ def as_lipschitz(field: str, value: object) -> Lipschitz:
 
 
 def resolve(field: str, value: Lipschitz) -> NormBracket:
-    """The bracket behind any accepted form of a Lipschitz constant."""
+    """The bracket of a Lipschitz constant in any of its accepted forms."""
     if value is None:
         return NOT_KNOWN
     if isinstance(value, NormBracket):

@@ -1,4 +1,4 @@
-"""A network as data: layers, what they take, what is known of runs of them, how errors grow."""
+"""A network as data: layers, their inputs, constants of runs of layers, and amplification."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ BOUNDS: tuple[BoundForm, ...] = get_args(BoundForm)
 class Network(Drawn):
     """Known and learned layers, input side first: f_L = u_L o ... o u_1 (eq:target), or a graph.
 
-    `net["K"]` is a layer, `len(net)` is L, and a network is a value: `replace` gives another one.
-    A layer takes the value of the one before it, or those that its `inputs` name, Eq. (eq:graph);
-    the last layer gives the output.
+    `net["K"]` is a layer, `len(net)` is L. A network is immutable: `replace` returns another one.
+    A layer takes the value of the layer before it, or of those in its `inputs`, Eq. (eq:graph); the
+    value of the last layer is the output.
 
     Parameters
     ----------
     layers : iterable of Known and Learned
-        At least one, of different names, each behind the layers that it takes.
+        At least one, with different names, each after the layers that it takes.
     compositions : iterable of Composition, default ()
-        Constants of runs of layers, where those are known better than by their products.
+        Constants of runs of layers, where they are smaller than products of the layers' constants.
     name : str, default ""
         A title.
     largest_slope : float, optional
-        The largest |f(x) - f(y)| / |x - y| seen where somebody tried, as `describe` does: a lower
-        end of the network's own constant. It takes no part in comparisons.
+        The largest observed |f(x) - f(y)| / |x - y|, as `describe` finds it: a lower bound of the
+        network's Lipschitz constant. Ignored in comparisons.
 
     Raises
     ------
@@ -67,7 +67,7 @@ class Network(Drawn):
     >>> net.amplification("paper").round(1).tolist()
     [52.0, 57800.0, 4.0, 2.0]
 
-    A residual block, the input and what a learned layer makes of it added up:
+    A residual block, the sum of the input and a learned layer's value:
 
     >>> block = kr.Network([kr.Learned("f", parameters=9, lipschitz=0.5),
     ...                     kr.Known("add", inputs={"input": 1, "f": 1})])
@@ -92,13 +92,11 @@ class Network(Drawn):
         set_fields(self, layers=tuple(layers), compositions=tuple(compositions), name=name)
         if largest_slope is not None:
             remedy = "give a quotient that was seen, or leave it out"
-            slope = _checks.real("largest_slope", largest_slope, at_least=0, remedy=remedy)
-            set_fields(self, largest_slope=slope)
-        else:
-            set_fields(self, largest_slope=None)
+            largest_slope = _checks.real("largest_slope", largest_slope, at_least=0, remedy=remedy)
+        set_fields(self, largest_slope=largest_slope)
         remedy = "list Known and Learned layers, the one that takes the input first"
-        some, check = bool(self.layers), _checks.require
-        check(some, "layers", "hold at least one layer", self.layers, remedy, got="none")
+        nonempty, check = bool(self.layers), _checks.require
+        check(nonempty, "layers", "hold at least one layer", self.layers, remedy, got="none")
         for layer in self.layers:
             if not isinstance(layer, Known | Learned):
                 raise invalid("layers", "be Known or Learned", layer)
@@ -108,32 +106,32 @@ class Network(Drawn):
         if self.name:
             _checks.name("network name", self.name, remedy="give a short title, or none")
         self._check_inputs()
-        for part in self.compositions:
-            run, rule = f"{part.first!r} to {part.last!r}", "run from an earlier to a later layer"
-            follows = self.names[self.index(part.last)] in self.behind(part.first)
-            check(follows, "composition", rule, part, "name the input side first", got=run)
-            if len(takes := self.inputs_of(part.first)) > 1:
+        for run in self.compositions:
+            ends, rule = f"{run.first!r} to {run.last!r}", "run from an earlier to a later layer"
+            follows = self.names[self.index(run.last)] in self.behind(run.first)
+            check(follows, "composition", rule, run, "name the input side first", got=ends)
+            if len(takes := self.inputs_of(run.first)) > 1:
                 raise KoriskError(
-                    f"composition {run} must begin with a layer of one input, and {part.first!r} "
+                    f"composition {ends} must begin with a layer of one input, and {run.first!r} "
                     f"takes {', '.join(takes)}; begin with a layer behind it"
                 )
 
     def _check_inputs(self) -> None:
         used, check = set(), _checks.require
-        for at, layer in enumerate(self.layers):
+        for index, layer in enumerate(self.layers):
             if layer.inputs is None:
-                used.add(at)
+                used.add(index)
                 continue
             if INPUT in self.names:
                 why = f"layer {INPUT!r} must have another name in a network with inputs="
                 raise KoriskError(f"{why}, where {INPUT!r} is the network's input; rename it")
-            earlier = (INPUT, *self.names[:at])
+            earlier = (INPUT, *self.names[:index])
             rule = f"be layers listed before it or {INPUT!r}"
             for name in layer.inputs:
                 hint = did_you_mean(name, earlier).removeprefix("; ")
                 check(name in earlier, f"layer {layer.name!r}: inputs", rule, name, hint)
                 used.add(earlier.index(name))
-        unused = [name for at, name in enumerate(self.names[:-1], start=1) if at not in used]
+        unused = [name for index, name in enumerate(self.names[:-1], start=1) if index not in used]
         if unused:
             why = "must be taken by a later one, because the last layer gives the output"
             remedy = "name it among inputs= of a layer, or remove it"
@@ -142,9 +140,10 @@ class Network(Drawn):
     @cached_property
     def _takes(self) -> tuple[tuple[int, ...], ...]:
         """The values that each layer takes: 0 is the network's input, k the value of layer k."""
-        at = {INPUT: 0} | {name: place for place, name in enumerate(self.names, start=1)}
+        # Without `inputs`, layer k (counted from 1) takes value k - 1, its index in `layers`.
+        values = {INPUT: 0} | {name: place for place, name in enumerate(self.names, start=1)}
         return tuple(
-            (place,) if layer.inputs is None else tuple(at[name] for name in layer.inputs)
+            (place,) if layer.inputs is None else tuple(values[name] for name in layer.inputs)
             for place, layer in enumerate(self.layers)
         )
 
@@ -169,7 +168,7 @@ class Network(Drawn):
 
     @property
     def is_chain(self) -> bool:
-        """Whether each layer takes the one before it, and nothing else."""
+        """Whether each layer takes only the one before it."""
         return all(takes == (place,) for place, takes in enumerate(self._takes))
 
     @property
@@ -188,7 +187,7 @@ class Network(Drawn):
 
     @property
     def parameters(self) -> int | None:
-        """How many different parameters are learned; None where a layer does not tell."""
+        """Number of distinct learned parameters; None if a layer does not state its own."""
         total = sum(map(_own, self.layers))
         return None if total == math.inf else int(total)
 
@@ -216,7 +215,7 @@ class Network(Drawn):
         return self.names.index(name)
 
     def inputs_of(self, name: str) -> tuple[str, ...]:
-        """The names of the layers that a layer takes, "input" being the network's input.
+        """The names of the layers that a layer takes; "input" is the network's input.
 
         Parameters
         ----------
@@ -232,7 +231,7 @@ class Network(Drawn):
         return tuple(values[place] for place in self._takes[self.index(name)])
 
     def behind(self, name: str) -> tuple[str, ...]:
-        """The names of the layers whose values depend on that of a layer, in order.
+        """The names of the layers that depend on a layer, in order.
 
         Parameters
         ----------
@@ -244,6 +243,7 @@ class Network(Drawn):
         tuple of str
             Without itself.
         """
+        # Layers are listed after the ones that they take: one pass finds all dependents.
         moved = {self.index(name) + 1}
         for value, takes in enumerate(self._takes, start=1):
             if moved.intersection(takes):
@@ -251,13 +251,13 @@ class Network(Drawn):
         return tuple(self.names[value - 1] for value in sorted(moved))[1:]
 
     def tails(self, bound: BoundForm = "composed") -> FloatArray:
-        """P_l for every layer l: infinite where a Lipschitz constant further on is not known.
+        """P_l for every layer l; infinite if a Lipschitz constant behind it is not known.
 
         Parameters
         ----------
         bound : {"composed", "minkowski", "paper"}, default "composed"
-            "composed" uses constants of runs of layers and of several inputs as one vector where
-            they are known; the others multiply constants along every path and add the paths up.
+            "composed" uses known constants of runs of layers, and of several inputs as one vector;
+            the others multiply constants along every path and add over paths.
 
         Returns
         -------
@@ -275,19 +275,19 @@ class Network(Drawn):
         return self._constants(bound)[1:]
 
     def amplification(self, bound: BoundForm = "composed") -> FloatArray:
-        """A_l: what one unit of squared error at layer l can become at the output.
+        """A_l, the amplification of a squared error at layer l on its way to the output.
 
         Parameters
         ----------
         bound : {"composed", "minkowski", "paper"}, default "composed"
             "paper" is Eq. (eq:Al); "minkowski" is P_l^2 with products of constants,
-            Eq. (eq:minkowski); "composed" is P_l^2 with the constants of composed tails where the
-            network knows them, Eq. (eq:composed).
+            Eq. (eq:minkowski); "composed" is P_l^2 with known constants of composed tails,
+            Eq. (eq:composed).
 
         Returns
         -------
         array, (L,)
-            A_l; infinite where a constant is not known.
+            A_l; infinite if a constant is not known.
 
         Examples
         --------
@@ -309,12 +309,12 @@ class Network(Drawn):
         Parameters
         ----------
         bound : {"composed", "minkowski", "paper"}, default "composed"
-            "composed" uses constants of runs of layers where they are known.
+            "composed" uses known constants of runs of layers.
 
         Returns
         -------
         float
-            The constant; infinite where a layer's is not known.
+            The constant; infinite if a layer's is not known.
 
         Examples
         --------
@@ -328,9 +328,9 @@ class Network(Drawn):
         return np.array(self._tails_in(float, bound))
 
     def exact_tails(self, bound: BoundForm = "composed") -> list[Decimal]:
-        """P_l for every layer l, to the digits of the present decimal context.
+        """P_l for every layer l, with the digits of the current decimal context.
 
-        Constants are the doubles that the layers and compositions state, at their exact value.
+        The stated constants, which are doubles, are converted exactly.
 
         Parameters
         ----------
@@ -350,6 +350,7 @@ class Network(Drawn):
         nodes = []
         for layer, takes in zip(self.layers, self._takes, strict=True):
             sources = self.inputs_of(layer.name)
+            # A mapping's joint constant is derived from its parts, and adds no information.
             several = composed and len(takes) > 1 and not isinstance(layer.inputs, Mapping)
             constants = tuple(number(layer.bracket_of(source).upper) for source in sources)
             joint = number(layer.bracket.upper if several else math.inf)
@@ -360,23 +361,24 @@ class Network(Drawn):
 
     @cached_property
     def _segments(self) -> Runs[float]:
-        """Constants of runs of layers, the smallest where several are known."""
+        """Constants of runs of layers, the smallest if there are several of one run."""
         segments: dict[tuple[int, int], float] = {}
-        for part in self._runs:
-            (source,) = self._takes[self.index(part.first)]
-            run = source, self.index(part.last) + 1
-            segments[run] = min(segments.get(run, np.inf), part.bracket.upper)
+        for run in self._runs:
+            (source,) = self._takes[self.index(run.first)]
+            ends = source, self.index(run.last) + 1
+            segments[ends] = min(segments.get(ends, np.inf), run.bracket.upper)
         return segments
 
     @cached_property
     def _runs(self) -> tuple[Composition, ...]:
-        """What was stated of runs of layers, and norms of parts that are operators throughout.
+        """Stated constants of runs of layers, and norms of runs that consist of operators.
 
-        A known layer is linear if its constants are operators. Where all paths from a value to a
-        linear layer are, their sum is one operator, whose norm is asked for. A layer with one
-        linear user that takes nothing else ends no run: that user does.
+        A known layer is linear if its constants are operators. If all paths from a value to a
+        linear layer are linear, their sum is one operator, and its norm a constant of the run. A
+        run does not end at a layer whose only user is linear and takes nothing else: the longer run
+        to that user replaces it.
         """
-        found = list(self.compositions)
+        compositions = list(self.compositions)
         users: list[list[int]] = [[] for _ in range(len(self) + 1)]
         for value, takes in enumerate(self._takes, start=1):
             for source in takes:
@@ -387,8 +389,10 @@ class Network(Drawn):
             alone = [user for user in users[last] if len(self._takes[user - 1]) == 1]
             if not operators[last] or (len(users[last]) == len(alone) == 1 and operators[alone[0]]):
                 continue
-            whole: dict[int, Any] = {last: None}  # the operator from a value to the last one
-            ways = {last}  # values that lead to the last one
+            # Operators from a value to the last; the identity is None.
+            whole: dict[int, Any] = {last: None}
+            ways = {last}  # values with a path to the last
+            # Backward: the operator from a value is the sum over its users of theirs times a step.
             for value in range(last - 1, -1, -1):
                 leading = [user for user in users[value] if user in ways]
                 if not leading:
@@ -403,26 +407,26 @@ class Network(Drawn):
                 if firsts and leading != [last]:
                     ends = values[firsts[0]], values[last]
                     norm = resolve(f"layers {ends[0]!r} to {ends[1]!r}", whole[value])
-                    found.append(Composition(*ends, lipschitz=norm))
-        return tuple(found)
+                    compositions.append(Composition(*ends, lipschitz=norm))
+        return tuple(compositions)
 
     def replace(self, name: str, *layers: Layer) -> Network:
         """The network with layer `name` replaced, by default by the same map as a known operator.
 
-        That default is Corollary (cor:known): û_m = u_m, nothing else changes. A layer of the same
-        name counts as the same map too if its constant is the same, or was not known before.
-        Compositions that run over the layer are kept for the same map, and dropped for another; so
-        are those that other paths lead through in the new graph.
-        The first of the new layers takes what the old one took, unless it names `inputs` itself,
-        and layers that took the old one take the last of the new ones.
-        Parameters that it shares with later layers are counted at the next of them from then on.
+        The default is Corollary (cor:known): û_m = u_m, and nothing else changes. A new layer with
+        the same name is the same map if its constant is the same, or was not known before.
+        Compositions that contain the layer are kept for the same map and dropped for another, and
+        dropped as well if the new graph has other paths through them.
+        The first new layer takes the inputs of the old one, unless it has `inputs`, and layers that
+        took the old one take the last new one.
+        Parameters that the old layer shares with later ones are counted at the next of them.
 
         Parameters
         ----------
         name : str
             The layer to replace.
         *layers : Known or Learned
-            What takes its place; without any, the same map as a known operator.
+            The replacement; by default the same map as a known operator.
 
         Returns
         -------
@@ -438,55 +442,56 @@ class Network(Drawn):
         >>> net.replace("B", kr.Known("K", lipschitz=3), kr.Known("A^T", lipschitz=1)).names
         ('W', 'K', 'A^T')
         """
-        at = self.index(name)
-        old = self.layers[at]
+        index = self.index(name)
+        old = self.layers[index]
         new = layers or (_as_known(old),)
         if new[0].inputs is None and old.inputs is not None:
             named = isinstance(old.inputs, Mapping) and new[0].lipschitz is not None
             new = (replace(new[0], inputs=tuple(old.inputs) if named else old.inputs), *new[1:])
-        later = [_renamed(layer, name, new[-1].name) for layer in _recounted(self.layers, at, new)]
-        rewired = Network((*self.layers[:at], *new, *later), name=self.name)
-        ends = {name: new[-1].name}  # what the layer's value is called from now on
-        same = {*self.names[:at], *self.names[at + 1 :]}
+        recounted = _recounted(self.layers, index, new)
+        later = [_renamed(layer, name, new[-1].name) for layer in recounted]
+        rewired = Network((*self.layers[:index], *new, *later), name=self.name)
+        ends = {name: new[-1].name}  # new name of the layer's value
+        same = {*self.names[:index], *self.names[index + 1 :]}
         if not layers or _same_map(old, new):
             same.add(name)
-        kept = [
-            part
-            for part in self.compositions
-            if {part.first, part.last} <= same
-            and (run := self._run_edges(part, ends)) == rewired._run_edges(part, {})
-            and {layer for layer, _ in run} <= same
+        valid = [
+            run
+            for run in self.compositions
+            if {run.first, run.last} <= same
+            and (edges := self._run_edges(run, ends)) == rewired._run_edges(run, {})
+            and {layer for layer, _ in edges} <= same
         ]
         slope = self.largest_slope if not layers else None  # another map, another slope
-        return Network(rewired.layers, compositions=kept, name=self.name, largest_slope=slope)
+        return Network(rewired.layers, compositions=valid, name=self.name, largest_slope=slope)
 
-    def _run_edges(self, part: Composition, renamed: Mapping[str, str]) -> set[tuple[str, str]]:
-        """The layers on paths from the value that a composition begins with to its last one.
+    def _run_edges(self, run: Composition, renamed: Mapping[str, str]) -> set[tuple[str, str]]:
+        """The edges on paths from the value at which a run begins to its last layer.
 
-        Each with the values on these paths that it takes, as pairs. A composition says the same of
-        two networks where these are the same layers with the same pairs; what else its layers take
-        may be anything, as long as it does not depend on the first value.
+        As pairs of a layer and a value that it takes. A composition holds in two networks alike if
+        these edges are the same; other inputs of its layers do not matter, because they do not
+        depend on the first value.
         """
-        (source,) = self.inputs_of(part.first)
+        (source,) = self.inputs_of(run.first)
         moved = {source}
         for name in self.names:
             if moved.intersection(self.inputs_of(name)):
                 moved.add(name)
-        leading = {part.last}
+        leading = {run.last}
         for name in reversed(self.names):
             if name in leading and name != source:
                 leading.update(self.inputs_of(name))
         inside = moved & leading
         return {
-            (layer, renamed.get(taken, taken))
+            (layer, renamed.get(source_name, source_name))
             for layer in inside - {source}
-            for taken in self.inputs_of(layer)
-            if taken in inside
+            for source_name in self.inputs_of(layer)
+            if source_name in inside
         }
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Network:
-        """The network that a YAML file describes; see docs/reference/network-file.md for its keys.
+        """Read a network from a YAML file; see docs/reference/network-file.md for its keys.
 
         Parameters
         ----------
@@ -496,12 +501,12 @@ class Network(Drawn):
         Returns
         -------
         Network
-            What it describes.
+            The network in the file.
 
         Raises
         ------
         KoriskError
-            If the file cannot be read, or says something else.
+            If the file cannot be read, or does not describe a network.
 
         Examples
         --------
@@ -516,9 +521,9 @@ class Network(Drawn):
         return cls.from_dict(read_yaml(path), source=path)
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the network as YAML, so that what is read from it has the same bounds.
+        """Write the network as YAML; when read again, it has the same bounds.
 
-        Operators are written as the brackets that they give, and runs of them as compositions.
+        Operators are written as the brackets of their norms, and runs of them as compositions.
 
         Parameters
         ----------
@@ -531,44 +536,40 @@ class Network(Drawn):
 
     @classmethod
     def from_dict(cls, content: Any, *, source: object = "network") -> Network:
-        """The network that plain values describe, in the shape that `to_dict` gives.
+        """A network from plain values, as `to_dict` returns them.
 
         Parameters
         ----------
         content : dict
             The values.
         source : object, default "network"
-            Where they come from, for messages.
+            Their origin, for messages.
 
         Returns
         -------
         Network
-            What they describe.
+            The network.
 
         Raises
         ------
         KoriskError
-            If they describe no network.
+            If they do not describe a network.
         """
         from korisk.files import parse
         from korisk.theory.network_file import NetworkEntry, parts
 
         entry = parse(NetworkEntry, content, source=source)
         try:
-            layers, compositions = parts(entry)
-            return Network(
-                layers,
-                compositions=compositions,
-                name=entry.name,
-                largest_slope=entry.largest_slope,
-            )
+            layers, runs = parts(entry)
+            slope = entry.largest_slope
+            return Network(layers, compositions=runs, name=entry.name, largest_slope=slope)
         except KoriskError as error:
             raise KoriskError(f"{source}: ", error.message) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """The network as plain values, in the shape of the file.
+        """The network as plain values, in the structure of the file.
 
-        Operators and runs of them are asked for their norms.
+        The norms of operators, and of runs of them, are computed.
 
         Returns
         -------
@@ -584,22 +585,22 @@ class Network(Drawn):
 
 
 def _operators(layer: Layer, sources: Sequence[str]) -> dict[str, Any]:
-    """The operator in each input of a known linear layer; empty if it is not one.
+    """The operator in each input of a known linear layer; empty for other layers.
 
-    A learned layer whose constant is given as an operator has that operator's norm. It is another
-    map, with any direction in which the norm is attained.
+    A learned layer whose constant is given as an operator only has that operator's norm: it is
+    another map, whose norm may be attained in any direction.
     """
     if not isinstance(layer, Known):
         return {}
-    given = layer.inputs if isinstance(layer.inputs, Mapping) else {sources[0]: layer.lipschitz}
-    linear = all(isinstance(c, HasNorm) and hasattr(c, "__matmul__") for c in given.values())
-    return dict(given) if linear and len(given) == len(sources) else {}
+    constants = layer.inputs if isinstance(layer.inputs, Mapping) else {sources[0]: layer.lipschitz}
+    linear = all(isinstance(c, HasNorm) and hasattr(c, "__matmul__") for c in constants.values())
+    return dict(constants) if linear and len(constants) == len(sources) else {}
 
 
 def _as_known(layer: Layer) -> Known:
     """The same map as a known layer.
 
-    A learned layer's operators only state its constants, and stay no more than that.
+    Operators of a learned layer only state its constants, and are replaced by their brackets.
     """
     if isinstance(layer, Known):
         return Known(layer.name, lipschitz=layer.lipschitz, inputs=layer.inputs)
@@ -615,35 +616,36 @@ def _as_known(layer: Layer) -> Known:
 
 
 def _own(layer: Layer) -> float:
-    """How many parameters a layer is the first to use; infinite where it does not tell."""
+    """Number of parameters that no earlier layer shares; infinite if it is not stated."""
     if not isinstance(layer, Learned):
         return 0
     return math.inf if layer.parameters is None else layer.parameters - layer.shared
 
 
-def _recounted(layers: Sequence[Layer], at: int, new: Sequence[Layer]) -> list[Layer]:
-    """The layers behind a replaced one, whose `shared` parameters may be first used there now.
+def _recounted(layers: Sequence[Layer], index: int, new: Sequence[Layer]) -> list[Layer]:
+    """The layers after a replaced one, with `shared` recounted.
 
-    A layer of the same name and a number, as `describe` writes a second use, takes over what the
-    replaced one was first to use. Otherwise no layer shares more than the layers before it have.
+    A layer with the same name and a number, as `describe` names a second use, takes over the
+    parameters that the replaced layer was the first to use. Apart from that, a layer shares at most
+    as many parameters as the layers before it have.
     """
-    old, later = layers[at], list(layers[at + 1 :])
+    old, later = layers[index], list(layers[index + 1 :])
     if not isinstance(old, Learned) or any(isinstance(layer, Learned) for layer in new):
         return later
-    left, before = _own(old), sum(map(_own, layers[:at]))
+    unassigned, before = _own(old), sum(map(_own, layers[:index]))
     stem = re.sub(r" \(\d+\)$", "", old.name)
     for place, layer in enumerate(later):
         if isinstance(layer, Learned) and layer.shared:
             again = re.sub(r" \(\d+\)$", "", layer.name) == stem
-            taken = int(min(left, layer.shared)) if again else 0
-            left -= taken
-            later[place] = replace(layer, shared=int(min(layer.shared - taken, before)))
+            passed_on = int(min(unassigned, layer.shared)) if again else 0
+            unassigned -= passed_on
+            later[place] = replace(layer, shared=int(min(layer.shared - passed_on, before)))
         before += _own(later[place])
     return later
 
 
 def _renamed(layer: Layer, old: str, new: str) -> Layer:
-    """The layer, taking `new` where it took `old`."""
+    """The layer with the input `old` renamed to `new`."""
     if layer.inputs is None or old not in layer.inputs or old == new:
         return layer
     if isinstance(layer.inputs, Mapping):
@@ -658,5 +660,5 @@ def _same_map(old: Layer, new: Sequence[Layer]) -> bool:
     before, after = old.lipschitz, new[0].lipschitz
     if before is None or after is before:
         return True
-    plain = float | NormBracket  # operators may not be comparable: only the same one is the same
+    plain = float | NormBracket  # operators may not be comparable, apart from their identity
     return isinstance(before, plain) and isinstance(after, plain) and before == after

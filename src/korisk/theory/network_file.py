@@ -1,6 +1,6 @@
 """Networks as YAML. See examples/ for files, and docs/reference/network-file.md for every key.
 
-`Network.read` and `Network.write` are the way in; they import this module, and with it pydantic.
+Used by `Network.read` and `Network.write`, which import this module, and pydantic, on first use.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from korisk.files import Spec
 from korisk.theory.bracket import Lipschitz, NormBracket, Whose
 from korisk.theory.layer import Composition, Inputs, Known, Layer, Learned
 
-_APART = {"known", "learned", "lipschitz", "inputs"}  # keys whose values a layer takes otherwise
+_APART = {"known", "learned", "lipschitz", "inputs"}  # keys that are converted, not passed on
 
 
 class BracketEntry(Spec):
@@ -27,7 +27,7 @@ class BracketEntry(Spec):
 
 
 class LayerEntry(Spec):
-    """One layer: `known: NAME` or `learned: NAME`, and what is known of it."""
+    """One layer: `known: NAME` or `learned: NAME`, and its constants."""
 
     known: str | None = None
     learned: str | None = None
@@ -43,7 +43,7 @@ class LayerEntry(Spec):
 
 
 class CompositionEntry(Spec):
-    """The Lipschitz constant of a whole run of layers."""
+    """The Lipschitz constant of a run of layers."""
 
     first: str
     last: str
@@ -60,7 +60,7 @@ class NetworkEntry(Spec):
 
 
 def parts(whole: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
-    """The layers and compositions of a network, from the entries of its file."""
+    """The layers and compositions of a network, from the entries of a file."""
     layers: list[Layer] = []
     for number, entry in enumerate(whole.layers, start=1):
         if (entry.known is None) == (entry.learned is None):
@@ -98,7 +98,7 @@ def _lipschitz(where: str, entry: float | BracketEntry | None) -> Lipschitz:
 def entries(
     layers: Iterable[Layer], compositions: Iterable[Composition], name: str
 ) -> dict[str, Any]:
-    """A network as plain values, in the shape of the file."""
+    """A network as plain values, in the structure of the file."""
     content: dict[str, Any] = {"name": name} if name else {}
     content["layers"] = []
     for layer in layers:
@@ -120,8 +120,8 @@ def entries(
             entry["mismatch"] = layer.mismatch
         content["layers"].append(entry)
     runs = [
-        {"first": part.first, "last": part.last, "lipschitz": _constant(part.bracket)}
-        for part in compositions
+        {"first": run.first, "last": run.last, "lipschitz": _constant(run.bracket)}
+        for run in compositions
     ]
     return {**content, "compositions": runs} if runs else content
 

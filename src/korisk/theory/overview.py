@@ -1,4 +1,4 @@
-"""All that the bounds say of a network at once: layer by layer, in every form, and in words."""
+"""The bounds of a network in one view: layer by layer, in every form, and in words."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -17,38 +17,38 @@ from korisk.theory.layer import INPUT, Known, Layer, Learned, is_assumed
 from korisk.theory.network import BOUNDS, BoundForm, Network
 
 DEFAULT_N = 1000
-_SAME = 1e-6  # relative: slopes that differ by less are the same but for rounding
+_SAME = 1e-6  # relative difference of slopes that counts as rounding
 _MOST_NAMES = 6  # of layers in one sentence
 _WHOSE = {"stated": "stated", "operator": "map", "present weights": "present", "not known": "-"}
-_WORTH_A_WORD = 0.05  # of a bound, from which on a part of it is mentioned
-_NEARLY_ALL = 0.9  # of a bound, from which on it is the assumption of layers that nobody calibrated
-_LARGEST_N = 10**300  # beyond it log N / N is zero, and N no longer a double
+_WORTH_A_WORD = 0.05  # share of a bound from which on a part of it is mentioned
+_NEARLY_ALL = 0.9  # share of uncalibrated layers from which on the bound is only a reference
+_LARGEST_N = 10**300  # beyond it log N / N is zero, and N not a double
 
 
 @dataclass(frozen=True, eq=False)
 class Overview:
-    """The bounds of a network and what they mean. Made by `overview`.
+    """The bounds of a network and their meaning. Made by `overview`.
 
     Parameters
     ----------
     net : Network
         The network.
     form : {"composed", "minkowski", "paper"}
-        The form that was asked for.
+        The requested form.
     target : float or None
         The squared error to reach.
     effective : bool
-        Whether effective dimensions were asked for instead of p.
+        Whether effective dimensions were requested instead of p.
     both : bool
-        Whether the network states an effective dimension, so that both are shown; one whose layer
-        was replaced is shown like the one it came from.
+        Whether the network states an effective dimension, so that both are shown; after a
+        replacement, as for the original network.
     chosen : BarronBound
-        The bound that was asked for.
+        The requested bound.
     bounds : dict
-        Every form; None where the network does not give what it needs.
+        Every form; None if the network lacks a constant that it needs.
     samples : dict
-        The N of each form for the target, with p and, under True, with effective dimensions; None
-        for a target that cannot be reached.
+        The N of each form for the target, with p under False and with effective dimensions under
+        True; None for a target that cannot be reached.
     replaced : str or None
         The layer that is known in `after`.
     after : Overview or None
@@ -68,7 +68,7 @@ class Overview:
 
     @property
     def needed(self) -> int | None:
-        """The N that the target asks for, by the asked bound and dimension."""
+        """The N that the target needs, by the requested form and dimension."""
         return self.samples[self.effective].get(self.form)
 
     @property
@@ -77,19 +77,19 @@ class Overview:
         return self.target is None or self.needed is not None
 
     def require(self) -> None:
-        """Raise `UnreachableError` if the target cannot be reached by the asked bound."""
+        """Raise `UnreachableError` if the requested bound does not reach the target."""
         if self.target is not None and not self.reached:
             what = f"the {self.form} bound"
             raise UnreachableError(target=self.target, floor=self.chosen.floor, what=what)
 
     @property
     def kinds(self) -> dict[str, bool]:
-        """Prefixes of keys, and whether they are with effective dimensions."""
+        """Prefixes of keys, and whether they stand for effective dimensions."""
         return {"": False, "effective_": True} if self.both else {"": False}
 
     @property
     def other(self) -> float | None:
-        """The asked bound with the dimension that was not asked for."""
+        """The requested form with the dimension that was not requested."""
         if not self.both:
             return None
         total = self._numbers["bounds" if self.effective else "effective_bounds"][self.form]
@@ -97,10 +97,10 @@ class Overview:
 
     @cached_property
     def assumed(self) -> dict[str, Any]:
-        """What of the asked bound is no more than the assumption about learned layers.
+        """The share of the requested bound that rests on assumptions about learned layers.
 
-        `layers` are those with constants that nobody calibrated, C = 0 and kappa = 1; `direct` are
-        learned layers whose error nothing behind them amplifies or lessens, such as a last one.
+        `layers` are those with the uncalibrated constants C = 0 and kappa = 1; `direct` are learned
+        layers whose error reaches the output unchanged (A_l = 1), such as the last one.
         """
         shares = self.chosen.whole.shares
         learned = [
@@ -141,9 +141,9 @@ class Overview:
         for prefix, effective in self.kinds.items():
             bound = _with(chosen, effective)
             for index, row in enumerate(layers):
-                part = None if bound is None else float(bound.contributions[index])
-                row[f"{prefix}estimation"] = None if part is None else part - row["approximation"]
-                row[f"{prefix}contribution"] = part
+                value = None if bound is None else float(bound.contributions[index])
+                row[f"{prefix}estimation"] = None if value is None else value - row["approximation"]
+                row[f"{prefix}contribution"] = value
                 row[f"{prefix}share"] = None if bound is None else float(bound.shares[index])
             totals: dict[str, Any] = dict.fromkeys(self.bounds)
             for form, barron in self.bounds.items():
@@ -179,19 +179,19 @@ class Overview:
     # --- Tables ----------------------------------------------------------------------------------
 
     def tables(self) -> Iterator[Table]:
-        """The layers, p beside the effective dimensions if any is stated, and all forms, as texts.
+        """Tables of the layers, of p and effective dimensions if any is stated, and of all forms.
 
         Yields
         ------
         Table
             Layer by layer, then form by form.
         """
-        content, at = self._numbers, f"N = {_n_text(self.chosen.n)}"
-        asked = "effective_" if self.effective else ""
+        content, size = self._numbers, f"N = {_n_text(self.chosen.n)}"
+        asked_for = "effective_" if self.effective else ""
         takes = [] if self.net.is_chain else ["takes"]
         layers, dimensions, before = [], [], INPUT
         for row in content["layers"]:
-            # Nothing where that is the layer above.
+            # Empty where a layer takes the one in the row above.
             source = ["" if row["takes"] == [before] else ", ".join(row["takes"])][: len(takes)]
             name = before = row["name"]
             low, high = row["lipschitz"]["lower"], row["lipschitz"]["upper"]
@@ -200,24 +200,26 @@ class Overview:
                 constant = number(high)
             elif math.isinf(high):
                 constant = f">= {number(low)}" if low else "-"
-            size = short(row["parameters"]) if row["parameters"] else "-"
-            part = number(row[f"{asked}contribution"]), f"{row[f'{asked}share']:.0%}"
+            parameters = short(row["parameters"]) if row["parameters"] else "-"
+            cells = number(row[f"{asked_for}contribution"]), f"{row[f'{asked_for}share']:.0%}"
             growth = map(number, row["amplification"].values())
             whose = _WHOSE[row["lipschitz"]["whose"]]
-            layers.append([name, *source, row["kind"], constant, whose, *growth, size, *part])
+            row_start = [name, *source, row["kind"], constant, whose]
+            layers.append([*row_start, *growth, parameters, *cells])
             if row["kind"] == "learned":
                 used = row["effective"]
                 used = "-" if used is None else number(used) if used < 1000 else short(round(used))
                 terms = [number(row[f"{prefix}contribution"]) for prefix in self.kinds]
-                dimensions.append([name, size, used, *terms])
+                dimensions.append([name, parameters, used, *terms])
         heads = ["layer", *takes, "", "Lip-\nschitz", "whose"]
         heads += [f"A_l,\n{form}" for form in BOUNDS]
-        heads += ["param-\neters", f"bound at\n{at}" + ",\neffective" * self.effective, "share"]
+        heads += ["param-\neters", f"bound at\n{size}" + ",\neffective" * self.effective, "share"]
         yield Table(self.net.name or "network", heads, layers, "ll" + "l" * len(takes) + "r")
         if self.both:
-            heads = ["layer", "parameters", "effective", f"bound at\n{at}", "the same,\neffective"]
+            heads = ["layer", "parameters", "effective", f"bound at\n{size}"]
+            heads.append("the same,\neffective")
             yield Table("p beside the effective dimension", heads, dimensions)
-        heads = ["bound", f"total at\n{at}", "floor", "estimation", "looser\nby"]
+        heads = ["bound", f"total at\n{size}", "floor", "estimation", "looser\nby"]
         heads += [] if self.target is None else [f"N for\n{number(self.target)}"]
         rows = []
         for form in self.bounds:
@@ -225,7 +227,7 @@ class Overview:
                 totals = content[f"{prefix}bounds"]
                 texts = ["-"] * (len(heads) - 1)
                 if totals[form] is not None:
-                    tightest = min(each["total"] for each in totals.values() if each is not None)
+                    tightest = min(total["total"] for total in totals.values() if total is not None)
                     texts = [*map(number, totals[form].values())]
                     texts.append(number(totals[form]["total"] / tightest, 3) if tightest else "-")
                     if self.target is not None:
@@ -237,19 +239,19 @@ class Overview:
     # --- Sentences -------------------------------------------------------------------------------
 
     def explain(self) -> str:
-        """What the tables mean, what to know about them, and what making a layer known saves.
+        """The meaning of the tables, their caveats, and the savings of making a layer known.
 
         Returns
         -------
         str
-            One sentence or two on a line.
+            One or two sentences per line.
         """
         parts = self._meaning(), self._origins(), self._assumption(), self._remarks(), self._saved()
-        return "\n".join(sentence for part in parts for sentence in part)
+        return "\n".join(sentence for sentences in parts for sentence in sentences)
 
     def _meaning(self) -> Iterator[str]:
         chosen = self.chosen
-        stating = ", ".join(each.name for each in self.net.learned if each.effective is not None)
+        stating = ", ".join(layer.name for layer in self.net.learned if layer.effective is not None)
         condition = "the constants hold"
         if present := self.of_present_weights:
             condition += f" (for {_listed(present)} those of the present weights)"
@@ -280,7 +282,7 @@ class Overview:
         )
 
     def _origins(self) -> Iterator[str]:
-        """Whose constants the bound is made of."""
+        """The origin of the constants in the bound."""
         words = {"stated": "as stated", "operator": "of the maps themselves"}
         groups = [
             f"{_listed(names)} {words[whose]}"
@@ -301,21 +303,19 @@ class Overview:
         if (slope := self.net.largest_slope) is not None:
             upper = self.net.lipschitz()
             text = "has no upper end" if math.isinf(upper) else f"is at most {number(upper)}"
-            seen = f"the largest slope among the inputs that were tried is {number(slope)}"
+            tried = f"the largest slope among the inputs that were tried is {number(slope)}"
             if slope > upper * (1 + _SAME):
                 text = f"would be at most {number(upper)} by these constants"
-                seen += (
-                    ": the module is steeper than they say, so the bound is not one of it as it is"
-                )
-            yield f"The network's own Lipschitz constant {text}; {seen}."
+                tried += ": the module is steeper, so the bound does not hold for it as it is"
+            yield f"The network's own Lipschitz constant {text}; {tried}."
 
     @property
     def of_present_weights(self) -> list[str]:
-        """The layers whose constant is that of the weights they have now."""
+        """The layers whose constant is that of their present weights."""
         return [layer.name for layer in self.net if layer.bracket.whose == "present weights"]
 
     def _assumption(self) -> Iterator[str]:
-        """How much of the bound is the assumption about learned layers; what measures instead."""
+        """The share of the bound that is assumed, and the measurements that would replace it."""
         assumed, share = self.assumed, self.assumed["share"]
         if assumed["direct_share"] >= _WORTH_A_WORD:
             of = f"{assumed['direct_share']:.0%} of the bound"
@@ -340,7 +340,8 @@ class Overview:
 
     def _remarks(self) -> Iterator[str]:
         net, brackets = self.net, {layer.name: layer.bracket for layer in self.net}
-        sampled = [name for name, each in brackets.items() if math.isinf(each.upper) and each.lower]
+        unbounded = (name for name, bracket in brackets.items() if math.isinf(bracket.upper))
+        sampled = [name for name in unbounded if brackets[name].lower]
         if sampled:
             yield (
                 f"The Lipschitz constant of {', '.join(sampled)} was only sampled, so the table "
@@ -355,17 +356,18 @@ class Overview:
         if self.target is not None and self.needed is not None:
             text = f"From N = {whole(self.needed)} on the bound stays at or below the target "
             text += number(self.target)
-            other = self.samples[not self.effective].get(self.form)
-            if other is not None:
+            alternative = self.samples[not self.effective].get(self.form)
+            if alternative is not None:
                 by = "p" if self.effective else "effective dimensions"
-                text += f"; with {by}, from N = {whole(other)} on"
+                text += f"; with {by}, from N = {whole(alternative)} on"
             yield f"{text}."
         if any(layer.shared for layer in net.learned):
             yield (
                 "Layers that share parameters err by all of them each; different parameters in "
                 f"all: {whole(net.parameters or 0)}."
             )
-        mismatched = [each.name for each in net if isinstance(each, Known) and each.mismatch > 0]
+        known = [layer for layer in net if isinstance(layer, Known)]
+        mismatched = [layer.name for layer in known if layer.mismatch > 0]
         if mismatched:
             yield (
                 f"The mismatch of {', '.join(mismatched)} is korisk's extension of the theorem: an "
@@ -390,13 +392,13 @@ class Overview:
                 f"{number(self.other)} to {number(self.after.other)}."
             )
         if self.net.parameters and any(layer.shared for layer in self.net.learned):
-            left = whole(self.after.net.parameters or 0)
-            yield f"Then {left} different parameters are learned, shared ones among them."
+            remaining = whole(self.after.net.parameters or 0)
+            yield f"Then {remaining} different parameters are learned, shared ones among them."
         if self.target is not None:
-            then = "is out of reach even then"
+            outcome = "is out of reach even then"
             if self.after.needed is not None:
-                then = f"then holds from N = {whole(self.after.needed)} on"
-            yield f"The target {number(self.target)} {then}."
+                outcome = f"then holds from N = {whole(self.after.needed)} on"
+            yield f"The target {number(self.target)} {outcome}."
 
 
 def overview(
@@ -408,7 +410,7 @@ def overview(
     effective: bool = False,
     replace: str | None = None,
 ) -> Overview:
-    """The bounds of a network at N in every form, the N for a target, and what a layer saves.
+    """Evaluate the bounds of a network at N in every form, and the N for a target.
 
     Parameters
     ----------
@@ -428,24 +430,24 @@ def overview(
     Returns
     -------
     Overview
-        Its `explain` says what it means; its `require` raises where the target is out of reach.
+        Its `explain` describes it; its `require` raises if the target is out of reach.
 
     Raises
     ------
     KoriskError
-        If a layer lacks what the asked bound needs.
+        If a layer lacks a constant that the requested bound needs.
 
     Examples
     --------
     >>> import korisk as kr
     >>> from korisk.theory.overview import overview
     >>> net = kr.Network([kr.Learned("W", parameters=100), kr.Known("K", lipschitz=2)])
-    >>> found = overview(net, target=0.5)
-    >>> found.needed, found.chosen.total <= 0.5
+    >>> result = overview(net, target=0.5)
+    >>> result.needed, result.chosen.total <= 0.5
     (7094, True)
     """
     one_of("bound", bound, BOUNDS)
-    form = next(each for each in BOUNDS if each == bound)
+    form = next(name for name in BOUNDS if name == bound)
     both = states_effective(net)
     if effective and not both:
         raise KoriskError(
@@ -460,22 +462,22 @@ def overview(
     def overview_of(net: Network, n: float | None) -> Overview:
         samples: dict[bool, dict[BoundForm, int | None]] = {False: {}, True: {}}
         for kind in (False, True) if both else (False,):
-            for each in BOUNDS if wanted is not None else ():
-                samples[kind][each] = None
+            for name in BOUNDS if wanted is not None else ():
+                samples[kind][name] = None
                 try:
-                    size = samples_needed(net, wanted or 0.0, bound=each, effective=kind)
-                    samples[kind][each] = size
+                    needed = samples_needed(net, wanted or 0.0, bound=name, effective=kind)
+                    samples[kind][name] = needed
                 except KoriskError as error:
-                    asked = (each, kind) == (form, effective)
-                    if asked and not isinstance(error, UnreachableError):
+                    requested = (name, kind) == (form, effective)
+                    if requested and not isinstance(error, UnreachableError):
                         raise
-        at = min(samples[effective].get(form) or DEFAULT_N, _LARGEST_N) if n is None else n
-        chosen = barron_bound(net, at, bound=form, effective=effective)
+        size = min(samples[effective].get(form) or DEFAULT_N, _LARGEST_N) if n is None else n
+        requested_bound = barron_bound(net, size, bound=form, effective=effective)
         bounds: dict[BoundForm, BarronBound | None] = dict.fromkeys(BOUNDS)
-        for each in BOUNDS:
+        for name in BOUNDS:
             with suppress(KoriskError):
-                bounds[each] = barron_bound(net, at, bound=each, effective=effective)
-        return Overview(net, form, wanted, effective, both, chosen, bounds, samples)
+                bounds[name] = barron_bound(net, size, bound=name, effective=effective)
+        return Overview(net, form, wanted, effective, both, requested_bound, bounds, samples)
 
     before = overview_of(net, n)
     if replace is None:
@@ -487,22 +489,22 @@ def overview(
 def _with(barron: BarronBound, effective: bool) -> Bound | None:
     """The bound with p, or the one with effective dimensions.
 
-    A network that states none any more, its layer being known, has the one with p for both.
+    A network without any, because the only layer that stated one became known, uses p for both.
     """
     return barron.by_effective or barron.by_parameters if effective else barron.by_parameters
 
 
 def _origin_of_risk(layer: Layer) -> str:
-    """Whose the constants of a layer's own error are."""
+    """The origin of the constants of a layer's risk."""
     if isinstance(layer, Learned):
         return "assumed" if is_assumed(layer) else "stated"
     return "stated" if isinstance(layer, Known) and layer.mismatch else "none"
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names in a row, the first few where they are many."""
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
+    """Join names, at most the first few."""
+    rest = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + rest
 
 
 def _n_text(n: float) -> str:
