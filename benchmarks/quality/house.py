@@ -11,7 +11,9 @@ private helper is a function or method whose name begins with one underscore; it
 its module uses its name once. `Any` is counted where it is imported too, a constant after a
 definition is any name that a module assigns below its first function or class, and a literal splat
 is a dictionary, tuple or list that is written out only to be unpacked in the same place. A circle
-is a set of modules that import one another, in functions and for types too.
+is a set of modules that import one another, in functions and for types too. Vague names are the
+words of `VAGUE` among all assigned names (fields and loop variables too, parameters not); comment
+lines begin with #, as a share of all lines that are not blank.
 """
 
 import argparse
@@ -30,6 +32,8 @@ NOT_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 }
+VAGUE = {"each", "found", "made", "said", "own", "kept", "one", "other", "at", "part"}
+SHARES = {"called once": "private helpers", "vague local names": "assigned names"}  # of what
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 CLASS_OR_FUNCTION = Definition | ast.ClassDef
 
@@ -132,6 +136,17 @@ def splats(tree: ast.AST) -> int:
     return count
 
 
+def assigned_names(tree: ast.AST) -> list[ast.Name]:
+    """Every assignment to a name: variables, loop variables, fields of classes."""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return [node for node in nodes if isinstance(node.ctx, ast.Store)]
+
+
+def vague_names(tree: ast.AST) -> list[tuple[int, str]]:
+    """Assigned names that do not say what they hold, as (line, name)."""
+    return sorted((node.lineno, node.id) for node in assigned_names(tree) if node.id in VAGUE)
+
+
 def late_constants(tree: ast.Module) -> int:
     """Names of a module that are assigned after its first function or class."""
     first = next((k for k, n in enumerate(tree.body) if isinstance(n, CLASS_OR_FUNCTION)), None)
@@ -175,6 +190,8 @@ def measure(package: Path) -> dict[str, object]:
     folders = Counter(str(path.parent.relative_to(package)) for path in known.values())
     largest, most = folders.most_common(1)[0]
     lines = sum(text.count("\n") for text in texts.values())
+    written = [line.strip() for text in texts.values() for line in text.splitlines()]
+    comments = sum(line.startswith("#") for line in written)
     return {
         "code": sum(map(code_lines, texts.values())),
         "lines": lines,
@@ -189,6 +206,9 @@ def measure(package: Path) -> dict[str, object]:
         "private helpers": helpers,
         "called once": once,
         "docstrings": round(documented / lines, 3),
+        "comment lines": round(comments / sum(map(bool, written)), 3),
+        "assigned names": sum(len(assigned_names(tree)) for tree in trees.values()),
+        "vague local names": sum(len(vague_names(tree)) for tree in trees.values()),
         "Any": sum(
             (isinstance(node, ast.Name) and node.id == "Any")
             or (isinstance(node, ast.alias) and node.name == "Any")
@@ -218,11 +238,9 @@ def main() -> None:
     figures = {name: measure(path) for name, path in packages.items()}
     for key in next(iter(figures.values())):
         row = [figure[key] for figure in figures.values()]
-        if key == "called once":
-            row = [
-                f"{f[key]} ({100 * int(str(f[key])) / max(1, int(str(f['private helpers']))):.0f}%)"
-                for f in figures.values()
-            ]
+        if key in SHARES:
+            counts = [(int(str(f[key])), int(str(f[SHARES[key]]))) for f in figures.values()]
+            row = [f"{count} ({100 * count / max(1, total):.1f}%)" for count, total in counts]
         if key == "circles":
             row = [len(f[key]) for f in figures.values()]  # type: ignore[arg-type]
         if key == "by package":

@@ -12,6 +12,7 @@ from korisk.errors import Argument, Message, invalid, shown
 
 MAX_LABEL = 80  # characters of a seed, model or metric
 
+# What people and programs write where there is no number.
 _EMPTY = {"-", "--", "–", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "#div/0!", "?"}  # noqa: RUF001
 _SPACES = re.compile(r"(?<=\d)[\u00a0\u202f\u2009 '’_](?=\d{3}(?:\D|$))")  # noqa: RUF001
 # For each decimal mark: plain numbers, and those with the other mark between thousands.
@@ -32,6 +33,7 @@ class CellError(Exception):
 
 def label(what: str, value: object) -> str:
     """`value` as the label of a seed, model or metric; empty if there is none."""
+    # Seeds 1, 1.0 and "1" are the same label.
     text = (value or "").strip() if isinstance(value, str | None) else None
     number: Any = value
     if is_number(value):
@@ -94,6 +96,7 @@ def decimal_mark(cells: Iterable[tuple[Any, str]], delimiter: str) -> str | None
     if len(first) > 1:
         problem = f"decimal points ({first['.']}) and commas ({first[',']}) are mixed"
         raise CellError(problem, "write all numbers in one way")
+    # Only 1.024-like numbers are left: a comma between cells cannot be a decimal mark as well.
     if not first and delimiter in (",", " "):  # which no table with decimal commas has
         return "." if set("".join(text for text, _ in texts)) & {".", ","} == {"."} else None
     return next(iter(first), None)

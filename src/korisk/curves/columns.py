@@ -146,6 +146,7 @@ class Layout:
         self.free = [
             col for col in range(len(self.header)) if col not in ignored | {*self.given.values()}
         ]
+        # A column is numeric if half of its filled cells are: a few may hold a remark.
         cells = zip(*(row for _, row in grid.rows), strict=True)
         self.filled = [[cell for cell in column if not is_empty(cell)] for column in cells]
         shares = [(sum(map(begins_as_number, cells)), len(cells)) for cells in self.filled]
@@ -158,6 +159,7 @@ class Layout:
         if len(self.seeds) > 1:
             self.notes.append(f"each of {self.names(self.seeds)} together is a seed")
         self.roles = {role: self.one(role, self.named(role)) for role in ("model", "metric")}
+        # Trackers export runs that crashed or still run; their rows are left out.
         self.roles["status"] = self.one("status", self.named("status"))
         self.roles["unit"] = next(iter(self.named("unit")), None)
         for role in ("exclude", "include"):
@@ -186,6 +188,7 @@ class Layout:
             return self.given[role]
         if role == "n":
             places = [col for col in places if col in self.numeric] or places
+            # Of several counts of samples, those named n or train are preferred.
             plain = {"n", "train"}
             places = [col for col in places if plain & set(words(self.header[col]))] or places
         if len(places) > 1:
@@ -224,6 +227,7 @@ class Layout:
         """The error for an ambiguous table, with the options that resolve it."""
         parts: list[str | Argument] = []
         for k, (name, value, when) in enumerate(answers):
+            # "a", "a, or b", "a, b, or c"
             between = "" if k == 0 else ", or " if k == len(answers) - 1 else ", "
             parts += [between, Argument(name, value), f" {when}"]
         return self.grid.source.error(f"{problem}; pass ", *parts)
@@ -270,6 +274,7 @@ class Layout:
         wide, header = self.options.get("wide"), self.header
         if wide not in (None, "seed", "model", "n"):
             raise invalid("wide", "be one of seed, model, n", wide, "leave it out")
+        # Without a column of N, several headers that are numbers are taken as N.
         sizes = [col for col in self.rest if _SIZE.fullmatch(header[col])]
         if wide == "n" or (self.n is None and len(sizes) > 1 and not wide):
             return self.by_size(sizes)
@@ -290,6 +295,7 @@ class Layout:
         if len({*names.values()}) < len(names):  # then brackets distinguish columns: no units
             names = {col: re.sub(r"[\[\]()]+", " ", header[col]).strip() for col in places}
         heads = {col: _parted(col, name) for col, name in names.items()}
+        # A column of standard deviations belongs to the means with the same words in its header.
         spreads = [col for col in places if set(words(header[col])) & _DEVIATIONS]
         means = [col for col in places if col not in spreads] or places
         partner = {_plain(heads[col]): col for col in spreads}
@@ -306,6 +312,8 @@ class Layout:
 
     def chosen(self, heads: dict[int, Values], spread: bool) -> list[Values]:
         """The columns that hold errors: those named by metrics, else by seeds, else by models."""
+        # In order of certainty: headers that name an error or a metric leave no doubt; columns of
+        # seeds need no other columns beside them; only then are unknown names models.
         means = _MEANS if spread or len(heads) == 1 else set()
         plain = [col for col in heads if self.keys[col] in _ERROR | means]
         pure = [col for col in plain if self.keys[col] == "error"]
@@ -326,6 +334,7 @@ class Layout:
             fine = [*seeds, *(col for col in others if col not in odd)]
             raise self.unsure(odd or self.seeds, fine)
         repeated = all(heads[col].seed for col in others) and not self.seeds
+        # A number at the end is a seed if every column has one, and else part of a model's name.
         values = [heads[col]._replace(seed=heads[col].seed * repeated) for col in others]
         if not repeated and not all(heads[col].metric for col in others):
             values = [Values(col, model=base(self.header[col])) for col in others]
@@ -353,6 +362,7 @@ class Layout:
             if longer or head in numbered or _SHORT.fullmatch(head) or set(tokens) <= _STATISTICS:
                 odd.append(col)
                 continue
+            # From the smallest to the largest N, an error falls; times and counts rise.
             pairs = [(rough(row[self.n or 0]), rough(row[col])) for _, row in self.grid.rows]
             pairs = [pair for pair in pairs if not math.isnan(sum(pair))]
             if len(pairs) > 1:
@@ -365,6 +375,7 @@ class Layout:
         """Columns named by metrics, without those of training and validation data."""
         others = [col for col, head in heads.items() if head.seed or (head.model and head.metric)]
         others = [col for col in others if col not in pure]
+        # Test errors, if there are any; else validation errors; training errors are no pilot.
         for unwanted in (_TRAINED_ON, _VALIDATED_ON):
             pure = [col for col in pure if not unwanted & {*words(heads[col].metric)}] or pure
         pure.sort(key=lambda col: "test" not in words(self.header[col]))  # which a question names
@@ -505,6 +516,7 @@ def _seeds_of_models(heads: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 def _parted(col: int, name: str) -> Values:
     """Split the name of a column into seed, metric and model."""
+    # The seed is at the end; words of metrics are taken out; what remains is the model.
     match = _SEED_AT_END.fullmatch(name)
     seed, rest = (match["seed"], match["rest"] or "") if match else ("", name)
     if match and not rest:

@@ -153,6 +153,7 @@ class Curve(Drawn):
         values_unit: Unit | None = None,
     ) -> None:
         """Check the lengths of the arguments, leave masked values out, and fill the curve."""
+        # Masked arrays mark runs that failed: their rows are dropped, with a note.
         sizes, measured = _numbers("n", n), _numbers("error", values)
         hidden = _masked(values)
         unmasked = ~(hidden | _masked(n)) if hidden.shape == sizes.shape else ~hidden
@@ -190,6 +191,7 @@ class Curve(Drawn):
     ) -> None:
         """Check and sort the rows; errors name the place in the input."""
         model, metric, unit = label("model", named[0]), label("metric", named[1]), as_unit(named[2])
+        # An accuracy that is planned with as an error would be minimised.
         values_unit, suggested = values_unit or unit, suggested_unit(metric)
         if suggested and not unit.larger_is_better:
             problem = f"metric {metric!r} needs a unit in which larger is better, got {unit.name!r}"
@@ -210,6 +212,7 @@ class Curve(Drawn):
         # Seeds are sorted as people count: 2 before 10.
         ranks = {seed: rank for rank, seed in enumerate(sorted(set(seeds), key=natural))}
         rank = np.array([ranks[seed] for seed in seeds])
+        # Two rows of one N and seed are two models or a copy: averaging them would hide it.
         order = np.lexsort((rank, n))
         twice = (np.diff(n[order]) == 0) & (np.diff(rank[order]) == 0)
         if twice.any():
@@ -574,6 +577,7 @@ class Curve(Drawn):
         require(fits, "scores", rule, values, remedy, got=got)
         folds = values.shape[1]
 
+        # Rows of the flattened table: size by size, and fold by fold.
         rows = np.flatnonzero(~_masked(scores))
         require(len(rows) > 0, "scores", "have a value that is not masked", scores)
 
@@ -624,6 +628,7 @@ class Curve(Drawn):
         name = rows[0].metric or metric or ""
         n, values = np.array([row.n for row in rows]), np.array([row.value for row in rows])
         read_as = table.read_as
+        # The unit: the user's, else the table's own column, else by the metric's name.
         stated, *others = sorted({row.unit for row in rows})
         if others and unit is None:
             listed = ", ".join([stated, *others])
@@ -641,6 +646,7 @@ class Curve(Drawn):
                 read_as = "; ".join(filter(None, (read_as, f"unit {unit}, by its name")))
         if suggested_unit(name) and not as_unit(unit).larger_is_better and not _rise(n, values):
             name = f"{name} error"  # the user calls falling values of a score errors
+        # "best" is decided here, because it depends on the direction of the unit.
         if table.pick_best:
             errors = as_unit(unit).to_error(values)
             best = {(rows[k].n, rows[k].seed): k for k in np.argsort(-errors, kind="stable")}
@@ -844,7 +850,7 @@ class Curve(Drawn):
         return hash((self.model, self.metric, self.seed, self.n.tobytes(), self.error.tobytes()))
 
     def __repr__(self) -> str:
-        ends = dict.fromkeys(self.sizes[[0, -1]].tolist())
+        ends = dict.fromkeys(self.sizes[[0, -1]].tolist())  # one entry if there is one size
         sizes, seeds = len(self.sizes), len(self.seeds)
         parts = [
             self.model and repr(self.model),
@@ -890,6 +896,7 @@ def _file(
 
 
 def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source) -> str:
+    # A file that names no model or metric takes the user's name for its only one.
     known = list(dict.fromkeys(names))
     if known == [""] or (wanted is None and len(known) == 1):
         return known[0]
@@ -911,6 +918,7 @@ def _ask_for_unit(
 
     A wrong guess would plan in silence with errors that are none, such as accuracies.
     """
+    # From what the names say to what only the trend of the values suggests.
     suggested, column = suggested_unit(metric), rows[0].heads[1]
     where = f"{table.source.column} {shown(column)}"
     unnamed = suggested is None and not ERROR_NAMES.intersection(words(metric or column))
@@ -956,6 +964,7 @@ def _ask_for_unit(
 
 def _rise(n: Floats, values: Floats) -> bool:
     """Whether means rise from the smallest to the largest N, and more often than they fall."""
+    # The ends alone may be noise, and so may the number of rises.
     _, size = np.unique(n, return_inverse=True)
     means = np.bincount(size, values) / np.bincount(size)
     rises = (means[1:] > means[:-1]).sum() - (means[1:] < means[:-1]).sum()

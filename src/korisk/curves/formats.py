@@ -207,20 +207,22 @@ def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str])
         upper = ""
         types = re.compile(r"<\w+>|\[-?\]")  # of R's tibbles, and units of numbers without one
         below = [types.sub("", str(cell or "")) for cell in body.pop(0)[1]] + [""] * width
-        # A cell that spans several columns stands in the first of them.
+        # A cell that spans several columns is written in the first of them.
         for column, name in enumerate(header):
             upper = name or upper
             header[column] = f"{upper} {below[column]}".strip()
         notes = [*notes, "the head has two rows"]
+    # pandas writes the name of an index into a row of its own below the header.
     index, *others = body[0][1] if body else [""]
     if index and width > 1 and not any(others) and not _is_number(index):
-        header[0] = str(index)  # the name of an index, as pandas writes it
+        header[0] = str(index)
         del body[0]
+    # R and pandas write names of rows without a header cell: rows are one cell longer.
     extra = [str(cells[0]) for _, cells in body if len(cells) == width + 1]
     counts = [[str(row + first) for row in range(len(body))] for first in (0, 1)]
     names = not any(map(_is_number, extra)) or extra in counts
     if body and len(extra) == len(body) and names:
-        header.insert(0, "")  # names of rows, which R and pandas put before the first column
+        header.insert(0, "")
         width += 1
     problems = [
         f"{source.at(position)} has {len(cells)} cells where the header has {width}"
@@ -298,8 +300,9 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
             lines.append(line)
     if not lines:
         raise source.error("holds only comments; write a header such as n,error,seed first")
+    # Excel's first line may state the delimiter, which is not part of the table.
     stated = re.fullmatch(r"sep=(.)", lines[0].strip())
-    if stated:  # Excel's own line
+    if stated:
         del numbers[0], lines[0]
     if bars or notes[-1:] == ["a table of LaTeX"]:
         lines = [re.sub(r"\*\*|`|^\s*\||\|\s*$", "", line) if bars else line for line in lines]
@@ -309,12 +312,13 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     rows = _split(lines, numbers, delimiter, source)
     if not rows:
         raise source.error("holds no table; write a header such as n,error,seed first")
+    # NumPy's savetxt writes the header as a comment, which then names as many columns.
     if all(re.fullmatch(r"[-+.,\deE]+", cell) for cell in rows[0][1]):
         names = comment.split(delimiter) if delimiter != " " else comment.split()
         if len(names) != len(rows[0][1]):
             listed = ", ".join(shown(cell, limit=30) for cell in rows[0][1][:10])
             raise source.error(f"no header, found {listed}; name the columns in the first line")
-        rows.insert(0, (0, names))  # as NumPy's savetxt writes it
+        rows.insert(0, (0, names))
         notes = [*notes, "the header is a comment"]
     return replace(_headed(rows, source, notes), delimiter=delimiter)
 
@@ -454,6 +458,7 @@ def _of_arrays(arrays: Mapping[str, Sequence[Any]], source: Source) -> Grid:
     """The table of named lists; a two-dimensional list has a column for each fold or field."""
     columns = dict[str, Sequence[Any]]()
     for key, values in arrays.items():
+        # Two axes are folds only by the name of a score; or N and errors, of an array without one.
         widths = {len(row) if isinstance(row, list) else 0 for row in values}
         if widths <= {0}:
             columns[key] = values

@@ -36,13 +36,15 @@ def relative_variance(curve: Curve) -> Array | None:
     Where only some seeds have collapsed to rounding, the mean depends on their share, whose
     uncertainty, given m of n seeds, is that of a beta law.
     """
-    freedom = curve.counts - 1.0
+    freedom = curve.counts - 1.0  # (K,) degrees of freedom
     if not freedom.any():
         return None
     relative = (np.nan_to_num(curve.deviations) / curve.means) ** 2  # one seed tells no spread
     doublings = np.log2(curve.sizes)
+    # Each N weighs another one's spread by its degrees of freedom and its distance in doublings.
     near = np.exp2(-np.abs(doublings[:, None] - doublings[None, :]) / NEARBY) * freedom
     pooled = near @ relative / near.sum(axis=1)
+    # Raise all by one factor, so that larger spreads at some N stay larger.
     overall = float(freedom @ relative / freedom.sum())
     if overall > 0:
         pooled = pooled * max(1.0, _log_spread(curve) / overall)
@@ -101,7 +103,8 @@ def paired_correlation(first: Curve, second: Curve) -> float:
     norms = np.sqrt((residuals[0] ** 2).sum() * (residuals[1] ** 2).sum())
     if norms == 0.0:
         return 0.0
-    # Each N takes one degree of freedom for its mean.
+    # Each N takes one degree of freedom for its mean. Shrunk as if PRIOR_SEEDS more had shown no
+    # correlation.
     freedom = rows.shape[1] - len(np.unique(first.n[rows[0]]))
     return float(residuals[0] @ residuals[1] / norms * freedom / (freedom + PRIOR_SEEDS))
 

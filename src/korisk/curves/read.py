@@ -112,6 +112,7 @@ class _Reader:
         self.problems: list[str] = []
         self.remedies: dict[str | Message, None] = {}
         self.left_out = Counter[str]()
+        # One decimal mark for the whole table, by all columns of numbers that are read.
         places = [value.place for value in self.layout.values]
         places += [col for col in (self.layout.n,) if col is not None]
         cells = (
@@ -143,6 +144,7 @@ class _Reader:
         if not table:
             but = f" but {', '.join(skipped)}" if skipped else ""
             raise self.source.error(f"holds no measurements{but}; add rows with n and error")
+        # Fractions of N are shares of a training set, whose size the table does not say.
         shares = [row for row in table if row.n % 1 and row.n < math.inf]
         if shares and "n" not in layout.scale:
             cell = self.source.at(shares[0].position, shares[0].heads[0])
@@ -157,6 +159,7 @@ class _Reader:
         notes += [f"{name} times {factor:g}" for name, factor in scales if factor != 1]
         for how, column in (("last", options.get("last")), ("best", options.get("best"))):
             notes += [f"the {how} {shown(column)} of each run"] if column else []
+        # The last row of each run wins, whatever the order of rows in the table.
         if options.get("last"):
             table.sort(key=lambda row: row.order)
             table = list({(r.n, r.seed, r.model, r.metric): r for r in table}.values())
@@ -180,6 +183,7 @@ class _Reader:
         except CellError as error:
             problem, remedy = error.args
             head = self.grid.header[col]
+            # Several tables in one file repeat their header.
             if folded(cell) == head.casefold():
                 problem, remedy = "another head", "save each table in a file of its own"
             elif whole and isinstance(cell, str) and cell.replace(" ", "").isalpha():  # Mean, Total
@@ -301,6 +305,7 @@ def _verified(grid: Grid) -> Grid:
 def _with_deviations(grid: Grid) -> Grid:
     """The table with an extra column for standard deviations after a ± in cells."""
     header, rows = list(grid.header), [(position, list(row)) for position, row in grid.rows]
+    # Names such as "fold (1)" look like a mean with its deviation: columns of labels are skipped.
     for col, head in enumerate(grid.header):
         pairs = [_SPREAD.fullmatch(str(row[col])) for _, row in rows]
         if any(pairs) and not any("_".join(words(head)) in names for names in NAMED.values()):

@@ -54,6 +54,7 @@ def chosen(spec: Mapping[str, Any], rows: Iterable[Row], wanted: str | None = No
     """
     listed = list(rows)
     metric, unit = spec.get("metric"), None
+    # A pilot may be resumed with another metric: the latest row counts.
     if metric is None and PART_OF in spec:
         detail = next((row.detail for row in reversed(listed) if METRIC in row.detail), {})
         metric, unit = detail.get(METRIC), UNITS.get(str(detail.get(UNIT)))
@@ -247,7 +248,7 @@ def stored_curves(
             for flat in rows_of
             if flat.row.n >= LEAST_N
         ]
-        finite = [value for value in values if value[1] >= 0]
+        finite = [value for value in values if value[1] >= 0]  # nan drops out
         usable, notes = without_perfect(finite)
         notes.insert(0, f"values from {shown(choice.metric)} of the store")
         if len(finite) < len(values):

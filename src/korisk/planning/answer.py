@@ -60,6 +60,7 @@ class Answer:
         """Raise `OutOfReachError` if no data reaches the target, or an N has no expected error."""
         if self.advice is not None and self.advice.action not in ("collect", "measure", "train"):
             raise OutOfReachError(self.advice.explain())
+        # An expected error is missing only beyond a pilot that cannot be extrapolated.
         doubt, last = self.forecast.doubt, self.forecast.last
         for n, expected, _ in self.at:
             if expected is None:

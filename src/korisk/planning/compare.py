@@ -272,6 +272,7 @@ class Comparison(Drawn):
             for plan in plans
         )
         low, high = np.exp(_quantiles(second, first, self.together, (0.05, 0.95)))
+        # A ratio beyond the root can only come from a future without an answer.
         never = math.sqrt(_NEVER)
         if low < 1 / never and high > never:
             return None
@@ -455,6 +456,7 @@ class Comparison(Drawn):
         >>> kr.compare(fc, ko, target=0.02).saving()
         'KO needs 4 times fewer samples than FC for 0.02 (90%: ... to ...).'
         """
+        # An unknown interval is the widest one, so that its ends are left out below.
         (low, high), ratio = self.ratio_range or (0.0, math.inf), self.ratio
         better, worse = zip(self.names, self._plans, strict=True)
         estimate = ratio or (low if math.isinf(high) else high)
@@ -483,6 +485,7 @@ class Comparison(Drawn):
             reach = min(plan.reach for plan in self._plans)
             ends = "; ".join(filter(None, (ends, f"if both reach it, chance {chance(reach)}")))
         ends = f" ({ends})" if ends else ""
+        # As printed: "1 times fewer" would name a winner without a difference.
         if times(ratio) == "1":
             return f"{names} need about as many samples {goal}{ends}."
         least = "at least " * better[1].at_once + "at most " * worse[1].at_once

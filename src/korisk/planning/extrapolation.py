@@ -140,6 +140,7 @@ class Measured:
         # Given F, the log error is a weighted sum of two independent normal means.
         mean = (1 - fallen) * logs[gap] + fallen * logs[gap + 1]
         spread = (1 - fallen) ** 2 * variance[gap] + fallen**2 * variance[gap + 1]
+        # Quantiles at the midpoints of equal shares of the law of F have equal weights.
         weight = np.full(len(_NODES), 1.0 / len(_NODES))
         return normals(weight, mean, np.sqrt(spread))
 
@@ -268,6 +269,7 @@ class Extrapolation:
         sources: list[tuple[float, Posterior | Relatives]] = [(1 - trust, self.posterior)]
         sources += [] if self.relatives is None else [(trust, self.relatives)]
         fitted = mixed([share for share, _ in sources], [source.law(n) for _, source in sources])
+        # The start moves down with the mean of the fitted curves, and keeps its own spread.
         fall = sum(share * (source.centre(n) - source.centre(last)) for share, source in sources)
         start_weight = np.where(n > self.last, np.exp2(-_SETTLING * np.log2(n / self.last)), 0.0)
 

@@ -552,7 +552,7 @@ class Plan(Drawn, Enough):
             return [f"{who} cannot be extrapolated and are not used."]
         verb = "disagree with" if self.trust < _DISAGREES else "explain"
         how = f"{who} {verb} the pilot (trust {chance(self.trust)})"
-        # Compared as printed: a change below rounding is none to a reader.
+        # Compared as printed: a reader does not see a change below rounding.
         alone = self.alone
         if alone.middle == self.middle and chance(alone.chance) == chance(self.chance):
             return [f"{how} and do not change the answer."]

@@ -108,6 +108,7 @@ class Recommendation:
     @property
     def odds(self) -> str:
         """Even odds and the interval of N, in a sentence; empty where neither is known."""
+        # Without an upper end, the lower one is a bound with 95% probability, and no interval.
         parts = [] if self.even is None else [f"even odds at {count(self.even)}"]
         if self.lower is not None:
             ends = span(self.lower, math.inf if self.upper is None else self.upper)
@@ -316,6 +317,7 @@ class Answers(ABC):
 
 def each_of(numbers: object, answer: Callable[[float], T]) -> T | list[T]:
     """The answer to a number, or the list of answers to a sequence or an array of numbers."""
+    # A 0-d array becomes a number here, and gets a single answer.
     if isinstance(numbers, np.ndarray):
         numbers = numbers.tolist()
     if isinstance(numbers, list | tuple | range):

@@ -276,6 +276,7 @@ def _advice(
 ) -> Recommendation:
     name = plan.curve.model
     sentence = f"{name}: {text}." if name else f"{text[0].upper()}{text[1:]}."
+    # Odds of a pilot that cannot be extrapolated are no advice.
     known, (lower, upper) = not plan.doubt, plan.chances.interval()
     return Recommendation(
         action=action,
@@ -360,6 +361,7 @@ def _price(samples: int | None, last: int, cost: float | None) -> tuple[float | 
     """The cost of the missing samples, as a number and as a sentence."""
     if cost is None or samples is None:
         return None, ""
+    # The pilot's samples are there already.
     missing = max(samples - last, 0)
     compared_to = f" than the pilot's {last:,}" if last else ""
     sentence = f"{missing:,} more samples{compared_to} cost {cost * missing:,.6g}."

@@ -239,6 +239,7 @@ def main_group(groups: Sequence[Group]) -> Group | None:
 
     Groups that compare models, and complete ones, take precedence.
     """
+    # Each condition is dropped if no group meets it.
     candidates = [group for group in groups if group.forecasts]
     candidates = [group for group in candidates if len(group.forecasts) > 1] or candidates
     candidates = [group for group in candidates if group.whole] or candidates
@@ -379,6 +380,7 @@ class _AskedOften(Forecast):
 
     def met(self, n: Array, goal: float) -> Array:
         """(M,) the probability that the goal is met at each N."""
+        # Every table begins with these sizes; those of its refinements differ by target.
         sizes, law = self._table
         if np.array_equal(n, sizes):
             return law.under(np.full(len(n), math.log(goal)))

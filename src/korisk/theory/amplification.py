@@ -55,6 +55,7 @@ def graph_tails(nodes: Sequence[Node[Number]], runs: Runs[Number], unit: Number)
     Eq. (eq:cuts), or without runs the product of Eq. (eq:lip-prod) in Lemma (lem:lip). `unit` is
     the number 1, in the type of all numbers.
     """
+    # A run from a value to itself does not occur, and the output has no user: P of it is 1.
     last = len(nodes)
     users: list[list[int]] = [[] for _ in range(last + 1)]
     for value, node in enumerate(nodes, start=1):
@@ -70,6 +71,7 @@ def graph_tails(nodes: Sequence[Node[Number]], runs: Runs[Number], unit: Number)
         # The nearest common ancestor of all users in the tree of post-dominators.
         meeting = users[start][0]
         for user in users[start][1:]:
+            # Values are in topological order: the smaller one cannot be the common ancestor.
             while meeting != user:
                 if meeting < user:
                     meeting = after[meeting]
@@ -96,11 +98,12 @@ def _block(
     """A constant of value `end` in value `start`, over all paths between them."""
     changes = {start: unit}
     through = {start: 1 << start}  # bit set of the dominators: values on all paths from start
+    # Every value between them that depends on `start`, in topological order; others do not move.
     for value in range(start + 1, end + 1):
         moving = [source for source in nodes[value - 1].inputs if source in changes]
         if not moving:
             continue
-        common = -1
+        common = -1  # all bits set, the neutral element of &
         for source in moving:
             common &= through[source]
         through[value] = common | 1 << value
@@ -123,7 +126,7 @@ def _times(constant: Number, change: Number) -> Number:
 def _root_of_squares(values: Sequence[Number]) -> Number:
     """Euclidean length of a vector with these entries."""
     if isinstance(values[0], float):
-        return math.hypot(*values)
+        return math.hypot(*values)  # which neither overflows nor underflows in between
     squares = [value * value for value in values]
     return sum(squares[1:], start=squares[0]).sqrt()
 

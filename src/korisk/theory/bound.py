@@ -179,6 +179,7 @@ def estimation_slope(layer: Layer, *, effective: bool = False) -> float:
 
     With `effective`, the layer's effective dimension, (eq:effective), replaces p if it states one.
     """
+    # More data removes the error of a learned layer only; a mismatch stays.
     if not isinstance(layer, Learned):
         return 0.0
     if effective and layer.effective is not None:
@@ -242,6 +243,8 @@ def deep_risk(net: Network, layer_risks: Risks, *, bound: BoundForm = "composed"
     >>> round(kr.deep_risk(net, {"W": 0.01}, bound="paper").total, 4)
     0.18
     """
+    # By name: every learned layer must be there, and no name may be misspelt, since a risk that is
+    # silently 0 would give a bound that does not hold.
     if isinstance(layer_risks, Mapping):
         for name in layer_risks:
             net.index(name)
@@ -258,6 +261,7 @@ def deep_risk(net: Network, layer_risks: Risks, *, bound: BoundForm = "composed"
     for layer, value in zip(net, values, strict=True):
         field, remedy = f"layer_risks of {layer.name!r}", "give the layer's expected squared error"
         risk = _checks.real(field, value, at_least=0, remedy=remedy)
+        # A known layer errs by its stated mismatch; 0 stands for "as stated".
         mismatch = layer.mismatch if isinstance(layer, Known) else risk
         if risk not in (0.0, mismatch):
             remedy = "state the error of an approximately known operator as Known(..., mismatch=)"
@@ -277,6 +281,7 @@ def evaluate(net: Network, risks: FloatArray, bound: BoundForm) -> Bound:
     tails = net.tails(bound)
     unbounded = np.flatnonzero(np.isinf(tails) & (risks > 0))
     if unbounded.size:
+        # The last erring layer with an infinite tail has the fewest layers behind it to blame.
         index = int(unbounded[-1])
         for layer in map(net.__getitem__, net.behind(net.names[index])):
             if np.isinf(layer.bracket.upper):
@@ -291,6 +296,7 @@ def evaluate(net: Network, risks: FloatArray, bound: BoundForm) -> Bound:
     roots = np.zeros_like(risks)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         np.multiply(tails, np.sqrt(risks), out=roots, where=risks > 0)
+        # Eq. (eq:Al) squares each root; (eq:shares) splits the square of their sum.
         terms = paper_amplification(roots) if bound == "paper" else roots * float(roots.sum())
         finite = np.isfinite(terms.sum())
     if not finite:
@@ -338,6 +344,8 @@ def barron_bound(
     """
     floors = approximation_risks(net)
 
+    # In the Minkowski forms floor and estimation do not add up: cross terms mix both. So the whole
+    # bound is evaluated, and the estimation part is what remains above the floor.
     def whole(*, effective: bool) -> Bound:
         slopes = estimation_slopes(net, effective=effective)
         return evaluate(net, floors + rate(n) * slopes, bound)

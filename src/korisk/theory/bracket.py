@@ -9,11 +9,13 @@ from typing import Literal, Protocol, get_args, runtime_checkable
 from korisk import _checks
 
 Whose = Literal["stated", "operator", "present weights", "not known"]
+# By how much an origin claims: a bound that uses several constants is as strong as the weakest.
 _WEAKEST_FIRST: tuple[Whose, ...] = ("not known", "present weights", "stated", "operator")
 
 
 def set_fields(value: object, **fields: object) -> None:
     """Set checked fields of a frozen dataclass during its construction."""
+    # Frozen dataclasses refuse assignment, also in their own __post_init__.
     for name, content in fields.items():
         object.__setattr__(value, name, content)
 
@@ -23,6 +25,7 @@ def terse_repr(value: object) -> str:
     texts = []
     for field in dataclasses.fields(value):  # type: ignore[arg-type]
         content = getattr(value, field.name)
+        # repr(inf) is "inf", which is not an expression.
         infinite = isinstance(content, float) and math.isinf(content)
         text = f"float('{content}')" if infinite else repr(content)
         if not field.repr:

@@ -62,6 +62,8 @@ def _paper_sum(exponents: Sequence[int], terms: Sequence[Term], target: float) -
 
 
 def _root_sum(terms: Sequence[Term], target: float) -> int:
+    # Layers without a risk drop out. With one left, the square of the sum is a line in log N / N,
+    # which has an exact inverse.
     exact = [(tail, f, s) for tail, f, s in terms if f + s > 0 and tail > 0]
     if len(exact) == 1:
         ((tail, floor, slope),) = exact
@@ -77,6 +79,7 @@ def _root_sum(terms: Sequence[Term], target: float) -> int:
     # sum P sqrt(f + s q) is concave in q = log N / N, so that Newton steps from below the solution
     # stay below it. sqrt(f + s q) <= sqrt(f) + sqrt(s q) gives such a start, (eq:newton-start).
     q = (gap / sum((tail * slope.sqrt() for tail, _, slope in growing), _ZERO)) ** 2
+    # Newton converges quadratically: a step below the last 20 digits leaves no error in the rest.
     for _ in range(200):
         roots = [(tail, slope, (floor + slope * q).sqrt()) for tail, floor, slope in exact]
         value = sum((tail * r for tail, _, r in roots), _ZERO)
@@ -126,6 +129,7 @@ def _settled(solve: Callable[[], int]) -> int:
             except _TooCloseError:
                 digits = _MOST_DIGITS
                 continue
+        # Twice the digits of N, because the gap target - floor may cancel as many as N has.
         needed = min(80 + 2 * math.ceil(math.log10(size)), _MOST_DIGITS)
         if needed <= digits:
             return size
@@ -141,6 +145,8 @@ def _line(floor: Decimal, slope: Decimal, target: float) -> int:
 
 def _is_above(gap: Decimal, whole: Decimal, *, equal: bool) -> bool:
     """Whether a gap is positive, or nonnegative if `equal`; half of the digits may be rounding."""
+    # A gap below half of the digits may be nothing but rounding: ask for more digits, up to the
+    # most, with which only exact equality remains.
     digits = getcontext().prec
     if abs(gap) > whole.scaleb(-(digits // 2)):
         return gap > 0
@@ -163,6 +169,7 @@ def invert_rate(rate: Decimal) -> int:
         context.prec = digits
         if Decimal(3).ln() <= 3 * rate:  # log N / N over whole N >= 2 is largest at N = 3
             return 2
+        # N has about as many digits as the rate has zeros behind the point.
         context.prec = most = max(digits, 60 - rate.adjusted())
         log_rate = rate.ln()
         start = float(log_rate)
@@ -281,6 +288,7 @@ def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = 
             "use barron_bound and sample_size, or ",
             Argument("bound", "paper"),
         )
+    # Both are linear in the risks here, so that floor and slope can be evaluated one by one.
     floor, slope = (evaluate(net, risks, bound).total for risks in (floors, slopes))
     return RiskLine(floor=floor, slope=slope)
 
@@ -338,6 +346,7 @@ def sample_size(
 
 def uncalibrated(net: Network) -> str:
     """The uncalibrated constants that a sample size rests on, in words; empty without any."""
+    # The theorem's constants are those of the true map; present weights are only an instance.
     present = [layer.name for layer in net if layer.bracket.whose == "present weights"]
     guessed = [layer.name for layer in net.learned if is_assumed(layer)]
     reasons = []
@@ -361,7 +370,7 @@ def samples_needed(
     """`sample_size` without its warning, for callers that report `uncalibrated` themselves."""
     target = _checks.target_error(target)
     floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
-    evaluate(net, floors + slopes, bound)  # raises if it cannot be evaluated at all
+    evaluate(net, floors + slopes, bound)  # raises one-line errors for missing constants
 
     def solved() -> int:
         terms = _terms(net, bound, effective=effective)
@@ -543,6 +552,7 @@ class TwoFactors:
     @property
     def ratio(self) -> float:
         """N of the dense network over N of the known-operator network, Eq. (eq:sample-ratio)."""
+        # Sample sizes are exact integers, and their ratio may exceed a double.
         try:
             return self.samples_dense / self.samples_known
         except OverflowError:
@@ -582,6 +592,7 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
     >>> factors.samples_known, factors.samples_dense
     (321, 25352)
     """
+    # Each error names its line, because the factors do not tell which of the two is at fault.
     target = _checks.target_error(target)
     for line, what in ((known, "the known-operator line"), (dense, "the dense line")):
         if target <= line.floor:
@@ -613,6 +624,7 @@ def structural_factor(*, H: int, filter_norm: float, backprojection_norm: float)
     >>> round(kr.structural_factor(H=128, filter_norm=0.03, backprojection_norm=85.0), 1)
     629.9
     """
+    # From p_FC / p_KO = H^2 and amplifications 2^2 P^2 of the known-operator network.
     side = _checks.count("H", H, at_least=1, remedy="H is the image side")
     norm = partial(_checks.real, above=0, remedy="give the operator norm")
     first = norm("filter_norm", filter_norm)

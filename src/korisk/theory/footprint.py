@@ -95,6 +95,7 @@ def adam_bytes(parameters: int) -> int:
 
 def format_bytes(size: int) -> str:
     """Format bytes with three digits, in the next unit from 100 on: `0.47 GiB`, `360 GiB`."""
+    # The table of the paper counts in powers of 1024, and never in TiB.
     value, units = size / 1024, ["GiB", "MiB", "KiB"]
     while value >= 100 and len(units) > 1:
         value /= 1024

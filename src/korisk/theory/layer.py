@@ -77,6 +77,7 @@ class Layer(ABC):
         label, remedy = self._field("inputs"), 'name earlier layers, or "input", each once'
         if isinstance(inputs, str) or not isinstance(inputs, Iterable):
             raise invalid(label, "be a list of names", inputs, remedy)
+        # Names are checked against the network later, which alone knows the earlier layers.
         names = tuple(inputs)
         for name in names:
             _checks.name(label, name, remedy=remedy)
@@ -85,6 +86,7 @@ class Layer(ABC):
         if not isinstance(inputs, Mapping):
             set_fields(self, inputs=names)
             return
+        # Two statements could contradict each other, and only one would be used.
         if self.lipschitz is not None:
             why = f"{label} states a constant for each input, and lipschitz one for all of them"
             raise KoriskError(f"{why}; leave one of the two out")
@@ -125,6 +127,7 @@ class Layer(ABC):
             return self._of_inputs[name]
         if self.inputs is None or len(self.inputs) == 1:
             return self.bracket
+        # The joint constant is an upper bound in each input, and says nothing from below.
         whole = self.bracket
         return NormBracket(0.0, whole.upper, how="of all inputs together", whose=whole.whose)
 
@@ -229,6 +232,7 @@ class Learned(Layer):
     def __post_init__(self) -> None:
         super().__post_init__()
         field, p, effective = self._field, self.parameters, self.effective
+        # Without p a layer still has a Lipschitz constant; only its risk needs it.
         if p is not None:
             remedy = "count the layer's trainable weights"
             p = _checks.count(field("parameters"), p, at_least=1, remedy=remedy)
@@ -326,6 +330,7 @@ def resolve(field: str, value: Lipschitz) -> NormBracket:
         return value
     if not isinstance(value, HasNorm):
         return NormBracket(value, value)
+    # Foreign operators may return a plain number, which has no direction.
     bracket = value.norm()
     if not isinstance(bracket, NormBracket):
         raise invalid(f"{field}: norm() of {shown(value)}", "return a NormBracket", bracket)

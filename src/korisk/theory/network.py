@@ -117,6 +117,7 @@ class Network(Drawn):
                 )
 
     def _check_inputs(self) -> None:
+        # Every value but the output must be used, or the graph has layers without any effect.
         used, check = set(), _checks.require
         for index, layer in enumerate(self.layers):
             if layer.inputs is None:
@@ -188,6 +189,7 @@ class Network(Drawn):
     @property
     def parameters(self) -> int | None:
         """Number of distinct learned parameters; None if a layer does not state its own."""
+        # Infinite if one is not stated, so that the sum need not look at each.
         total = sum(map(_own, self.layers))
         return None if total == math.inf else int(total)
 
@@ -386,6 +388,7 @@ class Network(Drawn):
         operators = [{}, *(_operators(layer, self.inputs_of(layer.name)) for layer in self.layers)]
         values = (INPUT, *self.names)
         for last in range(len(self), 0, -1):
+            # Skip ends that a longer run contains: its norm is at most the product.
             alone = [user for user in users[last] if len(self._takes[user - 1]) == 1]
             if not operators[last] or (len(users[last]) == len(alone) == 1 and operators[alone[0]]):
                 continue
@@ -398,11 +401,13 @@ class Network(Drawn):
                 if not leading:
                     continue
                 ways.add(value)
+                # One path that is not linear spoils the run, also for all values before.
                 if not all(user in whole and operators[user] for user in leading):
                     continue
                 steps = [(whole[user], operators[user][values[value]]) for user in leading]
                 terms = [step if rest is None else rest @ step for rest, step in steps]
                 whole[value] = sum(terms[1:], start=terms[0])
+                # A composition is named by its first layer, which must have one input.
                 firsts = [user for user in leading if len(self._takes[user - 1]) == 1]
                 if firsts and leading != [last]:
                     ends = values[firsts[0]], values[last]
@@ -445,6 +450,7 @@ class Network(Drawn):
         index = self.index(name)
         old = self.layers[index]
         new = layers or (_as_known(old),)
+        # A stated constant of the new layer replaces those that the old one stated per input.
         if new[0].inputs is None and old.inputs is not None:
             named = isinstance(old.inputs, Mapping) and new[0].lipschitz is not None
             new = (replace(new[0], inputs=tuple(old.inputs) if named else old.inputs), *new[1:])
@@ -452,6 +458,7 @@ class Network(Drawn):
         later = [_renamed(layer, name, new[-1].name) for layer in recounted]
         rewired = Network((*self.layers[:index], *new, *later), name=self.name)
         ends = {name: new[-1].name}  # new name of the layer's value
+        # Layers that are the same map before and after; runs over another one are not known.
         same = {*self.names[:index], *self.names[index + 1 :]}
         if not layers or _same_map(old, new):
             same.add(name)
@@ -472,6 +479,7 @@ class Network(Drawn):
         these edges are the same; other inputs of its layers do not matter, because they do not
         depend on the first value.
         """
+        # Layers on a path: those that depend on the source, and on which the last one depends.
         (source,) = self.inputs_of(run.first)
         moved = {source}
         for name in self.names:
@@ -630,9 +638,11 @@ def _recounted(layers: Sequence[Layer], index: int, new: Sequence[Layer]) -> lis
     as many parameters as the layers before it have.
     """
     old, later = layers[index], list(layers[index + 1 :])
+    # Only a layer that is no longer learned passes its parameters on.
     if not isinstance(old, Learned) or any(isinstance(layer, Learned) for layer in new):
         return later
     unassigned, before = _own(old), sum(map(_own, layers[:index]))
+    # "conv", "conv (2)", "conv (3)": uses of one module.
     stem = re.sub(r" \(\d+\)$", "", old.name)
     for place, layer in enumerate(later):
         if isinstance(layer, Learned) and layer.shared:

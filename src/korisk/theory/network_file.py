@@ -67,6 +67,7 @@ def parts(whole: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
             why = f"layers[{number}] must have exactly one of the keys 'known' and 'learned'"
             raise KoriskError(f"{why}; write `known: NAME` or `learned: NAME`")
         make = Known if entry.known is not None else Learned
+        # Keys that only the other kind has are named, rather than silently ignored.
         values = entry.model_dump(exclude_none=True, exclude=_APART)
         foreign = values.keys() - {field.name for field in dataclasses.fields(make)}
         if foreign:
@@ -127,6 +128,7 @@ def entries(
 
 
 def _constant(bracket: NormBracket) -> float | dict[str, Any]:
+    # As short as it can be: a plain number for a stated point, as people write it.
     content = dataclasses.asdict(bracket)
     if bracket.whose == "stated":
         del content["whose"]

@@ -92,6 +92,7 @@ class Overview:
         """The requested form with the dimension that was not requested."""
         if not self.both:
             return None
+        # Read off the figures, which have both, rather than evaluated once more.
         total = self._numbers["bounds" if self.effective else "effective_bounds"][self.form]
         return None if total is None else float(total["total"])
 
@@ -102,6 +103,7 @@ class Overview:
         `layers` are those with the uncalibrated constants C = 0 and kappa = 1; `direct` are learned
         layers whose error reaches the output unchanged (A_l = 1), such as the last one.
         """
+        # An error with P_l = 1 reaches the output as it is, whatever the known operators do.
         shares = self.chosen.whole.shares
         learned = [
             (layer, float(tail), float(share))
@@ -138,6 +140,7 @@ class Overview:
         if self.target is not None:
             content |= {"target": self.target, "reachable": self.reached}
             content["samples_rest_on"] = uncalibrated(net)
+        # Every figure once with p, and under a prefix with effective dimensions, if there are any.
         for prefix, effective in self.kinds.items():
             bound = _with(chosen, effective)
             for index, row in enumerate(layers):
@@ -164,6 +167,7 @@ class Overview:
         dict
             See docs/reference/files.md for its keys.
         """
+        # The savings are differences of both networks' figures at the same N.
         content = {"network": self.net.to_dict(), **self._numbers}
         if self.after is not None:
             floors = self.chosen.floor - self.after.chosen.floor
@@ -195,6 +199,7 @@ class Overview:
             source = ["" if row["takes"] == [before] else ", ".join(row["takes"])][: len(takes)]
             name = before = row["name"]
             low, high = row["lipschitz"]["lower"], row["lipschitz"]["upper"]
+            # A bracket within one percent reads as a number, one without an upper end as a bound.
             constant = f"{number(low)} to {number(high)}"
             if high <= 1.01 * low:
                 constant = number(high)
@@ -377,6 +382,7 @@ class Overview:
     def _saved(self) -> Iterator[str]:
         if self.after is None:
             return
+        # Compared at the same N: that of the original network, also where a target set it.
         before, now, name = self.chosen, self.after.chosen, self.replaced
         if before.total == now.total:
             yield f"Making {name} known saves nothing: it adds no error to the bound as it is."
@@ -459,6 +465,7 @@ def overview(
         )
     wanted = None if target is None else target_error(target)
 
+    # Forms that lack a constant of the network are left out; only the requested one may raise.
     def overview_of(net: Network, n: float | None) -> Overview:
         samples: dict[bool, dict[BoundForm, int | None]] = {False: {}, True: {}}
         for kind in (False, True) if both else (False,):

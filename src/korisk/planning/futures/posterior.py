@@ -131,6 +131,7 @@ class Posterior:
 
     def heaviest(self, points: int) -> "Posterior":
         """The posterior restricted to its heaviest curves, which come first."""
+        # Points are sorted by weight; the weights of the rest are distributed over these.
         names = ("weight", "level", "rate", "floor", "shift", "cap", "walk")
         arrays = {name: getattr(self, name)[:points] for name in names}
         return replace(self, **arrays | {"weight": arrays["weight"] / arrays["weight"].sum()})
@@ -326,6 +327,7 @@ def _weigh(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list
     Axes: walk, shift or cap, rate, floor, size. Each rate has its own grid of floors around the
     best-fitting one, preceded by a floor of 0.
     """
+    # A curve has a shift or a cap, not both: a grid of both would hardly be determined.
     shifts = np.array([*prior.shifts, *np.zeros(len(prior.caps))])
     caps = np.array([*np.zeros(len(prior.shifts)), *prior.caps])
     cap = caps[None, :, None, None]
@@ -367,6 +369,7 @@ def _weigh(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list
     misfit = ((white - whitened(shape)) ** 2).sum(axis=-1).reshape(floors.shape)
     flat = shape.reshape(len(walks), -1, len(pilot.x))
     level = (to_level @ pilot.y)[:, None] - np.einsum("wgk,wk->wg", flat, to_level)
+    # Every candidate of the noise has the same prior probability.
     constant = np.array([walk.log_determinant for walk in walks]) - np.log(len(pilot.noises))
     log_weight = constant[:, None, None, None] - 0.5 * misfit
     log_weight += _log_prior(prior, [walk.index for walk in walks], edges, ends)

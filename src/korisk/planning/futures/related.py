@@ -167,6 +167,7 @@ class Relatives:
             means[index] = parts.mean(axis=0) + case.level + case.white @ pull
             spread = prior_variance - (pull**2).sum(axis=0) + free**2 / float(case.ones @ case.ones)
             deviations[index] = np.sqrt(np.maximum(spread, 1e-8))
+        # Posterior weights of the hypotheses: their evidence over the sum of all.
         weight = np.exp(np.array([case.evidence for case in self._cases]) - self.evidence)
         return weight, means, deviations
 
