@@ -916,7 +916,7 @@ def _ask_for_unit(
 ) -> None:
     """Raise where the unit of values is ambiguous, by their names, range and trend.
 
-    A wrong guess would plan in silence with errors that are none, such as accuracies.
+    A wrong guess would silently plan with accuracies, or the like, as errors.
     """
     # From what the names say to what only the trend of the values suggests.
     suggested, column = suggested_unit(metric), rows[0].heads[1]

@@ -498,7 +498,7 @@ def _of_sheets(sheets: dict[str, Any], source: Source, worksheet: str | None) ->
     title, sheet = next(iter(used.items()), ("", {"rows": [], "hidden": [], "formulas": []}))
     # Formulas in hidden rows do not matter: those rows are left out.
     hidden = set(sheet["hidden"])
-    cells = sheet["formulas"]  # such as "B7"
+    cells: list[str] = sheet["formulas"]  # such as "B7"
     formulas = [cell for cell in cells if int(re.sub(r"\D", "", cell) or 0) not in hidden]
     if formulas:
         listed, rest = ", ".join(formulas[:5]), ", ..." * (len(formulas) > 5)
