@@ -34,6 +34,7 @@ TUNED = Path(__file__).parents[1] / "results" / "worth64.csv"
 PAIRS = {"U-Net": ("unet", "dense-unet"), "linear": ("weights", "dense")}
 WITH = (4, 32, 128)  # samples with the operator
 TUNED_WITH = (0, 4, 64)
+TUNED_RECIPE = "2,000 steps"
 SHOWN = (0, 4, 64, 4096)  # N whose errors the table of wrong operators has
 DRAWS = 400  # of seeds
 NAMES = {
@@ -198,8 +199,15 @@ def tables() -> Iterator[str]:
 def tuned_tables(path: Path = TUNED) -> Iterator[str]:
     """The tables of 64 x 64 pixels."""
     settings = tables_of_errors(path)
-    rows, wrong, moved, compared = [], [], 0, 0
-    for (problem, *_), networks in settings.items():
+    rows, wrong, longer, moved, compared = [], [], [], 0, 0
+    for (problem, *_, recipe), networks in settings.items():
+        if recipe != TUNED_RECIPE:
+            for network, (_, errors) in networks.items():
+                name = NAMES[problem] + (", dense layer" if network == "dense-unet" else "")
+                longer.append([name, recipe, f"{1e3 * errors[-1].mean():.3g}"])
+            continue
+        if "dense-unet" not in networks:
+            continue
         dense = networks["dense-unet"]
         largest = float(dense[0][-1])
         trained = dense[0] > 0  # an untrained dense layer is no rival
@@ -233,6 +241,8 @@ def tuned_tables(path: Path = TUNED) -> Iterator[str]:
     yield "\n### 64 x 64 pixels, an operator that is wrong\n"
     heads = [f"N = {n:,}" for n in SHOWN]
     yield tabulate(wrong, ["", *heads, "dense ahead from N ="], "pipe", disable_numparse=True)
+    yield "\n### 64 x 64 pixels, longer training\n"
+    yield tabulate(longer, ["", "recipe", "N = 4,096"], "pipe", disable_numparse=True)
 
 
 if __name__ == "__main__":
