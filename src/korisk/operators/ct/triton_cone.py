@@ -2,9 +2,9 @@
 
 Both read the same table of points, which is also the CPU's. Lines along z lie one after another in
 memory and are worked on by neighbouring threads, so that every load is of neighbours, whichever way
-the rays run. To gather, a program sums over the points of one target. To scatter, it first adds up
-what arrives at each height of a point's line and then adds the line to both sources atomically:
-weights are those of gathering, but sums are rounded in any order.
+the rays run. To gather, a program sums over the points of one target. To go back, it sums over the
+points that take one source, from a list that is sorted once: weights are those of gathering, and no
+two programs add to the same number, which would cost more than to find each point twice.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from torch import Tensor
 from korisk.operators.ct.cone_engine import AROUND, BEFORE, factor_table
 from korisk.operators.ct.cone_stencils import ConeStencil
 from korisk.operators.ct.engines import Engine
+from korisk.operators.ct.triton_joseph import Launch
 
-# Entries of a line that a program works on and its warps: the quickest on an H200.
-_GATHER, _SCATTER = (128, 1), (64, 2)
+# Entries of a line that a program works on, in one warp: to gather 128 are the quickest on an H200,
+# and on the way back, which computes more, those of both that leave fewer threads idle.
+_GATHER, _BACK = (128,), (128, 64)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["lines", "sums"])
 def _gather(  # type: ignore[no-untyped-def]
     lines,  # (batch, sources, length + AROUND)
     sums,  # (batch, targets, entries)
@@ -67,44 +69,45 @@ def _gather(  # type: ignore[no-untyped-def]
     tl.store(out, total, mask=entry < entries)
 
 
-@triton.jit
-def _scatter(  # type: ignore[no-untyped-def]
-    lines,  # (batch, sources, length), zero at first
+@triton.jit(do_not_specialize_on_alignment=["lines", "sums"])
+def _back(  # type: ignore[no-untyped-def]
+    lines,  # (batch, sources, length)
     sums,  # (batch, targets, entries)
-    source,  # as above
-    numbers,
-    span,
+    takers,  # twice a point's number, and 1 for its second source; those of a source in a row
+    first,  # (sources + 1,): where those of each source begin
+    numbers,  # as above
     points,
-    stride,
+    per_target,  # points of a target in a row, or targets that take turns
     sources,
     length,
     targets,
     entries,
+    IN_A_ROW: tl.constexpr,  # whether points of a target are numbered one after another
     CANDIDATES: tl.constexpr,  # entries of a target that can be within one height of another
     BLOCK: tl.constexpr,
 ):
-    target = tl.program_id(0)
+    source = tl.program_id(0)
     batch = tl.program_id(2).to(tl.int64)
     height = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    here = lines + batch * sources * length
-    seen = sums + (batch * targets + target) * entries
-    first = tl.load(span + target)
-    for step in range(tl.load(span + targets + target)):
-        point = first + step * stride
+    total = tl.zeros((BLOCK,), dtype=lines.dtype.element_ty)
+    for place in range(tl.load(first + source), tl.load(first + source + 1)):
+        taker = tl.load(takers + place)
+        point = taker // 2
+        target = point // per_target if IN_A_ROW else point % per_target
+        seen = sums + (batch * targets + target) * entries
         start = tl.load(numbers + 2 * points + point)
         slope = tl.load(numbers + 3 * points + point)
         lowest = tl.floor((height - 1 - start) / slope)
-        total = tl.zeros((BLOCK,), dtype=lines.dtype.element_ty)
+        arrived = tl.zeros((BLOCK,), dtype=lines.dtype.element_ty)
         for candidate in tl.static_range(CANDIDATES):
-            place = tl.minimum(tl.maximum(lowest + (1 + candidate), -1.0), entries)
-            entry = place.to(tl.int32)
+            nearest = tl.minimum(tl.maximum(lowest + (1 + candidate), -1.0), entries)
+            entry = nearest.to(tl.int32)
             weight = tl.maximum(1 - tl.abs(start + slope * entry - height), 0.0)
             exists = (entry >= 0) & (entry < entries)
-            total += tl.load(seen + entry, mask=exists, other=0.0) * weight
-        for pair in tl.static_range(2):
-            line = here + tl.load(source + 2 * point + pair).to(tl.int64) * length
-            weight = tl.load(numbers + pair * points + point)
-            tl.atomic_add(line + height, total * weight, mask=(height < length) & (total != 0))
+            arrived += tl.load(seen + entry, mask=exists, other=0.0) * weight
+        total += arrived * tl.load(numbers + (taker % 2) * points + point)
+    out = lines + (batch * sources + source) * length + height
+    tl.store(out, total, mask=height < length)
 
 
 class TritonCone(Engine):
@@ -140,6 +143,14 @@ class TritonCone(Engine):
         factor = 1 if self.by_rays else views
         self.sources = stencil.sources[0] * factor, stencil.sources[1]
         self.targets = self.span.shape[1], stencil.targets[1]
+        self.per_target = own if self.by_rays else shared
+        # The points that take each source, with weights above zero alone.
+        taken = torch.where(self.numbers[:2].t() != 0, self.source, self.sources[0]).flatten()
+        by_source, order = torch.sort(taken, stable=True)
+        every = torch.arange(self.sources[0] + 1, device=device, dtype=taken.dtype)
+        self.first = torch.searchsorted(by_source, every, out_int32=True)
+        self.takers = order[: int(self.first[-1])].int()
+        self._launches: dict[tuple[bool, int], Launch] = {}
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
         """(batch, voxels) -> (batch, views bins), or back from there to voxels."""
@@ -156,20 +167,29 @@ class TritonCone(Engine):
 
     def _product(self, x: Tensor, gather: bool) -> Tensor:
         """(batch, sources, line) -> (batch, targets, entries), or back."""
-        shared = self.source, self.numbers, self.span, self.points, self.stride
-        sizes = *self.sources, *self.targets
-        lines = self.targets[1] if gather else self.sources[1]
-        block, warps = _GATHER if gather else _SCATTER
-        grid = self.targets[0], triton.cdiv(lines, block), len(x)
+        launch = self._launches.get((gather, len(x)))
+        if launch is None:
+            launch = self._launches[gather, len(x)] = self._launch(gather, len(x))
         on_card = self.device.type == "cuda"
         with torch.cuda.device(self.device) if on_card else nullcontext():
             if gather:
                 padded = torch.nn.functional.pad(x, (BEFORE, AROUND - BEFORE)).contiguous()
-                sums = x.new_empty(len(x), *self.targets)
-                edges = BEFORE, AROUND, block
-                _gather[grid](padded, sums, *shared, *sizes, *edges, num_warps=warps)
-                return sums
-            result = x.new_zeros(len(x), *self.sources)
-            fixed = self.candidates, block
-            _scatter[grid](result, x.contiguous(), *shared, *sizes, *fixed, num_warps=warps)
-            return result
+                result = x.new_empty(len(x), *self.targets)
+                launch(padded, result)
+            else:
+                result = x.new_empty(len(x), *self.sources)
+                launch(result, x.contiguous())
+        return result
+
+    def _launch(self, gather: bool, batch: int) -> Launch:
+        sizes = *self.sources, *self.targets
+        programs, lines = self.targets if gather else self.sources
+        sides = _GATHER if gather else _BACK
+        block = min(sides, key=lambda side: triton.cdiv(lines, side) * side)
+        grid = programs, triton.cdiv(lines, block), batch
+        if gather:
+            points = self.source, self.numbers, self.span, self.points, self.stride
+            return Launch(_gather, grid, *points, *sizes, BEFORE, AROUND, block, warps=1)
+        points = self.takers, self.first, self.numbers, self.points, self.per_target
+        fixed = self.by_rays, self.candidates, block
+        return Launch(_back, grid, *points, *sizes, *fixed, warps=1)

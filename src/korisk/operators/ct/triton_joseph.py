@@ -330,7 +330,7 @@ def _backproject(  # type: ignore[no-untyped-def]
     tl.store(out, total, mask=exists[:, None])
 
 
-class _Launch:
+class Launch:
     """A kernel with its grid and all arguments fixed except the first two, which are tensors.
 
     Triton compiles a kernel for kinds of arguments, looks these up at every launch and calls hooks,
@@ -338,14 +338,15 @@ class _Launch:
     the two tensors may lie anywhere, as the kernels are told not to count on their alignment.
     """
 
-    def __init__(self, kernel: Any, grid: tuple[int, int], *fixed: object, warps: int) -> None:
-        self.kernel, self.grid, self.fixed, self.warps = kernel, (*grid, 1), fixed, warps
+    def __init__(self, kernel: Any, grid: tuple[int, ...], *fixed: object, warps: int) -> None:
+        self.kernel, self.grid, self.fixed, self.warps = kernel, (*grid, 1)[:3], fixed, warps
         # Addresses in place of tensors, which Triton would look up and check.
         self._numbers = [n.data_ptr() if isinstance(n, Tensor) else n for n in fixed]
         self._run: Callable[..., None] | None = None
         self._compiled: tuple[object, ...] = ()
 
     def __call__(self, first: Tensor, second: Tensor) -> None:
+        """Launch it on the current stream."""
         if self._run is not None:
             stream = _stream(first.get_device())
             ends = first.data_ptr(), second.data_ptr()
@@ -415,13 +416,13 @@ class _Kernels(Engine):
             grid = views * triton.cdiv(bins, wide), batch
             steps = self._steps(1, wide)
             fixed: tuple[object, ...] = self.rays, steps, rows, columns, views, bins, tall, wide
-            launch = _Launch(_project_few, grid, *fixed, warps=warps)
+            launch = Launch(_project_few, grid, *fixed, warps=warps)
         else:
             views_at_once, tall, wide, warps = (16, 2, 16, 4) if work < 1e6 else (4, 4, 8, 1)
             grid = triton.cdiv(rows, tall) * triton.cdiv(columns, wide), batch
             tile = self.candidates, self.fan, self.pixel, views_at_once, tall, wide
             fixed = self.rays, self.scanner, rows, columns, views, bins, *tile
-            launch = _Launch(_backproject_few, grid, *fixed, warps=warps)
+            launch = Launch(_backproject_few, grid, *fixed, warps=warps)
 
         def run(x: Tensor, shape: Shape) -> Tensor:
             result = x.new_empty(shape)
@@ -450,20 +451,20 @@ class _Kernels(Engine):
         if project:
             margins = _MARGIN, _MARGIN
             fixed: tuple[object, ...] = self.rays, self._steps(high, wide), *sizes, _MARGIN, *tile
-            product = _Launch(_project, (tiles, groups), *fixed, warps=warps)
+            product = Launch(_project, (tiles, groups), *fixed, warps=warps)
         else:
             margins = 0, self.candidates
             scan = self.candidates, self.fan, self.pixel
             fixed = self.padded_rays, self.scanner, *sizes, *scan, *tile
-            product = _Launch(_backproject, (tiles, groups), *fixed, warps=warps)
+            product = Launch(_backproject, (tiles, groups), *fixed, warps=warps)
         block = 64 if lanes >= 16 else 256
         items = (source[0] + 2 * margins[0]) * (source[1] + 2 * margins[1])
         found = math.prod(target)
         layout = batch, beside, *source, *margins, block, lanes
         grid = triton.cdiv(items, block), groups
-        interleave = _Launch(_interleave, grid, *layout, warps=4)
+        interleave = Launch(_interleave, grid, *layout, warps=4)
         grid = triton.cdiv(found, block), groups
-        separate = _Launch(_separate, grid, batch, beside, found, block, lanes, warps=4)
+        separate = Launch(_separate, grid, batch, beside, found, block, lanes, warps=4)
 
         def run(x: Tensor, shape: Shape) -> Tensor:
             together = x.new_empty(items, beside)
