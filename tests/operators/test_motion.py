@@ -187,3 +187,39 @@ def test_what_cannot_be_is_refused_in_one_line(make: Any, message: str) -> None:
     with pytest.raises(KoriskError, match=message) as refused:
         make()
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("shape", "numbers"), [((4, 4), 3), ((3, 3, 3), 6)])
+@pytest.mark.parametrize("size", [0.0, 1e-3, 0.0999, 2.0])
+def test_turns_and_their_derivatives_are_those_of_the_matrix_exponential(
+    shape: tuple[int, ...], numbers: int, size: float
+) -> None:
+    axes = len(shape)
+    generator = torch.Generator().manual_seed(numbers)
+    poses, direction = torch.randn(2, 1, numbers, generator=generator, dtype=torch.float64)
+    poses = torch.cat([size * poses[:, :-axes], 0.3 + 0.1 * poses[:, -axes:].tanh()], 1)
+    image = torch.rand(shape, generator=generator, dtype=torch.float64)
+    weight = torch.rand((1, *shape), generator=generator, dtype=torch.float64)
+    rigid = Warp(shape, poses, trainable=True, dtype=torch.float64)
+    first, second = torch.triu_indices(axes, axes, 1)
+
+    def affine(p: Tensor) -> Tensor:
+        turned = p.new_zeros(1, axes, axes).index_put(
+            (torch.zeros(1, dtype=torch.long), first, second), p[0, :-axes]
+        )
+        back = torch.linalg.matrix_exp(turned.mT - turned)
+        return torch.cat([back, -(back @ p[:, -axes:, None])], -1)
+
+    general = Warp(shape, affine(poses), trainable=True, dtype=torch.float64)
+    derivatives: list[list[Tensor]] = []
+    for warp, given in ((rigid, lambda p: p), (general, affine)):
+        p = poses.clone().requires_grad_()
+        value = (torch.func.functional_call(warp, {"poses": given(p)}, image) * weight).sum()
+        orders = [value]
+        for _ in range(3):  # along one direction, again and again
+            (slope,) = torch.autograd.grad(value, p, create_graph=True)
+            value = (slope * direction).sum()
+            orders.append(slope)
+        derivatives.append([order.detach() for order in orders])
+    for ours, exact in zip(*derivatives, strict=True):
+        torch.testing.assert_close(ours, exact, rtol=1e-9, atol=1e-11)

@@ -17,7 +17,9 @@ from korisk.operators.linear import Combined, LinearOperator, require_operator
 from korisk.operators.types import Device, Dtype, Lengths, Values
 
 _RIGID = {1: 1, 3: 2, 6: 3}  # numbers of a rigid pose, and the axes of an image that it moves
-_TINY = 1e-30  # added to squared angles: the root then has a derivative at zero, which is zero
+# Squared angles below which series take the place of quotients by them, and the terms of these: the
+# next one, and its first derivatives, are below the rounding of float64.
+_NEAR, _TERMS = 0.01, 7
 _STALLED = 1e-12  # relative change of the loss at which an estimate is done
 
 
@@ -102,16 +104,14 @@ class Warp(LinearOperator):
         axes, angles = self.axes, self.poses[:, : -self.axes]
         # Rodrigues' formula for exp of a generator G, exact in two and three dimensions and, unlike
         # torch.linalg.matrix_exp, without numbers that come back from a card: CUDA graphs hold it.
-        angle = (angles.square().sum(1) + _TINY).sqrt()[:, None, None]
-        first_order, second_order = torch.sinc(angle / math.pi), torch.sinc(angle / math.tau)
+        sine, cosine = _rodrigues(angles.square().sum(1)[:, None, None])
         turned = self.poses.new_zeros(self.range[0], axes, axes)
         first, second = torch.triu_indices(axes, axes, 1, device=self.poses.device).unbind()
         every = torch.arange(self.range[0], device=angles.device)[:, None]
         turned = turned.index_put((every, first, second), angles)
         generator = turned.mT - turned  # of R^T
         unit = torch.eye(axes, device=angles.device, dtype=angles.dtype)
-        bent = second_order.square() / 2 * (generator @ generator)
-        back = unit + first_order * generator + bent
+        back = unit + sine * generator + cosine * (generator @ generator)
         return back, -(back @ self.poses[:, -axes:, None])[..., 0]
 
     def _neighbours(self) -> tuple[Tensor, Tensor]:
@@ -160,6 +160,19 @@ class Warp(LinearOperator):
     def _flat(self) -> tuple[int, int]:
         """Pixels that move, and numbers that each carries along."""
         return math.prod(self.domain[: self.axes]), math.prod(self.domain[self.axes :])
+
+
+def _rodrigues(square: Tensor) -> tuple[Tensor, Tensor]:
+    """sin t / t and (1 - cos t) / t^2 of t^2, with derivatives at zero as well."""
+    near = square < _NEAR
+    angle = square.masked_fill(near, 1.0).sqrt()  # where `near`, it is not used
+    sine, cosine = torch.zeros_like(square), torch.zeros_like(square)
+    for term in reversed(range(_TERMS)):
+        sine = 1 / math.factorial(2 * term + 1) - square * sine
+        cosine = 1 / math.factorial(2 * term + 2) - square * cosine
+    chord = 2 * (angle / 2).sin() / angle
+    far = angle.sin() / angle, chord.square() / 2
+    return torch.where(near, sine, far[0]), torch.where(near, cosine, far[1])
 
 
 class Moving(Combined):
