@@ -39,7 +39,7 @@ CURVES, RESULT, FIGURE = "curves.csv", "ablation.json", "ablation"
     "studies.run.compute.Compute",
     "ablation.ablation.ablate",
     "ablation.replacing.Replacement",
-    "prediction.simulation.Training",
+    "prediction.rehearsal.simulation.Training",
     layer="replace",
     build="module",
     sizes="training largest",

@@ -61,7 +61,7 @@ _IN_FILE = ("operator", "images", "noise", "patients")  # what the file of a net
     "prediction.answer.Question",
     "studies.run.compute.Compute",
     "prediction.study.predict_study",
-    "prediction.rehearse.rehearse",
+    "prediction.rehearsal.rehearse.rehearse",
     columns="column",
     build="network",
     sizes="training largest",
