@@ -131,10 +131,12 @@ class TritonCone(Engine):
         self.points = len(self.source)
         # Where many targets of one view share nothing, each has its points one after another; a
         # pixel has one point in each view.
-        shared, own = stencil.targets[0], self.points // views // stencil.targets[0]
+        shared, steps_per_ray = stencil.targets[0], self.points // views // stencil.targets[0]
         if self.by_rays:
             low, high = np.concatenate(ends, axis=1)
-            span = np.stack([np.arange(views * shared) * own + low, np.maximum(high - low, 0)])
+            span = np.stack(
+                [np.arange(views * shared) * steps_per_ray + low, np.maximum(high - low, 0)]
+            )
         else:
             span = np.stack([np.arange(shared), np.full(shared, views)])
         self.span = torch.from_numpy(span.astype(np.int32)).to(device)
@@ -143,7 +145,7 @@ class TritonCone(Engine):
         factor = 1 if self.by_rays else views
         self.sources = stencil.sources[0] * factor, stencil.sources[1]
         self.targets = self.span.shape[1], stencil.targets[1]
-        self.per_target = own if self.by_rays else shared
+        self.per_target = steps_per_ray if self.by_rays else shared
         # The points that take each source, with weights above zero alone.
         taken = torch.where(self.numbers[:2].t() != 0, self.source, self.sources[0]).flatten()
         by_source, order = torch.sort(taken, stable=True)

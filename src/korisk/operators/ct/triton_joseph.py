@@ -352,11 +352,11 @@ class Launch:
             ends = first.data_ptr(), second.data_ptr()
             self._run(*self.grid, stream, *self._compiled, *ends, *self._numbers)
             return
-        found = self.kernel[self.grid](first, second, *self.fixed, num_warps=self.warps)
-        if _KEEPS_COMPILED and found is not None:  # None from Triton's interpreter
+        compiled = self.kernel[self.grid](first, second, *self.fixed, num_warps=self.warps)
+        if _KEEPS_COMPILED and compiled is not None:  # None from Triton's interpreter
             # As triton.JITFunction.run calls it, without metadata and hooks.
-            self._compiled = found.function, found.packed_metadata, None, None, None
-            self._run = found.run
+            self._compiled = compiled.function, compiled.packed_metadata, None, None, None
+            self._run = compiled.run
 
 
 class _Kernels(Engine):
@@ -459,17 +459,17 @@ class _Kernels(Engine):
             product = Launch(_backproject, (tiles, groups), *fixed, warps=warps)
         block = 64 if lanes >= 16 else 256
         items = (source[0] + 2 * margins[0]) * (source[1] + 2 * margins[1])
-        found = math.prod(target)
+        elements = math.prod(target)
         layout = batch, beside, *source, *margins, block, lanes
         grid = triton.cdiv(items, block), groups
         interleave = Launch(_interleave, grid, *layout, warps=4)
-        grid = triton.cdiv(found, block), groups
-        separate = Launch(_separate, grid, batch, beside, found, block, lanes, warps=4)
+        grid = triton.cdiv(elements, block), groups
+        separate = Launch(_separate, grid, batch, beside, elements, block, lanes, warps=4)
 
         def run(x: Tensor, shape: Shape) -> Tensor:
             together = x.new_empty(items, beside)
             interleave(x, together)
-            sums = x.new_empty(found, beside)
+            sums = x.new_empty(elements, beside)
             product(*(together, sums)[::order])
             result = x.new_empty(shape)
             separate(sums, result)
