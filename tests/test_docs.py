@@ -333,7 +333,8 @@ def test_the_tables_of_known_operators_are_those_that_were_kept() -> None:
 def test_the_tables_of_burgers_are_those_of_the_kept_curves() -> None:
     page = (ROOT / "docs" / "explanation" / "equations.md").read_text("utf-8")
     bench = benchmark("networks.burgers")
-    rows, table = bench.read(), bench.TABLES.read_text()
+    setting = bench.Setting(dimension=1)
+    rows, table = setting.read(), setting.results.with_suffix(".txt").read_text()
     # Every viscosity, network, size and seed was trained, with the settings that were tuned.
     cells = len(bench.VISCOSITIES) * len(bench.NAMES) * (len(bench.SIZES) + 1) * len(bench.SEEDS)
     assert len(rows) == cells
@@ -355,8 +356,30 @@ def test_the_tables_of_burgers_are_those_of_the_kept_curves() -> None:
     even, enough = bench.needed(own, target)
     assert f"| {even} | {enough} |" in table
     for network, rate in (("solver-cnn", 0.01), ("soft-pinn", 0.03), ("cnn", 0.03)):
-        assert bench.chosen(network)["rate"] == rate
+        assert bench.chosen(setting, network)["rate"] == rate
         assert f"kind: {network}, rate: {rate:g}" in page
+
+
+def test_what_the_page_says_of_burgers_in_the_plane_is_in_the_kept_curves() -> None:
+    page = " ".join((ROOT / "docs" / "explanation" / "equations.md").read_text("utf-8").split())
+    bench = benchmark("networks.burgers")
+    rows = bench.Setting(dimension=2).read()
+    scale = {nu: bench.means(rows, nu, "dense")[0] for nu in bench.VISCOSITIES}
+    untrained = [bench.percent(bench.means(rows, nu, "solver-cnn")[0] / scale[nu]) for nu in scale]
+    assert f"untrained it has {untrained[0]}, {untrained[1]} and {untrained[2]}" in page
+    even, _ = bench.needed(bench.curve(rows, 0.003, "solver-cnn"), 0.01 * scale[0.003])
+    number, interval = even.rstrip(")").split(" (")
+    assert f"needs {number} fields (90%: {interval})" in page
+    soft = [float(row["mse"]) for row in rows if row["network"] == "soft-pinn" and row["n"] != "0"]
+    best = bench.percent(min(soft) / scale[0.003])
+    assert f"of {len(soft)} soft PINNs, with up to 256 fields, none comes below {best}" in page
+    assert best == bench.percent(bench.means(rows, 0.003, "solver-cnn")[4] / scale[0.003])
+
+
+@pytest.mark.parametrize("name", ["operators.motion", "networks.volumes"])
+def test_kept_tables_are_those_of_the_kept_curves(name: str) -> None:
+    bench = benchmark(name)
+    assert bench.tables() == bench.TABLES.read_text()
 
 
 def test_every_benchmark_and_every_kept_result_is_in_the_list_of_benchmarks() -> None:
