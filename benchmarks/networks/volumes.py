@@ -8,8 +8,8 @@ A cone beam takes 24 views of volumes of 32^3 voxels with 2% of noise. One netwo
 convolutions behind it (1 to 6 to 1 channels, 3^3 voxels) whose output is added to FDK's; the other
 learns the weights of all detector bins in front of FDK too. `kr.rehearse` has 24 example volumes,
 of which a third judges. What is measured are the same networks, trained with the same steps on
-fresh volumes of the same population, judged by 256 others. Several draws of the examples are
-rehearsed, so that 90% bands can fail; nothing was tuned on either side.
+fresh volumes of the same population, judged by 256 others. Nothing was tuned on either side.
+There are three draws of the examples, of which the stored result has the first.
 """
 
 import argparse
