@@ -14,6 +14,7 @@ from korisk.fitting.gradient.many import Pace
 from korisk.operators import LinearOperator, ParallelBeam, Projector
 from korisk.prediction import Callbacks, Training
 from korisk.prediction.rehearsal.budget import Extent, reduced, reduction_note, within
+from korisk.prediction.rehearsal.rehearsal import levelled
 from korisk.prediction.rehearsal.rehearse import rise_note
 
 QUICK: dict[str, Any] = {"noise": 0.1, "sizes": (4, 8, 16, 32), "seeds": 3}
@@ -94,23 +95,26 @@ def test_own_trainings_are_told_one_by_one(scan: LinearOperator) -> None:
 # --- A limit -------------------------------------------------------------------------------------
 
 
-def test_sizes_go_first_then_seeds_then_steps() -> None:
-    full = Extent((8, 16, 32, 64, 128, 512, 2048), (0, 1, 2), 2000)
+def test_small_sizes_go_first_then_seeds_then_steps() -> None:
+    full = Extent.whole((8, 16, 32, 64, 128, 512, 2048), (0, 1, 2), 2000)
     every = list(reduced(full, unaltered=38))
     assert every[0] == full
-    assert [extent.sizes for extent in every[1:4]] == [
-        (8, 16, 32, 64, 128, 2048),
-        (8, 16, 32, 64, 2048),
-        (8, 16, 32, 2048),
-    ]
-    assert every[4] == Extent((8, 16, 32, 2048), (0, 1), 2000)
-    assert [extent.steps for extent in every[5:9]] == [1500, 1000, 700, 500]
-    assert every[9:] == [Extent((8, 16, 32), (0, 1), 500)]
+    networks = [sum(extent.counts) + extent.halved for extent in every]
+    work = [number * extent.steps for number, extent in zip(networks, every, strict=True)]
+    assert work == sorted(set(work), reverse=True)
+    for extent in every:
+        assert extent.sizes[-2:] == (512, 2048)  # what is asked is far
+        assert 32 in extent.sizes  # the largest that needs no copies
+        assert extent.counts[-1] == max(extent.counts)
+        assert extent.halved >= 1
+        assert extent.steps == 2000 or extent.sizes == (32, 512, 2048)
+    assert [extent.steps for extent in every[-5:]] == [1500, 1000, 700, 500, 500]
+    assert every[-1].counts == (1, 1, 2)  # a spread needs two
 
     def seconds(extent: Extent) -> float:
-        return len(extent.sizes) * len(extent.seeds) * extent.steps * 1.0
+        return (sum(extent.counts) + extent.halved) * extent.steps * 1.0
 
-    for limit in (1e6, 3e4, 2e4, 1e4, 5e3):
+    for limit in (1e6, 3e4, 2e4, 1e4, 3e3):
         chosen = within(limit, full, 38, seconds)
         assert seconds(chosen) <= limit
         larger = every[: every.index(chosen)]
@@ -118,8 +122,15 @@ def test_sizes_go_first_then_seeds_then_steps() -> None:
     assert within(1.0, full, 38, seconds) == every[-1]
     assert reduction_note(full, full, 60, 1.0) is None
     note = reduction_note(full, every[-1], 60, 300.0) or ""
-    facts = ("60 s", "N = 64, 128, 512, 2,048", "2 seeds instead of 3", "500 steps", "2,000", "5 ")
-    assert all(fact in note for fact in facts)
+    facts = (
+        "60 s",
+        "N = 8, 16, 64, 128 left out",
+        "1 seed instead of 3 at N = 32, 512",
+        "500 steps",
+    )
+    assert all(
+        fact in note for fact in (*facts, "2 seeds instead of 3 at N = 2,048", "2,000", "5 ")
+    )
 
 
 def test_a_rehearsal_keeps_to_its_limit(
@@ -129,16 +140,46 @@ def test_a_rehearsal_keeps_to_its_limit(
     whole = kr.rehearse(Net, scan, images(), minutes=10, **QUICK)  # 15 networks of 40 s
     assert not any("Reduced" in note for note in whole.notes)
     fewer = kr.rehearse(Net, scan, images(), minutes=7, **QUICK)
-    assert fewer.curve.counts.tolist() == [2] * 4
-    shared = np.isin(whole.curve.seed, ("0", "1"))
-    np.testing.assert_allclose(fewer.curve.error, whole.curve.error[shared], rtol=1e-4)
-    assert any("2 seeds instead of 3" in note for note in fewer.notes)
+    trained = dict(zip(fewer.curve.sizes.tolist(), fewer.curve.counts.tolist(), strict=True))
+    assert trained[32] == 3
+    assert fewer.halved is not None
+    assert 40 * (sum(trained.values()) + len(fewer.halved.error)) <= 7 * 60
+    errors = {(n, seed): error for n, error, seed in rows(whole.curve)}
+    for n, error, seed in rows(fewer.curve):  # the very networks of the whole rehearsal
+        assert error == pytest.approx(errors[n, seed], rel=1e-4)
+    assert any("1 seed instead of 3" in note for note in fewer.notes)
     least = kr.rehearse(Net, scan, images(), minutes=0.01, **QUICK)
-    assert least.curve.sizes.tolist() == [4, 8, 16]
-    assert least.halved is None  # no copies up to there
+    assert least.curve.sizes.tolist() == [4, 16, 32]
     assert "10 steps of 16" in least.simulated
     assert "10 steps instead of 40" in least.explain()
     assert least.recommend(1e-9).action == "train"  # fewer steps do not show that no data helps
+
+
+def rows(curve: kr.Curve) -> list[tuple[int, float, str]]:
+    return list(zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True))
+
+
+def test_what_a_seed_has_at_every_size_does_not_bend_a_curve_of_few_seeds() -> None:
+    sizes, means = np.array([8, 32, 512, 2048]), np.array([0.4, 0.3, 0.15, 0.1])
+    factors = {"0": 1.5, "1": 0.9, "2": 0.8}
+    table = [
+        (n, mean * factors[seed], seed)
+        for n, mean in zip(sizes, means, strict=True)
+        for seed in factors
+    ]
+    whole = kr.Curve(*zip(*table, strict=True))
+    kept = [row for row in table if row[0] == 2048 or row[2] == "0"]
+    few = kr.Curve(*zip(*kept, strict=True))
+    assert levelled(whole) is whole
+    np.testing.assert_allclose(levelled(few).means, whole.means, rtol=1e-12)
+    halved = [(2048, 0.12 * factors[seed], seed) for seed in factors]
+    settings: dict[str, Any] = {"simulated": "", "unaltered": 32, "level": 0.1, "parameters": 1}
+    full, part = (
+        kr.Rehearsal(curve=curve, halved=kr.Curve(*zip(*half, strict=True)), **settings)
+        for curve, half in ((whole, halved), (few, halved[1:2]))
+    )
+    np.testing.assert_allclose(part.adjusted.means, full.adjusted.means, rtol=1e-12)
+    assert part.expected(1024).value == pytest.approx(full.expected(1024).value, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from torch.func import functional_call, vmap
 from korisk import _checks
 from korisk._memory import free_memory
 from korisk.errors import Argument, KoriskError, invalid
+from korisk.fitting.gradient.convolutions import SLOW, FastSlopes
 from korisk.fitting.gradient.recipe import Recipe
 from korisk.fitting.gradient.train import Optimiser, Pool, captured
 from korisk.operators.inputs import shape_text
@@ -213,7 +214,8 @@ class Pace(NamedTuple):
 
     def seconds(self, members: int, steps: int) -> float:
         """How long so many members take."""
-        return members / self.at_once * (steps * self.step + CHECKS * self.check)
+        rounds = math.ceil(members / self.at_once)
+        return rounds * (steps * self.step + CHECKS * self.check)
 
 
 def pace(members: Sequence[Member], inputs: Tensor, targets: Tensor, schedule: Schedule) -> Pace:
@@ -547,11 +549,12 @@ class _Training:
     def step(self) -> None:
         """Take one step."""
         rows = self.batches.index_select(0, self.at)[0]
-        off = self.forward(self.pool[0][rows]) - self.pool[1][rows]
-        loss = off.square().flatten(1).mean(1).sum()
-        if self.penalty is not None:
-            loss = loss + self.penalty(self.pool[0][rows]).sum()
-        slopes = torch.autograd.grad(loss, self.weights, materialize_grads=True)
+        with FastSlopes() if SLOW else nullcontext():
+            off = self.forward(self.pool[0][rows]) - self.pool[1][rows]
+            loss = off.square().flatten(1).mean(1).sum()
+            if self.penalty is not None:
+                loss = loss + self.penalty(self.pool[0][rows]).sum()
+            slopes = torch.autograd.grad(loss, self.weights, materialize_grads=True)
         with torch.no_grad():
             self.optimiser.step(slopes, self.at)
         self.at.add_(1)

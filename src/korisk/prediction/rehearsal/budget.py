@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,41 +10,74 @@ from korisk.fitting.gradient.many import CHECKS
 from korisk.texts import duration
 
 LEAST_SIZES = 3  # of a curve that can be predicted with
-_LEAST_SEEDS = 2  # a spread needs two
+_FAR = 2  # sizes, the largest, between which most questions are: they stay to the end
+_LEAST_SEEDS = 2  # at the largest N: a spread needs two
 # Of the steps. Few values, so that a rehearsal that is resumed chooses the same one again.
 _SHARES = (0.75, 0.5, 0.35, 0.25)
 
 
 @dataclass(frozen=True)
 class Extent:
-    """What is trained: a network for each size and seed."""
+    """What is trained: networks of each size, for the first of the seeds."""
 
     sizes: tuple[int, ...]  # numbers of training pairs, ascending
     seeds: tuple[int, ...]
     steps: int
+    counts: tuple[int, ...]  # how many seeds, of each size
+    halved: int  # how many of those with half the distinct images, at the largest N
+
+    @classmethod
+    def whole(cls, sizes: Sequence[int], seeds: Sequence[int], steps: int) -> Extent:
+        """All seeds at every size."""
+        return cls(tuple(sizes), tuple(seeds), steps, (len(seeds),) * len(sizes), len(seeds))
 
 
 def reduced(full: Extent, unaltered: int) -> Iterator[Extent]:
-    """The whole rehearsal, then smaller ones, the recipe of the networks last but one.
+    """The whole rehearsal, then smaller ones, the steps of the networks last but one.
 
-    First sizes between the largest N and those that need no altered copies go, the largest first;
-    then seeds; then steps, down to a quarter; then the largest N.
+    A network takes as long at any N, so networks at small N go first, which say least of large N:
+    seeds of all but the two largest N, then these sizes but one; then seeds of the second largest
+    N and of half the distinct images. Seeds of the largest N tell what these seeds have in common
+    (`levelled`), and go last.
     """
     yield full
-    extent = full
-    for n in reversed(full.sizes[1:-1]):
-        if n > unaltered and len(extent.sizes) > LEAST_SIZES:
-            extent = replace(extent, sizes=tuple(size for size in extent.sizes if size != n))
-            yield extent
-    while len(extent.seeds) > _LEAST_SEEDS:
-        extent = replace(extent, seeds=extent.seeds[:-1])
+    extent, small, every = full, len(full.sizes) - _FAR, len(full.seeds)
+    for count in range(every - 1, 0, -1):
+        extent = replace(extent, counts=(count,) * small + full.counts[small:])
+        yield extent
+    while len(extent.sizes) > LEAST_SIZES:
+        left_out = extent.sizes.index(_dispensable(extent.sizes, unaltered))
+        sizes, counts = (
+            values[:left_out] + values[left_out + 1 :] for values in (extent.sizes, extent.counts)
+        )
+        extent = replace(extent, sizes=sizes, counts=counts)
+        yield extent
+    for count in range(every - 1, 0, -1):
+        extent = replace(extent, counts=(*extent.counts[:-2], count, every))
+        yield extent
+    for count in range(every - 1, 0, -1):
+        extent = replace(extent, halved=count)
         yield extent
     for share in _SHARES:
         extent = replace(extent, steps=max(CHECKS, round(share * full.steps)))
         yield extent
-    while len(extent.sizes) > LEAST_SIZES:
-        extent = replace(extent, sizes=extent.sizes[:-1])
+    for count in range(every - 1, _LEAST_SEEDS - 1, -1):
+        extent = replace(extent, counts=(*extent.counts[:-1], count))
         yield extent
+
+
+def _dispensable(sizes: Sequence[int], unaltered: int) -> int:
+    """The size that a curve can do without: between close neighbours, or else the smallest.
+
+    The two largest stay, and so does the largest that needs no altered copies.
+    """
+    exact = max((n for n in sizes if n <= unaltered), default=sizes[0])
+
+    def gap(place: int) -> float:
+        return math.inf if place == 0 else sizes[place + 1] / sizes[place - 1]
+
+    places = (place for place in range(len(sizes) - _FAR) if sizes[place] != exact)
+    return sizes[min(places, key=gap)]
 
 
 def within(
@@ -58,8 +92,11 @@ def reduction_note(full: Extent, extent: Extent, limit: float, seconds: float) -
     """What was left out for a limit of time, in a sentence."""
     left_out = [n for n in full.sizes if n not in extent.sizes]
     changes = [f"N = {_listed(left_out)} left out"] * bool(left_out)
-    if len(extent.seeds) < len(full.seeds):
-        changes.append(f"{len(extent.seeds)} seeds instead of {len(full.seeds)}")
+    for count in sorted(set(extent.counts)):
+        if count < len(full.seeds):
+            few = [n for n, c in zip(extent.sizes, extent.counts, strict=True) if c == count]
+            seeds = f"{count} seed{'s' * (count > 1)} instead of {len(full.seeds)}"
+            changes.append(f"{seeds} at N = {_listed(few)}")
     if extent.steps < full.steps:
         changes.append(
             f"{extent.steps:,} steps instead of {full.steps:,}, with which errors are others than "

@@ -70,6 +70,38 @@ class _Simulated:
         return math.nan
 
 
+def fullest(curve: Curve) -> int:
+    """The N of the most seeds; of several, the largest."""
+    return max(zip(curve.counts.tolist(), curve.sizes.tolist(), strict=True))[1]
+
+
+def levelled(curve: Curve) -> Curve:
+    """The errors of few seeds at some N as they would be on average over all seeds.
+
+    A seed is better or worse at every N alike, since it has images of its own to judge it. By how
+    much is seen at the N of the most seeds.
+
+    Parameters
+    ----------
+    curve : Curve
+        Errors of a rehearsal.
+
+    Returns
+    -------
+    Curve
+        The same one, if every N has equally many seeds.
+    """
+    if len(set(curve.counts.tolist())) == 1:
+        return curve
+    most, seeds, errors = curve.n == fullest(curve), np.array(curve.seed), curve.error.copy()
+    for n in curve.sizes:
+        here = curve.n == n
+        shared = most & np.isin(seeds, seeds[here])
+        if shared.any():
+            errors[here] *= curve.error[most].mean() / curve.error[shared].mean()
+    return Curve(curve.n, errors, curve.seed, curve.model, curve.metric)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rehearsal(Drawn, Answers):
     """The curve of a network on simulated pairs, and what it says of real ones. By `rehearse`.
@@ -127,14 +159,16 @@ class Rehearsal(Drawn, Answers):
         Networks with half the distinct images show it at the largest N: they err more, by as much
         as twice the images would save.
         """
+        curve = levelled(self.curve)
         if self.halved is None:
-            return self.curve
+            return curve
         largest = float(self.halved.sizes[-1])
-        more = math.log(self.halved.means[-1] / self.curve.means[self.curve.sizes == largest][0])
-        part = 1 - np.minimum(self.unaltered / self.curve.n, 1.0) ** _POWER
+        same = (self.curve.n == largest) & np.isin(self.curve.seed, self.halved.seed)
+        more = math.log(self.halved.means[-1] / self.curve.error[same].mean())
+        part = 1 - np.minimum(self.unaltered / curve.n, 1.0) ** _POWER
         part /= 1 - (self.unaltered / largest) ** _POWER
-        errors = self.curve.error * np.exp(-_AGAIN * max(more, 0.0) * part)
-        return Curve(self.curve.n, errors, self.curve.seed, self.curve.model, "mse")
+        errors = curve.error * np.exp(-_AGAIN * max(more, 0.0) * part)
+        return Curve(curve.n, errors, curve.seed, curve.model, "mse")
 
     def predict(self, pilot: Curve | None = None) -> Prediction:
         """The expected errors of real images, corrected by those that were measured.

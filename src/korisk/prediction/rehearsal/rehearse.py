@@ -32,7 +32,7 @@ from korisk.prediction.independent import relative_error
 from korisk.prediction.rehearsal.budget import LEAST_SIZES, Extent, reduction_note, within
 from korisk.prediction.rehearsal.callbacks import Callbacks, Progress
 from korisk.prediction.rehearsal.finished import Finished
-from korisk.prediction.rehearsal.rehearsal import BELIEF, UNLIKE, Rehearsal
+from korisk.prediction.rehearsal.rehearsal import BELIEF, UNLIKE, Rehearsal, fullest, levelled
 from korisk.prediction.rehearsal.simulation import (
     FOLDS,
     Augment,
@@ -105,9 +105,9 @@ def rehearse(
     model : str, optional
         Name of the network. Default: the name of `build`.
     minutes : float, optional
-        Limit of the time that networks are trained for: sizes, then seeds, then steps are left out
-        to meet it, and a note says which. Networks that stop improving on validation images end
-        early. Default: no limit.
+        Limit of the time that networks are trained for: networks at small N, then seeds, then steps
+        are left out to meet it, and a note says which. Networks that stop improving on validation
+        images end early. Default: no limit.
     folder : path, optional
         Where finished networks are kept: those that are there already are not trained again. Of
         `fit` its own source is compared, and not what it calls.
@@ -178,7 +178,7 @@ def rehearse(
     got = f"{len(numbers)}: one alone would judge"
     raised, rule = Message("raise ", Argument("seeds", ...)), "be 2 or more for so few patients"
     require(_judges(simulation, numbers) >= 2, "seeds", rule, len(numbers), raised, got=got)
-    extent = Extent(tuple(asked), tuple(numbers), recipe.steps)
+    extent = Extent.whole(asked, numbers, recipe.steps)
     trainings = Trainings(name, build, simulation, recipe, extent, finished)
     notes = list(simulation.notes)
     timed = minutes is not None or told.progress is not None or told.estimate is not None
@@ -213,9 +213,10 @@ def _rehearsal(
     name, simulation, recipe = trainings.name, trainings.simulation, trainings.training
     curve = curve_of(errors, name, "plain")
     assert curve is not None
-    judges = torch.cat([trainings.test_rows(Cell(0, seed, "plain")) for seed in extent.seeds])
+    judging = extent.seeds[: max(extent.counts)]
+    judges = torch.cat([trainings.test_rows(Cell(0, seed, "plain")) for seed in judging])
     zero_error = float(trainings.targets[judges].square().mean())
-    finding = rise_note(curve)
+    finding = rise_note(levelled(curve))
     if curve.means[-1] >= zero_error:
         finding = (
             f"{name} has learned nothing: an image of zeros has an error of {value(zero_error)}. "
@@ -254,8 +255,9 @@ def _reduced(
         return speed.seconds(len(trainings.unfinished(extent)), extent.steps)
 
     extent = within(limit, full, trainings.simulation.unaltered, seconds)
-    if _judges(trainings.simulation, extent.seeds) < 2:
-        extent = replace(extent, seeds=full.seeds)  # one patient alone would judge
+    if _judges(trainings.simulation, extent.seeds[: extent.counts[-1]]) < 2:
+        # One patient alone would judge.
+        extent = replace(extent, counts=(*extent.counts[:-1], len(full.seeds)))
     return extent, reduction_note(full, extent, limit, seconds(extent))
 
 
@@ -306,10 +308,7 @@ def _train(
 
 def _level(errors: Mapping[Cell, Tensor], curve: Curve, simulation: Simulation) -> float:
     """The relative standard error of a mean error for the few images or patients that judge."""
-    # At the largest N; after an interruption, at that of the most seeds.
-    counts = curve.n.tolist()
-    largest = max(curve.sizes.tolist(), key=lambda n: (counts.count(n), n))
-    cells = [cell for cell in errors if cell.n == largest and cell.variant == "plain"]
+    cells = [cell for cell in errors if cell.n == fullest(curve) and cell.variant == "plain"]
     groups = [group for cell in cells for group in simulation.groups(cell.seed)]
     labels = np.unique(groups, return_inverse=True)[1].astype(np.int64)
     return relative_error(torch.cat([errors[cell] for cell in cells]).numpy(), labels)

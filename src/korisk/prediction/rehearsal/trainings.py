@@ -109,10 +109,12 @@ class Trainings:
 
     def cells(self, extent: Extent) -> list[Cell]:
         """Every network of an extent, small N first."""
-        variants: list[tuple[Variant, int]] = [("plain", n) for n in extent.sizes]
+        sizes, seeds = zip(extent.sizes, extent.counts, strict=True), extent.seeds
+        cells = [Cell(n, seed, "plain") for n, count in sizes for seed in seeds[:count]]
         if self.simulation.copied and self.simulation.unaltered < extent.sizes[-1]:
-            variants.append(("halved", extent.sizes[-1]))  # to see what few distinct images cost
-        return [Cell(n, seed, variant) for variant, n in variants for seed in extent.seeds]
+            # To see what few distinct images cost.
+            cells += [Cell(extent.sizes[-1], seed, "halved") for seed in seeds[: extent.halved]]
+        return cells
 
     def test_rows(self, cell: Cell) -> Tensor:
         """The rows of the pool that judge a network."""
