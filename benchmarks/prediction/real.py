@@ -203,8 +203,10 @@ def summary(records: Sequence[Record]) -> Record:
         ]
         if not asked:
             continue
-        near = [e["middle"] is not None and 0.5 <= e["middle"] / n <= 2 for e, n in asked]
-        held = [e["lower"] <= n and (e["upper"] is None or n <= e["upper"]) for e, n in asked]
+        even = [(each["samples"]["0.5"], n) for each, n in asked]
+        near = [size is not None and 0.5 <= size / n <= 2 for size, n in even]
+        ends = [(e["lower"] or math.inf, e["upper"] or math.inf, n) for e, n in asked]
+        held = [lower <= n <= upper for lower, upper, n in ends]
         sizes[str(ahead)] = {"within 2x": np.mean(near), "held": np.mean(held), "asked": len(asked)}
     return {
         "curves": len(records),
