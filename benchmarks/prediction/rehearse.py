@@ -35,6 +35,7 @@ from benchmarks.planner.imaging import NETWORKS, PROBLEMS, WIDTH, Setting, setti
 from korisk.operators import Matrix
 from korisk.prediction.alterations import evidence
 from korisk.prediction.rehearsal.rehearsal import BELIEF
+from korisk.prediction.rehearsal.rehearse import SIZES
 
 DATA = Path(__file__).parents[1] / "data"
 OUT = DATA / "rehearsal.csv"
@@ -71,7 +72,7 @@ def part_of(setting: Setting) -> str:
 
 def asked(part: str) -> list[tuple[Setting, str]]:
     """The settings and networks of a part that were trained with the long recipe."""
-    truth = {tuple(row.values())[:5] for row in _rows(DATA / "imaging.csv")}
+    truth = {tuple(row.values())[:5] for row in read_rows(DATA / "imaging.csv")}
     wanted = []
     for setting in settings():
         if setting.recipe == "long" and part_of(setting) == part:
@@ -90,7 +91,15 @@ def spoken_for(population: str, folder: Path | None) -> tuple[str, ...]:
     return evidence(examples).kinds
 
 
-def rehearsed(setting: Setting, network: str, options: argparse.Namespace) -> kr.Rehearsal:
+def rehearsed(
+    setting: Setting,
+    network: str,
+    options: argparse.Namespace,
+    *,
+    sizes: Sequence[int] = SIZES,
+    seeds: int = 3,
+    minutes: float | None = None,
+) -> kr.Rehearsal:
     """One rehearsal, by the library."""
     problem = PROBLEMS[setting.problem]
     images = torch.from_numpy(base.population(setting.population, options.images)[1])[:EXAMPLES]
@@ -108,8 +117,11 @@ def rehearsed(setting: Setting, network: str, options: argparse.Namespace) -> kr
         operator,
         images,
         noise,
+        sizes,
+        seeds,
         augment=spoken_for(setting.population, options.images),
         model=network,
+        minutes=minutes,
         training=kr.prediction.Training(steps=options.steps, rate=NETWORKS[network][1]),
     )
 
@@ -119,7 +131,7 @@ def train(options: argparse.Namespace) -> None:
     out, start = options.out, time.perf_counter()
     if not out.exists():
         out.write_text(",".join(COLUMNS) + "\n")
-    there = {tuple(row.values())[:3] for row in _rows(out)}
+    there = {tuple(row.values())[:3] for row in read_rows(out)}
     left = [
         (setting, network)
         for setting, network in asked(options.part)
@@ -179,7 +191,8 @@ def curve_of(errors: Errors, sizes: Sequence[int] | None = None) -> kr.Curve:
     return kr.Curve(n, error, seed, "network", "mse")
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a table."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -187,7 +200,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 def truths() -> dict[Key, Errors]:
     """The measured curves of the long recipe."""
     curves: dict[Key, Errors] = {}
-    for row in _rows(DATA / "imaging.csv"):
+    for row in read_rows(DATA / "imaging.csv"):
         if row["recipe"] == "long":
             key = (row["problem"], row["network"], row["population"])
             curves.setdefault(key, {}).setdefault(int(row["n"]), []).append(float(row["error"]))
@@ -198,7 +211,7 @@ def rehearsals(path: Path, part: str) -> dict[Key, kr.Rehearsal]:
     """The rehearsals of a part, from the file."""
     curves: dict[Key, dict[str, Errors]] = {}
     facts: dict[Key, dict[str, str]] = {}
-    for row in _rows(path):
+    for row in read_rows(path):
         key = (row["problem"], row["network"], row["population"])
         errors = curves.setdefault(key, {}).setdefault(row["variant"], {})
         errors.setdefault(int(row["n"]), []).append(float(row["error"]))

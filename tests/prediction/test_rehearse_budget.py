@@ -150,13 +150,69 @@ def test_a_rehearsal_keeps_to_its_limit(
     assert any("1 seed instead of 3" in note for note in fewer.notes)
     least = kr.rehearse(Net, scan, images(), minutes=0.01, **QUICK)
     assert least.curve.sizes.tolist() == [4, 16, 32]
-    assert "10 steps of 16" in least.simulated
-    assert "10 steps instead of 40" in least.explain()
+    assert "20 steps of 16" in least.simulated
+    assert "20 steps instead of 40" in least.explain()
+    assert least.trained == 0.5
+    assert least.doubled > 0  # after 10 steps the error was larger
+    assert whole.trained == fewer.trained == 1
     assert least.recommend(1e-9).action == "train"  # fewer steps do not show that no data helps
+
+
+def test_steps_that_were_left_out_lower_errors_and_widen_bands() -> None:
+    curve = kr.Curve([8, 32, 128, 512], [0.4, 0.3, 0.2, 0.15], metric="mse")
+    settings: dict[str, Any] = {"simulated": "", "unaltered": 32, "level": 0.05, "parameters": 1}
+    shares = (1.0, 0.75, 0.5, 0.25)
+    made = [kr.Rehearsal(curve=curve, trained=s, doubled=0.25, **settings) for s in shares]
+    for n in (128, 512, 2048):
+        then = [rehearsal.expected(n) for rehearsal in made]
+        errors = [each.value for each in then]
+        assert errors == sorted(errors, reverse=True)  # whole trainings err less
+        widths = [np.log(each.upper / each.lower) for each in then]
+        assert widths == sorted(widths)
+        assert widths[-1] > 1.25 * widths[0]
+    smallest = [rehearsal.expected(8).value for rehearsal in made]
+    np.testing.assert_allclose(smallest, smallest[0], rtol=0.01)  # where nothing is left to do
+    # An error of the power law a + b steps^-p, of which each doubling takes off 2^-p of the last.
+    errors_after = {share: 0.1 * np.exp(0.5 * share**-0.152) for share in (0.25, 0.5, 1.0)}
+    fallen = float(np.log(errors_after[0.25] / errors_after[0.5]))
+    half = kr.Rehearsal(curve=curve, trained=0.5, doubled=fallen, **settings)
+    left = float(np.log(errors_after[0.5] / errors_after[1.0]))
+    assert half.untrained[0] == pytest.approx(left, rel=0.01)
+    flat = kr.Rehearsal(curve=curve, trained=0.5, doubled=-0.1, **settings)  # by chance
+    assert flat.untrained[0] == 0
+    assert flat.untrained[1] > 0
+    pilot = kr.Curve([8, 16, 32, 64], [0.4, 0.35, 0.3, 0.24], metric="mse")  # shows the level
+    alone, corrected = (made[-1].expected_with(64, given) for given in (None, pilot))
+    assert np.log(corrected.upper / corrected.lower) < 0.8 * np.log(alone.upper / alone.lower)
+
+
+def test_half_the_steps_are_tried_on_a_copy(
+    scan: LinearOperator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", pace_of(1.0))
+    limited = kr.rehearse(Net, scan, images(), minutes=0.01, folder=tmp_path, **QUICK)
+    recipe = Training(steps=20, rate=0.01, patience=4)
+    alone = kr.rehearse(Net, scan, images(), **QUICK | {"training": recipe})
+    errors = {(n, seed): error for n, error, seed in rows(alone.curve)}
+    for n, error, seed in rows(limited.curve):  # as if no other had been trained before
+        assert error == pytest.approx(errors[n, seed], rel=1e-4)
+    short = {"training": Training(steps=10, rate=0.01, patience=4), "seeds": 1}
+    half = kr.rehearse(Net, scan, images(), **QUICK | short)
+    fallen = np.log(half.curve.error[-1] / errors[32, "0"])
+    assert limited.doubled == pytest.approx(float(fallen), rel=1e-3)
+    trained = len(list(tmp_path.iterdir()))
+    again = kr.rehearse(Net, scan, images(), minutes=0.01, folder=tmp_path, **QUICK)
+    assert len(list(tmp_path.iterdir())) == trained
+    assert again.doubled == pytest.approx(limited.doubled)
 
 
 def rows(curve: kr.Curve) -> list[tuple[int, float, str]]:
     return list(zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True))
+
+
+def curve_of(table: list[tuple[int, float, str]]) -> kr.Curve:
+    n, errors, seeds = zip(*table, strict=True)
+    return kr.Curve(n, errors, seeds)
 
 
 def test_what_a_seed_has_at_every_size_does_not_bend_a_curve_of_few_seeds() -> None:
@@ -167,15 +223,15 @@ def test_what_a_seed_has_at_every_size_does_not_bend_a_curve_of_few_seeds() -> N
         for n, mean in zip(sizes, means, strict=True)
         for seed in factors
     ]
-    whole = kr.Curve(*zip(*table, strict=True))
+    whole = curve_of(table)
     kept = [row for row in table if row[0] == 2048 or row[2] == "0"]
-    few = kr.Curve(*zip(*kept, strict=True))
+    few = curve_of(kept)
     assert levelled(whole) is whole
     np.testing.assert_allclose(levelled(few).means, whole.means, rtol=1e-12)
     halved = [(2048, 0.12 * factors[seed], seed) for seed in factors]
     settings: dict[str, Any] = {"simulated": "", "unaltered": 32, "level": 0.1, "parameters": 1}
     full, part = (
-        kr.Rehearsal(curve=curve, halved=kr.Curve(*zip(*half, strict=True)), **settings)
+        kr.Rehearsal(curve=curve, halved=curve_of(half), **settings)
         for curve, half in ((whole, halved), (few, halved[1:2]))
     )
     np.testing.assert_allclose(part.adjusted.means, full.adjusted.means, rtol=1e-12)

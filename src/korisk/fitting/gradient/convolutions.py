@@ -33,7 +33,7 @@ class FastSlopes(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a function of PyTorch."""
-        options = kwargs or {}
+        options = dict(kwargs or {})
         if func is torch.conv2d and torch.is_grad_enabled():
             named = dict(zip(_NAMES, args, strict=False)) | options
             padding = _padding(**named)
@@ -94,23 +94,30 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         """Slopes of the inputs, the weights and the bias."""
         inputs, weight = ctx.saved_tensors
-        outputs, channels, rows, columns = weight.shape
+        outputs, channels, *kernel = weight.shape
         slope = _channels_last(slope)
         flat = slope.permute(0, 2, 3, 1).reshape(-1, outputs)
+        around = kernel[0] - 1 - ctx.padding[0], kernel[1] - 1 - ctx.padding[1]
+        turned = weight.flip(2, 3).transpose(0, 1)  # (C, O, K, L)
         of_inputs = of_weight = of_bias = None
-        if ctx.needs_input_grad[0]:
-            turned = weight.flip(2, 3).transpose(0, 1)
-            zeros = rows - 1 - ctx.padding[0], columns - 1 - ctx.padding[1]
-            of_inputs = torch.conv2d(slope, turned, padding=zeros)
-        if ctx.needs_input_grad[1]:
-            product = flat.T @ _patches(inputs, (rows, columns), ctx.padding)
-            of_weight = product.view(outputs, rows, columns, channels).permute(0, 3, 1, 2)
+        if outputs <= channels and ctx.needs_input_grad[0]:
+            # Neighbourhoods of the slope serve both products, and are no more than the inputs'.
+            patches = _patches(slope, kernel, around)
+            product = patches @ turned.permute(2, 3, 1, 0).reshape(-1, channels)
+            of_inputs = product.view(*inputs.permute(0, 2, 3, 1).shape).permute(0, 3, 1, 2)
+            product = inputs.permute(0, 2, 3, 1).reshape(-1, channels).T @ patches
+            of_weight = product.view(channels, *kernel, outputs).permute(3, 0, 1, 2).flip(2, 3)
+        else:
+            if ctx.needs_input_grad[0]:
+                of_inputs = torch.conv2d(slope, turned, padding=around)
+            product = flat.T @ _patches(inputs, kernel, ctx.padding)
+            of_weight = product.view(outputs, *kernel, channels).permute(0, 3, 1, 2)
         if ctx.needs_input_grad[2]:
             of_bias = (flat.new_ones(1, len(flat)) @ flat)[0]
         return of_inputs, of_weight, of_bias, None
 
 
-def _patches(inputs: Tensor, kernel: tuple[int, int], padding: tuple[int, int]) -> Tensor:
+def _patches(inputs: Tensor, kernel: Sequence[int], padding: Sequence[int]) -> Tensor:
     """(B H' W', K L C) the neighbourhood of every output pixel."""
     high, wide = padding
     padded = torch.nn.functional.pad(inputs.permute(0, 2, 3, 1), (0, 0, wide, wide, high, high))

@@ -31,6 +31,11 @@ class Extent:
         """All seeds at every size."""
         return cls(tuple(sizes), tuple(seeds), steps, (len(seeds),) * len(sizes), len(seeds))
 
+    @property
+    def half(self) -> Extent:
+        """One network of the largest N with half the steps."""
+        return Extent(self.sizes[-1:], self.seeds[:1], self.steps // 2, (1,), 0)
+
 
 def reduced(full: Extent, unaltered: int) -> Iterator[Extent]:
     """The whole rehearsal, then smaller ones, the steps of the networks last but one.
@@ -59,7 +64,8 @@ def reduced(full: Extent, unaltered: int) -> Iterator[Extent]:
         extent = replace(extent, halved=count)
         yield extent
     for share in _SHARES:
-        extent = replace(extent, steps=max(CHECKS, round(share * full.steps)))
+        steps = max(2 * CHECKS, round(share * full.steps))  # so that half of them can be checked
+        extent = replace(extent, steps=min(steps, full.steps))
         yield extent
     for count in range(every - 1, _LEAST_SEEDS - 1, -1):
         extent = replace(extent, counts=(*extent.counts[:-1], count))
@@ -99,8 +105,8 @@ def reduction_note(full: Extent, extent: Extent, limit: float, seconds: float) -
             changes.append(f"{seeds} at N = {_listed(few)}")
     if extent.steps < full.steps:
         changes.append(
-            f"{extent.steps:,} steps instead of {full.steps:,}, with which errors are others than "
-            "after the whole training"
+            f"{extent.steps:,} steps instead of {full.steps:,}: what the others would take off the "
+            "errors is estimated, and bands are wider"
         )
     if not changes:
         return None

@@ -45,6 +45,13 @@ UNLIKE = Belief(
 )
 
 
+# Chosen with benchmarks/prediction/reduced.py --part choose.
+# Twice the steps take off the logarithm of an error so much of what the doubling before took off.
+_NEXT_DOUBLING = 0.9
+# Deviation of what steps that were left out would take off: a part of it, and for each halving.
+_UNSURE, _UNSURE_HALVING = 0.3, 0.01
+
+
 @dataclass(frozen=True, eq=False)
 class _Simulated:
     """The simulated curve in the place of a theory."""
@@ -72,7 +79,7 @@ class _Simulated:
 
 def fullest(curve: Curve) -> int:
     """The N of the most seeds; of several, the largest."""
-    return max(zip(curve.counts.tolist(), curve.sizes.tolist(), strict=True))[1]
+    return int(max(zip(curve.counts.tolist(), curve.sizes.tolist(), strict=True))[1])
 
 
 def levelled(curve: Curve) -> Curve:
@@ -125,6 +132,12 @@ class Rehearsal(Drawn, Answers):
     undertrained : bool, default False
         Whether training limits the curve: it rises with N, the network has learned nothing, or
         steps were left out for a limit of time.
+    trained : float, default 1
+        The share of their steps that networks were trained for, where a limit of time left steps
+        out. What these would have taken off the errors is estimated, and widens bands.
+    doubled : float, default 0
+        Where steps were left out: by how much the logarithm of the error at the largest N fell when
+        steps were doubled to those that were taken.
     notes : tuple of str
         Sentences on how the rehearsal went.
     seconds : float
@@ -149,17 +162,25 @@ class Rehearsal(Drawn, Answers):
     belief: Belief = BELIEF
     halved: Curve | None = None
     undertrained: bool = False
+    trained: float = 1.0
+    doubled: float = 0.0
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @cached_property
     def adjusted(self) -> Curve:
-        """The curve less what it costs that few of its images are distinct.
+        """The curve less what it costs that steps were left out, and that few images are distinct.
 
         Networks with half the distinct images show it at the largest N: they err more, by as much
         as twice the images would save.
         """
         curve = levelled(self.curve)
+        if self.trained < 1:
+            # Few pairs are learned by heart in few steps: nothing is left to do at the smallest N.
+            first, last = curve.sizes[[0, -1]]
+            share = np.log(curve.n / first) / math.log(last / first)
+            errors = curve.error * np.exp(-self.untrained[0] * share)
+            curve = Curve(curve.n, errors, curve.seed, curve.model, "mse")
         if self.halved is None:
             return curve
         largest = float(self.halved.sizes[-1])
@@ -169,6 +190,17 @@ class Rehearsal(Drawn, Answers):
         part /= 1 - (self.unaltered / largest) ** _POWER
         errors = curve.error * np.exp(-_AGAIN * max(more, 0.0) * part)
         return Curve(curve.n, errors, curve.seed, curve.model, "mse")
+
+    @property
+    def untrained(self) -> tuple[float, float]:
+        """What steps that were left out would take off a log error, with its standard deviation.
+
+        At the largest N. Each doubling takes off a constant part of what the one before did.
+        """
+        halvings = -math.log2(self.trained)
+        series = _NEXT_DOUBLING * (1 - _NEXT_DOUBLING**halvings) / (1 - _NEXT_DOUBLING)
+        less = max(self.doubled, 0.0) * series
+        return less, math.hypot(_UNSURE * less, _UNSURE_HALVING * halvings)
 
     def predict(self, pilot: Curve | None = None) -> Prediction:
         """The expected errors of real images, corrected by those that were measured.
@@ -194,6 +226,9 @@ class Rehearsal(Drawn, Answers):
         variance = relative_variance(self.adjusted)
         noise = np.full(len(sizes), _ONE_SEED**2) if variance is None else variance
         logs = np.log(self.adjusted.means)
+        # What is not known of steps that were left out is each network's own, and no part of the
+        # level, which two networks share (`worth`).
+        offsets = tuple((math.hypot(o, self.untrained[1]), p) for o, p in self.belief.offsets)
         alone = Prediction(
             _Simulated(self.adjusted, self.parameters),
             model=self.curve.model,
@@ -203,7 +238,7 @@ class Rehearsal(Drawn, Answers):
             notes=self.notes,
             valid_from=float(sizes[0]),
             valid_to=float(sizes[-1]),
-            belief=self.belief,
+            belief=replace(self.belief, offsets=offsets),
             rivals=self.belief is UNLIKE,
         )
         if pilot is None:

@@ -189,27 +189,35 @@ def rehearse(
         if minutes is not None:
             extent, reduction = _reduced(extent, trainings, speed, 60 * minutes)
             notes += [] if reduction is None else [reduction]
-        seconds = speed.seconds(len(trainings.unfinished(extent)), extent.steps)
+        seconds = _seconds(extent, trainings, speed)
         if told.estimate is not None:
             told.estimate(seconds, speed.memory)
         gibibytes = max(speed.memory / 2**30, 0.1)
         watch(f"about {duration(seconds)} on {speed.device}; {gibibytes:.1f} GiB", 0.0)
     errors: dict[Cell, Tensor] = {}
+    half: dict[Cell, Tensor] = {}
+    if extent.steps < recipe.steps:  # a copy, before the network itself: to see what steps do
+        half = list(_train(trainings, extent.half, notes, watch, copied=True))[-1]
+
+    def made() -> Rehearsal:
+        return _rehearsal(trainings, extent, errors, half, notes, time.monotonic() - start)
+
     for errors in _train(trainings, extent, notes, watch):
         sizes_done = {cell.n for cell in errors if cell.variant == "plain"}
         if told.finished is not None and len(sizes_done) >= LEAST_SIZES:
-            told.finished(_rehearsal(trainings, extent, errors, notes, time.monotonic() - start))
-    return _rehearsal(trainings, extent, errors, notes, time.monotonic() - start)
+            told.finished(made())
+    return made()
 
 
 def _rehearsal(
     trainings: Trainings,
     extent: Extent,
     errors: Mapping[Cell, Tensor],
+    half: Mapping[Cell, Tensor],
     notes: Sequence[str],
     seconds: float,
 ) -> Rehearsal:
-    """What the networks that have finished say."""
+    """What the networks that have finished say; `half` had half their steps."""
     name, simulation, recipe = trainings.name, trainings.simulation, trainings.training
     curve = curve_of(errors, name, "plain")
     assert curve is not None
@@ -236,14 +244,29 @@ def _rehearsal(
         parameters=parameters,
         belief=BELIEF if simulation.alike else UNLIKE,
         undertrained=finding is not None or extent.steps < recipe.steps,
+        trained=extent.steps / recipe.steps,
+        doubled=max((_fall(half, errors, cell) for cell in half), default=0.0),
         notes=(*notes, *([] if finding is None else [finding])),
         seconds=seconds,
     )
 
 
+def _fall(before: Mapping[Cell, Tensor], after: Mapping[Cell, Tensor], cell: Cell) -> float:
+    """By how much the logarithm of a network's error fell; by nothing, if it is not trained yet."""
+    if cell not in after:
+        return 0.0
+    return float(torch.log(before[cell].mean() / after[cell].mean()))
+
+
 def _judges(simulation: Simulation, seeds: Iterable[int]) -> int:
     """How many patients, or images without patients, judge the networks of some seeds."""
     return len({group for seed in seeds for group in simulation.groups(seed)})
+
+
+def _seconds(extent: Extent, trainings: Trainings, speed: Pace) -> float:
+    """How long what has not finished of an extent takes."""
+    extents = [extent] if extent.steps == trainings.training.steps else [extent, extent.half]
+    return sum(speed.seconds(len(trainings.unfinished(some)), some.steps) for some in extents)
 
 
 def _reduced(
@@ -252,7 +275,7 @@ def _reduced(
     """What can be trained in so many seconds, and a note of what that leaves out."""
 
     def seconds(extent: Extent) -> float:
-        return speed.seconds(len(trainings.unfinished(extent)), extent.steps)
+        return _seconds(extent, trainings, speed)
 
     extent = within(limit, full, trainings.simulation.unaltered, seconds)
     if _judges(trainings.simulation, extent.seeds[: extent.counts[-1]]) < 2:
@@ -262,16 +285,22 @@ def _reduced(
 
 
 def _train(
-    trainings: Trainings, extent: Extent, notes: list[str], watch: Progress
+    trainings: Trainings,
+    extent: Extent,
+    notes: list[str],
+    watch: Progress,
+    *,
+    copied: bool = False,
 ) -> Iterator[dict[Cell, Tensor]]:
     """The errors of every test image for the networks that have finished, now or before.
 
-    After an interruption, those of the networks that had finished, if they make a curve.
+    After an interruption, those of the networks that had finished, if they make a curve. With
+    `copied`, networks stay as they are, and copies of them are trained.
     """
     cells, to_train = trainings.cells(extent), trainings.unfinished(extent)
     errors = trainings.finished_errors(extent)
     yield errors
-    members = [trainings.member(cell) for cell in to_train]
+    members = [trainings.member(cell, copied=copied) for cell in to_train]
     schedule, finished = replace(trainings.training, steps=extent.steps), trainings.finished
 
     def report(share: float) -> None:

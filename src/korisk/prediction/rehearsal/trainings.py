@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -120,14 +121,15 @@ class Trainings:
         """The rows of the pool that judge a network."""
         return self._rows[cell.seed, cell.variant][2]
 
-    def member(self, cell: Cell) -> Member:
-        """A network with its rows of the pool, ready to be trained."""
+    def member(self, cell: Cell, *, copied: bool = False) -> Member:
+        """A network with its rows of the pool, ready to be trained; or a copy of it."""
         train, validation, test = self._rows[cell.seed, cell.variant]
         batches = torch_seed(cell.seed, f"rehearsal batches {cell.n}")
         name = f"{self.name} at N = {cell.n:,}, seed {cell.seed}"
         if cell.variant != "plain":
             name += f", {cell.variant} images"
-        return Member(name, self._networks[cell], batches, train[: cell.n], validation, test)
+        network = copy.deepcopy(self._networks[cell]) if copied else self._networks[cell]
+        return Member(name, network, batches, train[: cell.n], validation, test)
 
     def write(self, cell: Cell, steps: int, errors: Tensor) -> None:
         """Keep the errors of a network, if there is a folder for them."""
