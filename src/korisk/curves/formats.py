@@ -388,15 +388,15 @@ def _split(
 def _of_json(text: str, name: str) -> Grid:
     source = Source(name, "record", "key")
 
-    def parsed(part: str, line: int | None = None) -> Any:
+    def parsed(fragment: str, line: int | None = None) -> Any:
         """The values in a JSON text, or in one line of JSON lines."""
         try:
-            return json.loads(part, object_pairs_hook=unique_keys)
+            return json.loads(fragment, object_pairs_hook=unique_keys)
         except json.JSONDecodeError as error:
             if line is None and len(lines) > 1 and lines[0].lstrip().startswith("{"):  # JSON lines
-                return [parsed(record, place) for place, record in enumerate(lines, start=1)]
-            where = f"{name}, line {line or error.lineno}, column {error.colno}"
-            raise KoriskError(f"{where}: not valid JSON: {error.msg.lower()}; correct it") from None
+                return [parsed(record, number) for number, record in enumerate(lines, start=1)]
+            place = f"{name}, line {line or error.lineno}, column {error.colno}"
+            raise KoriskError(f"{place}: not valid JSON: {error.msg.lower()}; correct it") from None
         except KoriskError as error:
             raise source.error(str(error)) from None
         except (RecursionError, ValueError):  # the latter for numbers of thousands of digits

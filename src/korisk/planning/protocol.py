@@ -147,6 +147,18 @@ class Recommendation:
 class Planned(Protocol):
     """The answers for one target, as `Plan` has them."""
 
+    @property
+    def target(self) -> float:
+        """The value to reach."""
+
+    @property
+    def reach(self) -> float:
+        """The probability that the target is met at any N."""
+
+    @property
+    def even(self) -> int | None:
+        """N with even odds."""
+
     @overload
     def samples(self, sure: float = 0.9) -> int | None: ...
 
@@ -171,10 +183,6 @@ class Unmeasured(Planned, Protocol):
         """Name of the model."""
 
     @property
-    def target(self) -> float:
-        """The value to reach."""
-
-    @property
     def farthest(self) -> float:
         """Largest N that the prediction covers."""
 
@@ -189,14 +197,6 @@ class Unmeasured(Planned, Protocol):
     @property
     def undertrained(self) -> bool:
         """Whether training limits the curve and not data, as a rehearsal shows."""
-
-    @property
-    def reach(self) -> float:
-        """The probability that the target is met at any N."""
-
-    @property
-    def even(self) -> int | None:
-        """N with even odds."""
 
     @property
     def lower(self) -> float:

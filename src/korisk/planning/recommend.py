@@ -40,16 +40,8 @@ class Situation(Planned, Protocol):
         """The pilot and its extrapolation."""
 
     @property
-    def target(self) -> float:
-        """The value to reach."""
-
-    @property
     def goal(self) -> float:
         """The target as an error."""
-
-    @property
-    def reach(self) -> float:
-        """The probability that the target is met at any N."""
 
     @property
     def chances(self) -> Chances:
@@ -62,10 +54,6 @@ class Situation(Planned, Protocol):
     @property
     def last(self) -> int:
         """The largest N of the pilot."""
-
-    @property
-    def even(self) -> int | None:
-        """N with even odds."""
 
     @property
     def inside(self) -> bool:
@@ -139,8 +127,9 @@ def _collect(plan: Situation, samples: int, sure: float, cost: float | None) -> 
         text = f"{count(samples)} samples are enough for {target} ({level}); the pilot has them"
     else:
         text = f"collect {count(samples)} samples for {target} ({level})"
+    far = f"That is {samples / plan.last:.2g} times the pilot's largest N of {plan.last:,}."
     price, paid = _price(samples, plan.last, cost)
-    reasons = (_too_easy(plan), _still_falls(plan, samples), paid)
+    reasons = (_too_easy(plan), far if samples > plan.last else "", paid)
     odds = plan.probability(samples)
     return _advice(plan, "collect", text, sure, reasons, n=samples, chance=odds, cost=price)
 
@@ -326,12 +315,6 @@ def _too_easy(plan: Situation) -> str:
         f"Every measured {plan.curve.unit.noun} is far better, from {measured} on: is the target "
         f"in another unit than {plan.curve.unit.name!r}?"
     )
-
-
-def _still_falls(plan: Situation, samples: int) -> str:
-    if samples <= plan.last:
-        return ""
-    return f"That is {samples / plan.last:.2g} times the pilot's largest N of {plan.last:,}."
 
 
 def _why_not(plan: Situation, sure: float) -> str:

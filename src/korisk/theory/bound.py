@@ -290,8 +290,8 @@ def evaluate(net: Network, risks: FloatArray, bound: BoundForm) -> Bound:
                     f"the error of layer {net.names[index]!r} passes through it; give ",
                     Argument("lipschitz", ...),
                 )
-        what = f"the Lipschitz constants after layer {net.names[index]!r}"
-        raise KoriskError(f"{what} multiply to more than a double can hold; check their units")
+        constants = f"the Lipschitz constants after layer {net.names[index]!r}"
+        raise KoriskError(f"{constants} multiply to more than a double can hold; check their units")
     # A layer without error contributes nothing, even where its tail is not known (infinite).
     roots = np.zeros_like(risks)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):

@@ -94,6 +94,7 @@ class NormBracket:
         return self.lower == self.upper
 
 
+# The weakest statement: a bound that needs this constant raises.
 NOT_KNOWN = NormBracket(0.0, float("inf"), how="not known", whose="not known")
 
 

@@ -594,11 +594,11 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
     """
     # Each error names its line, because the factors do not tell which of the two is at fault.
     target = _checks.target_error(target)
-    for line, what in ((known, "the known-operator line"), (dense, "the dense line")):
+    for line, name in ((known, "the known-operator line"), (dense, "the dense line")):
         if target <= line.floor:
-            raise UnreachableError(target=target, floor=line.floor, what=what)
+            raise UnreachableError(target=target, floor=line.floor, what=name)
         if line.slope == 0:
-            raise KoriskError(f"slope of {what} must be > 0, got 0; without it no N can be given")
+            raise KoriskError(f"slope of {name} must be > 0, got 0; without it no N can be given")
     structural, budget = dense.slope / known.slope, (target - known.floor) / (target - dense.floor)
     return TwoFactors(target, structural, budget, known.samples(target), dense.samples(target))
 

@@ -79,8 +79,8 @@ class Overview:
     def require(self) -> None:
         """Raise `UnreachableError` if the requested bound does not reach the target."""
         if self.target is not None and not self.reached:
-            what = f"the {self.form} bound"
-            raise UnreachableError(target=self.target, floor=self.chosen.floor, what=what)
+            name = f"the {self.form} bound"
+            raise UnreachableError(target=self.target, floor=self.chosen.floor, what=name)
 
     @property
     def kinds(self) -> dict[str, bool]:
@@ -121,7 +121,7 @@ class Overview:
 
     @cached_property
     def _numbers(self) -> dict[str, Any]:
-        chosen, net = self.chosen, self.net
+        requested, net = self.chosen, self.net
         factors = {form: net.amplification(form) for form in BOUNDS}
         layers: list[dict[str, Any]] = []
         for index, layer in enumerate(net):
@@ -131,10 +131,10 @@ class Overview:
             row |= {key: getattr(layer, key, 0) for key in ("parameters", "shared")}
             row["effective"] = getattr(layer, "effective", None)
             row["risk"] = _origin_of_risk(layer)
-            layers.append(row | {"approximation": float(chosen.approximations[index])})
+            layers.append(row | {"approximation": float(requested.approximations[index])})
         content: dict[str, Any] = {"bound": self.form}
         content["dimension"] = "effective" if self.effective else "parameters"
-        content["n"] = int(chosen.n) if float(chosen.n).is_integer() else chosen.n
+        content["n"] = int(requested.n) if float(requested.n).is_integer() else requested.n
         content["lipschitz"] = {"upper": net.lipschitz(), "largest_slope": net.largest_slope}
         content |= {"assumed": self.assumed, "layers": layers}
         if self.target is not None:
@@ -142,7 +142,7 @@ class Overview:
             content["samples_rest_on"] = uncalibrated(net)
         # Every figure once with p, and under a prefix with effective dimensions, if there are any.
         for prefix, effective in self.kinds.items():
-            bound = _with(chosen, effective)
+            bound = _with(requested, effective)
             for index, row in enumerate(layers):
                 value = None if bound is None else float(bound.contributions[index])
                 row[f"{prefix}estimation"] = None if value is None else value - row["approximation"]
@@ -152,6 +152,7 @@ class Overview:
             for form, barron in self.bounds.items():
                 if barron is not None and (bound := _with(barron, effective)) is not None:
                     totals[form] = {"total": bound.total, "floor": barron.floor}
+                    # Summed over layers, as the table does, so that both round alike.
                     removed = bound.contributions - barron.approximations
                     totals[form]["estimation"] = float(removed.sum())
             content[f"{prefix}bounds"] = totals
@@ -239,7 +240,7 @@ class Overview:
                         samples = content[f"{prefix}samples"][form]
                         texts.append("unreachable" if samples is None else whole(samples))
                 rows.append([f"{form}, effective" if prefix else form, *texts])
-        yield Table("", heads, rows)
+        yield Table("", heads, rows)  # all forms, in the order of `BOUNDS`
 
     # --- Sentences -------------------------------------------------------------------------------
 
@@ -255,7 +256,7 @@ class Overview:
         return "\n".join(sentence for sentences in parts for sentence in sentences)
 
     def _meaning(self) -> Iterator[str]:
-        chosen = self.chosen
+        bound = self.chosen
         stating = ", ".join(layer.name for layer in self.net.learned if layer.effective is not None)
         condition = "the constants hold"
         if present := self.of_present_weights:
@@ -265,9 +266,9 @@ class Overview:
         if self.effective:
             condition += f" and the effective dimension of {stating} may stand for p"
         yield (
-            f"Meaning: if {condition}, a network trained on N = {_n_text(chosen.n)} samples has an "
-            f"expected squared error of at most {number(chosen.total)} ({self.form} bound), "
-            f"including a floor of {number(chosen.floor)} that more data cannot lower."
+            f"Meaning: if {condition}, a network trained on N = {_n_text(bound.n)} samples has an "
+            f"expected squared error of at most {number(bound.total)} ({self.form} bound), "
+            f"including a floor of {number(bound.floor)} that more data cannot lower."
         )
         if not self.both:
             return
@@ -294,6 +295,7 @@ class Overview:
             for whose in words
             if (names := [layer.name for layer in self.net if layer.bracket.whose == whose])
         ]
+        # Norms by Lanczos hold with a probability, which their `how` states.
         chance = any("probability" in layer.bracket.how for layer in self.net)
         if groups:
             text = f"Lipschitz constants: {'; '.join(groups)}."
