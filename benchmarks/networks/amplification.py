@@ -1,6 +1,7 @@
 """Estimated risks beside measured errors and bounds, and whether the right layer is named.
 
-    python -m benchmarks.networks.amplification --json benchmarks/results/amplification.json
+    python -m benchmarks.networks.amplification [--workers 12] --json
+        benchmarks/results/amplification.json
     python -m benchmarks.networks.amplification --tables benchmarks/results/amplification.json
 
 Students of a true network of every kind are trained as for `benchmarks.paper.check_graphs`, and
@@ -14,6 +15,8 @@ import argparse
 import copy
 import json
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -114,6 +117,15 @@ def changed(network: str, seed: int) -> dict[str, Any]:
     return {"network": network, "seed": seed, **found}
 
 
+def all_of(network: str, options: tuple[str, int, bool] | None) -> list[dict[str, Any]]:
+    """The trainings of one network from one start and size, or all of its changes."""
+    torch.set_num_threads(1)
+    if options is None:
+        return [changed(network, seed) for seed in CHANGED_SEEDS]
+    start, n, large = options
+    return [*trained(network, start, n, large=large)]
+
+
 def near(estimate: float, error: float) -> bool:
     """Whether an estimate is within the factor of the error."""
     return error / NEAR <= estimate <= error * NEAR
@@ -163,24 +175,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="where to keep what came out")
     parser.add_argument("--tables", type=Path, help="print the tables of what was kept there")
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=GRAPHS, choices=GRAPHS)
     options = parser.parse_args()
     if options.tables is not None:
         print("\n".join(tables(json.loads(options.tables.read_text()))))
         return
     kept: dict[str, Any] = {"machine": dict(machine()), "trained": [], "changed": []}
+    jobs: list[tuple[str, tuple[str, int, bool] | None]] = []
     for network in options.only:
         if network != "unrolled":  # it has one learned part
-            kept["changed"] += [changed(network, seed) for seed in CHANGED_SEEDS]
-        for start in STARTS:
-            for n in SIZES:
-                kept["trained"] += trained(network, start, n)
-                print(json.dumps(kept["trained"][-1]), flush=True)
+            jobs.append((network, None))
+        jobs += [(network, (start, n, False)) for start in STARTS for n in SIZES]
         if network in LARGER:
-            kept["trained"] += trained(network, "near", 128, large=True)
-            print(json.dumps(kept["trained"][-1]), flush=True)
-        if options.json is not None:
-            options.json.write_text(json.dumps(kept, indent=1) + "\n")
+            jobs.append((network, ("near", 128, True)))
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        for job, cases in zip(jobs, pool.map(all_of, *zip(*jobs, strict=True)), strict=True):
+            print(json.dumps(cases[-1]), flush=True)
+            kept["changed" if job[1] is None else "trained"] += cases
+    if options.json is not None:
+        options.json.write_text(json.dumps(kept, indent=1) + "\n")
+        options.json.with_suffix(".txt").write_text("\n".join([*tables(kept), ""]))
     print("\n".join(tables(kept)))
 
 

@@ -1,6 +1,6 @@
 """Random modules that try to come out below their description: slopes found against upper ends.
 
-python -m benchmarks.networks.attack [--modules 100] [--first 0] [--out
+python -m benchmarks.networks.attack [--modules 300] [--first 0] [--workers 12] [--out
     benchmarks/results/attack.json]
 
 A module is a random graph of 3 to 8 parts on images of 2 channels: convolutions of any stride,
@@ -15,6 +15,8 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +176,7 @@ def random_module(seed: int) -> tuple[nn.Module, Tensor, list[str]]:
 
 def attacked(seed: int) -> dict[str, Any]:
     """The upper end of a module, and the largest slope found near its example and far from it."""
+    torch.set_num_threads(1)
     module, x, names = random_module(seed)
     start = time.process_time()
     with warnings.catch_warnings():
@@ -191,19 +194,19 @@ def attacked(seed: int) -> dict[str, Any]:
 def main() -> None:
     """Attack, print, and keep."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--modules", type=int, default=100)
+    options.add_argument("--modules", type=int, default=300)
+    options.add_argument("--workers", type=int, default=1)
     options.add_argument("--first", type=int, default=0)
     options.add_argument("--out", type=Path)
     given = options.parse_args()
     cases: list[dict[str, Any]] = []
-    for seed in range(given.first, given.first + given.modules):
-        cases.append(attacked(seed))
-        case = cases[-1]
-        mark = "UNSOUND" if case["lower"] > case["upper"] * (1 + _SLACK) else ""
-        print(
-            f"{seed:4} {case['upper']:10.4g} {case['lower']:10.4g} {mark} {case['parts']}",
-            flush=True,
-        )
+    seeds = range(given.first, given.first + given.modules)
+    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
+        for case in pool.map(attacked, seeds):
+            cases.append(case)
+            mark = "UNSOUND" if case["lower"] > case["upper"] * (1 + _SLACK) else ""
+            ends = f"{case['upper']:10.4g} {case['lower']:10.4g}"
+            print(f"{case['seed']:4} {ends} {mark} {case['parts']}", flush=True)
     unsound = [case["seed"] for case in cases if case["lower"] > case["upper"] * (1 + _SLACK)]
     finite = sorted(
         c["upper"] / c["lower"] for c in cases if math.isfinite(c["upper"]) and c["lower"]

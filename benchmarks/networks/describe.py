@@ -3,13 +3,15 @@
 At least 60 modules of every kind, with random and with briefly trained weights, and 200 random
 graphs. An upper end below a found slope would be unsound; upper / lower says how loose it is. The
 search climbs |f(x + v) - f(x - v)| / |2 v| in x and v from several starts, then follows the
-steepest direction of the Jacobian there. A second one climbs |J(x) v| with softened ReLUs, also
-far from the example. For ResNets and learned primal-dual networks "free" is the largest |J| that is
-found if every ReLU may have any slope from 0 to 1: a constant that takes slopes one by one, as the
-norm of the whole does, cannot be below it.
+steepest direction of the Jacobian there. Where there are skips, a second one climbs |J(x) v| with
+softened ReLUs, also far from the example, and hands its ends to the first. For ResNets and learned
+primal-dual networks "free" is the largest |J| that is found if every ReLU may have any slope from 0
+to 1: a constant that takes slopes one by one, as the norm of the whole does, cannot be below it.
 
-Usage: python -m benchmarks.networks.describe [--graphs 200] [--json
-    benchmarks/results/describe.json]
+    python -m benchmarks.networks.describe [--workers 12] [--json benchmarks/results/describe.json]
+    python -m benchmarks.networks.describe --times benchmarks/results/describe_times.txt
+
+The second form times `describe` for U-Nets of 32 x 32 pixels and of about a million numbers.
 """
 
 import argparse
@@ -19,7 +21,9 @@ import math
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +33,16 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import korisk as kr
+from benchmarks.markdown import header, line
 from korisk.networks import zoo
 from korisk.operators import DataConsistency, Fourier, LinearOperator, ParallelBeam, Projector, fbp
+from korisk.store.usage import machine
 
 SCAN = ParallelBeam(8, views=6, bins=12)
 PASSES = 4
 NEAREST = 1e-5  # relative distance of two inputs, whose quotient then has ten digits
+RESTARTS, CLIMB_STEPS, POLISH_STEPS = 18, 200, 160  # more find at most a few percent more
+WEIGHTS = {False: "random weights", True: "briefly trained"}
 MASK = torch.arange(8) % 2
 Made = tuple[nn.Module, Tensor]  # and a batch of inputs, to train with
 Factory = Callable[[], Made]
@@ -339,8 +347,14 @@ def train(module: nn.Module, inputs: Tensor, steps: int = 60) -> None:
         optimizer.step()
 
 
-def steepest(module: nn.Module, example: Tensor, restarts: int = 6, steps: int = 80) -> float:
-    """The largest slope that is found, in double precision."""
+def steepest(
+    module: nn.Module,
+    example: Tensor,
+    restarts: int = 6,
+    steps: int = 80,
+    points: Tensor | None = None,
+) -> float:
+    """The largest slope that is found, in double precision, from random points and given ones."""
     module = copy.deepcopy(module).double().requires_grad_(False)
     example = example.double()
     draws = torch.Generator().manual_seed(0)
@@ -355,6 +369,8 @@ def steepest(module: nn.Module, example: Tensor, restarts: int = 6, steps: int =
 
     away = [drawn() * scale * (0.3, 1, 3, 10)[at % 4] for at in range(restarts)]
     x = torch.cat([example + (each.abs() if at % 3 == 1 else each) for at, each in enumerate(away)])
+    if points is not None:
+        x, restarts = torch.cat([x, points]), restarts + len(points)
     v = torch.cat([drawn() * length * 0.02 * 3 ** (at % 3) for at in range(restarts)])
     x, v = x.requires_grad_(), v.requires_grad_()
     optimizer, best = torch.optim.Adam([x, v], lr=0.05 * scale), 0.0
@@ -425,8 +441,11 @@ def _pushed(module: nn.Module, x: Tensor, v: Tensor, *, steps: int = 0) -> tuple
     return image, v
 
 
-def climbed(module: nn.Module, example: Tensor, restarts: int = 6, steps: int = 160) -> float:
-    """The largest |J(x)| on a climb with ReLUs whose corners sharpen, near the example and far."""
+def climbed(module: nn.Module, example: Tensor, restarts: int, steps: int) -> tuple[float, Tensor]:
+    """The largest |J(x)| on a climb with ReLUs whose corners sharpen, near the example and far.
+
+    With the points at which the climbs end.
+    """
     module = copy.deepcopy(module).double().requires_grad_(False)
     example, draws, best = example.double(), torch.Generator().manual_seed(1), 0.0
     sizes = torch.tensor([0.5, 30, 300] * restarts, dtype=torch.float64)[:restarts]
@@ -446,7 +465,7 @@ def climbed(module: nn.Module, example: Tensor, restarts: int = 6, steps: int = 
             x = (z * scales).detach().requires_grad_()
             image, v = _pushed(module, x, v, steps=10 if step == steps - 1 else 3)
             best = max(best, float(_lengths(image.detach()).max()))
-    return best
+    return best, (z * scales).detach()
 
 
 def free_slope(module: nn.Module, example: Tensor, steps: int = 200) -> float:
@@ -495,7 +514,9 @@ def measured(kind: str, name: str, made: Made, *, trained: bool = False) -> dict
         shown, wanted = sum(name.startswith("consistent") for name in net.names), PASSES
     lower = steepest(module, inputs[:1])
     if kind not in ("chains", "random graphs"):
-        lower = max(lower, climbed(module, inputs[:1]))
+        climbs = RESTARTS // 4 if "width 16" in name else RESTARTS  # ten times as much work
+        top, points = climbed(module, inputs[:1], climbs, CLIMB_STEPS)
+        lower = max(lower, top, steepest(module, inputs[:1], climbs, POLISH_STEPS, points))
     free = kind == "ResNets" or isinstance(module, zoo.PrimalDual)
     return {
         "kind": kind, "name": name, "trained": trained, "layers": len(net), "upper": upper,
@@ -505,42 +526,79 @@ def measured(kind: str, name: str, made: Made, *, trained: bool = False) -> dict
     }  # fmt: skip
 
 
-def all_cases(graphs: int, only: str = "") -> Iterable[dict[str, Any]]:
-    """Every module with random and with trained weights, then the random graphs."""
+def keys(graphs: int, only: str = "") -> Iterator[tuple[str, str, bool]]:
+    """Kind, name and whether to train, of every module and then of the random graphs."""
     for kind, several in modules().items():
         for name, make in several.items():
             if only not in f"{kind}, {name}":
                 continue
-            for trained in (False, True):
-                torch.manual_seed(0)
-                made = make()
-                if trained and not any(each.requires_grad for each in made[0].parameters()):
-                    continue
-                yield measured(kind, name, made, trained=trained)
+            yield kind, name, False
+            if any(each.requires_grad for each in make()[0].parameters()):
+                yield kind, name, True
     for seed in range(graphs):
-        yield measured("random graphs", f"graph {seed}", random_graph(seed))
+        yield "random graphs", f"graph {seed}", False
+
+
+def case_of(key: tuple[str, str, bool]) -> dict[str, Any]:
+    """One module, the same in every process."""
+    kind, name, trained = key
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    if kind == "random graphs":
+        return measured(kind, name, random_graph(int(name.split()[1])))
+    several = modules()
+    torch.manual_seed(0)
+    return measured(kind, name, several[kind][name](), trained=trained)
 
 
 def table(found: dict[str, Any]) -> list[str]:
-    """The rows of the page: median of upper / lower by kind, and of sums over paths / lower."""
-    rows = [
-        "| | networks | upper / lower, median | 90% | sums over paths / lower, median |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    kinds = list(dict.fromkeys(case["kind"] for case in found["cases"]))
-    for kind in kinds:
-        for trained in (False, True):
-            cases = [c for c in found["cases"] if c["kind"] == kind and c["trained"] is trained]
-            if not cases:
-                continue
-            ratios = sorted(case["upper"] / case["lower"] for case in cases)
-            paths = statistics.median(case["paths"] / case["lower"] for case in cases)
-            middle, high = statistics.median(ratios), ratios[math.ceil(0.9 * len(ratios)) - 1]
-            weights = "briefly trained" if trained else "random weights"
-            rows.append(
-                f"| {kind}, {weights} | {len(cases)} | {middle:.2g} | {high:.2g} | {paths:.2g} |"
-            )
+    """The rows of the page: kinds, then the networks whose free slopes were searched for."""
+    heads = ("upper / lower, median", "90%", "largest", "sums over paths / lower, median")
+    rows = [*header("", "networks", *heads)]
+
+    def over(case: dict[str, Any], what: str) -> float:
+        return float(case[what] / case["lower"])
+
+    def text(ratio: float) -> str:
+        return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}"
+
+    groups: dict[tuple[str, bool], list[dict[str, Any]]] = {}
+    for case in found["cases"]:
+        groups.setdefault((case["kind"], case["trained"]), []).append(case)
+    for (kind, trained), cases in groups.items():
+        ratios = sorted(over(case, "upper") for case in cases)
+        high = ratios[math.ceil(0.9 * len(ratios)) - 1]
+        paths = statistics.median(over(case, "paths") for case in cases)
+        numbers = map(text, (statistics.median(ratios), high, ratios[-1], paths))
+        rows.append(line(f"{kind}, {WEIGHTS[trained]}", len(cases), *numbers))
+    rows += ["", *header("", "weights", "upper / lower", "free / lower", "sums over paths / lower")]
+    for case in found["cases"]:
+        if case["free"] is not None:
+            numbers = (text(over(case, what)) for what in ("upper", "free", "paths"))
+            rows.append(line(case["name"], WEIGHTS[case["trained"]], *numbers))
     return rows
+
+
+def times() -> Iterator[str]:
+    """What two large U-Nets cost."""
+    yield from header(
+        "U-Net", "numbers behind ReLUs", "processor seconds", "upper", "steepest slope tried"
+    )
+    for side, width in ((32, 16), (120, 16)):
+        torch.manual_seed(0)
+        module, x = zoo.UNet(1, 2, width=width), torch.rand(1, 1, side, side)
+        with Relus() as seen:
+            module(x)
+        start = time.process_time()
+        net = kr.describe(module, x)
+        upper, seconds = net.lipschitz(), time.process_time() - start
+        numbers = sum(map(math.prod, seen.shapes))
+        what = f"{side} x {side}, width {width}"
+        yield line(
+            what, f"{numbers:,}", f"{seconds:.1f}", f"{upper:.3g}", f"{net.largest_slope:.3g}"
+        )
+    threads, device = torch.get_num_threads(), machine()["processor"]
+    yield f"\nOn {threads} threads of {device}, PyTorch {torch.__version__}."
 
 
 def main() -> None:
@@ -548,23 +606,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--graphs", type=int, default=200)
     parser.add_argument("--only", default="", help="networks whose kind or name contains this")
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--times", type=Path, help="time two large U-Nets, and keep that here")
     given = parser.parse_args()
+    if given.times is not None:
+        given.times.write_text("\n".join(times()) + "\n")
+        print(given.times.read_text())
+        return
     cases = []
-    for case in all_cases(given.graphs, given.only):
-        cases.append(case)
-        ratio = case["upper"] / case["lower"] if case["lower"] else math.inf
-        weights = "trained" if case["trained"] else "random"
-        print(
-            f"{case['kind']:26}{case['name']:28}{weights:9}upper {case['upper']:9.4g} "
-            f"lower {case['lower']:9.4g} ratio {ratio:8.3g} paths {case['paths']:9.3g} "
-            f"free {case['free'] or math.nan:9.3g} "
-            f"operators {case['operators']} of {case['wanted']} {case['seconds']:5.1f} s",
-            flush=True,
-        )
+    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
+        for case in pool.map(case_of, keys(given.graphs, given.only)):
+            cases.append(case)
+            ratio = case["upper"] / case["lower"] if case["lower"] else math.inf
+            print(
+                f"{case['kind']:26}{case['name']:28}{WEIGHTS[case['trained']]:16}"
+                f"upper {case['upper']:9.4g} lower {case['lower']:9.4g} ratio {ratio:8.3g} "
+                f"paths {case['paths']:9.3g} free {case['free'] or math.nan:9.3g} "
+                f"operators {case['operators']} of {case['wanted']} {case['seconds']:5.1f} s",
+                flush=True,
+            )
     unsound = sum(case["upper"] * (1 + 1e-9) < case["lower"] for case in cases)
     hidden = sum(case["operators"] < case["wanted"] for case in cases)
-    found = {"cases": cases, "unsound": unsound, "hidden": hidden}
+    found = {"machine": dict(machine()), "cases": cases, "unsound": unsound, "hidden": hidden}
     print(*table(found), f"unsound: {unsound}", f"with an operator hidden: {hidden}", sep="\n")
     if given.json:
         given.json.write_text(json.dumps(found, indent=1) + "\n")

@@ -1,6 +1,6 @@
 """Constants on balls of inputs beside the slopes that an adversary finds in them.
 
-    python -m benchmarks.networks.local --json benchmarks/results/local.json
+    python -m benchmarks.networks.local [--workers 12] --json benchmarks/results/local.json
     python -m benchmarks.networks.local --tables benchmarks/results/local.json
 
 Modules of every kind that has no constant on all inputs, or a large one: attention, gates,
@@ -19,7 +19,9 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -369,20 +371,29 @@ def measured(kind: str, name: str, made: Made, share: float) -> dict[str, Any]:
     }
 
 
-def all_cases() -> Iterator[dict[str, Any]]:
+def cases_of(key: tuple[str, str]) -> list[dict[str, Any]]:
+    """One module on every ball."""
+    kind, name = key
+    torch.set_num_threads(1)
+    torch.manual_seed(11)
+    module = modules()[kind][name]().eval()
+    example = inputs(kind, module)
+    everywhere = math.inf
+    with warnings.catch_warnings(), contextlib.suppress(kr.KoriskError):
+        warnings.simplefilter("ignore")
+        everywhere = kr.describe(module, example).lipschitz()
+    return [
+        {**measured(kind, name, (module, example), share), "everywhere": everywhere}
+        for share in SHARES
+    ]
+
+
+def all_cases(workers: int) -> Iterator[dict[str, Any]]:
     """Every module on every ball."""
-    for kind, factories in modules().items():
-        for name, factory in factories.items():
-            torch.manual_seed(11)
-            module = factory().eval()
-            example = inputs(kind, module)
-            everywhere = math.inf
-            with warnings.catch_warnings(), contextlib.suppress(kr.KoriskError):
-                warnings.simplefilter("ignore")
-                everywhere = kr.describe(module, example).lipschitz()
-            for share in SHARES:
-                case = measured(kind, name, (module, example), share)
-                case["everywhere"] = everywhere
+    keys = [(kind, name) for kind, factories in modules().items() for name in factories]
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for cases in pool.map(cases_of, keys):
+            for case in cases:
                 print(json.dumps(case), flush=True)
                 yield case
 
@@ -416,13 +427,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="where to keep what came out")
     parser.add_argument("--tables", type=Path, help="print the table of what was kept there")
+    parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     if options.tables is not None:
         print("\n".join(table(json.loads(options.tables.read_text()))))
         return
-    kept = {"machine": dict(machine()), "cases": list(all_cases())}
+    kept = {"machine": dict(machine()), "cases": list(all_cases(options.workers))}
     if options.json is not None:
         options.json.write_text(json.dumps(kept, indent=1) + "\n")
+        options.json.with_suffix(".txt").write_text("\n".join([*table(kept), ""]))
     print("\n".join(table(kept)))
 
 
