@@ -40,8 +40,9 @@ _FEWEST_ROUNDS = 20
 _PATIENCE = 12  # rounds without a gain of 1%
 _POWER = 6  # steps of power iteration for each of the first scales
 _KRYLOV = 10  # steps of Lanczos in each round
-_SHARP = 200.0  # of the smoothed maximum over trial vectors
-_SOFT = 0.01  # of the smoothed penalty on a norm above 1
+# Of the smoothed maximum over trial vectors, and of the penalty on a norm above 1. What smoothing
+# adds to a log norm, log(trials) / sharp, counts as often as the network is deep.
+_SHARP, _SOFT = 1000.0, 0.002
 _ROUNDING = 1e-9
 _JOINT = ("softmax", "div", "divide", "true_divide", "__truediv__")  # bounded as vectors alone
 _MOST_PARTS = 64  # channels with scales of their own
