@@ -41,7 +41,7 @@ from korisk.store.usage import machine
 SCAN = ParallelBeam(8, views=6, bins=12)
 PASSES = 4
 NEAREST = 1e-5  # relative distance of two inputs, whose quotient then has ten digits
-RESTARTS, CLIMB_STEPS, POLISH_STEPS = 18, 200, 160  # more find at most a few percent more
+RESTARTS, CLIMB_STEPS, POLISH_STEPS = 24, 240, 200  # more find at most a few percent more
 WEIGHTS = {False: "random weights", True: "briefly trained"}
 MASK = torch.arange(8) % 2
 Made = tuple[nn.Module, Tensor]  # and a batch of inputs, to train with

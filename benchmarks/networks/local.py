@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 import korisk as kr
 from benchmarks.markdown import line
-from benchmarks.networks.describe import Of, small
+from benchmarks.networks.describe import Of, resnet, small, train
 from korisk.networks.describe.local import LocalNetwork
 from korisk.problems.sources import EllipseSource
 from korisk.store.usage import machine
@@ -142,6 +142,12 @@ def shares(x: Tensor, inner: nn.Module) -> Tensor:
     """A softmax that a user wrote."""
     weights: Tensor = inner(x).exp()
     return weights / weights.sum(-1, keepdim=True)
+
+
+def trained(module: nn.Module) -> nn.Module:
+    """The module behind some steps towards smooth targets, on random images."""
+    train(module, torch.rand(8, 1, SIDE, SIDE))
+    return module
 
 
 def modules() -> dict[str, dict[str, Callable[[], nn.Module]]]:
@@ -263,6 +269,12 @@ def modules() -> dict[str, dict[str, Callable[[], nn.Module]]]:
             "matrix with itself": lambda: Of(
                 lambda x, a: (m := a(x).reshape(-1, 3, 4)) @ m.transpose(1, 2), nn.Linear(WIDTH, 12)
             ),
+        },
+        "ResNets, images": {
+            "2 blocks": lambda: resnet(2),
+            "2 blocks, trained": lambda: trained(resnet(2)),
+            "3 blocks, no norm": lambda: resnet(3, norm=False),
+            "3 blocks, no norm, trained": lambda: trained(resnet(3, norm=False)),
         },
         "without these, vectors and images": {
             "tanh": lambda: mlp(nn.Tanh(), nn.Linear(wide, 4)),

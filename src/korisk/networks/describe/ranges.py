@@ -108,10 +108,11 @@ class Range:
 
     def contains(self, value: Tensor) -> bool:
         """Whether a value lies in the box and in the ball, up to rounding."""
-        slack = _WIDER * (self.center.abs() + self.reach)
-        inside = (value >= self.low - slack) & (value <= self.high + slack)
-        if value.is_floating_point() and not bool(inside.all()):
-            return False
+        if value.is_floating_point():  # complex numbers have no order, and no box
+            slack = _WIDER * (self.center.abs() + self.reach)
+            inside = (value >= self.low - slack) & (value <= self.high + slack)
+            if not bool(inside.all()):
+                return False
         far = self.radius * (1 + _WIDER) + _WIDER * float(self.center.norm())
         return float((value - self.center).norm()) <= far
 
@@ -209,10 +210,12 @@ def _range(step: Step, steps: Sequence[Step], inside: Inside) -> Range | None:
         radius = min(radius, _product(max(map(abs, line[1:])), base.radius))
     radius = radius * (1 + _WIDER) + _WIDER_SUM * float(center.norm())
     bend = None if rule is None else rule.bend
-    if not real:
+    if not step.value.is_floating_point():  # complex numbers have no order
         ends = torch.full(center.shape, math.inf, dtype=torch.float64, device=center.device)
         return Range(center, -ends, ends, radius, constants, gain, bend)
     low, high = center - radius, center + radius
+    if not real:
+        return Range(center, low, high, radius, constants, gain, bend)
     if rule is not None:
         slack = _WIDER * (rule.low.abs() + rule.high.abs())
         low, high = torch.maximum(low, rule.low - slack), torch.minimum(high, rule.high + slack)

@@ -19,10 +19,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError
-from korisk.networks.describe.linear import function_norm, is_plain, matrix_norm, words
+from korisk.networks.describe.linear import (
+    function_norm,
+    is_plain,
+    matrix_norm,
+    symbol_norm,
+    words,
+)
 from korisk.networks.describe.marks import has_box_constant
 from korisk.networks.describe.recording import Ref, Step
-from korisk.networks.describe.symbols import symbol_norm
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket

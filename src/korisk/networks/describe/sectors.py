@@ -37,12 +37,12 @@ _DENSE = 800  # numbers up to which M is kept as a matrix, faster than running i
 _ROUNDS = 120  # at most; deep networks need most of them
 _WORK = 8_000_000  # numbers times rounds, so that a million take minutes
 _FEWEST_ROUNDS = 20
-_PATIENCE = 12  # rounds without a gain of 1%
+_PATIENCE, _FIRST_PATIENCE = 12, 6  # rounds without a gain of 1%; before channels are told apart
 _POWER = 6  # steps of power iteration for each of the first scales
 _KRYLOV = 10  # steps of Lanczos in each round
-# Of the smoothed maximum over trial vectors, and of the penalty on a norm above 1. What smoothing
-# adds to a log norm, log(trials) / sharp, counts as often as the network is deep.
-_SHARP, _SOFT = 1000.0, 0.002
+# Of the smoothed maximum over trial vectors. What smoothing adds to a log norm, log(trials) over
+# this, counts as often as the network is deep. In large networks a lower one saves time.
+_SHARP, _SHARP_IF_LARGE = 1000.0, 200.0
 _ROUNDING = 1e-9
 _JOINT = ("softmax", "div", "divide", "true_divide", "__truediv__")  # bounded as vectors alone
 _MOST_PARTS = 64  # channels with scales of their own
@@ -193,7 +193,10 @@ def _bend(link: _Link, step: Step, level: int) -> _Bend | None:
     if not step.value.is_floating_point() or link.rounds(step):
         return None
     if step.on_set is not None and step.on_set.bend is not None:
-        return _Bend(step, level, *step.on_set.bend[:2])
+        linear, moved_on_set, slopes_on_set = step.on_set.bend
+        entry_by_entry = slopes_on_set is not None and len(step.parents) == 1
+        parts = _channels(step.value) if entry_by_entry else 1
+        return _Bend(step, level, linear, moved_on_set, parts)
     if len(step.inputs) == 2 and step.module is None:
         if not rules.is_maximum(step):
             return None
@@ -223,10 +226,14 @@ def _between(step: Step, level: int, parent: int, one: float, two: float) -> _Be
     def times(factor: float) -> Callable[[Values], Tensor]:
         return lambda values: factor * values[parent]
 
-    value = step.value
-    apart = value.ndim > 1 and len(value) == 1 and step.name not in _JOINT
-    parts = value.shape[1] if apart and value.shape[1] <= _MOST_PARTS else 1
+    parts = 1 if step.name in _JOINT else _channels(step.value)
     return _Bend(step, level, times((one + two) / 2), times(abs(one - two) / 2), parts)
+
+
+def _channels(value: Tensor) -> int:
+    """How many channels have scales of their own."""
+    apart = value.ndim > 1 and len(value) == 1 and value.shape[1] <= _MOST_PARTS
+    return value.shape[1] if apart else 1
 
 
 @dataclass
@@ -246,6 +253,11 @@ class _Search:
     depth: int
     _draws: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
     _trials: list[tuple[FloatArray, FloatArray]] = field(default_factory=list)
+
+    @property
+    def sharp(self) -> float:
+        """Of the smoothed maximum; float32 is for large networks."""
+        return _SHARP_IF_LARGE if self.whole.dtype == torch.float32 else _SHARP
 
     @property
     def rounding(self) -> float:
@@ -270,8 +282,9 @@ class _Search:
         best, kept, near = math.inf, (scales, size), 0.3
         start, history = self._draw(), [math.inf]
         rounds = _WORK // sum(self.sizes)
+        patience = _PATIENCE if first or max(tied) == 1 else _FIRST_PATIENCE
         for _ in range(min(max(rounds, _FEWEST_ROUNDS), _ROUNDS)):
-            if len(history) > _PATIENCE and history[-_PATIENCE] - best < 0.01:
+            if len(history) > patience and history[-patience] - best < 0.01:
                 break
             norm, start = self._try(scales, size, start)
             best = max(best, self._value(*kept)) if best < math.inf else best
@@ -329,22 +342,23 @@ class _Search:
     def _try(self, scales: FloatArray, size: float, start: Tensor) -> tuple[float, Tensor]:
         """A norm from below, and where to start next; the trial vectors are kept."""
         inner, outer = self.spread(scales, size)
-        basis, images = [start / start.norm()], []
-        for step in range(_KRYLOV):
-            images.append(outer * self.whole._map(basis[-1] / inner))
-            if step == _KRYLOV - 1:
+        basis = torch.empty(_KRYLOV, sum(self.sizes)).to(start)
+        images = torch.empty(_KRYLOV, sum(self.rows)).to(start)
+        basis[0] = start / start.norm()
+        for count in range(1, _KRYLOV + 1):
+            images[count - 1] = outer * self.whole._map(basis[count - 1] / inner)
+            if count == _KRYLOV:
                 break
-            back = self.whole._map_adjoint(outer * images[-1]) / inner
-            known = torch.stack(basis, 1)
+            back = self.whole._map_adjoint(outer * images[count - 1]) / inner
             for _ in range(2):
-                back = back - known @ (known.T @ back)
-            if float(back.norm()) <= self.rounding * float(images[-1].norm()):
+                back = back - (basis[:count] @ back) @ basis[:count]
+            if float(back.norm()) <= self.rounding * float(images[count - 1].norm()):
                 break
-            basis.append(back / back.norm())
-        image = torch.stack(images, 1)
-        squares, turn = torch.linalg.eigh((image.T @ image).double())
-        turn = turn.to(image.dtype)
-        vectors, image = torch.stack(basis, 1) @ turn, image @ turn
+            basis[count] = back / back.norm()
+        image = images[:count]
+        squares, turn = torch.linalg.eigh((image @ image.T).double())
+        turn = turn.T.to(image.dtype)
+        vectors, image = turn @ basis[:count], turn @ image
         out, into = _energies(image, self.rows), _energies(vectors, self.sizes)
         for place in range(len(squares)):
             if squares[place] > 0.2 * squares[-1]:
@@ -352,9 +366,9 @@ class _Search:
                 before = np.append(into[place, 1:] / scales**2, into[place, 0])
                 self._trials.append((behind, before))
         noise = self._draw()
-        following = vectors[:, -1] + 0.1 * noise / noise.norm()
+        following = vectors[-1] + 0.1 * noise / noise.norm()
         if len(squares) > 1:
-            following = following + 0.5 * vectors[:, -2]
+            following = following + 0.5 * vectors[-2]
         return max(float(squares[-1]), 1e-300) ** 0.5, following
 
     def _minimised(
@@ -369,16 +383,18 @@ class _Search:
         origin = np.append(np.zeros(len(tied)), math.log(size))
         signs = np.append(np.ones(len(tied)), -1.0)
 
+        sharp, soft = self.sharp, 2 / self.sharp
+
         def model(point: FloatArray) -> tuple[float, FloatArray]:
             above = behind * np.exp(2 * signs * point)
             below = before * np.exp(2 * np.append(point[:-1], 0.0))
             total, base = above.sum(1), below.sum(1)
             logs = np.log(total / base) / 2
-            weights = np.exp(_SHARP * (logs - logs.max()))
-            smooth = logs.max() + math.log(weights.sum()) / _SHARP
+            weights = np.exp(sharp * (logs - logs.max()))
+            smooth = logs.max() + math.log(weights.sum()) / sharp
             weights /= weights.sum()
-            slope = 1 / (1 + math.exp(-min(max(smooth / _SOFT, -500), 500)))
-            penalty = _SOFT * float(np.logaddexp(0, smooth / _SOFT))
+            slope = 1 / (1 + math.exp(-min(max(smooth / soft, -500), 500)))
+            penalty = soft * float(np.logaddexp(0, smooth / soft))
             below[:, -1] = 0
             turn = weights @ (signs * above / total[:, None] - below / base[:, None])
             moved = (point - origin)[:-1]
@@ -392,5 +408,5 @@ class _Search:
 
 def _energies(vectors: Tensor, sizes: list[int]) -> FloatArray:
     """Sums of squares over the parts of each vector: (vectors, parts)."""
-    squares = [part.double().square().sum(0) for part in torch.split(vectors, sizes)]
+    squares = [part.square().sum(1) for part in torch.split(vectors.double(), sizes, 1)]
     return np.asarray(torch.stack(squares, 1).cpu())
