@@ -1,15 +1,19 @@
 """Modules whose description once had an upper end below what they do."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from described import Of, told
+import torch.nn.functional as F
+from described import Of, draw, slope_at, told, upper
 from torch import Tensor, nn
 
 import korisk as kr
 from korisk.errors import KoriskWarning
 from korisk.networks.describe.describe import describe
+from korisk.networks.describe.local import LocalNetwork
 from korisk.theory.overview import overview
 
 
@@ -117,3 +121,127 @@ def test_a_number_keeps_its_digits() -> None:
     assert net.lipschitz() >= 1 + factor
     net, _ = told(Of(lambda x: nn.functional.leaky_relu(x, factor)), torch.ones(1, 3))
     assert net.lipschitz() >= factor
+
+
+WEIGHTS, OTHERS = draw(6, 6, seed=1), draw(6, 6, seed=2)
+
+
+def written_through_a_view(x: Tensor) -> Tensor:
+    y = x @ WEIGHTS
+    y[:, 1:].mul_(3)
+    return y
+
+
+def kept_maxima(x: Tensor) -> Tensor:
+    values, places = F.max_pool1d(x[:, None], 2, return_indices=True)
+    return F.max_unpool1d(values, places, 2)[:, 0]
+
+
+def largest_in_place(x: Tensor) -> Tensor:
+    values, places = x.topk(3, 1)
+    return (x @ WEIGHTS).scatter_add(1, places, values)
+
+
+def damped_where_negative(x: Tensor) -> Tensor:
+    y = x @ WEIGHTS
+    y[y < 0] *= 0.1
+    return y
+
+
+# Modules that jump, multiply values, or write where they are not watched.
+WITHOUT_CONSTANT: dict[str, Callable[[Tensor], Tensor]] = {
+    "a write through a view": written_through_a_view,
+    "maxima put back": kept_maxima,
+    "an order applied to others": lambda x: (x @ WEIGHTS).gather(1, x.argsort(1)),
+    "columns chosen by size": lambda x: (x @ WEIGHTS)[:, x.topk(2, 1).indices[0]],
+    "the largest in their places": largest_in_place,
+    "a mask of other values": lambda x: (x @ OTHERS) * ((x @ WEIGHTS) > 0),
+    "a chosen sign": lambda x: torch.where(x @ WEIGHTS > 0, x @ OTHERS, -(x @ OTHERS)),
+    "entries damped by a mask": damped_where_negative,
+    "filled by a mask": lambda x: (x @ WEIGHTS).masked_fill(x > 0.5, 0.0),
+    "straight through": lambda x: x + (x.round() - x).detach(),
+    "a grid from the input": lambda x: F.grid_sample(
+        1e3 * draw(1, 1, 8, 8), 1e-3 * x.reshape(1, 1, 3, 2), align_corners=False
+    ),
+    "a matrix from the input": lambda x: torch.linalg.solve(
+        torch.eye(6).double() + 1e-10 * torch.diag(x[0]), torch.ones(1, 6, 1).double()
+    ),
+    "a divisor from the input": lambda x: torch.ones_like(x) / (1 + 1e-10 * x),
+    "running products": lambda x: (1 + 0.01 * x).cumprod(1),
+    "a quadratic form": lambda x: torch.einsum("bi,ij,bj->b", x, WEIGHTS, x)[:, None],
+    "a slope from the input": lambda x: F.prelu(x, (x @ WEIGHTS)[0, :1]),
+    "a count of the input": lambda x: (x @ WEIGHTS) * (x > 0).sum(),
+    "a remainder": lambda x: (x @ WEIGHTS) % 2.0,
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_CONSTANT)
+def test_what_has_no_constant_gets_none(name: str) -> None:
+    assert upper(Of(WITHOUT_CONSTANT[name]), draw(1, 6, seed=4)) == math.inf
+
+
+class FiveTimes(torch.autograd.Function):
+    """Its derivative, as stated, is not its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return 5 * x
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0]
+
+
+def added_in_place(x: Tensor) -> Tensor:
+    y = x.clone()
+    y += x @ WEIGHTS
+    y -= y.flip(1)
+    return y
+
+
+def unwatched(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        y = 4 * (x @ WEIGHTS)
+    return y + x
+
+
+WITH_CONSTANT: dict[str, Callable[[Tensor], Tensor]] = {
+    "a wrong derivative": lambda x: FiveTimes.apply(x),  # type: ignore[no-untyped-call]
+    "sums in place": added_in_place,
+    "without gradients": unwatched,
+    "all into one entry": lambda x: torch.zeros_like(x).index_add(
+        1, torch.full((6,), 2), x, alpha=2
+    ),
+    "a dilated, grouped, strided convolution": lambda x: F.conv1d(
+        x.reshape(1, 2, 3), draw(4, 1, 2, seed=3), stride=2, padding=2, dilation=2, groups=2
+    ),
+    "its adjoint, padded at one end": lambda x: F.conv_transpose1d(
+        x.reshape(1, 2, 3), draw(2, 3, 3, seed=3), None, 2, 1, 1, dilation=2
+    ),
+    "sorted, then mixed": lambda x: x.sort(1).values @ WEIGHTS,
+    "a direction": lambda x: F.normalize(x @ WEIGHTS, dim=1, eps=0.5),
+}
+
+
+@pytest.mark.parametrize("name", WITH_CONSTANT)
+def test_no_quotient_exceeds_a_constant_that_is_given(name: str) -> None:
+    module = Of(WITH_CONSTANT[name])
+    constant = upper(module, draw(1, 6, seed=4))
+    assert constant < math.inf
+    for seed, size in enumerate((1e-3, 0.1, 1.0, 30.0, 1e4)):
+        one, two = (size * draw(1, 6, seed=seed + place) for place in (20, 40))
+        quotient = float((module(one) - module(two)).norm() / (one - two).norm())
+        # Of a custom function autograd knows what it states, so quotients are asked for as well.
+        assert max(quotient, slope_at(module, one)) <= constant * (1 + 1e-9)
+
+
+def test_a_power_spectrum_has_ranges_on_a_ball() -> None:
+    """Complex values have no order, so no box; what follows from them has."""
+    module, x = Of(lambda x: torch.fft.rfft(x @ WEIGHTS).abs() ** 2), draw(1, 6, seed=4)
+    net = describe(module, x, inputs=kr.Ball(x[0], 0.5))
+    assert isinstance(net, LocalNetwork)
+    noise = draw(50, 6, seed=5)
+    points = x + 0.5 * noise / noise.norm(dim=1, keepdim=True) * torch.rand(50, 1).double()
+    assert net.inside(points).share == 1
+    slopes = [slope_at(module, point[None]) for point in points]
+    assert max(slopes) <= net.lipschitz() <= 20 * max(slopes)

@@ -60,7 +60,7 @@ def test_no_slope_that_is_found_exceeds_a_constant_searched_for_in_float32() -> 
     module = residual(2, 8)
     slopes = (
         steepest(module, EXAMPLE, restarts=2, steps=20),
-        climbed(module, EXAMPLE, restarts=2, steps=20),
+        climbed(module, EXAMPLE, restarts=2, steps=20)[0],
     )
     net, _ = told(module, EXAMPLE)
     assert max(slopes) <= net.lipschitz() * SLACK
