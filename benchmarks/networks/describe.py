@@ -41,7 +41,7 @@ from korisk.store.usage import machine
 SCAN = ParallelBeam(8, views=6, bins=12)
 PASSES = 4
 NEAREST = 1e-5  # relative distance of two inputs, whose quotient then has ten digits
-RESTARTS, CLIMB_STEPS, POLISH_STEPS = 24, 240, 200  # more find at most a few percent more
+RESTARTS, CLIMB_STEPS, POLISH_STEPS = 24, 240, 200
 WEIGHTS = {False: "random weights", True: "briefly trained"}
 MASK = torch.arange(8) % 2
 Made = tuple[nn.Module, Tensor]  # and a batch of inputs, to train with
@@ -512,12 +512,12 @@ def measured(kind: str, name: str, made: Made, *, trained: bool = False) -> dict
     wanted = operators(module) if kind == "four unrolled passes" else 0
     if isinstance(module, Cascade):
         shown, wanted = sum(name.startswith("consistent") for name in net.names), PASSES
+    free = kind == "ResNets" or isinstance(module, zoo.PrimalDual)
     lower = steepest(module, inputs[:1])
     if kind not in ("chains", "random graphs"):
         climbs = RESTARTS // 4 if "width 16" in name else RESTARTS  # ten times as much work
         top, points = climbed(module, inputs[:1], climbs, CLIMB_STEPS)
         lower = max(lower, top, steepest(module, inputs[:1], climbs, POLISH_STEPS, points))
-    free = kind == "ResNets" or isinstance(module, zoo.PrimalDual)
     return {
         "kind": kind, "name": name, "trained": trained, "layers": len(net), "upper": upper,
         "paths": net.lipschitz("minkowski"), "lower": lower,
@@ -574,13 +574,14 @@ def table(found: dict[str, Any]) -> list[str]:
     rows += ["", *header("", "weights", "upper / lower", "free / lower", "sums over paths / lower")]
     for case in found["cases"]:
         if case["free"] is not None:
-            numbers = (text(over(case, what)) for what in ("upper", "free", "paths"))
-            rows.append(line(case["name"], WEIGHTS[case["trained"]], *numbers))
+            ends = (text(over(case, what)) for what in ("upper", "free", "paths"))
+            rows.append(line(case["name"], WEIGHTS[case["trained"]], *ends))
     return rows
 
 
 def times() -> Iterator[str]:
-    """What two large U-Nets cost."""
+    """What two large U-Nets cost on one thread, which a busy machine lengthens least."""
+    torch.set_num_threads(1)
     yield from header(
         "U-Net", "numbers behind ReLUs", "processor seconds", "upper", "steepest slope tried"
     )
@@ -597,8 +598,7 @@ def times() -> Iterator[str]:
         yield line(
             what, f"{numbers:,}", f"{seconds:.1f}", f"{upper:.3g}", f"{net.largest_slope:.3g}"
         )
-    threads, device = torch.get_num_threads(), machine()["processor"]
-    yield f"\nOn {threads} threads of {device}, PyTorch {torch.__version__}."
+    yield f"\nOn one thread of {machine()['processor']}, PyTorch {torch.__version__}."
 
 
 def main() -> None:

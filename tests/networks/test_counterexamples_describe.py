@@ -134,7 +134,7 @@ def written_through_a_view(x: Tensor) -> Tensor:
 
 def kept_maxima(x: Tensor) -> Tensor:
     values, places = F.max_pool1d(x[:, None], 2, return_indices=True)
-    return F.max_unpool1d(values, places, 2)[:, 0]
+    return F.max_unpool1d(values, places, (2,))[:, 0]
 
 
 def largest_in_place(x: Tensor) -> Tensor:

@@ -534,8 +534,9 @@ def test_what_the_page_says_of_graphs_was_measured() -> None:
     assert sum(case["kind"] != "random graphs" for case in kept["cases"]) >= 60
     assert sum(case["kind"] == "random graphs" for case in kept["cases"]) >= 200
     attack = json.loads((results / "attack.json").read_text())
-    assert (attack["modules"], attack["unsound"]) == (100, [])
-    primal = [case for case in kept["cases"] if case["name"] == "learned primal-dual"]
-    for over in ("upper", "paths"):
-        ends = " and ".join(f"{case[over] / case['lower']:,.0f}" for case in primal)
-        assert f"{ends} times" in page
+    assert attack["unsound"] == []
+    assert f"Against {attack['modules']} random modules" in page
+    # Deep networks of ReLUs are the loosest: kept is how much of it slopes alone cannot avoid.
+    free = [case for case in kept["cases"] if case["free"] is not None]
+    assert {case["kind"] for case in free} == {"ResNets", "four unrolled passes"}
+    assert all(case["free"] <= case["upper"] * (1 + 1e-9) for case in free)

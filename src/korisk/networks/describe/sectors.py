@@ -1,15 +1,10 @@
 """An upper Lipschitz constant of a whole network, from the slopes of what is bent in it.
 
-Let the differences of two runs be p_i in front of bent step i (a ReLU, a maximum) and q_i behind
-it. Slopes between a and b give |q_i - c p_i| <= r |p_i|, with c = (a + b) / 2 and r = (b - a) / 2,
-so q_i = c p_i + e_i: a linear network with errors e_i that enter it, |e_i| <= r |p_i|. If for
-scales d_i > 0 and l > 0 the linear map M: (s, d_i e_i) -> (d_i r p_i, output / l) has norm <= 1,
-
-    |output|^2 / l^2 + sum d_i^2 r^2 |p_i|^2 <= |s|^2 + sum d_i^2 |e_i|^2,
-
-and the sums cancel: |output| <= l |s|. A function that acts entry by entry has |e| <= r |p| on each
-of its channels, so each may have a scale of its own. Skips, joins and linear parts are in M as they
-are. Any scales are valid; good ones are searched for, then the norm is bracketed.
+A bent step (a ReLU, a maximum) with slopes between a and b is c = (a + b) / 2 times its input, and
+an error e that enters the network, |e| <= r |input| with r = (b - a) / 2. If for scales d_i > 0 and
+l > 0 the linear map M: (s, d_i e_i) -> (d_i r p_i, output / l) has norm <= 1, the errors cancel and
+|output| <= l |s|: docs/explanation/theory.md, Eq. (eq:sectors). Skips, joins and linear parts are
+in M as they are. Any scales are valid; good ones are searched for, then the norm is bracketed.
 """
 
 import math
@@ -76,7 +71,7 @@ class _Bend:
 
 
 def sector_upper(link: _Link) -> float:
-    """An upper constant of a map of one value; infinite where none is found."""
+    """An upper constant of a map of one value, Eq. (eq:sectors); infinite where none is found."""
     bends, levels = _bends(link)
     if bends is None or not bends or not link.start.value.is_floating_point():
         return math.inf
@@ -154,8 +149,7 @@ def sector_upper(link: _Link) -> float:
     inner, outer = search.spread(scales, size, torch.float64)
     scaled = LinearPart(lambda vector: outer * run(vector / inner), zero)
     norm = scaled.bracket(narrow=(0.04 if large else 0.02) / depth).upper * (1 + _ROUNDING)
-    # Scales that fall by a factor with every level divide a norm above 1 by it: M only leads to
-    # higher levels, so that M(z) with D = z^level is analytic, and |M(z)| <= |z| |M| in the disc.
+    # Scales that fall by the norm with every level bring it down to 1, by the lemma of Schwarz.
     return size * float(norm**depth if norm > 1 else norm)
 
 
