@@ -39,6 +39,7 @@ _KRYLOV = 10  # steps of Lanczos in each round
 # this, counts as often as the network is deep. In large networks a lower one saves time.
 _SHARP, _SHARP_IF_LARGE = 1000.0, 200.0
 _ROUNDING = 1e-9
+_LARGEST_POWER = 300.0  # of e: squares of such numbers are doubles still
 _JOINT = ("softmax", "div", "divide", "true_divide", "__truediv__")  # bounded as vectors alone
 _MOST_PARTS = 64  # channels with scales of their own
 
@@ -380,8 +381,10 @@ class _Search:
         sharp, soft = self.sharp, 2 / self.sharp
 
         def model(point: FloatArray) -> tuple[float, FloatArray]:
-            above = behind * np.exp(2 * signs * point)
-            below = before * np.exp(2 * np.append(point[:-1], 0.0))
+            # A line search may try scales beyond all numbers.
+            powers = np.clip(2 * point, -_LARGEST_POWER, _LARGEST_POWER)
+            above = behind * np.exp(signs * powers)
+            below = before * np.exp(np.append(powers[:-1], 0.0))
             total, base = above.sum(1), below.sum(1)
             logs = np.log(total / base) / 2
             weights = np.exp(sharp * (logs - logs.max()))
