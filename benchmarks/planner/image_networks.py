@@ -497,18 +497,21 @@ class Training:
         way: Way,
         width: int,
         device: str,
+        *,
+        batch: int = BATCH,
+        pool: int = POOL,
     ) -> None:
-        """`rates` has the learning rate of every step."""
+        """`rates` has the learning rate of every step; `pool` images of a seed come in a row."""
         self.way, self.data, self.cuda = replace(way), data, device == "cuda"
         torch.set_float32_matmul_precision("highest" if way.precision == "fp32" else "high")
         torch.backends.cudnn.allow_tf32 = way.precision != "fp32"
         torch.backends.cudnn.benchmark = True
         self.net = build(Maker([seed for _, seed in cells], self.way, width)).to(device)
         drawn, steps = [], len(rates)
-        for n, seed in cells:  # a batch of fewer than 16 is repeated to fill 16
-            shape = (steps, min(BATCH, n))
-            rows = torch.randint(n, shape, generator=generator("batches", n, seed)) + seed * POOL
-            drawn.append(rows[:, torch.arange(BATCH) % shape[1]])
+        for n, seed in cells:  # a batch of fewer is repeated to fill it
+            shape = (steps, min(batch, n))
+            rows = torch.randint(n, shape, generator=generator("batches", n, seed)) + seed * pool
+            drawn.append(rows[:, torch.arange(batch) % shape[1]])
         self.batches = torch.stack(drawn, 1).to(device)
         self.rates = rates.to(device)
         self.rate = self.rates[0].clone()
