@@ -1,7 +1,7 @@
-"""Where results are kept: one SQLite file for each study or pilot.
+"""Storage of results: one SQLite file for each study or pilot.
 
 Start with `store.py`: `Store` writes and reads cells. A `Task` of `cells.py` is one cell, a
-`Result` what it returned, with the form in which both are stored. `file.py` creates, recognises,
-opens and locks the file, and turns errors of SQLite into one line; `repair.py` drops damaged cells
-and upgrades old files before a run writes to them; `usage.py` measures what a cell took.
+`Result` its output, with the form in which both are stored. `file.py` creates, recognises, opens
+and locks the file, and turns errors of SQLite into one line; `repair.py` finds damaged cells and
+upgrades old files before a run writes to them; `usage.py` measures time and memory of a cell.
 """

@@ -1,7 +1,7 @@
 """Tasks and results of a study, and the form in which results are stored.
 
-Stored JSON is Python's: floats keep every bit, and NaN, Infinity and -Infinity stand as these
-words, which standard JSON lacks, so that an infinite PSNR comes back unchanged.
+JSON is stored in Python's dialect: floats round-trip exactly, and NaN, Infinity and -Infinity,
+which standard JSON lacks, are allowed, so that an infinite PSNR is read back unchanged.
 """
 
 import hashlib
@@ -23,15 +23,18 @@ from korisk._checks import LARGEST_N, unique_keys
 from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError, shown
 
-FOUND_AT = "found_at"  # the part of a spec that may change: files can be moved
-LEFT_OUT = "left out"  # a last layer that holds what no layer before it can account for
-MAX_ARRAY_BYTES = 900_000_000  # SQLite takes no value of more than 10^9 bytes
-MAX_UNPACKED_BYTES = 8_000_000_000  # a few stored bytes can expand to any number of zeros
+FOUND_AT = "found_at"  # key of a spec that may change, because files can be moved
+LEFT_OUT = "left out"  # last layer: the error that no earlier layer accounts for
+# SQLite accepts values of at most 10^9 bytes.
+MAX_ARRAY_BYTES = 900_000_000
+# A few compressed bytes can expand to gigabytes of zeros.
+MAX_UNPACKED_BYTES = 8_000_000_000
 
-_LONGEST_NAME = 80  # characters of a model or a metric, as in curves
+_LONGEST_NAME = 80  # characters of the name of a model or a metric, as in curves
+# Hexadecimal digits as letters: a spreadsheet would read a digest such as 12e4 as a number.
 _LETTERS = str.maketrans("0123456789", "qrstuvwxyz")
 _PLAIN_NUMBER = re.compile(r"[-+]?[0-9]{1,40}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
-_NUMBERS = "biufc"  # dtype kinds that are stored; objects would have to be pickled
+_NUMBERS = "biufc"  # dtype kinds that are stored; reading pickled objects could run code
 
 StoredRow = tuple[str, int, str, str]  # model, n, metrics, detail
 StoredArray = tuple[str, str, str, bytes]  # name, dtype, shape as JSON, compressed content
@@ -52,8 +55,8 @@ class Task:
     seed : int
         Seed of samples, noise and weights.
     spec : mapping
-        Everything else that the cell's numbers depend on, as plain JSON values. Under the key
-        `"found_at"` stand paths of files whose contents the rest identifies; they may change.
+        Everything else that the cell's numbers depend on, as plain JSON values. The key
+        `"found_at"` holds paths of files whose contents the other keys identify; it may change.
 
     Examples
     --------
@@ -76,8 +79,8 @@ class Task:
     @cached_property
     def spec_hash(self) -> str:
         """A fingerprint of `spec`, independent of the order of its keys."""
-        counted = {name: value for name, value in self.spec.items() if name != FOUND_AT}
-        text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
+        identifying = {name: value for name, value in self.spec.items() if name != FOUND_AT}
+        text = json.dumps(identifying, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -125,8 +128,8 @@ class Result:
     Examples
     --------
     >>> from korisk.studies import Result, Row
-    >>> made = Result(rows=(Row(model="KO", n=64, metrics={"mse": 0.1}),))
-    >>> len(made.rows), made.arrays
+    >>> result = Result(rows=(Row(model="KO", n=64, metrics={"mse": 0.1}),))
+    >>> len(result.rows), result.arrays
     (1, {})
     """
 
@@ -148,7 +151,7 @@ class Packed:
 
 
 def pack(result: Result) -> Packed:
-    """A result in its stored form; `ResultError` names what cannot be stored."""
+    """Convert a result to its stored form; raise `ResultError` if a value cannot be stored."""
     if not isinstance(result, Result):
         raise ResultError(f"a cell must return a Result, got {shown(result)}; see korisk.studies")
     rows = []
@@ -157,8 +160,8 @@ def pack(result: Result) -> Packed:
         try:
             metrics = {_storable(str(name)): float(value) for name, value in row.metrics.items()}
         except (TypeError, ValueError):
-            wrong = shown(row.metrics)
-            raise ResultError(f"{where}: metrics must be numbers, got {wrong}") from None
+            metrics_shown = shown(row.metrics)
+            raise ResultError(f"{where}: metrics must be numbers, got {metrics_shown}") from None
         model, n = _storable(str(row.model)), int(row.n)
         if fault := _row_fault(model, n, metrics):
             raise ResultError(f"{where}: {fault}")
@@ -171,26 +174,27 @@ def pack(result: Result) -> Packed:
 
 
 def unpack_row(model: str, n: int, metrics: str, detail: str) -> Row:
-    """A row from its stored values."""
-    values = from_json(metrics)
+    """Read a row from its stored values; raise `ValueError` if they are damaged."""
+    stored_metrics = from_json(metrics)
     check_types("a row", str, model)
     check_types("a row", int, n)
-    if fault := _row_fault(model, n, values):
+    if fault := _row_fault(model, n, stored_metrics):
         raise ValueError(f"a row is wrong: {fault}")
-    check_types("a row", int | float, *values.values())
-    found = {name: float(value) for name, value in values.items()}
-    return Row(model=model, n=n, metrics=found, detail=from_json(detail))
+    check_types("a row", int | float, *stored_metrics.values())
+    metric_values = {name: float(value) for name, value in stored_metrics.items()}
+    return Row(model=model, n=n, metrics=metric_values, detail=from_json(detail))
 
 
 def unpack_array(name: str, dtype: str, shape: str, content: bytes) -> NDArray[np.generic]:
-    """An array from its stored bytes; never more of them than its shape asks for."""
+    """Read an array from its stored bytes; unpack no more bytes than its shape needs."""
     lengths = tuple(int(length) for length in json.loads(shape))
-    # NumPy accepts many more texts as types than those that are stored.
+    # np.dtype accepts many more strings than those that are stored.
     if not re.fullmatch(rf"[<>|=]?[{_NUMBERS}]\d{{1,2}}", dtype) or min(lengths, default=0) < 0:
         raise ValueError(f"array {name!r} has the type {shown(dtype)} and the shape {shown(shape)}")
     size = math.prod(lengths) * np.dtype(dtype).itemsize
     if size > MAX_UNPACKED_BYTES:
         raise ValueError(f"array {name!r} claims {size / 1e9:g} GB")
+    # One byte more than expected shows that the content is too long, without unpacking all of it.
     unpacked = zlib.decompressobj().decompress(content, size + 1)
     if len(unpacked) != size:
         raise ValueError(f"array {name!r} does not fill its shape {shape}")
@@ -198,47 +202,53 @@ def unpack_array(name: str, dtype: str, shape: str, content: bytes) -> NDArray[n
 
 
 def digest(*values: object) -> str:
-    """A checksum of stored values: texts, numbers, None and bytes."""
-    found = hashlib.blake2b(digest_size=16)
+    """Checksum of stored values: strings, numbers, None and bytes."""
+    hasher = hashlib.blake2b(digest_size=16)
     for value in values:
         content = value if isinstance(value, bytes) else repr(value).encode(errors="replace")
-        found.update(f"{type(value).__name__} {len(content)} ".encode())
-        found.update(content)
-    return found.hexdigest()
+        # Type and length keep ("ab", "c") apart from ("a", "bc"), and 1 from "1".
+        hasher.update(f"{type(value).__name__} {len(content)} ".encode())
+        hasher.update(content)
+    return hasher.hexdigest()
 
 
 def row_digests(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """A checksum for each row of a table that others may read and write.
+    """Checksums of the rows of a table that other programs may read and write.
 
-    It covers the header, the number of rows, the row's place and its values, whether these are
-    numbers or texts. It consists of letters, so that no program takes it for a number.
+    Each covers the header, the number of rows, the row's position and its values, whether these
+    are stored as numbers or as text. It consists of letters, so that no program reads it as a
+    number.
     """
-    about = digest(*columns, len(rows))
-    written = enumerate(map(_as_written, row) for row in rows)
-    return [digest(about, place, *row)[:16].translate(_LETTERS) for place, row in written]
+    table_digest = digest(*columns, len(rows))
+    written_rows = enumerate(map(_as_written, row) for row in rows)
+    return [
+        digest(table_digest, position, *row)[:16].translate(_LETTERS)
+        for position, row in written_rows
+    ]
 
 
 def _as_written(value: Any) -> str:
+    """A value as text that is the same after a spreadsheet has read and saved it."""
     if isinstance(value, str):
         value = " ".join(value.split())
         if _PLAIN_NUMBER.fullmatch(value):
             value = int(value) if value.lstrip("+-").isdecimal() else float(value)
     if isinstance(value, float):
-        if not math.isfinite(value):  # which JSON lacks
+        if not math.isfinite(value):  # JSON has no such numbers, so exports leave them empty
             return ""
         value = int(value) if value.is_integer() and abs(value) < 2**53 else value
     return "" if value is None or value in ("nan", "inf", "-inf") else str(value)
 
 
 def check_types(what: str, kind: Any, *values: object) -> None:
-    """Raise `ValueError` for values of another type: SQLite columns accept any type."""
+    """Raise `ValueError` for values of another type, since SQLite columns accept any."""
     for value in values:
         if not isinstance(value, kind):
             raise ValueError(f"{what} has the value {shown(value)}")
 
 
 def to_json(what: str, content: JsonMapping) -> str:
-    """Plain values and those of NumPy as JSON."""
+    """Serialise plain values and those of NumPy as JSON."""
 
     def plain(value: object) -> object:
         if isinstance(value, np.generic | np.ndarray):
@@ -254,22 +264,23 @@ def to_json(what: str, content: JsonMapping) -> str:
 
 
 def from_json(text: str) -> JsonDict:
-    """A stored mapping."""
+    """Parse a stored mapping."""
     try:
         content = json.loads(text, object_pairs_hook=unique_keys)
     except KoriskError as error:
-        raise ValueError(str(error).split(";")[0]) from None  # which the store's path goes before
+        # The caller adds the path of the store and its own remedy.
+        raise ValueError(str(error).split(";")[0]) from None
     if not isinstance(content, dict):
         raise ValueError(f"{shown(text)} is no mapping")
     return content
 
 
 def _row_fault(model: str, n: int, metrics: Mapping[str, float]) -> str | None:
-    """Why a row must not be stored, or shown after it was read."""
+    """Reason why a row is invalid, or None; names are printed, so they must be printable."""
     for name in (model, *metrics):
         if len(name) > _LONGEST_NAME:
             return f"the name {shown(name)} has {len(name)} characters, more than {_LONGEST_NAME}"
-        if any(category(each) in ("Cc", "Cs") for each in name):
+        if any(category(character) in ("Cc", "Cs") for character in name):
             return f"the name {shown(name)} contains control characters"
     if not 0 <= n <= LARGEST_N:
         return f"n must be from 0 to {LARGEST_N:,}, got {n}"
@@ -280,12 +291,12 @@ def _packed_array(name: str, array: NDArray[np.generic]) -> StoredArray:
     values = np.asarray(array)
     if values.dtype.kind not in _NUMBERS:
         raise ResultError(f"array {name!r} must hold numbers, got the type {values.dtype}")
-    small = values.nbytes <= MAX_UNPACKED_BYTES
-    content = zlib.compress(values.tobytes(), level=1) if small else b""
+    fits = values.nbytes <= MAX_UNPACKED_BYTES
+    content = zlib.compress(values.tobytes(), level=1) if fits else b""
     if not 0 < len(content) <= MAX_ARRAY_BYTES:
-        most = f"{MAX_UNPACKED_BYTES / 1e9:g} GB, and {MAX_ARRAY_BYTES / 1e6:g} MB compressed"
+        limit = f"{MAX_UNPACKED_BYTES / 1e9:g} GB, and {MAX_ARRAY_BYTES / 1e6:g} MB compressed"
         got = f"{values.nbytes / 1e9:g} GB; store a part of it"
-        raise ResultError(f"array {name!r} must take at most {most}, got {got}")
+        raise ResultError(f"array {name!r} must take at most {limit}, got {got}")
     return _storable(name), values.dtype.str, json.dumps(values.shape), content
 
 

@@ -1,7 +1,7 @@
-"""The file of a store: creating, recognising and opening it, its lock, and its errors in words.
+"""The file of a store: create, recognise, open and lock it, and explain its errors.
 
-A store is created completely under another name and then renamed. It is recognised by its first
-bytes, before SQLite opens it. Errors of SQLite and of the operating system become one line.
+A store is created under a temporary name and then renamed. It is recognised by its first bytes,
+before SQLite opens it. Errors of SQLite and of the operating system become one line.
 """
 
 import contextlib
@@ -32,23 +32,25 @@ FORMAT = 2  # 1 had no digests
 APPLICATION_ID = 0x4B6F5269  # "KoRi"
 MOUNTS = Path("/proc/self/mountinfo")  # Linux; elsewhere the file system is not known
 
-# What stored texts and bytes may cause that are not as they should be.
+# Exceptions that parsing damaged text or bytes may raise.
 UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, RecursionError, zlib.error)
 
 _BUSY_SECONDS = 20.0  # how long a reader and the writer wait for each other
-_SIDE_FILES = ("-wal", "-journal")  # where SQLite keeps pages that are not in the file (any more)
+_SIDE_FILES = ("-wal", "-journal")  # pages that SQLite has not yet merged, or may roll back
 _MASTER = "SELECT type, name, sql FROM sqlite_master"
 _MAGIC = b"SQLite format 3\0"
 _HEADER = struct.Struct(">60xI4x4x")  # with user_version at byte 60
 _MARKS = (0, _MAGIC), (68, APPLICATION_ID.to_bytes(4, "big"))
-_FEW_BITS = 4  # that may be wrong in the marks of a damaged store; in other programs' 17 are
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # the file system has no locks
+# Wrong bits allowed in the marks of a damaged store; a database without an application id has 17.
+_FEW_BITS = 4
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # file systems without locks
 _NETWORKED = re.compile(
     r"9p|acfs|afs|beegfs|ceph|cifs|cvmfs|fhgfs|fuse\.(ceph|glusterfs|s3fs|sshfs)|gfs2?|glusterfs|gpfs"
     r"|lustre|ncpfs|nfs[34]?|ocfs2|orangefs|panfs|pvfs2|smb[23]|smbfs|vboxsf|virtiofs|wekafs"
 )
 _BUSY = "another process is using it; try again when that has ended"
-_PROBLEMS = {  # by SQLite's result code, extended or primary
+# By SQLite's result code, extended or primary.
+_PROBLEMS = {
     sqlite3.SQLITE_FULL: "the disk is full; finished cells are kept: free some space, run it again",
     sqlite3.SQLITE_IOERR: "cannot be read or written, the disk may be full; finished cells are "
     "kept: check the disk, run it again",
@@ -62,7 +64,7 @@ _PROBLEMS = {  # by SQLite's result code, extended or primary
 
 
 def store_path(path: str | PathLike[str]) -> Path:
-    """The store that a path names: the file itself, or `study.db` in a folder.
+    """Path of the store that a path names: the file itself, or `study.db` in a folder.
 
     Parameters
     ----------
@@ -93,13 +95,13 @@ def store_path(path: str | PathLike[str]) -> Path:
 
 
 def store_to_write(path: str | PathLike[str]) -> Path:
-    """The store that a run into `path` writes: a .db file, or `study.db` in a folder."""
+    """Path of the store that a run into `path` writes: a .db file, or `study.db` in a folder."""
     named = Path(path)
     return named if named.suffix == ".db" and not named.is_dir() else named / STORE_NAME
 
 
 def check_path(path: Path) -> None:
-    """Refuse folders, pipes and the like; a path that does not exist passes."""
+    """Refuse folders, pipes and other special files; accept a path that does not exist."""
     if "\0" in str(path):
         raise KoriskError(f"{shown(str(path))}: is not a file name; check the path")
     with system_errors(path, "read"):
@@ -109,7 +111,7 @@ def check_path(path: Path) -> None:
 
 
 class DamagedError(KoriskError):
-    """The file is a store, and not as it was written."""
+    """The file is a store, and its contents fail their checksums or cannot be read."""
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(
@@ -119,17 +121,17 @@ class DamagedError(KoriskError):
 
 
 def check_header(path: Path) -> None:
-    """Recognise a store by its first bytes: opening a foreign file in SQLite could change it."""
+    """Recognise a store by its first bytes: SQLite could change a foreign file by opening it."""
     with system_errors(path, "read"), path.open("rb") as file:
         header = file.read(_HEADER.size)
     if not header:
         raise KoriskError(f"{path}: the file is empty, not a store; remove it first")
-    marks = [zip(header[at:], mark, strict=False) for at, mark in _MARKS]
-    wrong = sum((is_ ^ should).bit_count() for mark in marks for is_, should in mark)
-    if wrong > _FEW_BITS or (len(header) < _HEADER.size and wrong):
+    marks = [zip(header[offset:], mark, strict=False) for offset, mark in _MARKS]
+    wrong_bits = sum((actual ^ expected).bit_count() for mark in marks for actual, expected in mark)
+    if wrong_bits > _FEW_BITS or (len(header) < _HEADER.size and wrong_bits):
         why = f"{path}: is not a store of a korisk study"
         raise KoriskError(f"{why}; name the folder or the {STORE_NAME} that korisk run wrote")
-    if wrong or len(header) < _HEADER.size:
+    if wrong_bits or len(header) < _HEADER.size:
         raise DamagedError(path, "its first bytes are damaged")
     version = _HEADER.unpack(header)[0]
     if version > FORMAT and _stated_format(path) != FORMAT:
@@ -138,27 +140,33 @@ def check_header(path: Path) -> None:
 
 
 def _stated_format(path: Path) -> int | None:
-    """The format that the store itself states; its header has no checksum."""
+    """Format recorded in the `meta` table, which has a checksum; the header has none."""
     query = "SELECT value, digest FROM meta NOT INDEXED WHERE name = 'format'"
     with (
         contextlib.suppress(sqlite3.Error, UnicodeDecodeError, ValueError),
         contextlib.closing(_connection(path, "mode=ro")) as connection,
     ):
-        for value, kept in connection.execute(query):
-            if kept == digest("format", value):
+        for value, stored_digest in connection.execute(query):
+            if stored_digest == digest("format", value):
                 return int(value)
     return None
 
 
 def restore_common_parts(path: Path) -> None:
-    """Write what all stores have in common, header and tables' texts, into a damaged copy."""
-    fixed = {0: _MAGIC + b"\x10\0\1\1\0@  ", 44: b"\0\0\0\4", 52: bytes(7) + b"\1", 64: bytes(4)}
-    # SQLite reads no file with fewer pages than it states, or than its tables begin on.
+    """Overwrite the header and the schema, which all stores share, in a copy of a damaged file."""
+    # Offsets and values of SQLite's file format: 4096-byte pages, UTF-8, no auto-vacuum.
+    header_fields = {
+        0: _MAGIC + b"\x10\0\1\1\0@  ",
+        44: b"\0\0\0\4",
+        52: bytes(7) + b"\1",
+        64: bytes(4),
+    }
+    # SQLite refuses a file with fewer pages than its header states, or than its root pages need.
     pages = max(16, -(-path.stat().st_size // 4096))
     with path.open("r+b") as file:
         file.truncate(4096 * pages)
-        for at, content in [*fixed.items(), (28, pages.to_bytes(4, "big")), *_MARKS]:
-            file.seek(at)
+        for offset, content in [*header_fields.items(), (28, pages.to_bytes(4, "big")), *_MARKS]:
+            file.seek(offset)
             file.write(content)
     with (
         contextlib.suppress(sqlite3.Error, UnicodeDecodeError),
@@ -166,8 +174,8 @@ def restore_common_parts(path: Path) -> None:
     ):
         connection.execute("PRAGMA writable_schema = ON")
         for kind, name, sql in schema():
-            change = "UPDATE sqlite_master SET type = ?, sql = ? WHERE name = ?"
-            connection.execute(change, (kind, sql, name))
+            query = "UPDATE sqlite_master SET type = ?, sql = ? WHERE name = ?"
+            connection.execute(query, (kind, sql, name))
         connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
@@ -176,10 +184,10 @@ def _beside(path: Path) -> list[Path]:
 
 
 def create(path: Path, study: str) -> None:
-    """Create a store under another name, then rename it: a kill leaves no partial store."""
-    for left in _beside(path):
-        if left.exists():  # SQLite would take its pages for the new store's
-            why = f"{path}: is missing, but {left.name} next to it contains parts of it"
+    """Create a store under a temporary name and rename it: a kill leaves no partial store."""
+    for leftover in _beside(path):
+        if leftover.exists():  # SQLite would apply its pages to the new store
+            why = f"{path}: is missing, but {leftover.name} next to it contains parts of it"
             raise KoriskError(f"{why}; restore it, or choose another path")
     new = path.with_name(f".{path.name}.new")
     partial = (new, new.with_name(f"{new.name}-journal"))
@@ -192,12 +200,14 @@ def create(path: Path, study: str) -> None:
                 connection.execute(f"PRAGMA user_version = {FORMAT}")
                 connection.executescript(f"BEGIN; {_schema_text()} COMMIT;")
                 connection.execute("BEGIN")
-                about = {"format": str(FORMAT), "study": study, "korisk": __version__}
-                for name, value in (about | {"created": now(), "cells": total(())}).items():
+                facts = {"format": str(FORMAT), "study": study, "korisk": __version__}
+                for name, value in (facts | {"created": now(), "cells": total(())}).items():
                     set_meta(connection, name, value)
                 connection.execute("COMMIT")
             new.replace(path)
-            with contextlib.suppress(OSError):  # not every system can open folders
+            # A rename survives a power cut only after its folder is synchronised, which not every
+            # system supports.
+            with contextlib.suppress(OSError):
                 folder = os.open(path.parent, os.O_RDONLY)
                 try:
                     os.fsync(folder)
@@ -211,41 +221,49 @@ def create(path: Path, study: str) -> None:
 
 
 def set_meta(connection: sqlite3.Connection, name: str, value: str) -> None:
-    """Write a fact about the store as a whole."""
+    """Write an entry about the store as a whole, with its digest."""
     values = name, value, digest(name, value)
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", values)
 
 
 def total(digests: Iterable[str], *, without: str = "0") -> str:
-    """The sum of cells' digests, so that none can vanish unnoticed."""
-    return f"{(sum(int(each, 16) for each in digests) - int(without, 16)) % 2**128:032x}"
+    """Sum of the digests of cells modulo 2^128: it shows whether a cell was lost.
+
+    A sum can be updated for one cell, in any order, without reading the others.
+    """
+    return (
+        f"{(sum(int(cell_digest, 16) for cell_digest in digests) - int(without, 16)) % 2**128:032x}"
+    )
 
 
 def _connection(path: Path, mode: str) -> sqlite3.Connection:
-    address = f"{path.absolute().as_uri()}?{mode}"
-    made = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-    if mode != "mode=rw":  # a damaged record may claim a gigabyte
-        most = max(4 * path.stat().st_size, 2**28) if path.exists() else 2**28
-        made.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(most, 10**9))
-    return made
+    uri = f"{path.absolute().as_uri()}?{mode}"
+    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+    if mode != "mode=rw":
+        # A damaged record may claim to hold a gigabyte, which SQLite would allocate.
+        longest = max(4 * path.stat().st_size, 2**28) if path.exists() else 2**28
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(longest, 10**9))
+    return connection
 
 
 def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
-    """An open connection, checked to have tables and indices only."""
+    """Open a connection, and check that the file has the tables and indices of a store only."""
     with sqlite_errors(path):
         connection = _connection(path, mode)
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
-            found = connection.execute(_MASTER).fetchall()
-            # Views, triggers and generated columns could compute without end.
-            for kind, name, sql in found:
+            objects = connection.execute(_MASTER).fetchall()
+            # Views, triggers and generated columns could run queries that never return.
+            for kind, name, sql in objects:
                 words = str(sql).upper()
                 if kind in ("view", "trigger") or "VIRTUAL" in words or "GENERATED" in words:
                     why = f"is not a store of a korisk study: unexpected {kind} {shown(name)}"
                     raise KoriskError(f"{path}: {why}; choose another path")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            unsigned = version == 1 and not any("digest" in str(each) for each in found)
-            if not unsigned and set(found) != schema():
+            unsigned = version == 1 and not any(
+                "digest" in str(definition) for definition in objects
+            )
+            if not unsigned and set(objects) != schema():
                 raise sqlite3.DatabaseError("its tables are not as they were made")
             connection.execute("SELECT count(*) FROM meta").fetchall()
         except BaseException:
@@ -260,27 +278,27 @@ def _schema_text() -> str:
 
 @cache
 def schema() -> frozenset[tuple[str, str, str | None]]:
-    """Kind, name and text of the tables and indices of a store."""
+    """Kind, name and SQL of the tables and indices of a store."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(_schema_text())
         return frozenset(connection.execute(_MASTER))
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, also in a read-only folder."""
+    """Open a connection that changes nothing, also in a read-only folder."""
     try:
         return connect(path, "mode=ro")
     except KoriskError:
         if os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-            connect(path).close()  # rolls back what a killed writer left half done
+            connect(path).close()  # rolls back an unfinished transaction of a killed writer
             return connect(path, "mode=ro")
-        for left in _beside(path):
-            if left.exists() and left.stat().st_size:
-                parts = f"{left.name} next to it contains parts of it"
+        for leftover in _beside(path):
+            if leftover.exists() and leftover.stat().st_size:
+                parts = f"{leftover.name} next to it contains parts of it"
                 why = f"{path}: {parts}, which cannot be read in a read-only folder"
                 raise KoriskError(f"{why}; copy both to another folder") from None
-        # In WAL mode SQLite creates files next to the store. Where it must not, nobody can be
-        # writing, and the file is read as it is.
+        # In WAL mode SQLite creates files next to the store. In a read-only folder it cannot, and
+        # neither can a writer, so the file may be read without locks.
         return connect(path, "immutable=1")
 
 
@@ -288,10 +306,10 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
 
 
 class WriteLock:
-    """The lock of the only writer of a store, held from its creation until `release`.
+    """Lock of the only writer of a store, held until `release`.
 
-    It is a file next to the store, `study.db.lock`, and ends with its process, however that ends.
-    Where a file system has no locks, those of SQLite keep two writers apart.
+    It is a file next to the store, `study.db.lock`. The operating system releases it when the
+    process ends. On a file system without such locks, those of SQLite keep two writers apart.
     """
 
     def __init__(self, store: Path, *, wait: float = 0.0) -> None:
@@ -329,24 +347,25 @@ class WriteLock:
 
 
 def network_file_system(path: Path) -> str | None:
-    """The type of the network file system of a path, which need not exist; None for others."""
+    """Type of the network file system that holds a path, which need not exist; None if local."""
     try:
         lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
-        real = path.resolve()
+        resolved = path.resolve()
     except (OSError, RuntimeError):  # no such list on this system, or a loop of links
         return None
-    found: dict[Path, str] = {}
+    kinds: dict[Path, str] = {}
     for line in lines:
-        own, _, rest = line.partition(" - ")  # optional fields end at the dash
-        fields, kind = own.split(" "), rest.split(" ")[0]
-        if len(fields) > 4 and kind:  # spaces and the like are written as \040
-            name = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
-            found[Path(name)] = kind  # a later mount hides an earlier one
-    nearest = next((found[each] for each in (real, *real.parents) if each in found), "")
+        # proc(5): "36 35 98:0 / /mnt rw shared:1 - ext4 /dev/sda1 rw", with spaces as \040.
+        mount_fields, _, source_fields = line.partition(" - ")
+        fields, kind = mount_fields.split(" "), source_fields.split(" ")[0]
+        if len(fields) > 4 and kind:
+            mount_point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
+            kinds[Path(mount_point)] = kind  # a later mount hides an earlier one
+    nearest = next((kinds[path] for path in (resolved, *resolved.parents) if path in kinds), "")
     return nearest if _NETWORKED.fullmatch(nearest) else None
 
 
-# --- Errors in words -----------------------------------------------------------------------------
+# --- Errors ---------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -369,15 +388,15 @@ def sqlite_errors(path: Path) -> Iterator[None]:
         raise
     except (sqlite3.Error, UnicodeDecodeError) as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-        said = _PROBLEMS.get(code) or _PROBLEMS.get(code & 0xFF)
-        if said is None:
+        problem = _PROBLEMS.get(code) or _PROBLEMS.get(code & 0xFF)
+        if problem is None:
             raise DamagedError(path, f"is damaged: {shown(str(error))}") from None
-        raise KoriskError(f"{path}: {said}") from None
+        raise KoriskError(f"{path}: {problem}") from None
 
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """The same where stored texts and bytes are turned into values."""
+    """Like `sqlite_errors`, and report text or bytes that cannot be parsed as damage."""
     try:
         with sqlite_errors(path):
             yield

@@ -1,8 +1,8 @@
-"""Stores that were damaged or come from an older korisk, made right before a run writes to them.
+"""Repair damaged stores, and upgrade those of an older korisk, before a run writes to them.
 
-Every cell has a digest, so that what can still be read of a damaged file is known to be intact or
-not. Damaged cells stay, and are refused by readers, until a run has computed them again. If SQLite
-cannot read the file, cells go into a new store, and the old file is kept under another name.
+Every cell has a digest, which tells intact cells from damaged ones. A damaged cell stays in the
+file, where readers refuse it, until a run has computed it again. If SQLite cannot read the file,
+its cells are copied to a new store, and the damaged file is kept under another name.
 """
 
 import contextlib
@@ -36,28 +36,28 @@ def is_signed(connection: sqlite3.Connection) -> bool:
 
 
 def cell_digest(cell: Sequence[object], rows: Iterable[str], arrays: Iterable[str]) -> str:
-    """The digest of a cell: of its own values and of the digests of what belongs to it."""
+    """Digest of a cell: of its columns and of the digests of its rows and arrays."""
     return digest(*cell, *rows, "arrays", *arrays)
 
 
-def read_cell(found: JsonDict) -> tuple[Task, Usage, JsonDict, str | None]:
-    """A cell from its columns: the task, what it took, its detail and its error."""
-    spent = {name: found[name] for name in USAGE}
-    check_types("a cell", str, found["point"], spent.pop("started"))
-    check_types("a cell", int, found["seed"])
-    check_types("a cell", str | None, found["error"])
-    check_types("a cell", int | float | None, *spent.values())
+def read_cell(columns: JsonDict) -> tuple[Task, Usage, JsonDict, str | None]:
+    """Read a cell from its columns: task, usage, detail and error."""
+    measured = {name: columns[name] for name in USAGE}
+    check_types("a cell", str, columns["point"], measured.pop("started"))
+    check_types("a cell", int, columns["seed"])
+    check_types("a cell", str | None, columns["error"])
+    check_types("a cell", int | float | None, *measured.values())
     usage = Usage(
-        **{name: found[name] for name in USAGE},
-        machine=from_json(found["machine"]),
-        versions=from_json(found["versions"]),
+        **{name: columns[name] for name in USAGE},
+        machine=from_json(columns["machine"]),
+        versions=from_json(columns["versions"]),
     )
-    task = Task(point=found["point"], seed=found["seed"], spec=from_json(found["spec"]))
-    return task, usage, from_json(found["detail"]), found["error"]
+    task = Task(point=columns["point"], seed=columns["seed"], spec=from_json(columns["spec"]))
+    return task, usage, from_json(columns["detail"]), columns["error"]
 
 
 def first_of(keys: Sequence[str]) -> str:
-    """The first few keys, and how many more there are."""
+    """The first five keys, and how many more there are."""
     return ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if keys[5:] else "")
 
 
@@ -71,7 +71,7 @@ def check_name(path: Path, known: object, name: str) -> None:
 def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
     """Upgrade an old store, find damaged cells, and rebuild a file that SQLite cannot read.
 
-    A damaged cell stays as it is until a run has computed it again: readers refuse it until then.
+    A damaged cell stays in the file, where readers refuse it, until a run has computed it again.
 
     Parameters
     ----------
@@ -85,9 +85,9 @@ def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
     Returns
     -------
     set of int
-        The numbers of the damaged cells.
+        Ids of the damaged cells.
     """
-    ours = "damaged, and to be computed again"
+    in_run = "damaged, and to be computed again"
     try:
         file.check_header(path)
         with contextlib.closing(file.connect(path)) as connection, file.sqlite_errors(path):
@@ -101,33 +101,33 @@ def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
                 connection.execute("COMMIT")
             else:
                 query = "SELECT value FROM meta WHERE name = 'study'"
-                for (old,) in connection.execute(query).fetchall():
+                for (old_study,) in connection.execute(query).fetchall():
                     with file.reading(path):
-                        check_name(path, from_json(old).get("name"), from_json(study)["name"])
+                        check_name(path, from_json(old_study).get("name"), from_json(study)["name"])
         if not signed:
             damaged = _upgrade(path)
     except file.DamagedError as error:
         damaged = _rebuild(path, study, tasks, error)
-        ours = ""  # which is said already
+        in_run = ""  # _rebuild has warned about them
     keys = {task.key for task in tasks}
-    others = "damaged and not in this run, so that readers refuse it until they are run again"
-    for said, in_this_run in ((ours, True), (others, False)):
-        names = [cell.key for cell in damaged if bool(keys & cell.names) is in_this_run]
-        if said and names:
-            warnings.warn(f"{path}: {said}: {first_of(names)}", KoriskWarning, stacklevel=3)
+    not_in_run = "damaged and not in this run, so that readers refuse it until they are run again"
+    for status, is_in_run in ((in_run, True), (not_in_run, False)):
+        names = [cell.key for cell in damaged if bool(keys & cell.names) is is_in_run]
+        if status and names:
+            warnings.warn(f"{path}: {status}: {first_of(names)}", KoriskWarning, stacklevel=3)
     return {cell.number for cell in damaged}
 
 
 @dataclass
-class _Found:
-    """A cell as it was found, and the rowids and digests of what belongs to it."""
+class _StoredCell:
+    """A cell as it was read, with the rowids and digests of its rows and arrays."""
 
-    number: int
-    values: Sequence[object]
-    kept: object  # the digest that was written
-    parts: dict[str, list[int]] = field(default_factory=lambda: {"rows": [], "arrays": []})
+    number: int  # its id
+    values: Sequence[object]  # in the order of CELL
+    stored_digest: object
+    rowids: dict[str, list[int]] = field(default_factory=lambda: {"rows": [], "arrays": []})
     digests: dict[str, list[str]] = field(default_factory=lambda: {"rows": [], "arrays": []})
-    whole: bool = True
+    contents_match: bool = True  # rows and arrays have the digests stored with them
 
     @property
     def key(self) -> str:
@@ -135,59 +135,68 @@ class _Found:
 
     @property
     def names(self) -> set[str]:
-        """The keys of the tasks that it may be of: one of its columns may be what is damaged."""
+        """Keys of the tasks it may belong to: its key, or its point and seed, may be damaged."""
         return {self.key, f"{self.values[1]}, seed {self.values[2]}"}
 
     @property
     def intact(self) -> bool:
-        return self.whole and self.kept == cell_digest(self.values, *self.digests.values())
+        return self.contents_match and self.stored_digest == cell_digest(
+            self.values, *self.digests.values()
+        )
 
 
-def _found(connection: sqlite3.Connection, *, tolerant: bool = False) -> list[_Found]:
-    """All cells, whether intact or not; a tolerant search goes on where SQLite gives up."""
+def _stored_cells(connection: sqlite3.Connection, *, tolerant: bool = False) -> list[_StoredCell]:
+    """Read all cells, intact or not; if `tolerant`, also those beyond an unreadable page."""
+    # Damaged text must be readable, so that its digest can be compared.
     connection.text_factory = lambda content: content.decode(errors="surrogateescape")
     cells = {}
     for table, columns in TABLES.items():
         cell = "id" if table == "cells" else "cell"
         query = f"SELECT rowid, {cell}, {', '.join(columns)}, digest FROM {table} NOT INDEXED"
-        seen = set[int]()
+        seen_rowids = set[int]()
+        # SQLite stops at an unreadable page; reading from the other end reaches the rows behind it.
         for order in ("ASC", "DESC") if tolerant else ("ASC",):
             try:
-                for place, number, *values, kept in connection.execute(
+                for rowid, number, *values, stored_digest in connection.execute(
                     f"{query} ORDER BY rowid {order}"
                 ):
-                    if place in seen:
+                    if rowid in seen_rowids:
                         break
-                    seen.add(place)
+                    seen_rowids.add(rowid)
                     if table == "cells":
-                        cells[number] = _Found(number, values, kept)
+                        cells[number] = _StoredCell(number, values, stored_digest)
                     elif number in cells:
-                        own = cells[number]
-                        own.whole &= kept == digest(*values)
-                        own.parts[table].append(place)
-                        own.digests[table].append(kept)
+                        owner = cells[number]
+                        owner.contents_match &= stored_digest == digest(*values)
+                        owner.rowids[table].append(rowid)
+                        owner.digests[table].append(stored_digest)
             except sqlite3.Error:
                 if not tolerant:
                     raise
             else:
                 break
-        for own in cells.values() if table != "cells" else ():  # found from both ends
-            pairs = sorted(zip(own.parts[table], own.digests[table], strict=True))
-            own.parts[table] = [place for place, _ in pairs]
-            own.digests[table] = [kept for _, kept in pairs]
+        # Digests are hashed in the order of rowids; those read from the other end came reversed.
+        for owner in cells.values() if table != "cells" else ():
+            pairs = sorted(zip(owner.rowids[table], owner.digests[table], strict=True))
+            owner.rowids[table] = [rowid for rowid, _ in pairs]
+            owner.digests[table] = [stored_digest for _, stored_digest in pairs]
     return list(cells.values())
 
 
 def _meta(connection: sqlite3.Connection) -> dict[str, str]:
-    """What is known of the store as a whole, as far as it is as it was written."""
-    found = connection.execute("SELECT name, value, digest FROM meta NOT INDEXED")
-    return {name: value for name, value, kept in found if kept == digest(name, value)}
+    """The entries about the store as a whole whose digests match."""
+    entries = connection.execute("SELECT name, value, digest FROM meta NOT INDEXED")
+    return {name: value for name, value, stored in entries if stored == digest(name, value)}
 
 
 def _check_study(
-    path: Path, meta: dict[str, str], cells: Iterable[_Found], study: str, tasks: Sequence[Task]
+    path: Path,
+    meta: dict[str, str],
+    cells: Iterable[_StoredCell],
+    study: str,
+    tasks: Sequence[Task],
 ) -> None:
-    """Refuse a store of another study, or of an unknown one with other cells."""
+    """Refuse a store of another study, or one of unknown name with cells of other tasks."""
     name = from_json(study)["name"]
     if "study" in meta:
         check_name(path, from_json(meta["study"]).get("name"), name)
@@ -200,33 +209,34 @@ def _check_study(
             )
 
 
-def _is_one_of(cell: _Found, tasks: Sequence[Task]) -> bool:
+def _is_one_of(cell: _StoredCell, tasks: Sequence[Task]) -> bool:
     return (cell.values[0], cell.values[4]) in {(task.key, task.spec_hash) for task in tasks}
 
 
 def _find_damaged(
     connection: sqlite3.Connection, path: Path, study: str, tasks: Sequence[Task]
-) -> list[_Found]:
-    """The cells that are not as they were written; what else is wrong is put right."""
-    cells, meta = _found(connection), _meta(connection)
+) -> list[_StoredCell]:
+    """Find the cells whose digests do not match; repair everything else."""
+    cells, meta = _stored_cells(connection), _meta(connection)
     _check_study(path, meta, cells, study, tasks)
     damaged = [cell for cell in cells if not cell.intact]
-    kept = file.total(str(cell.kept) for cell in cells if cell.intact)
-    if not damaged and meta.get("cells", kept) != kept:
+    digest_sum = file.total(str(cell.stored_digest) for cell in cells if cell.intact)
+    if not damaged and meta.get("cells", digest_sum) != digest_sum:
         raise file.DamagedError(path, "cells are missing")
-    for table in ("rows", "arrays"):  # of cells that are not there
+    # Rows and arrays whose cell was deleted would make readers report missing cells.
+    for table in ("rows", "arrays"):
         connection.execute(f"DELETE FROM {table} WHERE cell NOT IN (SELECT id FROM cells)")
-    right = {"study": study, "korisk": "unknown", "created": "unknown"} | meta
-    for name, value in (right | {"format": str(file.FORMAT), "cells": kept}).items():
-        if meta.get(name) != value:  # what is right already is not written again
+    entries = {"study": study, "korisk": "unknown", "created": "unknown"} | meta
+    for name, value in (entries | {"format": str(file.FORMAT), "cells": digest_sum}).items():
+        if meta.get(name) != value:  # opening an intact store must not write to it
             file.set_meta(connection, name, value)
     if connection.execute("PRAGMA user_version").fetchone()[0] != file.FORMAT:
         connection.execute(f"PRAGMA user_version = {file.FORMAT}")
     return damaged
 
 
-def _upgrade(path: Path) -> list[_Found]:
-    """Copy a store of format 1 into one with digests; those cells that cannot be read."""
+def _upgrade(path: Path) -> list[_StoredCell]:
+    """Copy a store of format 1 into one with digests; return the cells that cannot be read."""
     new = path.with_name(f".{path.name}.rebuilt")
     new.unlink(missing_ok=True)
     file.create(new, "")
@@ -236,7 +246,7 @@ def _upgrade(path: Path) -> list[_Found]:
         file.sqlite_errors(path),
     ):
         target.execute("BEGIN")
-        signed, damaged = list[str](), list[_Found]()
+        signed, damaged = list[str](), list[_StoredCell]()
         for number, *values in source.execute(f"SELECT id, {', '.join(CELL)} FROM cells"):
             rows, arrays = (
                 source.execute(
@@ -246,7 +256,7 @@ def _upgrade(path: Path) -> list[_Found]:
                 for table in ("rows", "arrays")
             )
             readable = True
-            try:  # without digests this is all that can be noticed
+            try:  # without digests, damage shows only as values that cannot be parsed
                 read_cell(dict(zip(CELL, values, strict=True)))
                 for row in rows:
                     unpack_row(*row)
@@ -254,66 +264,68 @@ def _upgrade(path: Path) -> list[_Found]:
                     unpack_array(*array)
             except file.UNREADABLE:
                 readable = False
-                damaged.append(_Found(number, values, ""))
+                damaged.append(_StoredCell(number, values, ""))
             insert(target, "cells", [(number, *values, "")])
             insert(target, "rows", [(number, *row, digest(*row)) for row in rows])
             insert(target, "arrays", [(number, *array, digest(*array)) for array in arrays])
-            if readable:  # another stays without a digest, and so counts as damaged
+            if readable:  # an unreadable cell keeps an empty digest, which marks it as damaged
                 signed.append(sign(target, number))
         file.set_meta(target, "cells", file.total(signed))
         for name, value in source.execute("SELECT name, value FROM meta"):
             file.set_meta(target, name, value)
         target.execute("COMMIT")
-        source.execute("PRAGMA journal_mode = DELETE")  # so that nothing of it is beside it
+        # Pages in a leftover -wal file would be applied to the new store.
+        source.execute("PRAGMA journal_mode = DELETE")
     new.replace(path)
     return damaged
 
 
 def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[object]]) -> None:
-    """Write whole rows of a table, their digests last."""
+    """Insert rows into a table; the last column is the digest."""
     if rows:
         slots = ", ".join("?" * len(rows[0]))
         connection.executemany(f"INSERT INTO {table} VALUES ({slots})", rows)
 
 
 def delete(connection: sqlite3.Connection, number: int) -> None:
-    """Remove a cell and what belongs to it."""
+    """Delete a cell with its rows and arrays."""
     for table, cell in (("rows", "cell"), ("arrays", "cell"), ("cells", "id")):
         connection.execute(f"DELETE FROM {table} WHERE {cell} = ?", (number,))
 
 
 def sign(connection: sqlite3.Connection, number: int) -> str:
-    """Write the digest of a cell, from what SQLite holds of it now."""
+    """Compute, write and return the digest of a cell."""
+    # Read back from SQLite, which may convert values on insertion.
     [values] = connection.execute(f"SELECT {', '.join(CELL)} FROM cells WHERE id = ?", (number,))
-    parts = []
+    digests = []
     for table in ("rows", "arrays"):
         query = f"SELECT digest FROM {table} WHERE cell = ? ORDER BY rowid"
-        parts.append([each for (each,) in connection.execute(query, (number,))])
-    made = cell_digest(values, *parts)
-    connection.execute("UPDATE cells SET digest = ? WHERE id = ?", (made, number))
-    return made
+        digests.append([stored_digest for (stored_digest,) in connection.execute(query, (number,))])
+    signature = cell_digest(values, *digests)
+    connection.execute("UPDATE cells SET digest = ? WHERE id = ?", (signature, number))
+    return signature
 
 
 def _rebuild(
     path: Path, study: str, tasks: Sequence[Task], error: file.DamagedError
-) -> list[_Found]:
-    """Copy what can be read into a new store; the damaged file is kept under another name.
+) -> list[_StoredCell]:
+    """Copy the readable cells to a new store, keep the damaged file, return the damaged cells.
 
-    Where cells are lost without a trace, nobody could tell later that those of another run are not
-    all there: only cells of this run are then kept. The cells that are damaged are returned.
+    If unknown cells are lost, a study with other tasks would look complete although it is not.
+    Only cells of this run, which computes what is missing, are then kept.
     """
-    number = 1
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
+    suffix_number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{suffix_number}")).exists():
+        suffix_number += 1
     new = path.with_name(f".{path.name}.rebuilt")
     new.unlink(missing_ok=True)
-    kept, damaged, others = list[_Found](), list[_Found](), list[_Found]()
-    with _readable(path) as (source, meta, cells):
-        whole = False
+    intact, damaged, not_in_run = list[_StoredCell](), list[_StoredCell](), list[_StoredCell]()
+    with _open_damaged(path) as (source, meta, cells):
+        complete = False
         with contextlib.suppress(ValueError):
-            whole = meta.get("cells") == file.total(str(cell.kept) for cell in cells)
-        _check_study(path, meta, cells if whole else (), study, tasks)
-        if not whole and not tasks:
+            complete = meta.get("cells") == file.total(str(cell.stored_digest) for cell in cells)
+        _check_study(path, meta, cells if complete else (), study, tasks)
+        if not complete and not tasks:
             raise KoriskError(
                 f"{path}: cannot be read completely; open it with the tasks of its study, so that "
                 "what is lost is computed again, or restore a copy of it"
@@ -322,39 +334,45 @@ def _rebuild(
         keys = {task.key for task in tasks}
         with contextlib.closing(file.connect(new)) as target, file.sqlite_errors(path):
             target.execute("BEGIN")
+            # Intact cells first: a damaged one may claim the key of an intact one.
             for cell in sorted(cells, key=lambda cell: not cell.intact):
-                rows, arrays = _copied(source, cell)
+                rows, arrays = _intact_contents(source, cell)
                 try:
-                    insert(target, "cells", [(cell.number, *cell.values, cell.kept)])
+                    insert(target, "cells", [(cell.number, *cell.values, cell.stored_digest)])
                     insert(target, "rows", rows)
                     insert(target, "arrays", arrays)
-                except (sqlite3.IntegrityError, UnicodeEncodeError):  # only of a damaged one
-                    whole &= bool(keys & cell.names)
+                except (sqlite3.IntegrityError, UnicodeEncodeError):  # a damaged cell, dropped
+                    complete &= bool(keys & cell.names)
                 else:
-                    (kept if cell.intact else damaged).append(cell)
-            if not whole:
-                others = [cell for cell in kept if not _is_one_of(cell, tasks)]
-                for cell in others + damaged:
+                    (intact if cell.intact else damaged).append(cell)
+            if not complete:
+                not_in_run = [cell for cell in intact if not _is_one_of(cell, tasks)]
+                for cell in not_in_run + damaged:
                     delete(target, cell.number)
-                kept, damaged = [cell for cell in kept if cell not in others], []
-            file.set_meta(target, "cells", file.total(str(cell.kept) for cell in kept))
+                intact, damaged = (
+                    [cell for cell in intact if cell not in not_in_run],
+                    [],
+                )
+            file.set_meta(target, "cells", file.total(str(cell.stored_digest) for cell in intact))
             target.execute("COMMIT")
     for suffix in ("", "-wal", "-shm", "-journal"):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
     new.rename(path)
     reason = str(error).split(";")[0].removeprefix(f"{path}: ").split(":")[0]
-    count = "1 cell is" if len(kept) == 1 else f"{len(kept)} cells are"
-    rest = f", with {len(others)} more that are not in this run" if others else ""
-    said = f"{path}: {reason}; {count} intact and kept, the rest is computed again"
-    said += f"; the damaged file is now {aside.name}{rest}"
-    warnings.warn(said, KoriskWarning, stacklevel=4)
+    count = "1 cell is" if len(intact) == 1 else f"{len(intact)} cells are"
+    not_kept = f", with {len(not_in_run)} more that are not in this run" if not_in_run else ""
+    message = f"{path}: {reason}; {count} intact and kept, the rest is computed again"
+    message += f"; the damaged file is now {aside.name}{not_kept}"
+    warnings.warn(message, KoriskWarning, stacklevel=4)
     return damaged
 
 
 @contextlib.contextmanager
-def _readable(path: Path) -> Iterator[tuple[sqlite3.Connection, dict[str, str], list[_Found]]]:
-    """A damaged file, open as far as it can be, with its `meta` and the cells found in it."""
+def _open_damaged(
+    path: Path,
+) -> Iterator[tuple[sqlite3.Connection, dict[str, str], list[_StoredCell]]]:
+    """Open a copy of a damaged file; yield it with its readable entries and cells."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".korisk-") as folder:
         copy = Path(folder, "copy.db")
         shutil.copyfile(path, copy)
@@ -364,24 +382,25 @@ def _readable(path: Path) -> Iterator[tuple[sqlite3.Connection, dict[str, str], 
         except KoriskError:
             connection = sqlite3.connect(":memory:")
         with contextlib.closing(connection):
-            meta, cells = dict[str, str](), list[_Found]()
+            meta, cells = dict[str, str](), list[_StoredCell]()
             with contextlib.suppress(sqlite3.Error):
-                cells = _found(connection, tolerant=True) if is_signed(connection) else []
+                cells = _stored_cells(connection, tolerant=True) if is_signed(connection) else []
             with contextlib.suppress(sqlite3.Error):
                 meta = _meta(connection)
             yield connection, meta, cells
 
 
-def _copied(connection: sqlite3.Connection, cell: _Found) -> list[list[Any]]:
-    """The rows and arrays of a cell; none of one that is damaged, or turns out to be."""
-    parts: list[list[Any]] = [[], []]
+def _intact_contents(connection: sqlite3.Connection, cell: _StoredCell) -> list[list[Any]]:
+    """Rows and arrays of a cell with their digests; none if the cell is damaged."""
+    contents: list[list[Any]] = [[], []]
     try:
-        for own, table in zip(parts, ("rows", "arrays"), strict=True):
+        for stored_rows, table in zip(contents, ("rows", "arrays"), strict=True):
             query = f"SELECT {', '.join(TABLES[table])} FROM {table} WHERE rowid = ?"
-            for place, kept in zip(cell.parts[table], cell.digests[table], strict=True):
-                [values] = connection.execute(query, (place,))
-                cell.whole &= digest(*values) == kept  # the way there may be damaged
-                own.append((cell.number, *values, kept))
+            for rowid, stored_digest in zip(cell.rowids[table], cell.digests[table], strict=True):
+                [values] = connection.execute(query, (rowid,))
+                # A lookup by rowid takes another path through the file than the scan did.
+                cell.contents_match &= digest(*values) == stored_digest
+                stored_rows.append((cell.number, *values, stored_digest))
     except (sqlite3.Error, ValueError):
-        cell.whole = False
-    return parts if cell.intact else [[], []]
+        cell.contents_match = False
+    return contents if cell.intact else [[], []]

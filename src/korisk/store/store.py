@@ -3,9 +3,9 @@
 *Ownership.* One process writes, under a lock next to the file (`study.db.lock`); any number read,
 also while it writes. A store object belongs to the thread that opened it.
 
-*Promises.* A cell is written in one transaction with SQLite's full synchronisation: after a kill or
-a power cut it is there completely or not at all. A finished cell never changes. A failed one is
-replaced by its next attempt. All cells of a point have one spec; another is refused.
+*Guarantees.* A cell is written in one transaction with SQLite's full synchronisation: after a kill
+or a power cut it is stored completely or not at all. A finished cell never changes. A failed one is
+replaced by its next attempt. All cells of a point have the same spec; another is refused.
 
 *The file* is in WAL mode while it is written and an ordinary single file afterwards, which can be
 copied and read anywhere. On a network file system, where WAL does not work between machines, it is
@@ -94,7 +94,7 @@ class Failure:
     task : Task
         The point, the seed and the spec.
     error : str
-        What went wrong, with the traceback.
+        The error message, with the traceback.
     usage : Usage
         Seconds, memory, attempts, machine and versions.
 
@@ -134,9 +134,9 @@ class FlatRow:
     Examples
     --------
     >>> from korisk.studies import FlatRow, Row, Task
-    >>> each = FlatRow(task=Task(point="a", seed=1, spec={}),
+    >>> flat = FlatRow(task=Task(point="a", seed=1, spec={}),
     ...                row=Row(model="KO", n=8, metrics={"mse": 0.1}))
-    >>> each.task.point, each.row.model
+    >>> flat.task.point, flat.row.model
     ('a', 'KO')
     """
 
@@ -158,7 +158,7 @@ class Store(InNotebooks):
     lock : WriteLock, optional
         The writer's lock; None for reading.
     damaged : set of int, default ()
-        Numbers of cells that count as not there until they are recorded again.
+        Ids of damaged cells, treated as missing until they are recorded again.
 
     Examples
     --------
@@ -184,7 +184,7 @@ class Store(InNotebooks):
         self._damaged_cells = set(damaged)
         self._connection = connection
         self._lock = lock
-        # A store of format 1 has no digests.
+        # A store of format 1 has no digest columns.
         self._digest = "digest" if repair.is_signed(connection) else "NULL"
 
     @classmethod
@@ -206,8 +206,8 @@ class Store(InNotebooks):
             Plain JSON with a `"name"`. A store holds studies of one name, and keeps the latest
             description.
         tasks : iterable of Task, default ()
-            The cells that are to be computed: checked against the stored ones before anything
-            changes, and what is kept of a file that cannot be read completely.
+            The cells to compute. They are checked against the stored ones before anything changes;
+            of a file that cannot be read completely, only their results are kept.
         wait : float, default 0.0
             Seconds to wait for another writer.
 
@@ -232,27 +232,28 @@ class Store(InNotebooks):
         name = study.get("name")
         if not isinstance(name, str) or not name:
             raise KoriskError(f"a study must have a name, got {shown(name)}; give it one")
-        text, asked = to_json("the study", study), list(tasks)
-        place = Path(path)
-        file.check_path(place)
+        text, task_list = to_json("the study", study), list(tasks)
+        file_path = Path(path)
+        file.check_path(file_path)
         with contextlib.ExitStack() as undo:
-            lock = file.WriteLock(place, wait=wait)
+            lock = file.WriteLock(file_path, wait=wait)
             undo.callback(lock.release)
             damaged = set[int]()
-            if place.exists():
-                damaged = repair.make_right(place, text, asked)
+            if file_path.exists():
+                damaged = repair.make_right(file_path, text, task_list)
             else:
-                file.create(place, text)
-            store = cls(place, file.connect(place), lock, damaged)
+                file.create(file_path, text)
+            store = cls(file_path, file.connect(file_path), lock, damaged)
+            # From here on, closing the store releases the lock.
             undo.pop_all()
             undo.callback(store.close)
-            with file.sqlite_errors(place):
-                store.check(asked)
-                kind = file.network_file_system(place)
+            with file.sqlite_errors(file_path):
+                store.check(task_list)
+                kind = file.network_file_system(file_path)
                 if kind is not None:
                     risk = f"is on a network file system ({kind}), whose locks may fail"
                     remedy = "let one run at a time write there, or choose a path on a local disk"
-                    warnings.warn(f"{place}: {risk}: {remedy}", KoriskWarning, stacklevel=2)
+                    warnings.warn(f"{file_path}: {risk}: {remedy}", KoriskWarning, stacklevel=2)
                 journal = "WAL" if kind is None else "DELETE"
                 store._connection.execute(f"PRAGMA journal_mode = {journal}")
                 store._connection.execute("PRAGMA synchronous = FULL")
@@ -288,18 +289,19 @@ class Store(InNotebooks):
         ...     list(store.results())
         []
         """
-        place = checked_path("path", path, remedy="name the file of a store")
-        file.check_path(place)
-        if not place.exists():
-            raise KoriskError(f"{place}: no such file; check the path")
-        file.check_header(place)
-        return cls(place, file.connect_to_read(place))
+        file_path = checked_path("path", path, remedy="name the file of a store")
+        file.check_path(file_path)
+        if not file_path.exists():
+            raise KoriskError(f"{file_path}: no such file; check the path")
+        file.check_header(file_path)
+        return cls(file_path, file.connect_to_read(file_path))
 
     def close(self) -> None:
         """Close the file; after writing it is one ordinary file."""
         if self._lock is not None:
-            with contextlib.suppress(sqlite3.Error):  # where a reader is busy or the disk is full,
-                self._connection.execute("PRAGMA busy_timeout = 500")  # the file stays in WAL mode
+            # If a reader is busy or the disk is full, the file stays in WAL mode.
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA busy_timeout = 500")
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
         if self._lock is not None:
@@ -333,8 +335,8 @@ class Store(InNotebooks):
     def _meta(self, name: str) -> str:
         with file.reading(self.path):
             query = f"SELECT value, {self._digest} FROM meta NOT INDEXED WHERE name = ?"
-            [(value, kept)] = self._fetch(query, (name,))
-            if kept not in (None, digest(name, value)):
+            [(value, stored_digest)] = self._fetch(query, (name,))
+            if stored_digest not in (None, digest(name, value)):
                 raise ValueError(f"{name} of the study is not as it was written")
             return str(value)
 
@@ -370,17 +372,18 @@ class Store(InNotebooks):
 
     def _status(self, task: Task) -> str | None:
         with file.reading(self.path):
-            # A reader trusts no index: it may be damaged, and the cells may not.
+            # A reader scans the table: an index may be damaged although the cells are intact.
             scan = "" if self._lock else "NOT INDEXED"
-            found = self._fetch(
+            statuses = self._fetch(
                 f"SELECT status FROM cells {scan} WHERE key = ? AND spec_hash = ? "
                 f"AND id NOT IN {self._set_aside}",
                 (task.key, task.spec_hash),
             )
-            return found[0][0] if found else None
+            return statuses[0][0] if statuses else None
 
     @property
     def _set_aside(self) -> str:
+        """Ids of the damaged cells as a list in SQL."""
         return f"({', '.join(map(str, self._damaged_cells))})"
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
@@ -399,7 +402,7 @@ class Store(InNotebooks):
         return [task for task in tasks if not self.finished(task)]
 
     def results(self) -> Iterator[Cell]:
-        """The finished cells, all as of one moment.
+        """Iterate over the finished cells, read from one snapshot.
 
         Yields
         ------
@@ -435,12 +438,12 @@ class Store(InNotebooks):
         """
         with file.reading(self.path):
             of_key = "IN (SELECT id FROM cells NOT INDEXED WHERE key = ?)"
-            stored, parts = self._stored("arrays", of_key, key)
+            stored, contents = self._stored("arrays", of_key, key)
             if not stored:
-                self._cells("done")  # raises where a damaged one may have had this key
+                self._cells("done")  # raises if a damaged cell may have had this key
                 return {}
             [(number, *_)] = stored
-            return {array[0]: unpack_array(*array) for _, *array in parts["arrays"][number]}
+            return {array[0]: unpack_array(*array) for _, *array in contents["arrays"][number]}
 
     def failures(self) -> list[Failure]:
         """The failed cells.
@@ -456,61 +459,63 @@ class Store(InNotebooks):
     def _cells(
         self, status: str
     ) -> list[tuple[Task, Usage, JsonDict, str | None, tuple[Row, ...]]]:
-        """The cells of a status with their rows, all as of one moment and as they were written."""
+        """Cells of a status with their rows, from one snapshot, digests checked."""
         with file.reading(self.path):
             signed = self._digest != "NULL"
             self._connection.execute("BEGIN")
             try:
-                stored, parts = self._stored("rows", f"NOT IN {self._set_aside}")
-                everything = self._meta("cells") if signed else ""
+                stored, contents = self._stored("rows", f"NOT IN {self._set_aside}")
+                digest_sum = self._meta("cells") if signed else ""
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-            homeless = max(map(len, parts.values())) > len(stored)  # rows or arrays of no cell
-            if signed and (homeless or everything != file.total(kept for _, kept, *_ in stored)):
+            # Rows or arrays without a cell show that their cell was lost.
+            orphaned = max(map(len, contents.values())) > len(stored)
+            if signed and (orphaned or digest_sum != file.total(cell[1] for cell in stored)):
                 raise file.DamagedError(self.path, "cells are missing")
             cells = []
             for number, _, *values in stored:
-                found = dict(zip(repair.CELL, values, strict=True))
-                if found["status"] == status:
-                    own = tuple(unpack_row(*each[1:]) for each in parts["rows"][number])
-                    cells.append((*repair.read_cell(found), own))
+                columns = dict(zip(repair.CELL, values, strict=True))
+                if columns["status"] == status:
+                    cell_rows = tuple(unpack_row(*row[1:]) for row in contents["rows"][number])
+                    cells.append((*repair.read_cell(columns), cell_rows))
 
         return sorted(cells, key=lambda cell: (natural(cell[0].point), cell[0].seed))
 
     def _stored(
         self, content: str, which: str, *keys: str
     ) -> tuple[list[Any], dict[str, dict[int, list[Any]]]]:
-        """Cells as they were written, and the digests of what belongs to each, by table and cell.
+        """Cells, and the digests of their rows and arrays by table and cell, all checked.
 
-        Of one table, `content`, the values follow the digests.
+        For the table `content`, the values follow the digests.
         """
         columns = f"{self._digest}, {', '.join(repair.CELL)}"
-        cells = f"SELECT id, {columns} FROM cells NOT INDEXED WHERE id {which}"
-        stored, parts = self._fetch(cells, keys), dict[str, dict[int, list[Any]]]()
+        query = f"SELECT id, {columns} FROM cells NOT INDEXED WHERE id {which}"
+        stored, contents = self._fetch(query, keys), dict[str, dict[int, list[Any]]]()
         for table in ("rows", "arrays"):
             columns = ", ".join([self._digest, *(repair.TABLES[table] if table == content else ())])
             query = f"SELECT cell, {columns} FROM {table} NOT INDEXED WHERE cell {which}"
-            parts[table] = {number: [] for number, *_ in stored}
+            contents[table] = {number: [] for number, *_ in stored}
             for cell, *values in self._fetch(f"{query} ORDER BY rowid", keys):
-                parts[table].setdefault(cell, []).append(values)
+                contents[table].setdefault(cell, []).append(values)
         damaged = []
-        for number, kept, *values in stored if self._digest != "NULL" else ():
-            digests = ([part[0] for part in of_cell[number]] for of_cell in parts.values())
-            wrong = any(part[0] != digest(*part[1:]) for part in parts[content][number])
-            if wrong or kept != repair.cell_digest(values, *digests):
+        for number, stored_digest, *values in stored if self._digest != "NULL" else ():
+            digests = ([row[0] for row in by_cell[number]] for by_cell in contents.values())
+            changed = any(row[0] != digest(*row[1:]) for row in contents[content][number])
+            if changed or stored_digest != repair.cell_digest(values, *digests):
                 damaged.append(str(values[0]))
         if damaged:
-            which = repair.first_of(damaged)
-            raise file.DamagedError(self.path, f"not as written, and so damaged: {which}")
-        return stored, parts
+            keys_shown = repair.first_of(damaged)
+            raise file.DamagedError(self.path, f"not as written, and so damaged: {keys_shown}")
+        return stored, contents
 
     def _fetch(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
-        # All rows at once: a half-read query would keep the writer waiting.
+        # All rows at once: an open cursor would hold a read lock and block the writer.
         try:
             return self._connection.execute(query, values).fetchall()
         except MemoryError:
-            # SQLite says this too of a text in another encoding than the header's, as damage makes.
+            # SQLite also raises this for text whose encoding is damaged; a small file cannot be the
+            # cause.
             if self.path.stat().st_size > 2**28:
                 raise
         raise sqlite3.DatabaseError("a text cannot be read")
@@ -518,7 +523,7 @@ class Store(InNotebooks):
     # --- Checking --------------------------------------------------------------------------------
 
     def check_name(self, name: str) -> None:
-        """Refuse a study of another name.
+        """Raise if the store holds a study of another name.
 
         Parameters
         ----------
@@ -533,7 +538,7 @@ class Store(InNotebooks):
         repair.check_name(self.path, self.study.get("name"), name)
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Refuse tasks that contradict each other or the stored results.
+        """Raise if tasks contradict each other or the stored results.
 
         Parameters
         ----------
@@ -546,7 +551,7 @@ class Store(InNotebooks):
             If a task is given twice, or its spec differs from that of its point's other cells.
         """
         with file.reading(self.path):
-            # Failed cells do not count: their spec may be corrected.
+            # Failed cells do not count, because their spec may be corrected.
             specs = {
                 point: (Task(point=point, seed=seed, spec=from_json(spec)), "in the store")
                 for point, seed, spec in self._fetch(
@@ -577,9 +582,9 @@ class Store(InNotebooks):
         task : Task
             The cell; it must not be finished already.
         result : Result or Packed
-            What it returned, or that in its stored form.
+            Its output, or the stored form of it.
         usage : Usage
-            What it took.
+            Its time and memory.
 
         Raises
         ------
@@ -592,16 +597,16 @@ class Store(InNotebooks):
             self._replace(task, "done", None, usage, packed)
 
     def record_failure(self, task: Task, error: str, usage: Usage) -> None:
-        """Store that a cell failed, in place of an earlier failure but never of results.
+        """Store that a cell failed; an earlier failure is replaced, results never are.
 
         Parameters
         ----------
         task : Task
             The cell; it must not be finished already.
         error : str
-            What went wrong, with the traceback.
+            The error message, with the traceback.
         usage : Usage
-            What it took.
+            Its time and memory.
 
         Raises
         ------
@@ -618,9 +623,9 @@ class Store(InNotebooks):
         if self._fetch(f"SELECT 1 FROM cells WHERE {done}", (task.key,)):
             raise KoriskError(f"{self.path}: {task.key}: is finished, and finished cells are kept")
         self.check([task])
-        everything = self._meta("cells")
+        digest_sum = self._meta("cells")
         replaced = set[int]()
-        for number, old in self._fetch(
+        for number, old_digest in self._fetch(
             "SELECT id, digest FROM cells WHERE key = ? "
             f"OR (point = ? AND seed = ? AND id IN {self._set_aside})",
             (task.key, task.point, task.seed),
@@ -629,7 +634,7 @@ class Store(InNotebooks):
             if number in self._damaged_cells:
                 replaced.add(number)
             else:
-                everything = file.total([everything], without=old)
+                digest_sum = file.total([digest_sum], without=old_digest)
         values = vars(usage) | {"key": task.key, "point": task.point, "seed": task.seed}
         values |= {"spec": to_json("spec", task.spec), "spec_hash": task.spec_hash}
         values |= {"status": status, "error": error, "detail": packed.detail, "digest": ""}
@@ -639,11 +644,11 @@ class Store(InNotebooks):
             tuple(values.values()),
         ).lastrowid
         assert number is not None
-        for table, stored in (("rows", packed.rows), ("arrays", packed.arrays)):
-            signed = [(number, *each, digest(*each)) for each in stored]
-            repair.insert(self._connection, table, signed)
-        made = repair.sign(self._connection, number)
-        file.set_meta(self._connection, "cells", file.total([everything, made]))
+        for table, table_rows in (("rows", packed.rows), ("arrays", packed.arrays)):
+            signed_rows = [(number, *row, digest(*row)) for row in table_rows]
+            repair.insert(self._connection, table, signed_rows)
+        signature = repair.sign(self._connection, number)
+        file.set_meta(self._connection, "cells", file.total([digest_sum, signature]))
         self._damaged_cells -= replaced
 
     @contextlib.contextmanager
@@ -661,12 +666,13 @@ class Store(InNotebooks):
 
 
 def difference(old: Any, new: Any, name: str = "") -> tuple[str, str, str]:
-    """The first key in which two JSON values differ, and both values in words."""
+    """First key in which two JSON values differ, and both values as text."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys([*old, *new]):
-            left, right = old.get(key, _ABSENT), new.get(key, _ABSENT)
-            texts = {json.dumps(each, sort_keys=True, default=repr) for each in (left, right)}
-            if len(texts) > 1:
-                return difference(left, right, f"{name}.{key}".removeprefix("."))
-    said = ["missing" if value is _ABSENT else shown(value) for value in (old, new)]
-    return name or "spec", said[0], said[1]
+            old_value, new_value = old.get(key, _ABSENT), new.get(key, _ABSENT)
+            pair = (old_value, new_value)
+            # Compared as JSON, as stored: Python has 1 == True and (1,) != [1].
+            if len({json.dumps(value, sort_keys=True, default=repr) for value in pair}) > 1:
+                return difference(old_value, new_value, f"{name}.{key}".removeprefix("."))
+    texts = ["missing" if value is _ABSENT else shown(value) for value in (old, new)]
+    return name or "spec", texts[0], texts[1]

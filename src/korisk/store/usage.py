@@ -1,4 +1,4 @@
-"""What a cell used, and where it ran: time, memory, machine, versions."""
+"""Resources of a cell: time, memory, machine, versions."""
 
 import os
 import platform
@@ -19,7 +19,7 @@ from korisk._version import __version__
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Time and memory of one cell; None where it could not be measured, as of a dead worker.
+    """Time and memory of one cell; None where it could not be measured, as for a dead worker.
 
     Parameters
     ----------
@@ -58,11 +58,12 @@ class Usage:
 
 
 class Meter:
-    """Measures a cell in this process, from its creation to `read`."""
+    """Measure a cell in this process, from the creation of the meter to `read`."""
 
     def __init__(self) -> None:
         self.started = now()
-        with suppress(OSError):  # Linux counts the peak anew, so that it is the cell's own
+        # On Linux this resets the peak, which then belongs to this cell alone (see proc(5)).
+        with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
         cuda = _cuda()
         if cuda is not None:
@@ -72,7 +73,7 @@ class Meter:
         self._wall = time.perf_counter()
 
     def read(self) -> Usage:
-        """The usage until now."""
+        """Return the usage since the meter was created."""
         seconds = time.perf_counter() - self._wall
         cpu = time.process_time() - self._cpu
         cuda, device_memory = _cuda(), None
@@ -90,24 +91,25 @@ class Meter:
         )
 
     def _peak(self) -> int | None:
-        """Peak memory of the cell, or else of the process since it began."""
+        """Peak memory of the cell or, where it cannot be reset, of the whole process."""
         if peak := _line_of("/proc/self/status", "VmHWM:"):
             return int(peak.split()[0]) * 1024
         if sys.platform == "win32":
             return None
         import resource
 
-        largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return largest if sys.platform == "darwin" else largest * 1024
+        # macOS counts bytes, other systems KiB.
+        max_rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return max_rss if sys.platform == "darwin" else max_rss * 1024
 
 
 def now() -> str:
-    """The time as it is stored: ISO 8601, UTC."""
+    """Current time in the stored form: ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -115,7 +117,7 @@ def cores() -> int:
 
 @cache
 def machine() -> JsonMapping:
-    """What kind of machine this is, without its name."""
+    """Platform, processor and cores of this machine, without its host name."""
     model = _line_of("/proc/cpuinfo", "model name")
     processor = model.lstrip("\t :") if model else platform.processor() or platform.machine()
     return {"platform": platform.platform(), "processor": processor, "cores": cores()}
@@ -123,16 +125,16 @@ def machine() -> JsonMapping:
 
 @cache
 def versions() -> Mapping[str, str]:
-    """The versions of what the numbers come from, as far as it is installed."""
-    found = {"python": platform.python_version(), "korisk": __version__}
+    """Versions of Python, korisk and the numeric libraries that are installed."""
+    versions_by_name = {"python": platform.python_version(), "korisk": __version__}
     for name in ("numpy", "scipy", "torch"):
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions_by_name[name] = metadata.version(name)
+    return versions_by_name
 
 
 def _line_of(path: str, start: str) -> str | None:
-    """The rest of the first line that begins so in a file of the kernel."""
+    """Rest of the first line that begins with `start` in a file of the Linux kernel."""
     with suppress(OSError):
         for line in Path(path).read_text(encoding="utf-8").splitlines():
             if line.startswith(start):
@@ -141,7 +143,7 @@ def _line_of(path: str, start: str) -> str | None:
 
 
 def _cuda() -> Any:
-    """PyTorch's CUDA if it is in use; nothing is imported and no device is initialised."""
+    """Return `torch.cuda` if it is in use; import nothing, initialise no device."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     return cuda if cuda is not None and cuda.is_initialized() else None
