@@ -160,8 +160,8 @@ def pack(result: Result) -> Packed:
         try:
             metrics = {_storable(str(name)): float(value) for name, value in row.metrics.items()}
         except (TypeError, ValueError):
-            metrics_shown = shown(row.metrics)
-            raise ResultError(f"{where}: metrics must be numbers, got {metrics_shown}") from None
+            problem = f"metrics must be numbers, got {shown(row.metrics)}"
+            raise ResultError(f"{where}: {problem}") from None
         model, n = _storable(str(row.model)), int(row.n)
         if fault := _row_fault(model, n, metrics):
             raise ResultError(f"{where}: {fault}")
@@ -219,12 +219,9 @@ def row_digests(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> lis
     are stored as numbers or as text. It consists of letters, so that no program reads it as a
     number.
     """
-    table_digest = digest(*columns, len(rows))
-    written_rows = enumerate(map(_as_written, row) for row in rows)
-    return [
-        digest(table_digest, position, *row)[:16].translate(_LETTERS)
-        for position, row in written_rows
-    ]
+    header = digest(*columns, len(rows))
+    texts = enumerate(map(_as_written, row) for row in rows)
+    return [digest(header, index, *row)[:16].translate(_LETTERS) for index, row in texts]
 
 
 def _as_written(value: Any) -> str:

@@ -133,6 +133,7 @@ def check_header(path: Path) -> None:
         raise KoriskError(f"{why}; name the folder or the {STORE_NAME} that korisk run wrote")
     if wrong_bits or len(header) < _HEADER.size:
         raise DamagedError(path, "its first bytes are damaged")
+    # A damaged version number must not ask for a newer korisk.
     version = _HEADER.unpack(header)[0]
     if version > FORMAT and _stated_format(path) != FORMAT:
         why = f"has format {version}, and this korisk ({__version__}) reads formats up to {FORMAT}"
@@ -155,17 +156,12 @@ def _stated_format(path: Path) -> int | None:
 def restore_common_parts(path: Path) -> None:
     """Overwrite the header and the schema, which all stores share, in a copy of a damaged file."""
     # Offsets and values of SQLite's file format: 4096-byte pages, UTF-8, no auto-vacuum.
-    header_fields = {
-        0: _MAGIC + b"\x10\0\1\1\0@  ",
-        44: b"\0\0\0\4",
-        52: bytes(7) + b"\1",
-        64: bytes(4),
-    }
+    fields = {0: _MAGIC + b"\x10\0\1\1\0@  ", 44: b"\0\0\0\4", 52: bytes(7) + b"\1", 64: bytes(4)}
     # SQLite refuses a file with fewer pages than its header states, or than its root pages need.
     pages = max(16, -(-path.stat().st_size // 4096))
     with path.open("r+b") as file:
         file.truncate(4096 * pages)
-        for offset, content in [*header_fields.items(), (28, pages.to_bytes(4, "big")), *_MARKS]:
+        for offset, content in [*fields.items(), (28, pages.to_bytes(4, "big")), *_MARKS]:
             file.seek(offset)
             file.write(content)
     with (
@@ -231,9 +227,7 @@ def total(digests: Iterable[str], *, without: str = "0") -> str:
 
     A sum can be updated for one cell, in any order, without reading the others.
     """
-    return (
-        f"{(sum(int(cell_digest, 16) for cell_digest in digests) - int(without, 16)) % 2**128:032x}"
-    )
+    return f"{(sum(int(text, 16) for text in digests) - int(without, 16)) % 2**128:032x}"
 
 
 def _connection(path: Path, mode: str) -> sqlite3.Connection:
@@ -260,9 +254,7 @@ def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
                     why = f"is not a store of a korisk study: unexpected {kind} {shown(name)}"
                     raise KoriskError(f"{path}: {why}; choose another path")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            unsigned = version == 1 and not any(
-                "digest" in str(definition) for definition in objects
-            )
+            unsigned = version == 1 and not any("digest" in str(sql) for *_, sql in objects)
             if not unsigned and set(objects) != schema():
                 raise sqlite3.DatabaseError("its tables are not as they were made")
             connection.execute("SELECT count(*) FROM meta").fetchall()

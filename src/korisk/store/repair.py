@@ -21,7 +21,7 @@ from korisk.store import file
 from korisk.store.cells import Task, check_types, digest, from_json, unpack_array, unpack_row
 from korisk.store.usage import Usage
 
-USAGE = ("started", "seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts")
+MEASURED = ("seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts")
 _WHICH = ("key", "point", "seed", "spec", "spec_hash", "status", "error", "attempts", "started")
 _TOOK = ("seconds", "cpu_seconds", "peak_memory", "device_memory", "machine", "versions", "detail")
 CELL = _WHICH + _TOOK
@@ -37,21 +37,19 @@ def is_signed(connection: sqlite3.Connection) -> bool:
 
 def cell_digest(cell: Sequence[object], rows: Iterable[str], arrays: Iterable[str]) -> str:
     """Digest of a cell: of its columns and of the digests of its rows and arrays."""
+    # The separator shows a digest that moved from one list to the other.
     return digest(*cell, *rows, "arrays", *arrays)
 
 
 def read_cell(columns: JsonDict) -> tuple[Task, Usage, JsonDict, str | None]:
     """Read a cell from its columns: task, usage, detail and error."""
-    measured = {name: columns[name] for name in USAGE}
-    check_types("a cell", str, columns["point"], measured.pop("started"))
+    check_types("a cell", str, columns["point"], columns["started"])
     check_types("a cell", int, columns["seed"])
     check_types("a cell", str | None, columns["error"])
+    measured = {name: columns[name] for name in MEASURED}
     check_types("a cell", int | float | None, *measured.values())
-    usage = Usage(
-        **{name: columns[name] for name in USAGE},
-        machine=from_json(columns["machine"]),
-        versions=from_json(columns["versions"]),
-    )
+    described = {name: from_json(columns[name]) for name in ("machine", "versions")}
+    usage = Usage(started=columns["started"], **measured, **described)
     task = Task(point=columns["point"], seed=columns["seed"], spec=from_json(columns["spec"]))
     return task, usage, from_json(columns["detail"]), columns["error"]
 
@@ -91,6 +89,7 @@ def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
     try:
         file.check_header(path)
         with contextlib.closing(file.connect(path)) as connection, file.sqlite_errors(path):
+            # The first problem is enough to decide; a full check of a damaged file is slow.
             problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if problem != "ok":
                 raise sqlite3.DatabaseError(problem)
@@ -100,6 +99,7 @@ def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
                 damaged = _find_damaged(connection, path, study, tasks)
                 connection.execute("COMMIT")
             else:
+                # Check the name first: the file of another study must stay as it is.
                 query = "SELECT value FROM meta WHERE name = 'study'"
                 for (old_study,) in connection.execute(query).fetchall():
                     with file.reading(path):
@@ -140,9 +140,8 @@ class _StoredCell:
 
     @property
     def intact(self) -> bool:
-        return self.contents_match and self.stored_digest == cell_digest(
-            self.values, *self.digests.values()
-        )
+        expected = cell_digest(self.values, *self.digests.values())
+        return self.contents_match and self.stored_digest == expected
 
 
 def _stored_cells(connection: sqlite3.Connection, *, tolerant: bool = False) -> list[_StoredCell]:
@@ -157,9 +156,8 @@ def _stored_cells(connection: sqlite3.Connection, *, tolerant: bool = False) -> 
         # SQLite stops at an unreadable page; reading from the other end reaches the rows behind it.
         for order in ("ASC", "DESC") if tolerant else ("ASC",):
             try:
-                for rowid, number, *values, stored_digest in connection.execute(
-                    f"{query} ORDER BY rowid {order}"
-                ):
+                stored_rows = connection.execute(f"{query} ORDER BY rowid {order}")
+                for rowid, number, *values, stored_digest in stored_rows:
                     if rowid in seen_rowids:
                         break
                     seen_rowids.add(rowid)
@@ -320,7 +318,7 @@ def _rebuild(
     new = path.with_name(f".{path.name}.rebuilt")
     new.unlink(missing_ok=True)
     intact, damaged, not_in_run = list[_StoredCell](), list[_StoredCell](), list[_StoredCell]()
-    with _open_damaged(path) as (source, meta, cells):
+    with _salvage(path) as (source, meta, cells):
         complete = False
         with contextlib.suppress(ValueError):
             complete = meta.get("cells") == file.total(str(cell.stored_digest) for cell in cells)
@@ -349,10 +347,7 @@ def _rebuild(
                 not_in_run = [cell for cell in intact if not _is_one_of(cell, tasks)]
                 for cell in not_in_run + damaged:
                     delete(target, cell.number)
-                intact, damaged = (
-                    [cell for cell in intact if cell not in not_in_run],
-                    [],
-                )
+                intact, damaged = [cell for cell in intact if cell not in not_in_run], []
             file.set_meta(target, "cells", file.total(str(cell.stored_digest) for cell in intact))
             target.execute("COMMIT")
     for suffix in ("", "-wal", "-shm", "-journal"):
@@ -369,9 +364,7 @@ def _rebuild(
 
 
 @contextlib.contextmanager
-def _open_damaged(
-    path: Path,
-) -> Iterator[tuple[sqlite3.Connection, dict[str, str], list[_StoredCell]]]:
+def _salvage(path: Path) -> Iterator[tuple[sqlite3.Connection, dict[str, str], list[_StoredCell]]]:
     """Open a copy of a damaged file; yield it with its readable entries and cells."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".korisk-") as folder:
         copy = Path(folder, "copy.db")

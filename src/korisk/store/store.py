@@ -249,8 +249,7 @@ class Store(InNotebooks):
             undo.callback(store.close)
             with file.sqlite_errors(file_path):
                 store.check(task_list)
-                kind = file.network_file_system(file_path)
-                if kind is not None:
+                if (kind := file.network_file_system(file_path)) is not None:
                     risk = f"is on a network file system ({kind}), whose locks may fail"
                     remedy = "let one run at a time write there, or choose a path on a local disk"
                     warnings.warn(f"{file_path}: {risk}: {remedy}", KoriskWarning, stacklevel=2)
@@ -625,13 +624,14 @@ class Store(InNotebooks):
         self.check([task])
         digest_sum = self._meta("cells")
         replaced = set[int]()
+        # Replace an earlier failure of this task, and damaged cells that may have been its result.
         for number, old_digest in self._fetch(
             "SELECT id, digest FROM cells WHERE key = ? "
             f"OR (point = ? AND seed = ? AND id IN {self._set_aside})",
             (task.key, task.point, task.seed),
         ):
             repair.delete(self._connection, number)
-            if number in self._damaged_cells:
+            if number in self._damaged_cells:  # not in the sum of digests
                 replaced.add(number)
             else:
                 digest_sum = file.total([digest_sum], without=old_digest)
@@ -649,6 +649,7 @@ class Store(InNotebooks):
             repair.insert(self._connection, table, signed_rows)
         signature = repair.sign(self._connection, number)
         file.set_meta(self._connection, "cells", file.total([digest_sum, signature]))
+        # Only now: a failed transaction leaves the damaged cells in the file.
         self._damaged_cells -= replaced
 
     @contextlib.contextmanager
