@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from korisk.prediction.rehearsal.rehearsal import Rehearsal
     from korisk.studies.spec.study import Study
 
-_KEYS = ("replace", "by", "start", "rank", "kernel", "wrong", "target")  # of `ablation:`
-_OF_BY = ("start", "rank", "kernel", "wrong")
+_REPLACEMENT_KEYS = ("start", "rank", "kernel", "wrong")
+_KEYS = ("replace", "by", *_REPLACEMENT_KEYS, "target")  # below `ablation:` in a study
 CURVES, RESULT, FIGURE = "curves.csv", "ablation.json", "ablation"
 
 
@@ -87,8 +87,8 @@ def ablate(
     """Measure what a known operator saves: train a network with it, and with it replaced.
 
     Both are trained over the same sizes and seeds on the same simulated pairs. The answer is the
-    ratio of samples at a target, with its interval, and what the bound said. An interruption keeps
-    the curves that are finished in --out.
+    ratio of samples at a target, with its interval, beside the ratio of the bound. After an
+    interruption, --out holds the curves that were finished.
     """
     if path is None and module is None:
         raise KoriskError(
@@ -101,49 +101,52 @@ def ablate(
         raise KoriskError(
             "--network and --point are of a study; give STUDY.yaml, or leave them out"
         )
-    place = chosen_device(device)
-    own = None if module is None else own_code.read_build("--module", module)
+    device_name = chosen_device(device)
+    own_build, data = (None, {}) if module is None else own_code.read_build("--module", module)
     if path is not None:
-        build, operator, options = _of_study(path, own and own[0], network, point, place)
-        given = {"operator": operator}
+        build, operator, options = _from_study(path, own_build, network, point, device_name)
+        data = {"operator": operator}
     else:
-        assert own is not None
-        build, names = own
-        known = ("operator", "images", "noise", "patients")
-        given, options = {key: names[key] for key in known if key in names}, {}
-        if "operator" not in names:
+        assert own_build is not None
+        build, options = own_build, {}
+        if "operator" not in data:
             raise KoriskError(
                 f"--module {module}: the file must define operator, a LinearOperator or a Problem "
                 "that simulates inputs; add operator = ..., or give a study"
             )
-    asked: dict[str, object] = {"replace": replace, "by": by, "start": start, "rank": rank}
-    asked |= {"kernel": kernel, "wrong": wrong, "target": target}
-    if by is not None:  # what the file says of another one does not count
-        options = {key: value for key, value in options.items() if key not in _OF_BY}
-    options |= {key: value for key, value in asked.items() if value is not None}
-    way = options.get("by", "dense")
-    for key, of in (("rank", "low-rank"), ("kernel", "convolution")):
-        if key in options and way != of:
-            raise KoriskError(f"{key} goes with by: {of}, not with {way}; leave it out")
+    from_options: dict[str, object] = {"replace": replace, "by": by, "start": start, "rank": rank}
+    from_options |= {"kernel": kernel, "wrong": wrong, "target": target}
+    # --by on the command line replaces the file's whole replacement: its rank or kernel would
+    # belong to another kind of layer.
+    if by is not None:
+        options = {key: value for key, value in options.items() if key not in _REPLACEMENT_KEYS}
+    options |= {key: value for key, value in from_options.items() if value is not None}
+    replaced_by = options.get("by", "dense")
+    for key, kind in (("rank", "low-rank"), ("kernel", "convolution")):
+        if key in options and replaced_by != kind:
+            raise KoriskError(f"{key} goes with by: {kind}, not with {replaced_by}; leave it out")
+    # Imported here: they load PyTorch, for which no other command should wait.
     from korisk.ablation import ablation
     from korisk.ablation.replacing import Replacement
     from korisk.prediction.rehearsal.callbacks import Callbacks
 
     replacement = Replacement(
         layer=options.pop("replace", "A^T"),
-        **{key: options.pop(key) for key in ("by", *_OF_BY) if key in options},
+        **{key: options.pop(key) for key in ("by", *_REPLACEMENT_KEYS) if key in options},
     )
     settings = own_code.training_options(
-        training, options, seed=seed, examples=examples, device=place
+        training, options, seed=seed, examples=examples, device=device_name
     )
     if out is not None:
-        import korisk.report.figures.ablation  # noqa: F401 (says so where matplotlib is missing)
+        # Fails now, not after the training, if matplotlib is missing.
+        import korisk.report.figures.ablation  # noqa: F401
 
         make_folder(out)
     curves: dict[str, Curve] = {}
 
     def finished(rehearsal: Rehearsal) -> None:
         curves[rehearsal.curve.model] = rehearsal.curve
+        # After every network, so that an interruption keeps the finished curves.
         if out is not None:
             write_text(out / CURVES, _as_csv(list(curves.values())))
 
@@ -154,13 +157,13 @@ def ablate(
     ):
         progress = time_left(lambda text: status.update(Text(text)))
         try:
-            made = ablation.ablate(
+            result = ablation.ablate(
                 build,
                 replace=replacement,
                 bound=bound,
                 folder=resume,
                 callbacks=Callbacks(progress=progress, finished=finished),
-                **given,
+                **data,
                 **settings,
             )
         except KeyboardInterrupt:
@@ -172,27 +175,28 @@ def ablate(
                 tell(f"{out / CURVES} keeps the curves of {models}; {again}")
             raise
     if json:
-        print_json(made.to_dict())
+        print_json(result.to_dict())
     else:
-        show(*made.tables(), made.explain(), *made.notes, f"{duration(made.seconds)}.")
+        show(*result.tables(), result.explain(), *result.notes, f"{duration(result.seconds)}.")
     if out is not None:
         from korisk.report.figures.ablation import ablation_figure
         from korisk.report.figures.style import save
 
-        write_text(out / RESULT, json_text(made.to_dict()) + "\n")
-        figure = ablation_figure(made)
+        write_text(out / RESULT, json_text(result.to_dict()) + "\n")
+        figure = ablation_figure(result)
         for kind in ("png", "svg"):
             save(figure, out / f"{FIGURE}.{kind}")
         tell(f"wrote {out}")
-    if made.comparison.ratio is None and made.comparison.ratio_range is None:
+    # Last: an unknown ratio sets the exit code, and the curves are shown all the same.
+    if result.comparison.ratio is None and result.comparison.ratio_range is None:
         raise OutOfReachError(
-            f"what {made.layer} saves at {number(made.target)} is not known; ask for another "
+            f"what {result.layer} saves at {number(result.target)} is not known; ask for another "
             "--target, or train at other sizes"
         )
 
 
 def read_ablation(path: Path) -> tuple[Study, JsonDict]:
-    """The study of a file, and what its key `ablation` says."""
+    """Read a study file: the study, and the options under its key `ablation`."""
     from korisk.studies.spec.study import Study
 
     content = read_yaml(path)
@@ -210,43 +214,44 @@ def read_ablation(path: Path) -> tuple[Study, JsonDict]:
     return Study(content, source=path, ran=True, folder=path.parent), options
 
 
-def _of_study(
+def _from_study(
     path: Path,
     build: Callable[[], nn.Module] | None,
     network: str | None,
     point: str | None,
     device: str,
 ) -> tuple[Callable[[], nn.Module], Any, JsonDict]:
-    """The network and the problem of a study's point, and the options of its file."""
+    """Network and problem of one point of a study, and the options in its file."""
     from korisk.prediction.networks import study_networks
     from korisk.studies.spec.study import problem_of
 
     study, options = read_ablation(path)
     specs = {task.point: task.spec for task in study.tasks}
-    name = next(iter(specs)) if point is None else point
-    if name not in specs:
-        raise KoriskError(f"the study has no point {shown(name)}{did_you_mean(name, specs)}")
-    spec = specs[name]
+    point_name = next(iter(specs)) if point is None else point
+    if point_name not in specs:
+        hint = did_you_mean(point_name, specs)
+        raise KoriskError(f"the study has no point {shown(point_name)}{hint}")
+    spec = specs[point_name]
     problem = problem_of(spec)
     options["sizes"] = spec["sizes"]
-    options["seeds"] = [task.seed for task in study.tasks if task.point == name]
+    options["seeds"] = [task.seed for task in study.tasks if task.point == point_name]
     if build is not None:
         return build, problem, options
     models = study_networks(spec, problem, device)
-    chosen = next(iter(models), "") if network is None else network
-    if chosen not in models:
-        hint = did_you_mean(chosen, models) if models else "; add one, such as kind: inverse-unet"
-        raise KoriskError(f"{path} has no network {shown(chosen)} in models.networks{hint}")
-    of_zoo, recipe = models[chosen]
-    return of_zoo, problem, {**options, **recipe}
+    name = next(iter(models), "") if network is None else network
+    if name not in models:
+        hint = did_you_mean(name, models) if models else "; add one, such as kind: inverse-unet"
+        raise KoriskError(f"{path} has no network {shown(name)} in models.networks{hint}")
+    build_network, recipe = models[name]
+    return build_network, problem, {**options, **recipe}
 
 
 def _as_csv(curves: Sequence[Curve]) -> str:
-    """Both curves as a table that `korisk plan` and `compare` read."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    """Curves as a CSV table that `korisk plan` and `korisk compare` read."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(("model", "n", "seed", "mse"))
     for curve in curves:
         for n, error, seed in zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True):
             writer.writerow((curve.model, n, seed, error))
-    return text.getvalue()
+    return stream.getvalue()

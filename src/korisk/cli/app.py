@@ -1,4 +1,4 @@
-"""The command's root: subcommands, and how every error becomes one line and an exit code."""
+"""Root of the command line: subcommands, and one line and an exit code for every error."""
 
 import contextlib
 import errno
@@ -33,7 +33,8 @@ try:
 except ModuleNotFoundError as missing:
     if missing.name != "korisk.paper":
         raise
-    paper = None  # type: ignore[assignment]  # the folder may be left out
+    # A distribution may leave korisk/paper out; its commands are then missing.
+    paper = None  # type: ignore[assignment]
 
 app = typer.Typer(
     name="korisk",
@@ -45,38 +46,20 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-_COMMANDS: list[Callable[..., None]] = [
-    rehearse,
-    read,
-    plan,
-    compare,
-    ablate,
-    bound,
-    operators,
-    run_study,
-    report,
-    export,
-    serve,
-]
+# Help lists commands in this order: the paper's stand among those of studies.
+_STUDIES: list[Callable[..., None]] = [run_study, report, export, serve]
 if paper is not None:
-    _COMMANDS[7:] = [paper.reproduce, run_study, report, paper.check, export, serve]
-for _function in _COMMANDS:
+    _STUDIES = [paper.reproduce, run_study, report, paper.check, export, serve]
+for _function in (rehearse, read, plan, compare, ablate, bound, operators, *_STUDIES):
     app.command(cls=Command)(_function)
 
-# Typer's errors for wrong usage share this base, which it exports under no public name.
+# Base class of Typer's usage errors, which has no public name.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
-
-# Errors of writing to stdout; those of files have a file name.
-_OF_OUTPUT = {
-    errno.EPIPE,
-    errno.ENOSPC,
-    errno.EBADF,
-    errno.EIO,
-    errno.EFBIG,
-    errno.EDQUOT,
-    errno.EAGAIN,
-}
+# Errors of writing to stdout; errors of files carry a file name.
+_OUTPUT_ERRORS = {errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG}
+_OUTPUT_ERRORS |= {errno.EDQUOT, errno.EAGAIN}
+# PyTorch raises a plain RuntimeError with one of these when it cannot allocate memory.
 _NO_MEMORY = ("allocate memory", "not enough memory", "out of memory")
 
 
@@ -101,17 +84,19 @@ def _root(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and leave with its exit code."""
+    """Run the command and exit with its code."""
     if sys.stdout is None:  # closed by the caller
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (it serves until the exit)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a name never fails for want of a character
+        # A terminal whose encoding lacks a character of a name shows "?" instead of failing.
+        sys.stdout.reconfigure(errors="replace")
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command; what a user can cause becomes one line on stderr, never a traceback."""
-    try:  # before anything is imported: libraries of PyTorch end the process where there is none
+    """Run the command; errors that a user can cause become one line on stderr."""
+    # Checked first: without a working folder, loading PyTorch ends the process.
+    try:
         Path.cwd()
     except OSError:
         return _fail("the working folder no longer exists; change to another one", 2)
@@ -125,15 +110,14 @@ def run(arguments: list[str]) -> int:
         return _fail(with_command(error.message, arguments), error.exit_code)
     except _UsageError as error:
         message = error.format_message()  # type: ignore[attr-defined]
-        named = f"{command.name} " if command else ""
-        return _fail(f"{message.rstrip('.')}; see korisk {named}--help", 2)
+        subcommand = f"{command.name} " if command else ""
+        return _fail(f"{message.rstrip('.')}; see korisk {subcommand}--help", 2)
     except (MemoryError, RuntimeError) as error:
-        # PyTorch says with a plain RuntimeError that it could not allocate.
-        said = str(error)
-        if not isinstance(error, MemoryError) and not any(words in said for words in _NO_MEMORY):
+        text = str(error)
+        if not isinstance(error, MemoryError) and not any(words in text for words in _NO_MEMORY):
             raise
-        what = (str(error).splitlines() or ["it ran out"])[0]
-        return _fail(f"there is not enough memory: {what}; ask for less", 2)
+        first_line = (text.splitlines() or ["it ran out"])[0]
+        return _fail(f"there is not enough memory: {first_line}; ask for less", 2)
     except BrokenPipeError:  # the reader has gone: `korisk ... | head`
         _drop_output()
         return 0
@@ -141,7 +125,7 @@ def run(arguments: list[str]) -> int:
         reason = (error.strerror or str(error)).lower()
         if error.filename is not None:
             return _fail(f"{shown(error.filename)}: {reason}; check the path", 2)
-        if error.errno not in _OF_OUTPUT:
+        if error.errno not in _OUTPUT_ERRORS:
             return _fail(f"the system refuses: {reason}; run again", 2)
         _drop_output()
         return _fail(f"the output cannot be written: {reason}; check where stdout leads", 2)
@@ -151,7 +135,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _drop_output() -> None:
-    """Send what is still buffered nowhere, so that Python does not complain again at its exit."""
+    """Discard buffered output, so that Python does not report the same error again at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

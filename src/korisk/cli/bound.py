@@ -1,4 +1,4 @@
-"""`korisk bound`: the deep risk of a network, layer by layer, and the data it asks for."""
+"""`korisk bound`: the deep risk of a network, layer by layer, and the sample size it implies."""
 
 from pathlib import Path
 from typing import Annotated
@@ -58,20 +58,22 @@ def bound(
         raise KoriskError(
             f"--write keeps what --module describes, and {network} is a file; copy it"
         )
-    sets = [given for given in (ball, inputs) if given is not None]
-    if len(sets) > (module is not None):
+    input_sets = [input_set for input_set in (ball, inputs) if input_set is not None]
+    if len(input_sets) > (module is not None):
         why = "a set of inputs belongs to --module, and is one of --ball and --inputs"
         raise KoriskError(f"{why}; leave the others out")
     if module is not None:
         net = own_code.described(module, ball=ball, inputs=inputs)
     else:
         net = Network.read(network or "")
+    # Written before the bound, which may be refused for a constant to add to this file.
     if write is not None:
         net.write(write)
         tell(f"wrote {write}")
     try:
-        found = overview(net, n, target, bound=bound, effective=effective, replace=replace)
+        result = overview(net, n, target, bound=bound, effective=effective, replace=replace)
     except KoriskError as error:
+        # A described module has no file to edit: say where its constant can be given.
         if module is None or Argument("lipschitz", ...) not in error.message.parts:
             raise
         raise KoriskError(
@@ -82,15 +84,16 @@ def bound(
     if plot is not None:
         from korisk.report.figures.bound import overview_figure
 
-        save_plot(overview_figure(found), plot)
+        save_plot(overview_figure(result), plot)
     if diagram is not None:
         from korisk.report.figures.networks import architecture_figure
         from korisk.studies.networks import TitledNetwork
 
         save_plot(architecture_figure([TitledNetwork(net.name or "network", net)]), diagram)
-    condition = [] if (where := getattr(net, "condition", None)) is None else [where]
+    # A network described on a set of inputs has constants that hold on that set only.
+    condition = getattr(net, "condition", None)
     if json:
-        print_json(found.to_dict() | ({"condition": where} if condition else {}))
+        print_json(result.to_dict() | ({} if condition is None else {"condition": condition}))
     else:
-        show(*found.tables(), "\n".join([found.explain(), *condition]))
-    found.require()
+        show(*result.tables(), "\n".join(filter(None, [result.explain(), condition])))
+    result.require()

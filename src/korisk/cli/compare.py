@@ -84,26 +84,26 @@ def compare(
     )
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
     targets = in_unit(targets, curves)
-    comparisons = [planning.compare(*curves, wanted, fit=fit) for wanted in targets]
-    comparison, others = comparisons[0], comparisons[1:]
+    comparisons = [planning.compare(*curves, value, fit=fit) for value in targets]
     if json:
-        said = {"read_as": "; ".join(dict.fromkeys(c.read_as for c in curves if c.read_as))}
-        contents = [each.to_dict() | said for each in comparisons]
-        print_json({"comparisons": contents} if others else contents[0])
+        interpretation = "; ".join(dict.fromkeys(c.read_as for c in curves if c.read_as))
+        contents = [result.to_dict() | {"read_as": interpretation} for result in comparisons]
+        # For one target, the usual case, the object itself and no list around it.
+        print_json({"comparisons": contents} if len(contents) > 1 else contents[0])
     else:
         show(*read_as(curves))
-        for each in comparisons:
-            show(each.explain() if full else each.brief())
-            show(*comparison_tables(each, full=full))
+        for comparison in comparisons:
+            show(comparison.explain() if full else comparison.brief())
+            show(*comparison_tables(comparison, full=full))
     if plot is not None:
         from korisk.report.figures.pilot import comparison_figure
 
-        save_plot(comparison_figure(comparison), plot)
+        save_plot(comparison_figure(comparisons[0]), plot)
     if html is not None:
         from korisk.report.page.page import pilot_page
 
-        # Named as the answer names them, where two files have one name for both.
-        named = list(map(renamed, curves, comparison.names))
+        # Two files may use the same name for both models; the comparison tells them apart.
+        named = list(map(renamed, curves, comparisons[0].names))
         title = " and ".join(path.name for path in paths)
         page = pilot_page(
             named,
@@ -113,11 +113,13 @@ def compare(
             opens="ratio",
         )
         write_page(html, page)
-    for each in comparisons:
-        each.require()
+    # Last: a target out of reach sets the exit code, and the results are shown all the same.
+    for comparison in comparisons:
+        comparison.require()
 
 
 def _two(curves: list[Curve], models: str | None) -> tuple[Curve, Curve]:
+    """The two curves to compare: those that --models names, or the only two."""
     names = [curve.model for curve in curves]
     if models is not None:
         wanted = [name.strip() for name in models.split(",")]
@@ -131,6 +133,6 @@ def _two(curves: list[Curve], models: str | None) -> tuple[Curve, Curve]:
         return curves[names.index(wanted[0])], curves[names.index(wanted[1])]
     if len(curves) != 2:
         listed = ", ".join(name or "one without a name" for name in names)
-        more = "name two with --models" if len(curves) > 2 else "add the other's rows or its file"
-        raise KoriskError(f"compare needs two models, got {len(curves)} ({listed}); {more}")
+        remedy = "name two with --models" if len(curves) > 2 else "add the other's rows or its file"
+        raise KoriskError(f"compare needs two models, got {len(curves)} ({listed}); {remedy}")
     return curves[0], curves[1]

@@ -42,16 +42,16 @@ def export(
             table = results.results_table(store, point=point)
         else:
             table = results.pilot_table(store, metric, point=point)
-    text = "" if kind == "parquet" else results.csv_text(table)
-    text = results.json_text(table) if kind == "json" else text
-    if output is None:
-        sys.stdout.write(text)
+    if output is not None and kind == "parquet":
+        write_bytes(output, results.parquet_bytes(table))
     else:
-        if kind == "parquet":
-            write_bytes(output, results.parquet_bytes(table))
+        text = results.json_text(table) if kind == "json" else results.csv_text(table)
+        if output is None:
+            sys.stdout.write(text)
         else:
             write_text(output, text)
+    if output is not None:
         tell(f"wrote {output}")
-    if failures:
-        some = "cell failed and is" if failures == 1 else "cells failed and are"
-        tell(f"{failures} {some} not in the table")
+    if failures:  # which have no rows, so that the table looks complete
+        verb = "cell failed and is" if failures == 1 else "cells failed and are"
+        tell(f"{failures} {verb} not in the table")

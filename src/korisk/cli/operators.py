@@ -1,4 +1,4 @@
-"""`korisk operators`: the known operators of a CT scanner, and what the networks on them weigh."""
+"""`korisk operators`: known operators of a CT scanner, their norms, and the size of networks."""
 
 from __future__ import annotations
 
@@ -52,10 +52,11 @@ def operators(
     A norm is a bracket: the true one lies between lower and upper. It is the Lipschitz constant
     that `korisk bound` asks for.
     """
+    # Needs no PyTorch, and so comes before the imports below.
     size = Footprint(side, views, bins)
     if footprint:
-        why = "--footprint shows what depends on H, V and B alone"
-        refuse_extra(context, "side", "views", "bins", "footprint", "json", why=why)
+        rule = "--footprint shows what depends on H, V and B alone"
+        refuse_extra(context, "side", "views", "bins", "footprint", "json", why=rule)
         if json:
             print_json({"footprint": size.to_dict()})
         else:
@@ -74,21 +75,22 @@ def operators(
             "--fan, --source-to-center and --source-to-detector belong together: give all three, "
             "or none of them for a parallel beam"
         )
-    scan: JsonDict = {"views": views, "bins": bins, "pixel_spacing": pixel}
-    scan |= {"bin_spacing": bin, "detector_offset": offset}
+    settings: JsonDict = {"views": views, "bins": bins, "pixel_spacing": pixel}
+    settings |= {"bin_spacing": bin, "detector_offset": offset}
     if fan:
-        scan["source_to_center"], scan["source_to_detector"] = source_to_center, source_to_detector
+        settings |= {"source_to_center": source_to_center, "source_to_detector": source_to_detector}
     if arc is not None:
         degrees = _checks.real("--arc", arc, above=0, at_most=360, remedy="give degrees")
-        scan["arc"] = math.radians(degrees)
+        settings["arc"] = math.radians(degrees)
     with warnings_as_lines():
-        geometry = (FanBeam if fan else ParallelBeam)(side, **scan)
-    if plot is not None:  # first: it is quick, and a wrong path should not cost the norms
+        geometry = (FanBeam if fan else ParallelBeam)(side, **settings)
+    # Drawn first: norms take long, and a path that cannot be written should fail before.
+    if plot is not None:
         geometry.plot(plot)
         tell(f"wrote {plot}")
     with Console(stderr=True).status("building the operators") as status:
-        found = scanner(geometry, window=window, mu=mu, width=width, progress=status.update)
+        result = scanner(geometry, window=window, mu=mu, width=width, progress=status.update)
     if json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        show(*found.tables())
+        show(*result.tables())

@@ -1,4 +1,4 @@
-"""`korisk plan`: from the errors of a pilot to a sample size, how sure it is, and what next."""
+"""`korisk plan`: from the errors of a pilot to a sample size, its probability, and advice."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -86,6 +86,7 @@ def plan(
             "--related cannot be used with --html: the page plans from the pilot alone; leave one "
             "of them out"
         )
+    # Before the pilot is read: a file that cannot be written should fail at once.
     check_page(html, fit)
     check_plot(plot)
     check_plot(sheet)
@@ -94,62 +95,64 @@ def plan(
     )
     curves = reading.curves(path, model)
     if sheet is not None and len(curves) > 1:
-        named = ", ".join(curve.name for curve in curves)
+        names = ", ".join(curve.name for curve in curves)
         raise KoriskError(
-            f"--sheet is for one model, and the pilot has {len(curves)} ({named}); name one with "
+            f"--sheet is for one model, and the pilot has {len(curves)} ({names}); name one with "
             "--model"
         )
     targets = in_unit(targets, curves)
-    for wanted in targets:
-        check_target(curves, wanted)
+    for value in targets:
+        check_target(curves, value)
     relatives = _relatives(path, curves, related or [], reading)
     if html is not None:
         from korisk.report.page.page import pilot_page
 
         write_page(html, pilot_page(curves, title=path.name, target=next(iter(targets), None)))
-        if not targets and not at:
+        if not targets and not at:  # the page asks for the target itself
             if json:
                 print_json({"plans": [], "written": [str(html)]})
             return
-    asked: list[float | None] = [*targets] or [None]
+    questions: list[float | None] = [*targets] or [None]
     evidence = [Evidence.read(path, curve) for curve in curves]
     by_model = [
         [
-            answer(curve, wanted, at or (), sure, cost, fit=fit, related=own, evidence=known)
-            for wanted in asked
+            answer(curve, value, at or (), sure, cost, fit=fit, related=similar, evidence=facts)
+            for value in questions
         ]
-        for curve, own, known in zip(curves, relatives, evidence, strict=True)
+        for curve, similar, facts in zip(curves, relatives, evidence, strict=True)
     ]
     answers = list(chain.from_iterable(by_model))
     if json:
-        print_json({"plans": [each.to_dict() for each in answers]})
+        print_json({"plans": [result.to_dict() for result in answers]})
     else:
         show(*read_as(curves))
-        for (first, *others), own in zip(by_model, relatives, strict=True):
-            show(*[text for text in [first.explain(full=full, named=len(curves) > 1)] if text])
-            show(*(each.explain(full=full, named=len(curves) > 1, again=True) for each in others))
-            if any(relatives) and not own:
+        several = len(curves) > 1
+        for (first, *further), similar in zip(by_model, relatives, strict=True):
+            show(*filter(None, [first.explain(full=full, named=several)]))
+            show(*(result.explain(full=full, named=several, again=True) for result in further))
+            if any(relatives) and not similar:
                 show(f"No related curve is named {first.curve.name}.")
         show(*answer_tables(answers, full=full))
     if plot is not None:
         from korisk.report.figures.pilot import plans_figure
 
-        drawn = [each.plan for each in answers if each.plan is not None]
-        save_plot(plans_figure(drawn, sure=sure), plot)
+        plans = [result.plan for result in answers if result.plan is not None]
+        save_plot(plans_figure(plans, sure=sure), plot)
     if sheet is not None and answers[0].plan is not None:
         from korisk.report.sheet import sheet as drawn_sheet
 
         save_plot(drawn_sheet(answers[0].plan, sure=sure, cost=cost, title=path.name), sheet)
-    for each in answers:
-        each.require()
+    # Last: a target out of reach sets the exit code, and the answers are shown all the same.
+    for result in answers:
+        result.require()
 
 
 def _relatives(
     path: Path, curves: Sequence[Curve], files: Sequence[Path], reading: Reading
 ) -> list[list[Curve]]:
-    """The related curves of each pilot, named by model and file.
+    """Related curves for each curve of the pilot, named by model and file.
 
-    From a file that names models of the pilot, each pilot gets its own; from another, all of them.
+    If a file names models of the pilot, each curve gets those of its own model; else all of them.
     """
     relatives: list[list[Curve]] = [[] for _ in curves]
     models = {curve.model for curve in curves}
@@ -159,12 +162,14 @@ def _relatives(
                 f"--related must name another file than the pilot, got {file}; the pilot says "
                 "nothing new about itself"
             )
+        # The pilot's metric, so that a related file with several asks no question; its points and
+        # worksheets have names of their own.
         metric = reading.metric or curves[0].metric or None
-        listed = replace(reading, metric=metric, point=None, worksheet=None).curves(file)
-        matched = any(related.model in models for related in listed if related.model)
-        for curve, own in zip(curves, relatives, strict=True):
-            for related in listed:
-                if not matched or related.model == curve.model:
+        candidates = replace(reading, metric=metric, point=None, worksheet=None).curves(file)
+        by_name = any(related.model in models for related in candidates if related.model)
+        for curve, matches in zip(curves, relatives, strict=True):
+            for related in candidates:
+                if not by_name or related.model == curve.model:
                     name = f"{related.model} of {file.name}" if related.model else file.name
-                    own.append(renamed(related, name))
+                    matches.append(renamed(related, name))
     return relatives

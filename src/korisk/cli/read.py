@@ -1,4 +1,4 @@
-"""`korisk read`: what is understood of a table, and the command that reads it so."""
+"""`korisk read`: how a table is interpreted, and the command that reads it that way."""
 
 from pathlib import Path
 from shlex import quote
@@ -42,10 +42,12 @@ def read(
         show(preview.table(), *preview.sentences())
         show(f"To plan with it: korisk plan {_options(path, reading)} --target E", whole_lines=True)
     elif isinstance(preview.question, Message):
-        for part in preview.question.parts:
-            if isinstance(part, Argument) and part.value is not Absent:
-                answer = in_options(Message(part)) + " ..." * (part.value is ...)
-                show(f"korisk read {_options(path, reading)} {answer}", whole_lines=True)
+        # One command for each answer to the question, to copy and run.
+        for element in preview.question.parts:
+            if isinstance(element, Argument) and element.value is not Absent:
+                option = in_options(Message(element)) + " ..." * (element.value is ...)
+                show(f"korisk read {_options(path, reading)} {option}", whole_lines=True)
+    # An ambiguous table is an error: exit code 2, with the question on stderr.
     if preview.question:
         message = preview.question
         parts = message.parts if isinstance(message, Message) else (message,)
@@ -53,9 +55,9 @@ def read(
 
 
 def _options(path: Path, reading: Reading) -> str:
-    """The options that were given, as they are typed."""
-    given = []
+    """The path and the options of this call, quoted for a shell."""
+    words = [quote(str(path))]
     for name, value in vars(reading).items():
         values = value if isinstance(value, list) else [] if value is None else [value]
-        given += [f"--{name} {quote(str(each))}" for each in values]
-    return " ".join([quote(str(path)), *given])
+        words += [f"--{name} {quote(str(text))}" for text in values]
+    return " ".join(words)

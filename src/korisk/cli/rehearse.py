@@ -1,4 +1,4 @@
-"""`korisk rehearse`: learning curves before a scan is made, from an operator, images and noise."""
+"""`korisk rehearse`: learning curves before any scan, from an operator, images and noise."""
 
 from __future__ import annotations
 
@@ -52,9 +52,8 @@ if TYPE_CHECKING:
     from korisk.problems.sources import FileSource
     from korisk.studies.spec.study import Study
 
-_LONG = 10.0  # seconds, from which on time and memory are told before a run
-_TOO_LONG = 3600.0  # seconds, from which on a limit is suggested
-_IN_FILE = ("operator", "images", "noise", "patients")  # what the file of a network may define
+_LONG = 10.0  # seconds; longer runs print expected time and memory first
+_TOO_LONG = 3600.0  # seconds; for longer runs, --minutes is suggested
 
 
 @command(
@@ -153,7 +152,7 @@ def rehearse(
     From an operator, its noise and some example images: of linear models in closed form, of your
     own network and of a study's by training on simulated pairs. A small real pilot narrows it.
     """
-    # Imported here, since SciPy takes longer to load than the command itself.
+    # Imported here: SciPy takes longer to load than the command line itself.
     from korisk.prediction import answer
     from korisk.prediction.networks import rehearse_own, rehearse_study
     from korisk.prediction.record import point_record, prediction_content, write_prediction
@@ -166,7 +165,7 @@ def rehearse(
     counts = {_checks.count("at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []}
     if cost is not None:
         _checks.real("cost", cost, above=0, remedy="give the price of one sample")
-    asked = answer.Question(
+    question = answer.Question(
         targets=list(dict.fromkeys(targets)),
         at=sorted(counts),
         sure=level_of(sure),
@@ -183,41 +182,43 @@ def rehearse(
             "give a study STUDY.yaml, or your own network with --network FILE.py:BUILD; see "
             "docs/how-to/rehearse-a-network.md"
         )
-    for option, given in (("--point", point), ("--model", model), ("--out", out)):
-        if path is None and given is not None:
+    for option, value in (("--point", point), ("--model", model), ("--out", out)):
+        if path is None and value is not None:
             raise KoriskError(f"{option} is of a study; give STUDY.yaml, or leave it out")
     if network is not None and model is not None:
         raise KoriskError("--model is one of the study's, and --network your own; leave one out")
+    # Before any training: a file that cannot be written should fail at once.
     check_page(html)
     for option, file in (("--plot", plot), ("--sheet", sheet)):
         check_plot(file)
-        one_target(asked.targets, file, option)
-    if sheet is not None and not asked.targets:
+        one_target(question.targets, file, option)
+    if sheet is not None and not question.targets:
         raise KoriskError("--sheet needs --target; give the value to reach")
     settings = {"on_error": on_error, "patients": patients, "unit": unit, "blank": blank}
-    place = chosen_device(device)
+    device_name = chosen_device(device)
     study = None if path is None else study_to_predict(path)
-    many = 1 if study is None else len({task.point for task in study.tasks})
-    for option, used in (("--plot", plot), ("--sheet", sheet), ("--live", live)):
-        if used and point is None and many > 1:
-            only = f"is for one point, and the study has {many}"
-            raise KoriskError(f"{option} {only}; name it with --point")
+    point_count = 1 if study is None else len({task.point for task in study.tasks})
+    for option, requested in (("--plot", plot), ("--sheet", sheet), ("--live", live)):
+        if requested and point is None and point_count > 1:
+            reason = f"is for one point, and the study has {point_count}"
+            raise KoriskError(f"{option} {reason}; name it with --point")
     source = _source(images, study, settings)
     if out is not None:
         make_folder(out)
     if study is not None and network is None:
-        _tell_cost(study, examples, point, place)
+        _tell_cost(study, examples, point, device_name)
     screen = Console(stderr=True, quiet=json)
     title = study.name if study is not None else str(network).rpartition(":")[2]
     with (
-        _followed(asked, title, live=live, port=port) as follower,
+        _live_page(question, title, live=live, port=port) as follower,
         warnings_as_lines(),
         screen.status("reading") as status,
         own_code.failures_named("--network", network),
-        _interruption_told(),
+        _tell_interruption(),
     ):
-        shared: dict[str, Any] = {  # of every rehearsal
-            "asked": asked,
+        # Arguments of a rehearsal, of a study as of a network alone.
+        shared: dict[str, Any] = {
+            "asked": question,
             "source": source,
             "noise": noise,
             "pilots": read_pilot(pilot_file, pilot_unit, column),
@@ -234,64 +235,67 @@ def rehearse(
         }
 
         def options(of_study: JsonMapping) -> JsonDict:
-            chosen = own_code.training_options(
-                training, of_study, seed=seed, examples=examples, device=place
+            recipe = own_code.training_options(
+                training, of_study, seed=seed, examples=examples, device=device_name
             )
-            return chosen | {"minutes": minutes, "folder": resume}
+            return recipe | {"minutes": minutes, "folder": resume}
 
-        own, defined = None, {}
+        user_network, data = None, {}
         if network is not None:
-            build, names = own_code.read_build("--network", network)
-            own = network.rpartition(":")[2], build
-            defined = {key: names[key] for key in _IN_FILE if key in names}
+            build, data = own_code.read_build("--network", network)
+            user_network = network.rpartition(":")[2], build
         if study is not None:
-            shared |= {"own": own, "point": point, "model": model, "device": place}
+            shared |= {"own": user_network, "point": point, "model": model, "device": device_name}
             points = rehearse_study(study, options=options, **shared)
         else:
-            assert own is not None
-            points = [rehearse_own(*own, defined, options=options({}), **shared)]
-    plain: list[JsonDict] = []
+            assert user_network is not None
+            points = [rehearse_own(*user_network, data, options=options({}), **shared)]
+    # Not for tables alone: a record evaluates every forecast once more.
+    records: list[JsonDict] = []
     if json or plot is not None or out is not None:
-        plain = [
-            each.to_dict(asked.targets or each.targets, asked.at, asked.sure, asked.cost)
-            for each in points
+        records = [
+            result.to_dict(question.targets or result.targets, question.at, question.sure, cost)
+            for result in points
         ]
-    content = prediction_content(points[0].name if study is None else study.name, plain)
+    content = prediction_content(points[0].name if study is None else study.name, records)
     if sheet is not None and len(points[0].models) > 1:
-        named = ", ".join(made.model for made in points[0].models)
-        raise KoriskError(f"--sheet is for one model, and there are {named}; name one with --model")
+        models = ", ".join(forecast.model for forecast in points[0].models)
+        raise KoriskError(
+            f"--sheet is for one model, and there are {models}; name one with --model"
+        )
     if json:
         print_json(content)
     else:
-        for each in points:
-            show(*(" ".join(answer.model_advice(made, asked)) for made in each.models))
-            show(*answer.point_tables(each, asked), *answer.point_sentences(each, asked))
+        for result in points:
+            show(*(" ".join(answer.model_advice(model, question)) for model in result.models))
+            show(*answer.point_tables(result, question), *answer.point_sentences(result, question))
     if plot is not None:
         from korisk.report.figures.prediction import prediction_figure
 
-        needed = points[0].plans(asked.targets[0]) if asked.targets else ()
-        save_plot(prediction_figure(point_record(plain[0]), needed=needed, sure=sure), plot)
+        needed = points[0].plans(question.targets[0]) if question.targets else ()
+        save_plot(prediction_figure(point_record(records[0]), needed=needed, sure=sure), plot)
     if html is not None:
         from korisk.report.page.rehearsal import rehearsal_page
 
-        write_page(html, rehearsal_page(points, asked, title=str(content["study"])))
+        write_page(html, rehearsal_page(points, question, title=str(content["study"])))
     if sheet is not None:
         from korisk.report.sheet import rehearsal_sheet
 
-        drawn = rehearsal_sheet(points[0], asked.targets[0], sure=asked.sure, cost=asked.cost)
-        save_plot(drawn, sheet)
+        figure = rehearsal_sheet(points[0], question.targets[0], sure=question.sure, cost=cost)
+        save_plot(figure, sheet)
     if out is not None:
         tell(f"wrote {write_prediction(out, content)}")
-    answer.require_targets(points, asked)
+    # Last: a target out of reach sets the exit code, and the answers are shown all the same.
+    answer.require_targets(points, question)
 
 
 def _source(
     images: Path | None, study: Study | None, settings: Mapping[str, str | None]
 ) -> FileSource | None:
-    """The user's own images, read with the settings of the study's where no option says other."""
-    given = {key: value for key, value in settings.items() if value is not None}
+    """The user's own images, read with the study's settings unless an option replaces them."""
+    overrides = {key: value for key, value in settings.items() if value is not None}
     if images is None:
-        for key, value in given.items():
+        for key, value in overrides.items():
             option = f"--{key.replace('_', '-')}"
             raise KoriskError(
                 f"{option} is for the images of --images; a study says images: {{{key}: {value}}}"
@@ -301,17 +305,18 @@ def _source(
     from korisk.studies.spec.entries import is_table
 
     problem = {} if study is None else study.content.get("problem") or {}
-    of_study = dict(problem.get("images") or {})
-    if is_table(of_study.get("patients", "")):  # which names other files
-        del of_study["patients"]
-    return FileSource(**of_study | given | {"path": str(images.resolve())})
+    stated = dict(problem.get("images") or {})
+    # A table of patients lists the study's images, not those of --images.
+    if is_table(stated.get("patients", "")):
+        del stated["patients"]
+    return FileSource(**stated | overrides | {"path": str(images.resolve())})
 
 
 @contextmanager
-def _followed(
-    asked: Question, title: str, *, live: bool, port: int | None
+def _live_page(
+    question: Question, title: str, *, live: bool, port: int | None
 ) -> Iterator[Callbacks | None]:
-    """Whom the live page wants to be told, if there is one."""
+    """Serve the live page; yield the callbacks that update it, or None without --live."""
     if port is not None and not live:
         raise KoriskError(f"--port {port} is of the page that --live serves; add --live")
     if not live:
@@ -321,14 +326,14 @@ def _followed(
     from korisk.report.local import LocalPort
 
     with (
-        LocalPort(True if port is None else port) as served,
-        live_rehearsal(served, asked, title=title) as follower,
+        LocalPort(True if port is None else port) as page_port,
+        live_rehearsal(page_port, question, title=title) as follower,
     ):
         yield follower
 
 
 def _tell_cost(study: Study, examples: int, point: str | None, device: str) -> None:
-    """Time and memory of the closed forms, if they take long."""
+    """Print time and memory of the closed forms, if they take long."""
     from korisk.prediction.study import expected_cost
 
     seconds, needed = expected_cost(study, examples=examples, point=point, device=device)
@@ -340,16 +345,16 @@ def _tell_cost(study: Study, examples: int, point: str | None, device: str) -> N
 
 
 def _tell_estimate(seconds: float, memory: float, *, limited: bool) -> None:
-    """Time and memory of training a network, if it takes long."""
+    """Print time and memory of training a network, if it takes long."""
     if seconds > _LONG:
         hint = "" if limited or seconds < _TOO_LONG else "; --minutes 10 trains less"
-        needed = f"{max(memory / 2**30, 0.1):.1f} GiB of memory"
+        needed = f"{max(memory / 2**30, 0.1):.1f} GiB of memory"  # never 0.0
         tell(f"training takes about {duration(seconds)} and {needed}, going by a few steps{hint}")
 
 
 @contextmanager
-def _interruption_told() -> Iterator[None]:
-    """Say what an interrupted rehearsal keeps."""
+def _tell_interruption() -> Iterator[None]:
+    """Print what an interrupted rehearsal keeps, which the library says in the exception."""
     try:
         yield
     except KeyboardInterrupt as interruption:
@@ -359,7 +364,7 @@ def _interruption_told() -> Iterator[None]:
 
 
 def read_pilot(path: Path | None, unit: str, column: list[str] | None = None) -> tuple[Curve, ...]:
-    """The curves of a pilot as mean squared errors; of several metrics, those of that one."""
+    """Read the curves of a pilot as mean squared errors; of several metrics, take the mse."""
     if path is None:
         return ()
     read = partial(Curve.read_all, path, unit=unit, columns=columns(column))
@@ -369,30 +374,31 @@ def read_pilot(path: Path | None, unit: str, column: list[str] | None = None) ->
         # Naming a metric helps where there are several; any other error is raised again.
         try:
             curves = read(metric="mse" if unit == "error" else unit)
-        except KoriskError as error:  # `unit` is that of images here
+        except KoriskError as error:
+            # The library says `unit`, which is the unit of images in this command.
             renamed = (
-                Argument("pilot_unit", part.value)
-                if isinstance(part, Argument) and part.name == "unit"
-                else part
-                for part in error.message.parts
+                Argument("pilot_unit", item.value)
+                if isinstance(item, Argument) and item.name == "unit"
+                else item
+                for item in error.message.parts
             )
             raise type(error)(*renamed) from None
     if unit == "error":
         return curves
-    return tuple(Curve(each.n, each.error, each.seed, each.model, "mse") for each in curves)
+    return tuple(Curve(curve.n, curve.error, curve.seed, curve.model, "mse") for curve in curves)
 
 
 def time_left(
     say: Callable[[str], None], follow: Callable[[str, float], None] | None = None
 ) -> Callable[[str, float], None]:
-    """A watch of the library's progress that also says how long it will take."""
-    begun = time.monotonic()
+    """Progress callback that adds the time left, by the share of the work that is done."""
+    start = time.monotonic()
 
-    def progress(what: str, share: float) -> None:
-        left = (time.monotonic() - begun) * (1 - share) / share if share else 0.0
-        words = f"{what} {share:.0%}, about {duration(left)} left" if share else what
-        say(words)
+    def progress(step: str, share: float) -> None:
+        seconds = (time.monotonic() - start) * (1 - share) / share if share else 0.0
+        text = f"{step} {share:.0%}, about {duration(seconds)} left" if share else step
+        say(text)
         if follow is not None:
-            follow(words, share)
+            follow(text, share)
 
     return progress

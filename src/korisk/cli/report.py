@@ -1,4 +1,4 @@
-"""`korisk report`: figures, tables and one page of a study, from what its store holds."""
+"""`korisk report`: figures, tables and one page of a study, drawn from its store."""
 
 from __future__ import annotations
 
@@ -38,25 +38,26 @@ def report(
     Nothing is run again. A study that is half finished, or running, is reported as far as it is,
     and the page says what is missing.
     """
-    parts = _chosen("--only", ",".join(PARTS) if only is None else only, PARTS)
-    kinds = _chosen("--formats", formats, FIGURE_KINDS)
+    parts = _names("--only", ",".join(PARTS) if only is None else only, PARTS)
+    kinds = _names("--formats", formats, FIGURE_KINDS)
     if target is not None and "page" not in parts:
         raise KoriskError("--target is asked on the page; add page to --only, or leave it out")
     from korisk.report.contents import read_contents, refuse_an_empty_one
 
     contents = read_contents(path)
     refuse_an_empty_one(contents)
-    shown = [curve for point in contents.points for curve in point.curves]
-    metrics = ", ".join(dict.fromkeys(repr(curve.metric) for curve in shown))
-    models = ", ".join(dict.fromkeys(curve.model for curve in shown))
+    curves = [curve for point in contents.points for curve in point.curves]
+    metrics = ", ".join(dict.fromkeys(repr(curve.metric) for curve in curves))
+    models = ", ".join(dict.fromkeys(curve.model for curve in curves))
     points = counted(len(contents.points), "point")
-    read_as = f"{metrics} of {models} at {points} of {contents.store}" if shown else points
-    folder = make_folder(out if out is not None else contents.store.parent)  # before the work
+    read_as = f"{metrics} of {models} at {points} of {contents.store}" if curves else points
+    # Made before the work, so that a folder that cannot be written fails at once.
+    folder = make_folder(out if out is not None else contents.store.parent)
     written: list[Path] = []
     with Console(stderr=True, quiet=json).status("reading") as status:
 
-        def watch(what: str) -> None:
-            status.update(Text(what))
+        def watch(step: str) -> None:
+            status.update(Text(step))
 
         if "page" in parts:
             from korisk.report.page.study import study_page
@@ -66,8 +67,8 @@ def report(
         if "figures" in parts:
             from korisk.report.figures.study import save_figures, study_figures
 
-            drawn = study_figures(contents)
-            written += save_figures(drawn, folder / "figures", kinds, watch=watch)
+            figures = study_figures(contents)
+            written += save_figures(figures, folder / "figures", kinds, watch=watch)
         if "tables" in parts:
             from korisk.report.tables.text import save_tables
 
@@ -81,14 +82,17 @@ def report(
         written_to = list(map(str, written))
         print_json({"read_as": read_as, "written": written_to, "incomplete": incomplete})
         return
-    tell(f"Read: {read_as}")  # a refusal is one line
-    for place, count in Counter(file.parent for file in written).items():
-        files = [str(file) for file in written if file.parent == place]
-        for said in files if count <= 3 else [f"{count} files in {place}"]:
-            tell(f"wrote {said}")
+    # After the work: a refused report prints its error and nothing else.
+    tell(f"Read: {read_as}")
+    for parent, count in Counter(file.parent for file in written).items():
+        files = [str(file) for file in written if file.parent == parent]
+        # A few files by name; dozens of figures only by number and folder.
+        for name in files if count <= 3 else [f"{count} files in {parent}"]:
+            tell(f"wrote {name}")
 
 
-def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+def _names(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The names in a comma-separated option, checked, in the order of `known`."""
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     for name in names or [""]:
         one_of(option, name, known)

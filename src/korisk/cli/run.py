@@ -1,4 +1,4 @@
-"""`korisk run`: a study of one's own."""
+"""`korisk run`: run a study of your own, or what is missing of it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from korisk.studies.spec.study import Study
 from korisk.texts import Table, counted, duration, number
 from korisk.theory.footprint import format_bytes
 
-_POINTS = 6  # that are told without --full
-_COUNTED = (("skipped", "already done"), ("failed", "failed"))
-_NOTHING_SHARED = "The two models have no N in common."
+_POINTS_SHOWN = 6  # without --full: more lines would push the answer off the screen
+_COUNT_LABELS = (("skipped", "already done"), ("failed", "failed"))
+_NO_COMMON_SIZE = "The two models have no N in common."
 
 
 @command("studies.run.compute.Compute", "studies.run.engine.run_study", options="cluster_options")
@@ -72,79 +72,81 @@ def run(
         live=live,
         port=port,
     )
-    found = curves(done.rows)
-    between = {point: crossing(*models) for point, models in found.items() if len(models) == 2}
+    by_point = curves(done.rows)
+    crossings = {point: crossing(*pair) for point, pair in by_point.items() if len(pair) == 2}
     if json:
         points: JsonDict = {}
-        for point, models in found.items():
+        for point, models in by_point.items():
             points[point] = {curve.model: curve.records() for curve in models}
-            if point in between:
-                crossed = between[point]
-                points[point]["crossing"] = None if crossed is None else crossed.to_dict()
+            if point in crossings:
+                meeting = crossings[point]
+                points[point]["crossing"] = None if meeting is None else meeting.to_dict()
         print_json({"store": str(store_path(folder)), **done.counts, "points": points})
     else:
-        for point, models in found.items() if full else ():
+        for point, models in by_point.items() if full else ():
             if models:
                 show(f"{point}: mean {models[0].metric} over seeds", _means_table(models))
-        show(*_short(found, between, all_points=full))
+        show(*_summary_lines(by_point, crossings, all_points=full))
         print_end(done, folder, tables=full)
     report_failures(done)
 
 
 def _means_table(models: Sequence[Curve]) -> Table:
+    """Mean errors of the models at every N; a model without that N has an empty cell."""
     means = [dict(zip(curve.sizes.tolist(), curve.means.tolist(), strict=True)) for curve in models]
     rows = [
-        [str(n), *(number(of_model.get(n)) for of_model in means)]
-        for n in sorted({n for of_model in means for n in of_model})
+        [str(n), *(number(by_size.get(n)) for by_size in means)]
+        for n in sorted({n for by_size in means for n in by_size})
     ]
     return Table("", ["N", *(curve.model for curve in models)], rows, "r")
 
 
 def folder_of(study: Path) -> Path:
-    """The default folder for the results of a study's file: in this folder, named as the file."""
+    """Default folder of the results of a study: in the working folder, named as its file."""
     name = study.stem
-    return Path(name if name.strip(".") else "study")  # a name of dots would lead elsewhere
+    # A file such as "...yaml" would name the parent folder.
+    return Path(name if name.strip(".") else "study")
 
 
-def _short(
-    found: Mapping[str, Sequence[Curve]],
-    between: Mapping[str, Crossing | None],
+def _summary_lines(
+    by_point: Mapping[str, Sequence[Curve]],
+    crossings: Mapping[str, Crossing | None],
     *,
     all_points: bool,
 ) -> Iterator[str]:
-    """A line for each point: mean errors at the largest N, and where the better model changes."""
-    shown = list(found.items())
-    for point, models in shown if all_points else shown[:_POINTS]:
+    """One line a point: mean errors at the largest N, and where the better model changes."""
+    points = list(by_point.items())
+    for point, models in points if all_points else points[:_POINTS_SHOWN]:
         if not models:
             yield f"{point}: no model has an error above 0, so there is no curve."
             continue
-        lasts = {int(curve.sizes[-1]) for curve in models}
-        ends = [
+        sizes = {int(curve.sizes[-1]) for curve in models}
+        errors = [
             f"{curve.model} {number(float(curve.means[-1]))}"
-            + (f" at N = {int(curve.sizes[-1]):,}" if len(lasts) > 1 else "")
+            + (f" at N = {int(curve.sizes[-1]):,}" if len(sizes) > 1 else "")
             for curve in models
         ]
-        at = f" at N = {lasts.pop():,}" if len(lasts) == 1 else ""
-        crossed = between.get(point)
-        said = (
-            crossed.explain(sizes=True) if crossed else _NOTHING_SHARED if point in between else ""
-        )
-        yield f"{point}: {models[0].metric} of {', '.join(ends)}{at}. {said}".rstrip()
-    if len(shown) > _POINTS and not all_points:
-        yield f"{len(shown) - _POINTS:,} more points; --full prints them all."
+        size = f" at N = {sizes.pop():,}" if len(sizes) == 1 else ""
+        meeting = crossings.get(point)
+        sentence = _NO_COMMON_SIZE if point in crossings else ""
+        if meeting is not None:
+            sentence = meeting.explain(sizes=True)
+        yield f"{point}: {models[0].metric} of {', '.join(errors)}{size}. {sentence}".rstrip()
+    if len(points) > _POINTS_SHOWN and not all_points:
+        yield f"{len(points) - _POINTS_SHOWN:,} more points; --full prints them all."
 
 
 def print_end(done: Outcome, folder: Path, *, tables: bool) -> None:
-    """Say what was run, where the page and the results are, and what to do with them."""
+    """Print what was run, where the page and the results are, and the commands that use them."""
     counts = done.counts
-    said = [f"{counted(counts['done'], 'cell')} run in {duration(counts['seconds'])}"]
-    said += [f"{counts[name]:,} {words}" for name, words in _COUNTED if counts[name]]
-    more = "" if tables else " --full prints the tables."
+    summary = [f"{counted(counts['done'], 'cell')} run in {duration(counts['seconds'])}"]
+    summary += [f"{counts[name]:,} {label}" for name, label in _COUNT_LABELS if counts[name]]
+    hint = "" if tables else " --full prints the tables."
     page = f"Page: korisk report {folder} draws it."
     if done.page is not None:
         page = f"Page: {done.page}; open file://{quote(str(done.page.resolve()))} in a browser."
     show(
-        f"{', '.join(said)}; results in {store_path(folder)} (korisk export {folder}).{more}",
+        f"{', '.join(summary)}; results in {store_path(folder)} (korisk export {folder}).{hint}",
         page,
         whole_lines=True,
     )
@@ -156,24 +158,25 @@ def print_end(done: Outcome, folder: Path, *, tables: bool) -> None:
 def _show_cells(
     study: Study, folder: Path, compute: Compute, *, retry: bool, as_json: bool
 ) -> None:
-    """List the cells with their state and what they need, and the job script if there is one."""
-    listed = _listed(study, folder, compute.device_kind())
+    """Print the cells with state, time and memory, and the job script if there is one."""
+    cells = _cells(study, folder, compute.device_kind())
     open_states = {"to do", "failed"} if retry else {"to do"}
-    todo = [cell["seconds"] for cell in listed if cell["state"] in open_states]
-    here = replace(compute, device=compute.device_kind())
-    default = (
-        1 if compute.elsewhere else max(1, *(many for _, many, _ in groups(study.tasks, here)))
-    )
+    pending = [cell["seconds"] for cell in cells if cell["state"] in open_states]
+    resolved = replace(compute, device=compute.device_kind())
+    default = 1
+    if not compute.elsewhere:
+        default = max(1, *(processes for _, processes, _ in groups(study.tasks, resolved)))
     workers = compute.workers or default
-    times = [seconds for seconds in todo if not math.isnan(seconds)]
-    unknown = len(todo) - len(times)
-    left = math.nan if todo else 0.0
-    if times:
-        left = max(sum(times) / workers, *times)  # not before its longest cell
+    measured = [seconds for seconds in pending if not math.isnan(seconds)]
+    unmeasured = len(pending) - len(measured)
+    expected = math.nan if pending else 0.0
+    if measured:
+        # Workers share the cells, but none of them shares its longest cell.
+        expected = max(sum(measured) / workers, *measured)
     script = None if compute.batch is None else job_script(compute.batch, compute.options)
     if as_json:
-        to_do = {"cells": len(todo), "without_estimate": unknown, "workers": workers}
-        content = {"name": study.name, "cells": listed, "to_do": to_do | {"seconds": left}}
+        to_do = {"cells": len(pending), "without_estimate": unmeasured, "workers": workers}
+        content = {"name": study.name, "cells": cells, "to_do": to_do | {"seconds": expected}}
         print_json(content if script is None else content | {"job_script": script})
         return
     rows = [
@@ -185,13 +188,13 @@ def _show_cells(
             duration(cell["seconds"]),
             "-" if cell["memory"] is None else format_bytes(cell["memory"]),
         ]
-        for cell in listed
+        for cell in cells
     ]
-    time = f"about {duration(left)} on {counted(workers, 'worker')}, from measured cells"
-    if not times:
-        time = "no measured cell yet, so the time is not known"
-    elif unknown:
-        time += f", without {unknown:,} of a size that was not measured yet"
+    estimate = f"about {duration(expected)} on {counted(workers, 'worker')}, from measured cells"
+    if not measured:
+        estimate = "no measured cell yet, so the time is not known"
+    elif unmeasured:
+        estimate += f", without {unmeasured:,} of a size that was not measured yet"
     show(
         Table(
             f"cells of {study.name}",
@@ -199,14 +202,16 @@ def _show_cells(
             rows,
             "llllr",
         ),
-        f"{counted(len(todo), 'cell')} to do: {time}." if todo else "Nothing is left to do.",
+        f"{counted(len(pending), 'cell')} to do: {estimate}."
+        if pending
+        else "Nothing is left to do.",
     )
     if script is not None:
         show(f"\nScript of each job:\n\n{script}", whole_lines=True)
 
 
-def _listed(study: Study, folder: Path, device: str) -> list[JsonDict]:
-    """Each cell with its state, and its expected seconds and bytes; NaN and None if not known."""
+def _cells(study: Study, folder: Path, device: str) -> list[JsonDict]:
+    """Cells with state, expected seconds (NaN if unknown) and expected bytes (None if unknown)."""
     states: dict[str, str] = {}
     seconds: dict[str, float] = {}
     path = store_to_write(folder)
@@ -218,7 +223,7 @@ def _listed(study: Study, folder: Path, device: str) -> list[JsonDict]:
             states |= {task.key: "done" for task in study.tasks if store.finished(task)}
             seconds = expected_seconds(store, study.tasks, device)
     memory: dict[str, int] = {}
-    with suppress(ImportError):  # the fits' own formulas, where PyTorch is installed
+    with suppress(ImportError):  # the estimates come with the fits, which need PyTorch
         from korisk.studies.run.cells import memory_needed
 
         memory = {task.point: memory_needed(task.spec) for task in study.tasks}

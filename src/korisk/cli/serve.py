@@ -1,4 +1,4 @@
-"""`korisk serve`: a page on this machine on which one drops a table and gets its plan."""
+"""`korisk serve`: a local page on which one drops a table and gets its plan."""
 
 import signal
 import webbrowser
@@ -25,7 +25,7 @@ def serve(
     from korisk.report.serve import TablePort, serve_tables
 
     with TablePort(True if port is None else port) as served:
-        # A closed terminal ends it like Ctrl-C does, so that nothing stays behind.
+        # A closed terminal stops the server like Ctrl-C, so that no process stays behind.
         for name in ("SIGTERM", "SIGHUP"):
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.default_int_handler)

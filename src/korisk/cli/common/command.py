@@ -1,8 +1,8 @@
-"""Commands whose options are arguments of the library: their help and their errors from one place.
+"""Commands whose options are arguments of the library: help and errors come from one place.
 
-A command says which functions it calls. What an option means is what their docstrings say of that
-argument; they are read from the source when help is asked for, so that nothing is imported to
-describe a command. Messages of the library name arguments, which a command knows by its options.
+A command names the functions it calls. The help of an option is the description of that argument
+in their docstrings, read from the source files when help is asked for, so that describing a command
+imports nothing. Messages of the library name arguments; a command translates them to its options.
 """
 
 import ast
@@ -29,14 +29,14 @@ _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z`])")
 
 
 def command(*calls: str, **options: str) -> Callable[[_Function], _Function]:
-    """Say which functions a command calls, by their places inside korisk; the first is read first.
+    """Name the functions a command calls, as dotted paths inside korisk; earlier ones win.
 
-    Keywords name the option of an argument that is called otherwise: `columns="column"`, and
-    `steps="training steps"` for a key of an option with several.
+    Keywords map an argument to an option of another name: `columns="column"`, or
+    `steps="training steps"` for one key of the option --training KEY=VALUE.
     """
 
     def marked(function: _Function) -> _Function:
-        vars(function).update(calls=calls, options=options)  # which Typer copies
+        vars(function).update(calls=calls, options=options)  # Typer copies the attributes
         return function
 
     return marked
@@ -45,98 +45,108 @@ def command(*calls: str, **options: str) -> Callable[[_Function], _Function]:
 class Command(TyperCommand):
     """A command that `command` marked.
 
-    Of an option's annotation `Annotated[type, "E", "The value."]` the word is its metavar, and the
-    sentence its help, for what is no argument of the library.
+    In the annotation `Annotated[type, "E", "The value."]` of an option, the single word is its
+    metavar and the sentence its help; options that the library documents need no sentence.
     """
 
-    def __init__(self, *given: Any, **settings: Any) -> None:
-        super().__init__(*given, **settings)
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
         function = inspect.unwrap(settings["callback"])
         self.calls: tuple[str, ...] = vars(function).get("calls", ())
         self.option_of: dict[str, str] = vars(function).get("options", {})
         self.hints = hints = get_type_hints(function, include_extras=True)
-        parameter: Any  # options and positional arguments have no common type with a help
+        parameter: Any  # options and positional arguments share no type that has a help
         for parameter in self.params:
-            said = getattr(hints.get(parameter.name or ""), "__metadata__", ())
-            texts = [text for text in said if isinstance(text, str)]
+            annotations = getattr(hints.get(parameter.name or ""), "__metadata__", ())
+            texts = [text for text in annotations if isinstance(text, str)]
             if texts and " " in texts[-1]:
                 parameter.help = texts.pop()
             if texts:
                 parameter.metavar = texts[0]
             if getattr(parameter, "is_flag", False) and not parameter.default:
-                parameter.secondary_opts = []  # no --no-json
+                # Typer would add --no-json to every flag.
+                parameter.secondary_opts = []
 
     def describe(self) -> None:
-        """Give every parameter its help and metavar from the docstrings, where it has none."""
+        """Fill in missing help and metavars from the docstrings."""
         argument_of = {option.split()[0]: argument for argument, option in self.option_of.items()}
         arguments: dict[str, tuple[str, str]] = {}
-        for place in reversed(self.calls):
-            arguments |= documented(place)
+        # Reversed, so that the first function overrides the others.
+        for dotted_path in reversed(self.calls):
+            arguments |= documented(dotted_path)
         parameter: Any
         for parameter in self.params:
             name = parameter.name or ""
             kind, text = arguments.get(name) or arguments.get(argument_of.get(name, ""), ("", ""))
             if not parameter.help:
-                first, *others = _SENTENCE.split(text.replace("`", ""))
-                default = next((text[1] for text in map(_DEFAULT.match, others) if text), "")
-                usual = re.search(r"default (.+)", kind)
-                if usual and not default and usual[1] not in ("()", "False", "True"):
-                    default = usual[1].replace('"', "")
+                first, *further = _SENTENCE.split(text.replace("`", ""))
+                default = next((text[1] for text in map(_DEFAULT.match, further) if text), "")
+                stated = re.search(r"default (.+)", kind)
+                if stated and not default and stated[1] not in ("()", "False", "True"):
+                    default = stated[1].replace('"', "")
                 repeated = " Repeatable." * bool(getattr(parameter, "multiple", False))
-                told = f" [default: {default}]" if default and parameter.default is None else ""
-                parameter.help = first + repeated + told
+                # Typer itself shows a default that is not None.
+                suffix = f" [default: {default}]" if default and parameter.default is None else ""
+                parameter.help = first + repeated + suffix
             if not parameter.metavar and not getattr(parameter, "is_flag", False):
+                # numpydoc writes choices as {"auto", "cpu"}.
                 choices = (
                     re.findall(r'"([^"]+)"', kind.partition("}")[0]) if kind[:1] == "{" else ()
                 )
-                words = re.findall(r"\w+", str(self.hints.get(parameter.name, "")))
-                metavars = [_METAVARS[word] for word in words if word in _METAVARS]
+                type_names = re.findall(r"\w+", str(self.hints.get(parameter.name, "")))
+                metavars = [_METAVARS[word] for word in type_names if word in _METAVARS]
                 parameter.metavar = "|".join(choices) or (metavars[0] if metavars else None)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Describe the parameters, then the command."""
+        """Fill in the help before Typer formats it."""
         self.describe()
         super().format_help(ctx, formatter)
 
     def rendered(self, message: str) -> str:
-        """A message as this command says it: `--unit dB` where the library says `unit='dB'`."""
-        parts = message.parts if isinstance(message, Message) else (message,)
-        return "".join(part if isinstance(part, str) else self.option(part) for part in parts)
+        """Translate a message to this command: `unit='dB'` becomes `--unit dB`."""
+        if not isinstance(message, Message):
+            return message
+        return "".join(
+            item if isinstance(item, str) else self.option(item) for item in message.parts
+        )
 
     def option(self, argument: Argument) -> str:
-        """An argument as it is given to this command; as in Python if there is no such option."""
+        """Write an argument as an option of this command, or as in Python if it has none."""
         name, _, key = self.option_of.get(argument.name, argument.name).partition(" ")
-        known = [each for each in self.params if each.name == name and each.opts[0][0] == "-"]
-        if not known:
+        flags = [spec.opts[0] for spec in self.params if spec.name == name]
+        if not flags or not flags[0].startswith("-"):  # a positional argument has no flag
             return str(argument)
-        option, value = f"{known[0].opts[0]} {key}".strip(), argument.value
-        if any(value is wordless for wordless in (Absent, ..., True)):  # 1 == True
+        option, value = f"{flags[0]} {key}".strip(), argument.value
+        # Compared by identity: the number 1 equals True, and is a value.
+        if any(value is flag for flag in (Absent, ..., True)):
             return option
         if isinstance(value, dict):  # one option for each pair
             pairs = [
-                (ours, "..." if text is ... else text)
-                for ours, theirs in value.items()
-                for text in (theirs if isinstance(theirs, list) else [theirs])
+                f"{name}={'...' if text is ... else text}"
+                for name, content in value.items()
+                for text in (content if isinstance(content, list) else [content])
             ]
-            return " ".join(f"{option} {quote(f'{ours}={text}')}" for ours, text in pairs)
+            return " ".join(f"{option} {quote(pair)}" for pair in pairs)
         if isinstance(value, list):
             return " ".join(f"{option} {quote(str(text))}" for text in value)
+        # --unit dB, but --training steps=100
         return f"{option} {quote(str(value))}" if not key else f"{option}={quote(str(value))}"
 
 
 @cache
-def documented(place: str) -> dict[str, tuple[str, str]]:
-    """The type and the meaning of each parameter, by the docstring of a function or class."""
-    path, *names = Path(korisk.__file__).parent, *place.split(".")
+def documented(dotted_path: str) -> dict[str, tuple[str, str]]:
+    """Type and description of each parameter, from the docstring of a function or class."""
+    # Folders and the file come first in the dotted path, then classes and functions in it.
+    path, *names = Path(korisk.__file__).parent, *dotted_path.split(".")
     while not path.suffix:
         path = path / names.pop(0)
         path = path if path.is_dir() else path.with_suffix(".py")
     node: Any = ast.parse(path.read_text(encoding="utf-8"))
     for name in names:
-        node = next(each for each in node.body if getattr(each, "name", "") == name)
+        node = next(child for child in node.body if getattr(child, "name", "") == name)
     section = _SECTION.search(ast.get_docstring(node) or "")
     return {
         name: (kind, " ".join(meaning.split()))
-        for listed, kind, meaning in _ENTRY.findall(section[1] if section else "")
-        for name in listed.split(", ")
+        for names_text, kind, meaning in _ENTRY.findall(section[1] if section else "")
+        for name in names_text.split(", ")
     }

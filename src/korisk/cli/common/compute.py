@@ -1,4 +1,4 @@
-"""How the command line runs the cells of a study: what the options mean, and the run itself."""
+"""Run the cells of a study from the command line: its options, and the run itself."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from korisk.studies.run.compute import Compute, chosen_device, expected_seconds,
 from korisk.studies.run.engine import Event, Summary, run_study
 from korisk.studies.run.progress import Pace, event_line, progress
 
-FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
+FAILED_CELLS = 1  # exit code if some cells failed and the others are stored
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did, and what the store then holds of the cells that were asked for."""
+    """Counts of a run, and the rows and failures that the store then holds for its cells."""
 
     counts: JsonDict  # cells done, failed, skipped; seconds
     rows: list[FlatRow]
@@ -43,12 +43,13 @@ def chosen_compute(
     workers: int | None = None,
     device: str = "auto",
 ) -> Compute:
-    """Where cells run, with the options of jobs from a file."""
+    """Settings of where cells run; `cluster_options` is a file with options of batch jobs."""
     options = {} if cluster_options is None else read_yaml(cluster_options)
     if not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
         raise KoriskError(f"{cluster_options}: must be keys and values, such as cores: 4")
     try:
         compute = Compute(cluster=cluster, options=options, workers=workers, device=device)
+        # Writing the script checks the options, before anything is queued.
         if compute.batch is not None:
             job_script(compute.batch, options)
     except KoriskError as error:
@@ -71,30 +72,33 @@ def run_tasks(
     live: bool = False,
     port: int | None = None,
 ) -> Outcome:
-    """Run what the store in `out` lacks; a refused run leaves no empty folder or store behind."""
+    """Run the missing cells of a store in `out`; a refused run leaves no empty store or folder."""
     _checks.real("--wait", wait, at_least=0, remedy="give seconds")
     if port is not None and not live:
         raise KoriskError(f"--port {port} is of the page that --live serves; add --live")
-    device = chosen_device("cpu" if compute.elsewhere else compute.device)  # PyTorch is installed
+    # Raises if PyTorch is missing or lacks the device; on a cluster, the workers choose it.
+    device = chosen_device("cpu" if compute.elsewhere else compute.device)
     from korisk.studies.run.cells import cell_work
 
-    if page or live:  # which says so where something is missing
+    # Imported before the run: a missing matplotlib should fail first.
+    if page or live:
         from korisk.report.contents import read_contents
         from korisk.report.live import live_page
         from korisk.report.local import LocalPort
         from korisk.report.page.study import study_page
-    asked = compute if compute.elsewhere else replace(compute, device=device)
+    resolved = compute if compute.elsewhere else replace(compute, device=device)
     path = store_to_write(out)
-    drawn = path.with_name("report.html")
+    html = path.with_name("report.html")
     had_folder, had_store = path.parent.exists(), path.exists()
     make_folder(path.parent)
     keys = {task.key for task in tasks}
 
-    def print_line(event: Event) -> None:  # for logs; failures are listed at the end anyway
+    def print_line(event: Event) -> None:
+        # Only what logs should show at once: failures are listed at the end.
         if event.kind in {"retried", "waiting"}:
             tell(event_line(event))
 
-    parts: list[Summary] = []
+    summaries: list[Summary] = []
     try:
         open_store = warnings_as_lines()(Store.create_or_open)
         with (
@@ -105,21 +109,24 @@ def run_tasks(
                 missing = store.missing(tasks)
                 pace = Pace(
                     [task for task in missing if retry or not store.failed(task)],
-                    seconds=expected_seconds(store, tasks, asked.device_kind()),
+                    seconds=expected_seconds(store, tasks, resolved.device_kind()),
                     skipped=len(tasks) - len(missing),
                 )
                 with (
-                    live_page(served, path, pace, page=drawn) if served else nullcontext() as told,
-                    progress(pace, quiet=quiet, watches=[told], lines=print_line) as watch,
+                    live_page(served, path, pace, page=html)
+                    if served
+                    else nullcontext() as follower,
+                    progress(pace, quiet=quiet, watches=[follower], lines=print_line) as watch,
                 ):
-                    for group, processes, threads in groups(tasks, asked):
+                    for group, processes, threads in groups(tasks, resolved):
                         todo = store.missing(group)
-                        idle = all(store.failed(task) and not retry for task in todo)
-                        place = Compute(device="cpu") if idle else asked  # starts nothing for it
+                        nothing_to_run = all(store.failed(task) and not retry for task in todo)
+                        # A group without work must not start a cluster.
+                        where = Compute(device="cpu") if nothing_to_run else resolved
                         workers = processes if compute.workers is None else compute.workers
-                        many = max(1, processes)
-                        with opened(place, processes=many, threads=threads) as (cluster, device):
-                            done = run_study(
+                        pool = max(1, processes)
+                        with opened(where, processes=pool, threads=threads) as (cluster, device):
+                            group_summary = run_study(
                                 group,
                                 cell_work(group, device=device),
                                 store,
@@ -129,35 +136,35 @@ def run_tasks(
                                 retry_failed=retry,
                                 watch=watch,
                             )
-                        parts.append(done)
+                        summaries.append(group_summary)
             except KeyboardInterrupt:
                 count = len(tasks) - len(store.missing(tasks))
-                kept = f"{count} of {len(tasks)} cells are kept in {path}"
-                with suppress(OSError):  # of a terminal that was closed
-                    tell(f"{kept}; the same command goes on from there")
+                finished = f"{count} of {len(tasks)} cells are kept in {path}"
+                with suppress(OSError):  # the terminal may be closed
+                    tell(f"{finished}; the same command goes on from there")
                 raise
             except KoriskError:
                 if not had_store and not store.failures() and not list(store.results()):
-                    path.unlink(missing_ok=True)  # empty, and its lock is still ours
+                    path.unlink(missing_ok=True)  # safe: this run holds the lock
                 raise
             rows = [row for row in store.rows() if row.task.key in keys]
             failures = [failure for failure in store.failures() if failure.task.key in keys]
     except KoriskError:
         if not had_folder:
-            with suppress(OSError):  # not empty: another process uses it
+            with suppress(OSError):  # fails if another process has put something there
                 path.parent.rmdir()
         raise
     if page and not live and rows:
         with Console(stderr=True, quiet=quiet).status("drawing the page") as status:
-            html = study_page(read_contents(path), watch=lambda what: status.update(Text(what)))
-            write_text(drawn, html)
+            text = study_page(read_contents(path), watch=lambda step: status.update(Text(step)))
+            write_text(html, text)
     counts = {
-        "done": sum(part.done for part in parts),
+        "done": sum(summary.done for summary in summaries),
         "failed": len(failures),
-        "skipped": sum(part.skipped for part in parts),
-        "seconds": sum(part.seconds for part in parts),
+        "skipped": sum(summary.skipped for summary in summaries),
+        "seconds": sum(summary.seconds for summary in summaries),
     }
-    return Outcome(counts, rows, failures, drawn if (page or live) and drawn.exists() else None)
+    return Outcome(counts, rows, failures, html if (page or live) and html.exists() else None)
 
 
 def report_failures(outcome: Outcome) -> None:

@@ -1,4 +1,4 @@
-"""Options that only the command line has, or that several commands share; see `command.Command`."""
+"""Options that several commands share, or that only the command line has; see `Command`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ Sheet = Annotated[
     "Draw one page for a proposal or an ethics board: FILE.pdf, .png or .svg.",
 ]
 Target = Annotated[float | None, "E"]
+# A lambda, because the parser is defined further down.
 Targets = Annotated[list[float] | None, Option(parser=lambda text: _target(text)), "E"]
 Unit = Annotated[str | None, "UNIT"]
 Column = Annotated[
@@ -61,11 +62,11 @@ Port = Annotated[int | None, "PORT", "Port of --live. [default: a free one]"]
 
 
 class Percent(float):
-    """A target that was given with a percent sign."""
+    """A target typed with a percent sign."""
 
 
 def _target(text: str) -> float:
-    """A target as it is typed, such as 0.01 or 88%."""
+    """Parse a target such as 0.01 or 88%."""
     try:
         return Percent(float(text[:-1])) if text.endswith("%") else float(text)
     except ValueError:
@@ -73,24 +74,24 @@ def _target(text: str) -> float:
 
 
 def in_unit(targets: Sequence[float], curves: Sequence[Curve]) -> list[float]:
-    """Targets in the unit of the curves: 88% is 88 of a score up to 100, and else 0.88."""
-    unit, plain = curves[0].unit, []
+    """Convert targets to the unit of the curves: 88% is 88 for scores up to 100, else 0.88."""
+    unit, values = curves[0].unit, []
     for target in targets:
         if isinstance(target, Percent) and unit.law not in ("error", "complement", "percent"):
             problem = f"--target {target:g}% needs a metric up to 1 or 100, and this is"
             raise KoriskError(f"{problem} {unit.name}; write the value to reach")
-        hundred = unit.law == "percent" or (unit.law == "error" and curves[0].error.max() > 1)
-        share = isinstance(target, Percent) and not hundred
-        plain.append(float(target) / 100 if share else float(target))
-    return list(dict.fromkeys(plain))
+        up_to_100 = unit.law == "percent" or (unit.law == "error" and curves[0].error.max() > 1)
+        is_fraction = isinstance(target, Percent) and not up_to_100
+        values.append(float(target) / 100 if is_fraction else float(target))
+    return list(dict.fromkeys(values))
 
 
 def pairs(option: str, texts: list[str] | None, form: str, example: str) -> dict[str, list[str]]:
-    """The texts KEY=VALUE of a repeated option, by key."""
+    """Parse the KEY=VALUE texts of a repeated option into lists by key."""
     values: dict[str, list[str]] = {}
     for text in texts or []:
-        key, between, value = text.partition("=")
-        if not key.strip() or not between:
+        key, separator, value = text.partition("=")
+        if not key.strip() or not separator:
             rule = f"{option} must be {form}, got {shown(text)}"
             raise KoriskError(f"{rule}; write {option} {example}, for example")
         values.setdefault(key.strip(), []).append(value.strip())
@@ -98,18 +99,18 @@ def pairs(option: str, texts: list[str] | None, form: str, example: str) -> dict
 
 
 def columns(texts: list[str] | None) -> dict[str, str]:
-    """The --column options as a mapping from our names to the file's."""
-    found = pairs("--column", texts, "OURS=YOURS", "n=train_size")
-    for ours, theirs in found.items():
-        if not theirs[-1]:
+    """Parse the --column options: a mapping from our names to the file's."""
+    names_by_column = pairs("--column", texts, "OURS=YOURS", "n=train_size")
+    for ours, file_names in names_by_column.items():
+        if not file_names[-1]:
             problem = f"--column must be OURS=YOURS, got '{ours}='"
             raise KoriskError(f"{problem}; write --column n=train_size, for example")
-    return {ours: theirs[-1] for ours, theirs in found.items()}
+    return {ours: file_names[-1] for ours, file_names in names_by_column.items()}
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read: what the options say."""
+    """The options that say how files are read."""
 
     metric: str | None = None
     unit: str | None = None
@@ -125,7 +126,7 @@ class Reading:
     seeds: int | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """What the library takes."""
+        """Convert the options to arguments of `Curve.read`."""
         options = dict(vars(self))
         options["columns"] = columns(options.pop("column"))
         options["filter"] = pairs("--filter", self.filter, "COLUMN=VALUE", "set=test")
@@ -139,31 +140,31 @@ class Reading:
         return options
 
     def curves(self, path: Path, model: str | None = None) -> tuple[Curve, ...]:
-        """The curves in one file or store, one for each model, or that of the named one."""
+        """Read the curves of a file or store: one for each model, or the one that is named."""
         if model is not None:
             return (Curve.read(path, model=model, **self.arguments()),)
         return Curve.read_all(path, **self.arguments())
 
 
 def renamed(curve: Curve, name: str) -> Curve:
-    """The curve of a model under another name."""
+    """Copy a curve under another name of its model."""
     return Curve.of_errors(curve.n, curve.error, curve.seed, name, curve.metric, curve.unit)
 
 
 def read_as(curves: Sequence[Curve]) -> list[str]:
-    """How the table was read, in a sentence; nothing where that is a matter of course."""
+    """How the table was read, in one sentence; nothing if that needs no mention."""
     sentences = dict.fromkeys(f"Read: {curve.read_as}." for curve in curves if curve.read_as)
     return [" ".join(sentences)] if sentences else []
 
 
 def one_target(targets: Sequence[float], path: Path | None, option: str = "--plot") -> None:
-    """Refuse a figure of several targets."""
+    """Raise if a figure is asked for several targets."""
     if path is not None and len(targets) > 1:
         raise KoriskError(f"{option} draws one --target, got {len(targets)}; leave the others out")
 
 
 def check_page(path: Path | None, fit: str = DEFAULT_FIT) -> None:
-    """Refuse a page that could not be written, or not with this fit, before anything is read."""
+    """Raise if a page could not be written, or not with this fit, before anything is read."""
     if path is None:
         return
     if path.suffix.lower() not in (".html", ".htm"):
@@ -171,6 +172,7 @@ def check_page(path: Path | None, fit: str = DEFAULT_FIT) -> None:
         raise KoriskError(f"{path}: the suffix of a page must be .html, got {suffix}; rename it")
     if not path.parent.is_dir():
         raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
+    # The page answers in the browser, where only the default fit is implemented.
     if fit != DEFAULT_FIT:
         raise KoriskError(
             f"--html needs fit {DEFAULT_FIT!r}, got {fit!r}; leave --fit out, or use --plot"

@@ -1,4 +1,4 @@
-"""How the commands print: tables and sentences for people, JSON for machines, lines on stderr."""
+"""Output of the commands: tables and sentences, JSON for programs, messages on stderr."""
 
 import json
 import math
@@ -25,13 +25,13 @@ from korisk.texts import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NARROWEST = 110
-# Arguments which a user can add as advised.
+NARROWEST = 110  # columns where no terminal states its width, enough for the widest table
+# Arguments that a message advises to add: the command with them is printed, ready to run.
 _ADDED = {"columns", "unit", "metric", "model", "point", "worksheet"}
 _ADDED |= {"filter", "ignore", "last", "best", "scale", "wide"}
 _REPEATED = {"columns", "filter", "ignore", "scale"}
 
-# The command that runs, which `app.run` sets: messages are told with its options.
+# The current command, set by `app.run`: messages name its options.
 running: ContextVar[Command | None] = ContextVar("running", default=None)
 
 
@@ -39,42 +39,43 @@ running: ContextVar[Command | None] = ContextVar("running", default=None)
 
 
 def in_options(message: str) -> str:
-    """A message of the library in the words of the command that runs: its options."""
+    """Translate the arguments in a message of the library to options of the current command."""
     command = running.get()
     return message if command is None else command.rendered(message)
 
 
 def with_command(message: Message, arguments: list[str]) -> str:
-    """A message in the words of the command line, with the command that follows its advice.
+    """Translate a message, and append the command that follows its advice.
 
-    That is possible where the message names an argument to add, such as columns={'n': 'size'}; of
-    several it takes the first.
+    There is one if the message names an argument to add, such as columns={'n': 'size'}; if it names
+    several, the first is used.
     """
-    said = in_options(message)
-    for part in message.parts:
-        if isinstance(part, Argument) and part.name in _ADDED and part.value not in (Absent, ...):
-            option = in_options(Message(part))
-            if "..." in str(part) or option == str(part):
-                return said
-            given = list(arguments)
-            with suppress(ValueError):  # an option that was given already is given anew
-                place = given.index(option.partition(" ")[0])
-                del given[place : place + (2 if part.name not in _REPEATED else 0)]
-            return f"{said}: {' '.join(map(quote, ('korisk', *given)))} {option}"
-    return said
+    text = in_options(message)
+    for item in message.parts:
+        if isinstance(item, Argument) and item.name in _ADDED and item.value not in (Absent, ...):
+            option = in_options(Message(item))
+            if "..." in str(item) or option == str(item):
+                return text
+            words = list(arguments)
+            with suppress(ValueError):  # replace the option if it was given
+                index = words.index(option.partition(" ")[0])
+                del words[index : index + (2 if item.name not in _REPEATED else 0)]
+            return f"{text}: {' '.join(map(quote, ('korisk', *words)))} {option}"
+    return text
 
 
 def tell(message: str) -> None:
-    """Print a line on stderr, so that stdout stays readable by machines."""
+    """Print a line on stderr, so that stdout stays machine-readable."""
     typer.echo(f"korisk: {plain(' '.join(in_options(message).split()))}", err=True)
 
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """What the library warns of, as lines on stderr; other warnings are left as they are."""
+    """Print warnings of the library as lines on stderr; leave other warnings alone."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", KoriskWarning)
         yield
+    # After the block: a line in the midst of a progress display would be overwritten.
     for warning in caught:
         if isinstance(warning.message, KoriskWarning):
             tell(Message("warning: ", *warning.message.args))
@@ -85,10 +86,10 @@ def warnings_as_lines() -> Iterator[None]:
 
 
 def refuse_extra(context: typer.Context, *allowed: str, why: str) -> None:
-    """Refuse options that would be ignored beside one that asks for something smaller."""
+    """Raise if options are given that would be ignored."""
     for parameter in context.command.params:
-        given = getattr(context.get_parameter_source(parameter.name or ""), "name", "")
-        if given == "COMMANDLINE" and parameter.name not in allowed:
+        source = getattr(context.get_parameter_source(parameter.name or ""), "name", "")
+        if source == "COMMANDLINE" and parameter.name not in allowed:
             raise KoriskError(f"{why}; leave {parameter.opts[0]} out")
 
 
@@ -96,60 +97,61 @@ def refuse_extra(context: typer.Context, *allowed: str, why: str) -> None:
 
 
 class _Console(Console):
-    """A console that leaves a closed pipe to the command, which ends quietly then."""
+    """A console that raises on a closed pipe, so that `app.run` can end quietly."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Texts come from files too, which must not steer the terminal."""
-        shown = (plain(each) if isinstance(each, str) else each for each in objects)
-        super().print(*shown, **options)
+        """Print without control characters: text from files must not control the terminal."""
+        printable = (plain(item) if isinstance(item, str) else item for item in objects)
+        super().print(*printable, **options)
 
 
 def console() -> Console:
-    """A console for stdout; wide enough for the tables where there is no terminal to ask."""
-    plain = _Console(markup=False, emoji=False)  # names and paths are shown as they are
-    if plain.is_terminal:
-        return plain
-    return _Console(markup=False, emoji=False, width=max(plain.width, NARROWEST))
+    """A console for stdout, wide enough for the tables if stdout is not a terminal."""
+    measured = _Console(markup=False, emoji=False)  # names may contain [brackets]
+    if measured.is_terminal:
+        return measured
+    return _Console(markup=False, emoji=False, width=max(measured.width, NARROWEST))
 
 
-def show(*parts: Table | str, whole_lines: bool = False) -> None:
-    """Print tables and sentences; `whole_lines` are not broken, such as those with paths."""
-    out = console()
-    for part in parts:
-        if isinstance(part, Table):
-            out.print(drawn(part))
+def show(*items: Table | str, whole_lines: bool = False) -> None:
+    """Print tables and sentences; `whole_lines` prevents line breaks, as in commands to copy."""
+    terminal = console()
+    for item in items:
+        if isinstance(item, Table):
+            terminal.print(drawn(item))
         else:
-            out.print(in_options(part), highlight=False, soft_wrap=whole_lines)
+            terminal.print(in_options(item), highlight=False, soft_wrap=whole_lines)
 
 
 def drawn(table: Table) -> DrawnTable:
-    """A table for a terminal, whose texts are shown as they are, whatever brackets they contain."""
-    shown = DrawnTable(
+    """Convert a table for a terminal; its texts are printed literally, without markup."""
+    rich_table = DrawnTable(
         title=Text(plain(table.title)) if table.title else None,
         title_justify="left",
         title_style="bold",
-        box=box.SIMPLE_HEAD if table.title else None,  # few lines where it has no title
-        padding=0 if table.title else (0, 1),  # narrow: the widest fits a terminal of 80 columns
+        box=box.SIMPLE_HEAD if table.title else None,
+        # No padding: the widest tables have titles, and must fit into 80 columns.
+        padding=0 if table.title else (0, 1),
         pad_edge=False,
     )
-    for place, head in enumerate(table.heads):
-        side: Literal["left", "right"] = "left" if table.left(place) else "right"
-        shown.add_column(Text(plain(head)), justify=side, overflow="fold")
+    for column, head in enumerate(table.heads):
+        side: Literal["left", "right"] = "left" if table.left(column) else "right"
+        rich_table.add_column(Text(plain(head)), justify=side, overflow="fold")
     for row in table.rows:
-        shown.add_row(*(Text(plain(cell)) for cell in row))
-    return shown
+        rich_table.add_row(*(Text(plain(cell)) for cell in row))
+    return rich_table
 
 
 def print_json(content: object) -> None:
-    """Print a result for machines."""
+    """Print a result as JSON."""
     print(json_text(content))
 
 
 def json_text(content: object) -> str:
-    """A result for machines; what is infinite or undefined becomes null."""
+    """Serialise a result as JSON; infinite and undefined numbers become null."""
     return json.dumps(_finite(content), indent=2, allow_nan=False)
 
 
@@ -167,9 +169,10 @@ def _finite(content: object) -> object:
 
 
 def check_plot(path: Path | None) -> None:
-    """Refuse a plot that could not be written before anything is computed."""
+    """Raise if a plot could not be written, before anything is computed."""
     if path is not None:
-        import korisk.report.figures.pilot  # noqa: F401 (says so where matplotlib is missing)
+        # Raises if matplotlib is missing.
+        import korisk.report.figures.pilot  # noqa: F401
 
         figure_kind(path)
 

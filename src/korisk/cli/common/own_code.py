@@ -1,4 +1,4 @@
-"""The user's own Python: networks from `package.module:factory` and from `FILE.py:BUILD`."""
+"""Networks in the user's Python code: `package.module:factory` and `FILE.py:BUILD`."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 FACTORY = "write package.module:factory, such as models.unet:example"
+_DATA = ("operator", "images", "noise", "patients")  # that the file of a network may define
 _TRAINING = ("steps", "batch", "rate", "seeds", "largest")
 
 
 def described(place: str, *, ball: float | None = None, inputs: Path | None = None) -> Network:
-    """The network of the module that a factory gives, described on its example.
+    """Describe the PyTorch module that a factory returns, with the example input it returns.
 
-    On a ball of this radius around the example, or on the hull of the inputs of a file, if asked.
+    With `ball` or `inputs`, the constants hold on a ball of this radius around the example, or on
+    the convex hull of the inputs in a file.
     """
-    before = list(sys.path)
+    search_path = list(sys.path)
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` would
     try:
-        # What the user's code prints goes to stderr, so that --json stays readable.
+        # The user's code may print: to stderr, so that the output of --json stays valid.
         with contextlib.redirect_stdout(sys.stderr), warnings_as_lines():
             return _described(place, ball, inputs)
     finally:
-        sys.path[:] = before
+        sys.path[:] = search_path
 
 
 def _described(place: str, ball: float | None, inputs: Path | None) -> Network:
@@ -49,25 +51,26 @@ def _described(place: str, ball: float | None, inputs: Path | None) -> Network:
         raise MissingExtraError(
             "--module needs PyTorch, which is not installed; pip install 'korisk[torch]'"
         )
+    # The file may have been written after Python listed its folder.
     importlib.invalidate_caches()
     try:
-        made = attrgetter(attribute)(importlib.import_module(name))()
+        result = attrgetter(attribute)(importlib.import_module(name))()
     except (Exception, SystemExit) as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        said = shorten(f"{type(error).__name__}: {error}", 300, placeholder="...")
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        cause = shorten(f"{type(error).__name__}: {error}", 300, placeholder="...")
         raise KoriskError(
-            f"--module {place} failed: {said} ({Path(last.filename).name}, line {last.lineno}); "
+            f"--module {place} failed: {cause} ({Path(frame.filename).name}, line {frame.lineno}); "
             f"try it in Python first; {FACTORY}"
         ) from error
-    if not isinstance(made, tuple | list) or len(made) != 2:
+    if not isinstance(result, tuple | list) or len(result) != 2:
         raise KoriskError(
             f"--module {place} must return (module, example), an nn.Module and an input tensor, "
-            f"batches first, got {shown(made)}"
+            f"batches first, got {shown(result)}"
         )
     from korisk.networks.describe.describe import describe
     from korisk.networks.describe.sets import Ball
 
-    module, example = made
+    module, example = result
     title = place[-80:]
     if inputs is not None:
         return describe(module, example, inputs=_inputs(inputs), name=title)
@@ -78,7 +81,7 @@ def _described(place: str, ball: float | None, inputs: Path | None) -> Network:
 
 
 def _inputs(path: Path) -> Tensor:
-    """The inputs that a file holds, batch first."""
+    """Read inputs from a .npy file, batch first."""
     import torch
 
     from korisk.images.formats.page import check_fits, mapped_npy
@@ -96,7 +99,7 @@ def _inputs(path: Path) -> Tensor:
 
 
 def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMapping]:
-    """The function that `FILE.py:BUILD` names, and everything that its file defines."""
+    """Import the function that `FILE.py:BUILD` names; return it with the data of its file."""
     path, _, name = place.rpartition(":")
     if not path or not name.isidentifier():
         raise KoriskError(
@@ -112,12 +115,14 @@ def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMa
     if not file.is_file() or spec is None or spec.loader is None:
         raise KoriskError(f"{option} {file}: there is no such Python file; check the path")
     module = importlib.util.module_from_spec(spec)
-    for folder in (str(folders[-1]), str(folders[0])):  # its neighbours, also while it runs
+    # Modules next to the file can be imported, also later, while the network is built.
+    for folder in (str(folders[-1]), str(folders[0])):
         if folder not in sys.path:
             sys.path.insert(0, folder)
-    registered = sys.modules.setdefault(module.__name__, module)  # where dataclasses look it up
+    # Dataclasses and pickle look the module up by its name.
+    registered = sys.modules.setdefault(module.__name__, module)
     try:
-        # What the user's code prints goes to stderr, so that --json stays readable.
+        # The user's code may print: to stderr, so that the output of --json stays valid.
         with contextlib.redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)
     except Exception as error:
@@ -130,16 +135,16 @@ def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMa
     if not callable(build):
         known = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
         raise KoriskError(f"{file} has no function {name!r}{did_you_mean(name, known)}")
-    return build, vars(module)
+    return build, {key: getattr(module, key) for key in _DATA if hasattr(module, key)}
 
 
 @contextlib.contextmanager
 def failures_named(option: str, place: str | None) -> Iterator[None]:
-    """Errors of the user's own network, while it is trained, as one line that names its option."""
+    """Report errors of the user's network during training as one line that names the option."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
-    except (KoriskError, MemoryError, OSError):
+    except (KoriskError, MemoryError, OSError):  # not the network's fault; app.run explains them
         raise
     except Exception as error:
         if place is None:
@@ -161,7 +166,7 @@ def training_options(
     examples: int,
     device: str,
 ) -> JsonDict:
-    """The --training options, and a study's where they say nothing, for `rehearse` and `ablate`."""
+    """Merge --training options with those of a study, as arguments of `rehearse` and `ablate`."""
     from korisk.prediction.rehearsal.rehearse import SIZES
     from korisk.prediction.rehearsal.simulation import Training
 
@@ -176,14 +181,18 @@ def training_options(
                 f"--training {key} must be a number, got {shown(text)}; say {key}=16, for example"
             ) from None
     if "largest" in options:
-        largest, least = options.pop("largest"), 4 * SIZES[0]
+        largest, smallest = options.pop("largest"), 4 * SIZES[0]
         remedy = "try 2048"
-        _checks.count("--training largest", largest, at_least=least, at_most=10**6, remedy=remedy)
-        doubled = [SIZES[0] * 2**k for k in range(20)]
-        options["sizes"] = [*(n for n in doubled if n < largest), largest]
+        _checks.count(
+            "--training largest", largest, at_least=smallest, at_most=10**6, remedy=remedy
+        )
+        # The default sizes double; so do these, up to the size that was asked for.
+        doublings = [SIZES[0] * 2**k for k in range(20)]
+        options["sizes"] = [*(n for n in doublings if n < largest), largest]
     if isinstance(options["seeds"], int):
         _checks.count("seeds", options["seeds"], at_least=1, at_most=1000, remedy="try 3")
-        first = (of_study or {}).get("seeds", [seed])[0]
-        options["seeds"] = range(first, first + options["seeds"])
-    named = {key: options.pop(key) for key in ("steps", "batch", "rate") if key in options}
-    return options | {"training": Training(**named, examples=examples, device=device)}
+        # A number of seeds counts up from the study's first seed, or from --seed.
+        first_seed = (of_study or {}).get("seeds", [seed])[0]
+        options["seeds"] = range(first_seed, first_seed + options["seeds"])
+    recipe = {key: options.pop(key) for key in ("steps", "batch", "rate") if key in options}
+    return options | {"training": Training(**recipe, examples=examples, device=device)}
