@@ -48,7 +48,7 @@ def read_cell(columns: JsonDict) -> tuple[Task, Usage, JsonDict, str | None]:
     check_types("a cell", str | None, columns["error"])
     measured = {name: columns[name] for name in MEASURED}
     check_types("a cell", int | float | None, *measured.values())
-    described = {name: from_json(columns[name]) for name in ("machine", "versions")}
+    described: JsonDict = {name: from_json(columns[name]) for name in ("machine", "versions")}
     usage = Usage(started=columns["started"], **measured, **described)
     task = Task(point=columns["point"], seed=columns["seed"], spec=from_json(columns["spec"]))
     return task, usage, from_json(columns["detail"]), columns["error"]
