@@ -128,7 +128,8 @@ def plan(
         show(*read_as(curves))
         several = len(curves) > 1
         for (first, *further), similar in zip(by_model, relatives, strict=True):
-            show(*filter(None, [first.explain(full=full, named=several)]))
+            if text := first.explain(full=full, named=several):
+                show(text)
             show(*(result.explain(full=full, named=several, again=True) for result in further))
             if any(relatives) and not similar:
                 show(f"No related curve is named {first.curve.name}.")

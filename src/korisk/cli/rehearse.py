@@ -240,7 +240,8 @@ def rehearse(
             )
             return recipe | {"minutes": minutes, "folder": resume}
 
-        user_network, data = None, {}
+        user_network = None
+        data: JsonMapping = {}
         if network is not None:
             build, data = own_code.read_build("--network", network)
             user_network = network.rpartition(":")[2], build
