@@ -48,11 +48,10 @@ app = typer.Typer(
 )
 # Help lists commands in this order: the paper's stand among those of studies.
 _COMMANDS: list[Callable[..., None]] = [rehearse, read, plan, compare, ablate, bound, operators]
-if paper is None:
-    _COMMANDS += [run_study, report, export, serve]
-else:
-    _COMMANDS += [paper.reproduce, run_study, report, paper.check, export, serve]
-for _function in _COMMANDS:
+_STUDIES: list[Callable[..., None]] = [run_study, report, export, serve]
+if paper is not None:
+    _STUDIES = [paper.reproduce, run_study, report, paper.check, export, serve]
+for _function in [*_COMMANDS, *_STUDIES]:
     app.command(cls=Command)(_function)
 
 # Base class of Typer's usage errors, which has no public name.
