@@ -126,7 +126,7 @@ def test_the_page_of_a_rehearsal_grows(tmp_path: Path) -> None:
     rehearsal = kr.Rehearsal(
         curve=curve, simulated="90 examples", unaltered=60, level=0.05, parameters=4160
     )
-    again = live._rehearsal(json.loads(json.dumps(live._plain(rehearsal))))
+    again = live._from_json(json.loads(json.dumps(live._to_json(rehearsal))))
     assert (again.at(128), again.notes) == (rehearsal.at(128), rehearsal.notes)
     page = tmp_path / "last.html"
     with (

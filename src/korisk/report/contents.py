@@ -1,7 +1,7 @@
-"""What a report is made of, read from a store at once: results, what is missing, what failed.
+"""The contents of a report, read from a store at once: results, failures and missing cells.
 
-Nothing is fitted and nothing is drawn here. A study may be half finished or running: what is there
-is told, and what is not.
+Nothing is fitted and nothing is drawn here. A study may be half finished or still running: the
+report shows what is stored and lists what is missing.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Draw = Callable[..., "Figure | None"]  # with `narrow`
 
-SUPPLEMENTS: list[type[Supplement]] = []  # of the packages that were imported
+# Filled by packages when they are imported, so that this one needs none of them.
+SUPPLEMENTS: list[type[Supplement]] = []
 SQUARED = "(RMSE / max)\N{SUPERSCRIPT TWO}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pictures:
-    """A few test images, what each model made of them in one cell, and the weights it learned."""
+    """Test images, their reconstructions by each model in one cell, and learned weights."""
 
     seed: int
     truth: Array  # (K, H, W)
@@ -51,31 +52,32 @@ class Pictures:
 
 
 def relative_error(image: Array, truth: Array) -> float:
-    """||image - truth|| / ||truth||; nan where the truth is zero or not finite."""
+    """||image - truth|| / ||truth||; NaN if the truth is zero or not finite."""
     with np.errstate(all="ignore"):
         size = float(np.linalg.norm(truth))
         return float(np.linalg.norm(image - truth)) / size if size > 0 else math.nan
 
 
 def grey_scale(truth: Array) -> tuple[float, float]:
-    """The values that are black and white."""
-    known = truth[np.isfinite(truth)]
-    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    """The values shown as black and as white."""
+    finite = truth[np.isfinite(truth)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     return (low, high) if high > low else (low, low + 1.0)
 
 
 def error_scale(errors: Iterable[Array]) -> tuple[float, float]:
-    """The error of the last colour, beyond which two pixels in a hundred lie, and the largest."""
-    known = np.abs(np.concatenate([np.zeros(0), *(each.ravel() for each in errors)]))
-    known = known[np.isfinite(known)]
-    reach = float(np.percentile(known, 98.0)) if known.size else 0.0
-    most = float(known.max(initial=0.0))
-    return reach or most or 1.0, most
+    """The error of the last colour, the 98th percentile, and the largest error."""
+    # A few outliers would otherwise take the whole scale and leave the rest white.
+    magnitudes = np.abs(np.concatenate([np.zeros(0), *(error.ravel() for error in errors)]))
+    magnitudes = magnitudes[np.isfinite(magnitudes)]
+    reach = float(np.percentile(magnitudes, 98.0)) if magnitudes.size else 0.0
+    largest = float(magnitudes.max(initial=0.0))
+    return reach or largest or 1.0, largest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One operating point: its curves, its cells, and what it lacks."""
+    """One operating point: its curves, its cells, and the cells that are missing."""
 
     name: str
     spec: JsonMapping
@@ -84,8 +86,8 @@ class Point:
     untrained: Mapping[str, float]  # mean error before training, by model
     cells: tuple[Cell, ...]  # finished ones
     failures: tuple[Failure, ...]
-    missing: tuple[int, ...]  # seeds that were asked for and were not run yet
-    left_out: tuple[str, ...]  # values that no curve can hold, in sentences
+    missing: tuple[int, ...]  # seeds of cells that have not been run
+    left_out: tuple[str, ...]  # sentences on values that a curve cannot contain
     pictures: Pictures | None
 
     @property
@@ -104,9 +106,9 @@ class Point:
 
 
 def squared(point: Point) -> Point:
-    """A point as the paper draws it: where its metric is RMSE / max, errors are the squares.
+    """A point as the paper draws it: errors in RMSE / max are squared.
 
-    Its theorem is about squared errors, and so are the lines of its Table 2.
+    The paper's theorem bounds squared errors, and the lines of its Table 2 are fitted to them.
     """
     if point.metric != "rmse_over_max":
         return point
@@ -123,14 +125,14 @@ def squared(point: Point) -> Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """A whole study as its report tells it."""
+    """A whole study as its report shows it."""
 
     name: str
     store: Path
     created: str  # ISO 8601, UTC
-    korisk: str  # the version that made the store
+    korisk: str  # the version that created the store
     points: tuple[Point, ...]
-    known: bool  # whether the store tells which cells were asked for
+    known: bool  # whether the store lists the cells of the study
 
     @property
     def complete(self) -> bool:
@@ -139,22 +141,22 @@ class Contents:
 
     @cached_property
     def supplements(self) -> list[Supplement]:
-        """What other packages add to this report."""
+        """The additions of other packages to this report."""
         return [supplement(self) for supplement in SUPPLEMENTS]
 
     @cached_property
     def crossings(self) -> dict[str, Crossing]:
-        """Where the better of two models changes, by point; about a second for each, taken once."""
+        """Where the better of two models changes, by point; computed once, a second a point."""
         pairs = {point.name: point.curves for point in self.points if len(point.curves) == 2}
-        found = {name: crossing(first, second) for name, (first, second) in pairs.items()}
-        return {name: crossed for name, crossed in found.items() if crossed is not None}
+        by_point = {name: crossing(first, second) for name, (first, second) in pairs.items()}
+        return {name: change for name, change in by_point.items() if change is not None}
 
 
 class Supplement:
-    """What another package adds to the reports of studies.
+    """Additions of another package to the reports of studies.
 
-    A package appends its subclass to `SUPPLEMENTS` when it is imported. It is asked about every
-    study; what it has nothing to add to stays as it is.
+    A package appends its subclass to `SUPPLEMENTS` when it is imported. Every report calls all of
+    them; the defaults add nothing.
 
     Parameters
     ----------
@@ -163,35 +165,35 @@ class Supplement:
     """
 
     name = title = ""  # of its section on the page, whose figures and tables begin with the name
-    # For those who do not see a figure, by how its name begins.
+    # Alternative texts of figures, by the first word of their names.
     words: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
 
     def notes(self) -> list[str]:
-        """What stands above all else on the page."""
+        """Notes at the top of the page."""
         return []
 
     def sentences(self) -> list[str]:
-        """What its section says, the answer first."""
+        """Sentences of its section, the answer first."""
         return []
 
     def networks(self) -> Iterable[tuple[Point, str, Network]]:
-        """Networks to draw: the point and the model that each belongs to."""
+        """Networks to draw, each with its point and its model."""
         return []
 
     def figures(self) -> Iterable[tuple[str, Draw]]:
-        """Figures, by the stems of their files."""
+        """Figures with the stems of their files."""
         return []
 
     def tables(self, tables: list[ReportTable]) -> list[ReportTable]:
-        """The tables of the study with its own among them."""
+        """The tables of the study, with those of the supplement added."""
         return tables
 
 
 def read_contents(path: str | PathLike[str]) -> Contents:
-    """Read everything that a report tells.
+    """Read everything that a report shows.
 
     Parameters
     ----------
@@ -209,70 +211,74 @@ def read_contents(path: str | PathLike[str]) -> Contents:
         If there is no store, or it cannot be read.
     """
     with Store.read(store_path(path)) as store:
+        # Probes are fits of a pilot that were trained longer, and belong in no curve.
         cells = [cell for cell in store.results() if not is_probe(cell.task)]
         failures = [failure for failure in store.failures() if not is_probe(failure.task)]
-        asked = asked_for(store.study)
-        tried = [*(cell.task for cell in cells), *(failure.task for failure in failures)]
-        keys = {task.key for task in tried}
-        waiting = [task for task in asked or () if task.key not in keys]
+        planned = asked_for(store.study)
+        attempted = [*(cell.task for cell in cells), *(failure.task for failure in failures)]
+        keys = {task.key for task in attempted}
+        pending = [task for task in planned or () if task.key not in keys]
+        # Each fit of a pilot is a point of the store; `grouping` shows them as one.
         points = []
         group = grouping(FlatRow(task=cell.task, row=row) for cell in cells for row in cell.rows)
-        for name in dict.fromkeys(group(task) for task in [*tried, *waiting]):
-            own = [cell for cell in cells if group(cell.task) == name]
+        for name in dict.fromkeys(group(task) for task in [*attempted, *pending]):
+            point_cells = [cell for cell in cells if group(cell.task) == name]
             failed = [failure for failure in failures if group(failure.task) == name]
-            missing = [task for task in waiting if group(task) == name]
-            points.append(_point(store, name, own, failed, missing))
+            missing = [task for task in pending if group(task) == name]
+            points.append(_point(store, name, point_cells, failed, missing))
         return Contents(
             name=str(store.study.get("name", "")),
             store=store.path,
             created=store.created,
             korisk=store.korisk,
             points=tuple(points),
-            known=asked is not None,
+            known=planned is not None,
         )
 
 
 def refuse_an_empty_one(contents: Contents) -> None:
-    """Raise an error if no cell is finished, with the reason."""
+    """Raise if no cell is finished, with the first reason."""
     if any(point.cells for point in contents.points):
         return
     failures = [failure for point in contents.points for failure in point.failures]
-    why = f", and {len(failures)} failed, the first: {failures[0].reason}" if failures else ""
-    retry = "correct that and retry the failed cells" if failures else "run the study first"
-    raise KoriskError(f"{contents.store}: no cell is finished yet{why}; {retry}")
+    reason = f", and {len(failures)} failed, the first: {failures[0].reason}" if failures else ""
+    remedy = "correct that and retry the failed cells" if failures else "run the study first"
+    raise KoriskError(f"{contents.store}: no cell is finished yet{reason}; {remedy}")
 
 
 def _point(
     store: Store, name: str, cells: list[Cell], failures: list[Failure], missing: list[Task]
 ) -> Point:
-    """A point with a curve for each model, and sentences about the values that no curve can hold.
+    """Build a point: a curve for each model, and sentences on values that are left out.
 
-    Where perfect fits may be, as in a pilot, their part in the mean is kept.
+    A pilot may contain perfect fits, with an error of 0, which count in its means.
     """
     tasks = [*(cell.task for cell in cells), *(failure.task for failure in failures), *missing]
+    # All cells of a point have the same spec: the store refuses another one.
     spec = tasks[0].spec
     choice = chosen(spec, (row for cell in cells for row in cell.rows))
-    found = [(row, choice.error(row), cell.task.seed) for cell in cells for row in cell.rows]
-    before = grouped((row.model, error) for row, error, _ in found if row.n == 0 and error > 0)
-    above = [(row, error, seed) for row, error, seed in found if row.n >= LEAST_N]
-    trained = grouped((row.model, (row.n, error, seed)) for row, error, seed in above)
+    measured = [(row, choice.error(row), cell.task.seed) for cell in cells for row in cell.rows]
+    initial = grouped((row.model, error) for row, error, _ in measured if row.n == 0 and error > 0)
+    trained_rows = [(row, error, seed) for row, error, seed in measured if row.n >= LEAST_N]
+    trained = grouped((row.model, (row.n, error, seed)) for row, error, seed in trained_rows)
     curves, left_out = [], []
-    least = 0.0 if PART_OF in spec else math.ulp(0.0)
+    # The smallest positive double keeps every error above 0, and no NaN.
+    least_error = 0.0 if PART_OF in spec else math.ulp(0.0)
     for model, values in trained.items():
-        kept = [value for value in values if value[1] >= least]
-        if len(kept) < len(values):
-            wrong = f"{model}: {len(values) - len(kept)} of {len(values)} values of {choice.metric}"
-            why = "are missing, not finite or not above 0, and are left out of the curve"
-            left_out.append(f"{wrong} {why}")
-        curve, words = curve_from(kept, model, choice)
-        left_out += [f"{model}: {sentence}" for sentence in words]
+        usable = [value for value in values if value[1] >= least_error]
+        if len(usable) < len(values):
+            removed = f"{len(values) - len(usable)} of {len(values)} values of {choice.metric}"
+            reason = "are missing, not finite or not above 0, and are left out of the curve"
+            left_out.append(f"{model}: {removed} {reason}")
+        curve, sentences = curve_from(usable, model, choice)
+        left_out += [f"{model}: {sentence}" for sentence in sentences]
         curves += [curve] if curve is not None else []
     return Point(
         name=name,
         spec=spec,
         metric=choice.metric,
         curves=tuple(curves),
-        untrained={model: sum(errors) / len(errors) for model, errors in before.items()},
+        untrained={model: sum(errors) / len(errors) for model, errors in initial.items()},
         cells=tuple(cells),
         failures=tuple(failures),
         missing=tuple(task.seed for task in missing),
@@ -282,18 +288,19 @@ def _point(
 
 
 def _pictures(store: Store, task: Task) -> Pictures | None:
-    """The arrays of one cell to look at."""
+    """The stored images and weights of one cell."""
     arrays = store.arrays(task.key)
     truth = arrays.get("truth")
     if truth is None or truth.ndim != 3 or not truth.size:
         return None
-    found: dict[str, dict[str, dict[int, Array]]] = {"images": {}, "weights": {}}
+    by_kind: dict[str, dict[str, dict[int, Array]]] = {"images": {}, "weights": {}}
     for name, array in arrays.items():
-        model, _, rest = name.rpartition("/")[0].rpartition("/")
+        # Arrays are named MODEL/N/images and MODEL/N/weights; a model may contain a slash.
+        model, _, size_text = name.rpartition("/")[0].rpartition("/")
         kind = name.rpartition("/")[2]
         fits = array.shape == truth.shape if kind == "images" else array.ndim == 2 and array.size
-        if rest.isdecimal() and kind in found and fits:
-            found[kind].setdefault(model, {})[int(rest)] = np.asarray(array, np.float64)
-    if not found["images"]:
+        if size_text.isdecimal() and kind in by_kind and fits:
+            by_kind[kind].setdefault(model, {})[int(size_text)] = np.asarray(array, np.float64)
+    if not by_kind["images"]:
         return None
-    return Pictures(seed=task.seed, truth=np.asarray(truth, np.float64), **found)
+    return Pictures(seed=task.seed, truth=np.asarray(truth, np.float64), **by_kind)

@@ -1,7 +1,7 @@
-"""A table that was dropped on the page of `serve`: its plan, or a question in the page's words.
+"""Plan a table that was dropped on the page of `serve`, or ask what is ambiguous about it.
 
-It runs in a process of its own, with limits. What a table leaves open is asked: messages name the
-fields of the page where the library names its arguments, and what they suggest becomes buttons.
+It runs in a process of its own, with limits on time and memory. Messages of the library name its
+arguments; here they name the fields of the page, and the suggested values become buttons.
 """
 
 import json
@@ -15,7 +15,8 @@ from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.errors import Absent, Argument, KoriskError, Message, invalid
 
-FIELDS = {  # of the form, by the arguments that they are
+# Labels of the form's fields, by the arguments they set.
+FIELDS = {
     "target": "Target",
     "n": "Column with N",
     "error": "Column with errors",
@@ -36,26 +37,29 @@ FIELDS = {  # of the form, by the arguments that they are
     "point": "Point of the study",
 }
 _COLUMNS = ("n", "error", "seed", "model", "metric")
-_ONE_OF_SEVERAL = {"model": "only_model", "metric": "only_metric"}  # names that columns have too
-_PAIRED = ("filter", "scale")  # fields with texts such as set=test; parted by a semicolon
-_MEMORY = 4 << 30  # bytes
+# The arguments `model` and `metric` choose one; the fields of these names choose columns.
+_ONE_OF_SEVERAL = {"model": "only_model", "metric": "only_metric"}
+_PAIRED = ("filter", "scale")  # fields such as "set=test; device=A"
+_MEMORY = 4 << 30  # bytes; a pilot is a small table
 
 
 def work(seconds: int) -> None:
-    """Plan the table in the working folder as standard input asks; print the answer as JSON."""
-    with suppress(ImportError, OSError, ValueError):  # not on every system
+    """Plan the table in the working folder; the request is JSON on stdin, the answer on stdout."""
+    # Limits of the process, which Windows lacks: no memory without end, no core file.
+    with suppress(ImportError, OSError, ValueError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.alarm(2 * seconds)  # where the one that waits for it has died
-    asked = json.loads(sys.stdin.buffer.read())
+        # The parent kills a slow process; the alarm ends it if the parent has died.
+        signal.alarm(2 * seconds)
+    request = json.loads(sys.stdin.buffer.read())
     try:
-        answer: JsonDict = {"html": table_page(**asked)}
+        answer: JsonDict = {"html": table_page(**request)}
     except KoriskError as error:
         answer = {"error": in_fields(error.message), "suggestions": suggestions(error.message)}
     except MemoryError:
-        answer = {"error": f"{asked['name']}: takes too much memory; thin it first"}
+        answer = {"error": f"{request['name']}: takes too much memory; thin it first"}
     sys.stdout.write(json.dumps(answer))
 
 
@@ -70,78 +74,79 @@ def table_page(
     point: str = "",
     **columns: str,
 ) -> str:
-    """The page of a table, as the fields of the form ask for it; empty ones ask for nothing."""
-    goal = _number("target", target) if target.strip() else None
+    """Build the page of a table from the fields of the form; empty fields are left out."""
+    target_value = _number("target", target) if target.strip() else None
     texts = {"metric": only_metric, "unit": unit, "point": point, "worksheet": worksheet}
     texts |= {option: columns.get(option, "") for option in ("last", "best", "wide")}
-    given: dict[str, Any] = {option: text.strip() or None for option, text in texts.items()}
-    given["columns"] = {
-        ours: theirs for ours in _COLUMNS if (theirs := columns.get(ours, "").strip())
-    }
-    given["ignore"] = _parts(columns.get("ignore", ""))
-    given["filter"] = dict(_pair("filter", text) for text in _parts(columns.get("filter", "")))
-    given["scale"] = {
+    options: dict[str, Any] = {option: text.strip() or None for option, text in texts.items()}
+    named = {ours: columns.get(ours, "").strip() for ours in _COLUMNS}
+    options["columns"] = {ours: column for ours, column in named.items() if column}
+    options["ignore"] = _split(columns.get("ignore", ""))
+    options["filter"] = dict(_pair("filter", text) for text in _split(columns.get("filter", "")))
+    options["scale"] = {
         ours: _number("scale", factor)
-        for ours, factor in (_pair("scale", text) for text in _parts(columns.get("scale", "")))
+        for ours, factor in (_pair("scale", text) for text in _split(columns.get("scale", "")))
     }
     if seeds := columns.get("seeds", "").strip():
-        given["seeds"] = int(_number("seeds", seeds))
+        options["seeds"] = int(_number("seeds", seeds))
     curves: Sequence[Curve]
     if only_model.strip():
-        curves = [Curve.read(name, model=only_model.strip(), **given)]
+        curves = [Curve.read(name, model=only_model.strip(), **options)]
     else:
-        curves = Curve.read_all(name, **given)
-    # Imported here, since it takes longer to load than it takes to refuse a table.
+        curves = Curve.read_all(name, **options)
+    # Imported here: loading Matplotlib takes longer than refusing a table.
     from korisk.report.page.page import pilot_page
 
-    return pilot_page(curves, title=name, target=goal)
+    return pilot_page(curves, title=name, target=target_value)
 
 
 def _number(field: str, text: str) -> float:
     try:
+        # Many users type a decimal comma.
         return float(text.strip().replace(",", "."))
     except ValueError:
         raise invalid(field, "be a number", text, "write it as 0.01") from None
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(";") if part.strip()]
+def _split(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(";") if entry.strip()]
 
 
 def _pair(field: str, text: str) -> tuple[str, str]:
-    name, between, value = text.partition("=")
-    if not between:
+    name, separator, value = text.partition("=")
+    if not separator:
         raise invalid(field, "be written as NAME=VALUE", text, "write set=test, for example")
     return name.strip(), value.strip()
 
 
 def in_fields(message: Message) -> str:
-    """A message in the words of the page: its fields, where the library names its arguments."""
+    """Translate the arguments in a message to fields of the page."""
 
     def worded(argument: Argument) -> str:
-        said = []
+        names = []
         for field, value in _fields(argument):
             answer = "" if value in (Absent, ..., "...") else f": {value}"
-            said.append(f"“{FIELDS[field]}{answer}”")
-        return ", ".join(said) or str(argument)
+            names.append(f"“{FIELDS[field]}{answer}”")
+        return ", ".join(names) or str(argument)
 
-    said = "".join(part if isinstance(part, str) else worded(part) for part in message.parts)
-    return " ".join(said.replace("pass “", "choose “").split())
+    text = "".join(item if isinstance(item, str) else worded(item) for item in message.parts)
+    # The library says "pass columns=..."; on a page one chooses.
+    return " ".join(text.replace("pass “", "choose “").split())
 
 
 def suggestions(message: Message) -> list[JsonDict]:
-    """The fields that a message names, each with its name, and with a value if it suggests one."""
-    named = []
-    for part in message.parts:
-        for field, value in _fields(part) if isinstance(part, Argument) else ():
+    """Fields that a message names, with labels, and with values where it suggests them."""
+    entries = []
+    for item in message.parts:
+        for field, value in _fields(item) if isinstance(item, Argument) else ():
             if value is not Absent:
                 text = "" if value in (..., "...") else str(value)
-                named.append({"field": field, "name": FIELDS[field], "value": text})
-    return named
+                entries.append({"field": field, "name": FIELDS[field], "value": text})
+    return entries
 
 
 def _fields(argument: Argument) -> list[tuple[str, object]]:
-    """The fields of the form that an argument is, with its values."""
+    """Fields of the form that an argument corresponds to, with their values."""
     if argument.name == "columns":
         pairs = argument.value if isinstance(argument.value, dict) else {}
         return [(name, value) for name, value in pairs.items() if name in _COLUMNS]
@@ -151,6 +156,7 @@ def _fields(argument: Argument) -> list[tuple[str, object]]:
             for name, values in argument.value.items()
             for value in (values if isinstance(values, list) else [values])
         ]
+        # With a value to be filled in, the field is named without a suggestion.
         return [(argument.name, "..." if "..." in "".join(texts) else "; ".join(texts))]
     if argument.name == "ignore" and isinstance(argument.value, list):
         return [("ignore", "; ".join(argument.value))]

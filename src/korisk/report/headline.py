@@ -1,4 +1,4 @@
-"""The recommendation in one line, as pages, tables and figures say it, and how often it held."""
+"""The recommendation in one line, for pages, tables and figures, and how often it held."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from korisk.planning.explain import count
 from korisk.planning.plan import Plan
 from korisk.planning.protocol import Recommendation
 
-# The advice in one line, in templates: the page's table.js fills in the same names.
+# Templates of the advice: table.js in the page fills in the same names.
 HEADLINES = {
     "collect": "collect {n} ({sure} sure)",
     "inside": "{n} samples are enough ({sure} sure)",
@@ -25,40 +25,42 @@ _SETS = {"imaging": "imaging networks", "neural": "small networks", "lcdb": "oth
 
 @cache
 def held() -> JsonDict:
-    """How often answers held on curves that the planner had not seen: the kept benchmark."""
+    """Results of the benchmark on held-out curves: how often answers held."""
     content: JsonDict = json.loads((files("korisk.report") / "held.json").read_text("utf-8"))
     return content
 
 
 def record() -> str:
-    """How often a number of samples was enough, in a sentence."""
+    """One sentence on how often a recommended number of samples was enough."""
     sets = held()["sets"]
-    enough = [f"{each['enough']:.0%} of {_SETS[name]}" for name, each in sets.items()]
+    enough = [f"{result['enough']:.0%} of {_SETS[name]}" for name, result in sets.items()]
+    pilots = sum(result["pilots"] for result in sets.values())
     return (
-        f"Tried on {sum(each['pilots'] for each in sets.values())} learning curves that the method "
-        f"had not seen: an N called 90% sure was enough for {', '.join(enough)}. Where it must not "
-        "fail, ask for 95% or plan in two rounds."
+        f"Tried on {pilots} learning curves that the method had not seen: an N called 90% sure was "
+        f"enough for {', '.join(enough)}. "
+        "Where it must not fail, ask for 95% or plan in two rounds."
     )
 
 
 def headline(advice: Recommendation, plan: Plan) -> str:
-    """The advice in one line with the model's name, as the page says it."""
+    """The advice in one line, with the name of the model."""
     if advice.action != "collect" or advice.n is None:
         return advice.sentence
     kind = "inside" if advice.n <= plan.last else "collect"
+    # At or below the smallest measured size there is nothing to collect.
     kind = "already" if advice.n <= plan.curve.sizes[0] else kind
-    said = HEADLINES[kind].format(n=count(advice.n), sure=f"{100 * advice.sure:.4g}%")
+    sentence = HEADLINES[kind].format(n=count(advice.n), sure=f"{100 * advice.sure:.4g}%")
     name = plan.curve.model
-    said = f"{name}: {said}" if name else f"{said[0].upper()}{said[1:]}"
+    sentence = f"{name}: {sentence}" if name else f"{sentence[0].upper()}{sentence[1:]}"
     if kind == "already" or advice.even is None:
-        return said
-    return said + HEADLINES["even"].format(even=count(advice.even))
+        return sentence
+    return sentence + HEADLINES["even"].format(even=count(advice.even))
 
 
 def interval(advice: Recommendation, plan: Plan) -> str:
-    """The interval of N as the page says it; empty where the smallest size is enough.
+    """The interval of N as text; empty if the smallest measured size is enough.
 
-    Where the headline has no even odds, they stand before it.
+    The median N comes first if the headline does not contain it.
     """
     if advice.lower is None or (advice.upper or math.inf) <= plan.curve.sizes[0]:
         return ""
@@ -66,11 +68,12 @@ def interval(advice: Recommendation, plan: Plan) -> str:
     ends = HEADLINES[kind].format(lower=count(advice.lower), upper=count(advice.upper or 0))
     if advice.action == "collect" or advice.even is None:
         return ends
+    # The template begins with a separator, which [2:] removes.
     return f"{HEADLINES['even'].format(even=count(advice.even))[2:]}; {ends}"
 
 
 def short(advice: Recommendation) -> str:
-    """The advice in a word or two, for a table or a legend."""
+    """The advice in a few words, for a table or a legend."""
     if advice.action == "collect":
         return count(advice.n or 0)
     if advice.action == "measure":

@@ -2,9 +2,9 @@
 
 `LocalPort` opens the address before a run writes anything; `live_page` and `live_rehearsal` are
 `with` blocks around the run. Another process draws the page, with a low priority and from a file
-alone, so that drawing neither slows nor breaks the run. What the browser shows is `live.html`: a
-line on where the run stands, and the page in a frame, replaced when a newer one is drawn; point,
-target and place on the page are kept.
+alone, so that drawing neither slows nor breaks the run. The browser shows `live.html`: a line on
+the progress of the run, and the page in a frame, which is replaced when a newer one is drawn;
+point, target and scroll position are kept.
 """
 
 import json
@@ -38,11 +38,11 @@ from korisk.store.usage import Meter
 from korisk.studies.run.events import Event, OwnThread, Watch
 from korisk.studies.run.progress import Pace
 
-_NICE = 10  # of the process that draws while the run goes on
-_PAUSE = 2.0  # seconds between two drawings, at least; and as long as one takes
-_WATCHED = 5.0  # seconds since the last request, up to which somebody watches
-_FAREWELL = 5.0  # seconds for a browser to fetch the last page
-_CURVES = ("curve", "halved")  # fields of a rehearsal
+_NICE = 10  # priority of the process that draws during the run
+_PAUSE = 2.0  # least seconds between two drawings; the pause is also as long as the last drawing
+_WATCHING = 5.0  # seconds; after a longer silence nobody is taken to watch
+_LAST_FETCH = 5.0  # seconds for a browser to fetch the last page
+_CURVES = ("curve", "halved")  # fields of a rehearsal that hold a Curve
 _DRAW = "from korisk.report.live import draw; draw(*sys.argv[1:])"
 _DRAW_REHEARSAL = "from korisk.report.live import draw_rehearsal; draw_rehearsal(*sys.argv[1:])"
 
@@ -56,18 +56,18 @@ def live_page(
     page: Path | None = None,
     target: float | None = None,
 ) -> Iterator[Watch]:
-    """Serve the page of a store during a run, and write the last one.
+    """Serve the page of a store during a run, and write the final page.
 
     Parameters
     ----------
     port : LocalPort
-        Where it is served.
+        The port that serves it.
     store : Path
         The file that the run writes.
     pace : Pace
-        Where the run stands.
+        Progress of the run.
     page : Path, optional
-        Where the last page is written, when the run has ended. Default: nowhere.
+        File of the final page, written when the run has ended. Default: none.
     target : float, optional
         The first target of the page.
 
@@ -77,23 +77,24 @@ def live_page(
         To be called with every event of the run.
     """
     with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
-        drawn = Path(folder) / "page.html"
+        html_file = Path(folder) / "page.html"
 
         def command(at_leisure: bool) -> list[str]:
-            # Importing their modules registers the supplements.
+            # The other process must import the same modules: that registers the supplements.
             modules = {supplement.__module__ for supplement in SUPPLEMENTS} - {"__main__"}
             options = json.dumps(target), json.dumps(at_leisure)
-            return child_command(_DRAW, str(store), str(drawn), *options, modules=modules)
+            return child_command(_DRAW, str(store), str(html_file), *options, modules=modules)
 
         def state() -> JsonDict:
             return {"words": str(pace)} | asdict(pace.standing())
 
-        live = _Live(command, state, drawn, page)
+        live = _Live(command, state, html_file, page)
+        # Stored cells of an earlier run are drawn at once.
         if pace.standing().skipped:
             live.change()
 
         def watch(event: Event) -> None:
-            if event.kind in {"done", "failed"}:  # a cell that has ended changes the page
+            if event.kind in {"done", "failed"}:  # other events change no result
                 live.change()
 
         with _served(port, live):
@@ -109,39 +110,40 @@ def live_rehearsal(
     Parameters
     ----------
     port : LocalPort
-        Where it is served.
+        The port that serves it.
     asked : Question
         Targets and the level.
     title : str
-        Of the page.
+        Title of the page.
     page : Path, optional
-        Where the last page is written, when the rehearsal has ended. Default: nowhere.
+        File of the final page, written when the rehearsal has ended. Default: none.
 
     Yields
     ------
     Callbacks
-        To be called by the rehearsal: its progress, and what has finished.
+        Callbacks for the rehearsal: its progress, and each finished network.
     """
-    rehearsed: dict[str, Rehearsal] = {}
-    standing: JsonDict = {"words": "starting", "share": 0.0, "done": 0, "failed": 0, "total": 100}
-    standing |= {"waiting": "Waiting for networks of three sizes."}
+    finished_models: dict[str, Rehearsal] = {}
+    # The browser shows cells of a study; here percent of the work take their place.
+    status: JsonDict = {"words": "starting", "share": 0.0, "done": 0, "failed": 0, "total": 100}
+    status |= {"waiting": "Waiting for networks of three sizes."}
     with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
-        content, drawn = Path(folder) / "rehearsed.json", Path(folder) / "page.html"
+        request_file, html_file = Path(folder) / "rehearsed.json", Path(folder) / "page.html"
 
         def command(at_leisure: bool) -> list[str]:
-            told: JsonDict = {"title": title, "asked": vars(asked)}
-            told["rehearsals"] = [_plain(rehearsal) for rehearsal in rehearsed.values()]
-            content.write_text(json.dumps(told), encoding="utf-8")
-            options = str(content), str(drawn), json.dumps(at_leisure)
+            request: JsonDict = {"title": title, "asked": vars(asked)}
+            request["rehearsals"] = [_to_json(rehearsal) for rehearsal in finished_models.values()]
+            request_file.write_text(json.dumps(request), encoding="utf-8")
+            options = str(request_file), str(html_file), json.dumps(at_leisure)
             return child_command(_DRAW_REHEARSAL, *options)
 
-        live = _Live(command, lambda: standing, drawn, page)
+        live = _Live(command, lambda: status, html_file, page)
 
         def progress(words: str, share: float) -> None:
-            standing.update(words=words, share=share, done=round(100 * share))
+            status.update(words=words, share=share, done=round(100 * share))
 
         def finished(rehearsal: Rehearsal) -> None:
-            rehearsed[rehearsal.curve.model] = rehearsal
+            finished_models[rehearsal.curve.model] = rehearsal
             live.change()
 
         with _served(port, live):
@@ -150,7 +152,7 @@ def live_rehearsal(
 
 @contextmanager
 def _served(port: LocalPort, live: "_Live") -> Iterator[None]:
-    """Serve and draw until the block ends; then draw the last page, if it did not fail."""
+    """Serve and draw until the block ends; if it did not fail, draw the final page."""
     port.site = live
     threads = [OwnThread(target=port.serve_forever, args=(0.1,), daemon=True)]
     threads.append(OwnThread(target=live.draw_again, daemon=True))
@@ -162,69 +164,72 @@ def _served(port: LocalPort, live: "_Live") -> Iterator[None]:
         live.stop(threads[1])
         live.finish()
     finally:
+        # Also after a failure; stopping twice does no harm.
         live.stop(threads[1])
         port.shutdown()
 
 
 class _Live:
-    """The newest page, and what the browser is told about it."""
+    """The newest page, and the state that the browser polls."""
 
     def __init__(
         self,
         command: Callable[[bool], list[str]],
         standing: Callable[[], JsonDict],
-        drawn: Path,
+        html_file: Path,
         page: Path | None,
     ) -> None:
-        self._command, self._standing = command, standing  # what draws `drawn`; where the run is
-        self._drawn, self._page = drawn, page
-        self._changed, self._ended, self._fetched = (threading.Event() for _ in range(3))
+        self._command, self._standing = command, standing
+        self._html_file, self._page = html_file, page
+        self._changed, self._stopped, self._fetched = (threading.Event() for _ in range(3))
         self._child: subprocess.Popen[str] | None = None
-        self._over = False
-        self._asked = -_WATCHED  # when the last request came
+        self._done = False
+        self._last_request = -_WATCHING  # by the monotonic clock
         self.html = b""
         self._version = 0
         self._error = ""
 
     def change(self) -> None:
-        """There is something new to draw."""
+        """Request a new drawing."""
         self._changed.set()
 
     def draw_again(self) -> None:
-        """Draw whenever something has changed, with pauses, until the run ends."""
-        while not self._ended.is_set():
+        """Draw after every change, with pauses, until the run ends."""
+        while not self._stopped.is_set():
             self._changed.wait()
             self._changed.clear()
-            begun = time.monotonic()
-            if not self._ended.is_set():
+            start = time.monotonic()
+            if not self._stopped.is_set():
                 self._draw()
-            self._ended.wait(max(_PAUSE, time.monotonic() - begun))
+            # Pause as long as the drawing took: it then uses at most half of one processor.
+            self._stopped.wait(max(_PAUSE, time.monotonic() - start))
 
     def stop(self, thread: threading.Thread) -> None:
-        """End the drawing, and what it has begun."""
-        self._ended.set()
+        """Stop drawing, and kill a process that is drawing."""
+        self._stopped.set()
         self._changed.set()
-        while thread.is_alive():  # a child may be started at this moment
+        # In a loop, because the thread may be about to start another process.
+        while thread.is_alive():
             if self._child is not None:
                 self._child.kill()
             thread.join(0.1)
 
     def finish(self) -> None:
-        """Draw and write the last page; who watches has some seconds to fetch it."""
+        """Draw and write the final page; an open browser has some seconds to fetch it."""
         self._draw(at_leisure=False)
         if self._page is not None and not self._error:
             try:
                 write_text(self._page, self.html.decode())
-            except KoriskError as error:  # the results are stored all the same
+            except KoriskError as error:  # reported, not raised: the results are stored
                 self._error = str(error)
         if self._error:
             print(f"korisk: no page: {self._error}", file=sys.stderr, flush=True)
-        self._over = True
-        if time.monotonic() - self._asked < _WATCHED:
-            self._fetched.wait(_FAREWELL)
+        self._done = True
+        if time.monotonic() - self._last_request < _WATCHING:
+            self._fetched.wait(_LAST_FETCH)
 
     def _draw(self, *, at_leisure: bool = True) -> None:
-        """Draw what there is; what goes wrong is said on the page."""
+        """Draw the page in another process; errors are shown in the browser."""
         try:
             with subprocess.Popen(
                 self._command(at_leisure),
@@ -236,11 +241,11 @@ class _Live:
                 env=child_environment(),
             ) as child:
                 self._child = child
-                _, said = child.communicate()
+                _, stderr = child.communicate()
             if child.returncode == 0:
-                self.html = self._drawn.read_bytes()
+                self.html = self._html_file.read_bytes()
                 self._version += 1
-            lines = said.strip().splitlines() or [f"it ended with code {child.returncode}"]
+            lines = stderr.strip().splitlines() or [f"it ended with code {child.returncode}"]
             self._error = "" if child.returncode == 0 else lines[-1]
         except OSError as error:
             self._error = f"{error.strerror or error}"
@@ -248,14 +253,14 @@ class _Live:
             self._child = None
 
     def state(self) -> JsonDict:
-        """What the browser asks every second."""
-        self._asked = time.monotonic()
+        """State that the browser polls every second."""
+        self._last_request = time.monotonic()
         page = None if self._page is None else str(self._page)
-        told = {"version": self._version, "error": self._error, "over": self._over, "page": page}
-        return self._standing() | told
+        drawing = {"version": self._version, "error": self._error, "over": self._done}
+        return self._standing() | drawing | {"page": page}
 
     def answer(self, path: str) -> tuple[str, bytes] | None:
-        """Type and content of one of the three addresses; None for others."""
+        """Media type and content of one of the three paths; None for others."""
         if path == "/":
             return "text/html", (files("korisk.report") / "live.html").read_bytes()
         if path == "/state":
@@ -263,16 +268,16 @@ class _Live:
         return ("text/html", self.html) if path == "/page" and self.html else None
 
     def sent(self, path: str) -> None:
-        """The last page has reached a browser, or that there is none."""
-        if self._over and path == ("/page" if self.html else "/state"):
+        """Note that a browser has the final page, or knows that there is none."""
+        if self._done and path == ("/page" if self.html else "/state"):
             self._fetched.set()
 
 
 def draw(store: str, page: str, target: str, at_leisure: str) -> None:
-    """Write the page of a store, in a process of its own; the last two are JSON.
+    """Write the page of a store, in a process of its own; the last two arguments are JSON.
 
-    At leisure, which is while the run goes on, it leaves nine tenths of a busy processor to the
-    run. A target that the study cannot have, or not yet, is not asked.
+    While the run goes on (`at_leisure`), a low priority leaves nine tenths of a busy processor to
+    it. A target that the study does not cover, or not yet, is left out.
     """
     running: bool = json.loads(at_leisure)
     if running and hasattr(os, "nice"):
@@ -280,6 +285,7 @@ def draw(store: str, page: str, target: str, at_leisure: str) -> None:
     try:
         contents = read_contents(store)
         refuse_an_empty_one(contents)
+        # Better a page without the target than none.
         try:
             html = study_page(contents, target=json.loads(target), running=running)
         except KoriskError:
@@ -293,31 +299,31 @@ def draw_rehearsal(file: str, page: str, at_leisure: str) -> None:
     """Write the page of a rehearsal, in a process of its own."""
     if json.loads(at_leisure) and hasattr(os, "nice"):
         os.nice(_NICE)
-    told = json.loads(Path(file).read_text(encoding="utf-8"))
-    models = tuple(Rehearsed(_rehearsal(content)) for content in told["rehearsals"])
+    request = json.loads(Path(file).read_text(encoding="utf-8"))
+    models = tuple(Rehearsed(_from_json(content)) for content in request["rehearsals"])
     spec: JsonDict = {"problem": {}, "models": {}}
-    title = told["title"]
+    title = request["title"]
     try:
         if not models:
             raise KoriskError("no network has finished at three sizes yet")
         usage = Meter().read()
         point = PointPrediction(title, spec, (), "", 1, (), usage, rehearsed=models)
-        html = rehearsal_page([point], Question(**told["asked"]), title=title, running=True)
+        html = rehearsal_page([point], Question(**request["asked"]), title=title, running=True)
         write_text(page, html)
     except KoriskError as error:
         sys.exit(str(error))
 
 
-def _plain(rehearsal: Rehearsal) -> JsonDict:
-    """A rehearsal as plain values, for the process that draws it."""
+def _to_json(rehearsal: Rehearsal) -> JsonDict:
+    """Convert a rehearsal to plain values for the process that draws it."""
     content = {field.name: getattr(rehearsal, field.name) for field in fields(rehearsal)}
     for name in _CURVES:
         content[name] = None if content[name] is None else content[name].records()
     return content | {"belief": asdict(rehearsal.belief)}
 
 
-def _rehearsal(content: JsonDict) -> Rehearsal:
-    """What `_plain` made, as it was."""
+def _from_json(content: JsonDict) -> Rehearsal:
+    """Inverse of `_to_json`."""
     curves: JsonDict = {
         name: content[name] and Curve.from_records(content[name]) for name in _CURVES
     }

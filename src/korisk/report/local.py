@@ -1,8 +1,8 @@
 """A server for this machine alone, which `live` and `serve` share.
 
-It listens at 127.0.0.1, answers only requests that name this machine (a site whose name resolves to
-127.0.0.1 names itself), and serves what its `Site` gives, nothing of the disk. Pages are drawn in
-processes of their own.
+It listens at 127.0.0.1 and serves the contents of its `Site`, no files of the disk. It answers only
+requests whose Host header names this machine: a foreign site whose name resolves to 127.0.0.1 (DNS
+rebinding) sends its own name. Pages are drawn in processes of their own.
 """
 
 import os
@@ -16,7 +16,8 @@ from korisk.errors import invalid
 from korisk.studies.run.events import OwnThread
 
 ADDRESS = "127.0.0.1"
-_NAMES = (ADDRESS, "localhost")  # in a request; others would be sites that claim to be this one
+_NAMES = (ADDRESS, "localhost")  # accepted Host headers
+# Pages may load nothing from elsewhere, and no other site may embed them.
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -30,13 +31,13 @@ _HEADERS = {
 
 
 class Site(Protocol):
-    """What a port serves."""
+    """The contents that a port serves."""
 
     def answer(self, path: str) -> tuple[str, bytes] | None:
-        """Type and content of an address; None for one that there is not."""
+        """Media type and content at a path; None if there is nothing."""
 
     def sent(self, path: str) -> None:
-        """What to do when a content has reached a browser."""
+        """Called when the content at a path has been sent."""
 
 
 class LocalPort(ThreadingHTTPServer):
@@ -47,9 +48,9 @@ class LocalPort(ThreadingHTTPServer):
     port : int or True
         The port, 1 to 65535; True takes a free one.
     field : str, default "port"
-        What messages call it.
+        Name of the argument in messages.
     remedy : str, optional
-        What messages advise.
+        Advice in messages.
 
     Raises
     ------
@@ -65,6 +66,7 @@ class LocalPort(ThreadingHTTPServer):
     """
 
     site: Site
+    # An open connection must not keep the process alive after the run.
     daemon_threads = True
 
     def __init__(
@@ -85,21 +87,21 @@ class LocalPort(ThreadingHTTPServer):
 
     @staticmethod
     def handler() -> "type[LocalHandler]":
-        """What answers requests."""
+        """Class that answers requests."""
         return LocalHandler
 
     @property
     def address(self) -> str:
-        """Where a browser finds it."""
+        """URL of the page."""
         return f"http://{ADDRESS}:{self.server_port}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread that is known as korisk's."""
-        asked = request, client_address
-        OwnThread(target=self.process_request_thread, args=asked, daemon=True).start()
+        """Answer in an `OwnThread`, which a run does not mistake for the thread of a cell."""
+        arguments = request, client_address
+        OwnThread(target=self.process_request_thread, args=arguments, daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that has gone is no error; others are shown."""
+        """Ignore closed connections; report other errors."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -108,7 +110,7 @@ class LocalHandler(BaseHTTPRequestHandler):
     """GET and HEAD of a site's addresses."""
 
     server: LocalPort
-    timeout = 10.0
+    timeout = 10.0  # seconds, after which a silent connection gives its thread back
     server_version, sys_version = "korisk", ""
 
     def do_GET(self) -> None:
@@ -116,21 +118,21 @@ class LocalHandler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if not self.names_this_machine():
             self.send(403)
-        elif (found := self.server.site.answer(path)) is None:
+        elif (content := self.server.site.answer(path)) is None:
             self.send(404)
         else:
-            self.send(200, *found)
+            self.send(200, *content)
             if self.command != "HEAD":
                 self.server.site.sent(path)
 
     do_HEAD = do_GET
 
     def names_this_machine(self) -> bool:
-        """Whether the browser asked for this machine, and not for a name that leads here."""
+        """Whether the Host header names this machine, not a name that resolves to it."""
         return self.headers.get("Host", "").partition(":")[0] in _NAMES
 
     def send(self, code: int, kind: str = "text/plain", content: bytes = b"") -> None:
-        """Answer."""
+        """Send a response with the security headers."""
         self.send_response(code)
         for name, value in _HEADERS.items():
             self.send_header(name, value)
@@ -141,19 +143,20 @@ class LocalHandler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def child_command(code: str, *arguments: str, modules: set[str] | None = None) -> list[str]:
-    """The command of a Python process that imports modules, then runs a line of code.
+    """Command of a Python process that imports modules and runs a line of code.
 
-    -P keeps files of the working folder from being imported.
+    The option -P keeps files of the working folder from being imported.
     """
-    imported = ", ".join(sorted({"sys"} | (modules or set())))
-    return [sys.executable, "-P", "-c", f"import {imported}; {code}", *arguments]
+    names = ", ".join(sorted({"sys"} | (modules or set())))
+    return [sys.executable, "-P", "-c", f"import {names}; {code}", *arguments]
 
 
 def child_environment() -> dict[str, str]:
-    """The environment of such a process: the same modules from the same places, one thread."""
-    path = os.pathsep.join(str(Path(place).absolute()) for place in sys.path if place)
+    """Environment of such a process: the same module search path, one thread."""
+    # Absolute, because the process may have another working folder.
+    path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
     return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}

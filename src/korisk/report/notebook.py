@@ -1,13 +1,13 @@
-"""Values in notebooks: the numbers that matter, the figure, and the words of `explain`.
+"""HTML of values in notebooks: the main numbers, the figure, and the text of `explain`.
 
-Figures need Matplotlib; without it the numbers stand alone. Classes are told apart by their names,
-so that showing a plan loads no PyTorch.
+Figures need Matplotlib; without it only the numbers are shown. Classes are recognised by their
+names, so that showing a plan does not load PyTorch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib import import_module
 from importlib.resources import files
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from korisk.studies.run.engine import Summary
     from korisk.theory import BarronBound, Bound, Network
 
-Numbers = list[tuple[str, str]]  # what it is, and the number
-Told = tuple[str, Numbers, str]  # title, numbers and words
+Numbers = list[tuple[str, str]]  # label and number
+Description = tuple[str, Numbers, str]  # title, numbers and text
 
 
 def html(made: object) -> str:
-    """What a notebook shows of a value. It raises nothing: at worst it is text, and why."""
+    """HTML that a notebook shows for a value; errors become text in it."""
     try:
-        title, numbers, words = _TOLD[_kind(made)](made)
-    except Exception as error:  # a cell that shows a value must not fail
-        return f"<pre>{escape(repr(made))}</pre>{_why('The numbers are missing', error)}"
-    drawn, theme = "", ""
+        title, numbers, words = _DESCRIBERS[_kind(made)](made)
+    except Exception as error:  # an exception here would hide the value itself
+        return f"<pre>{escape(repr(made))}</pre>{_problem('The numbers are missing', error)}"
+    figure_html, theme = "", ""
     try:
         from korisk.report.figures.style import THEME_CSS, raised, themed_svg
 
@@ -53,32 +53,35 @@ def html(made: object) -> str:
         numbers = [(raised(name), number) for name, number in numbers]
         figure = _figure(made, None)
         if figure is not None:
-            about = f'role="group" aria-label="{escape(title)}" tabindex="0"'
-            drawn = f'<div class="k-drawn" {about}>{themed_svg(figure, words=title)}</div>'
+            attributes = f'role="group" aria-label="{escape(title)}" tabindex="0"'
+            svg = themed_svg(figure, words=title)
+            figure_html = f'<div class="k-drawn" {attributes}>{svg}</div>'
             theme = THEME_CSS
-    except MissingExtraError:  # numbers alone
+    except MissingExtraError:  # without Matplotlib: the numbers only
         pass
     except Exception as error:
-        drawn = _why("The figure could not be drawn", error)
-    listed = "".join(
+        figure_html = _problem("The figure could not be drawn", error)
+    numbers_html = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(number)}</dd></div>" for name, number in numbers
     )
-    said = f"<p>{escape(words)}</p>" if words else ""
+    words_html = f"<p>{escape(words)}</p>" if words else ""
+    # Inline, because a notebook has no other place for a style sheet.
     css = files("korisk.report").joinpath("notebook.css").read_text(encoding="utf-8")
     return (
         f'<div class="k-shown"><style>{theme}{css}</style><p><strong>{escape(title)}</strong></p>'
-        f"<dl>{listed}</dl>{drawn}{said}</div>"
+        f"<dl>{numbers_html}</dl>{figure_html}{words_html}</div>"
     )
 
 
-def _why(what: str, error: Exception) -> str:
-    said = str(error) if isinstance(error, KoriskError) else f"{type(error).__name__}: {error}"
-    return f"<p>{what}: {escape(said)}</p>"
+def _problem(problem: str, error: Exception) -> str:
+    cause = str(error) if isinstance(error, KoriskError) else f"{type(error).__name__}: {error}"
+    return f"<p>{problem}: {escape(cause)}</p>"
 
 
 def draw(made: object, ax: Axes | None) -> Axes:
-    """Draw a value into axes, or into a figure of its own."""
-    import_module("korisk.report.figures")  # raises without Matplotlib
+    """Draw a value into given axes, or into a new figure."""
+    # Raises without Matplotlib, with the command that installs it.
+    import_module("korisk.report.figures")
     from matplotlib import axes
 
     remedy = "pass those of matplotlib.pyplot.subplots(), or leave it out"
@@ -92,7 +95,7 @@ def draw(made: object, ax: Axes | None) -> Axes:
 # --- Curves and plans ----------------------------------------------------------------------------
 
 
-def _curve(curve: Curve) -> Told:
+def _curve(curve: Curve) -> Description:
     sizes, counts = curve.sizes.tolist(), curve.counts.tolist()
     means = curve.unit.from_error(curve.means)
     best = int(curve.means.argmin())
@@ -105,14 +108,16 @@ def _curve(curve: Curve) -> Told:
 
 
 def _samples(plan: Plan) -> str:
+    """Number of samples with even odds, or why there is none."""
     if plan.even is None:
         return plan.missed if plan.middle is None else "no even odds"
     return f"{'at most ' if plan.at_once else ''}{count(plan.even)}"
 
 
-def _plan(plan: Plan) -> Told:
+def _plan(plan: Plan) -> Description:
     advice = plan.recommend()
     numbers = [("what to do", advice.sentence)]
+    # If no N has even odds, the probability to reach the target at all says more.
     if plan.even is not None or plan.doubt:
         numbers.append(("samples with even odds", _samples(plan)))
     else:
@@ -123,15 +128,15 @@ def _plan(plan: Plan) -> Told:
     return f"{plan.curve.name}: target {value(plan.target)}", numbers, plan.explain()
 
 
-def _comparison(found: Comparison) -> Told:
-    plans = zip(found.names, (found.first, found.second), strict=True)
+def _comparison(comparison: Comparison) -> Description:
+    plans = zip(comparison.names, (comparison.first, comparison.second), strict=True)
     numbers = [(f"samples of {name}", _samples(plan)) for name, plan in plans]
-    numbers.append(("ratio", found.ratio_words()))
-    title = f"{' against '.join(found.names)}: target {value(found.target)}"
-    return title, numbers, found.explain()
+    numbers.append(("ratio", comparison.ratio_words()))
+    title = f"{' against '.join(comparison.names)}: target {value(comparison.target)}"
+    return title, numbers, comparison.explain()
 
 
-def _pilot(pilot: Pilot) -> Told:
+def _pilot(pilot: Pilot) -> Description:
     if pilot.fits and pilot.target is not None:
         title, numbers, _ = _plan(pilot.plan())
     else:
@@ -139,41 +144,42 @@ def _pilot(pilot: Pilot) -> Told:
     return title, numbers, str(pilot)
 
 
-def _ablation(made: Ablation) -> Told:
-    title, numbers, _ = _comparison(made.comparison)
-    return title, numbers, made.explain()
+def _ablation(ablation: Ablation) -> Description:
+    title, numbers, _ = _comparison(ablation.comparison)
+    return title, numbers, ablation.explain()
 
 
 # --- Predictions ---------------------------------------------------------------------------------
 
 
-def _expected(made: Prediction, n: int) -> Numbers:
-    (error,), ((lower,), (upper,)) = made.errors([n]), made.band([n])
+def _expected(prediction: Prediction, n: int) -> Numbers:
+    """Expected error at N and its band."""
+    (error,), ((lower,), (upper,)) = prediction.errors([n]), prediction.band([n])
     return [
         (f"expected error at N = {n:,}", value(float(error))),
         ("90% band", f"{value(float(lower))} to {value(float(upper))}"),
     ]
 
 
-def _prediction(made: Prediction) -> Told:
-    numbers = _expected(made, max(made.examples, 4))
-    if not made.doubted:
-        numbers.append(("levels off at", value(made.floor)))
-    return f"{made.model}: predicted, mean squared error", numbers, made.explain()
+def _prediction(prediction: Prediction) -> Description:
+    numbers = _expected(prediction, max(prediction.examples, 4))
+    if not prediction.doubted:
+        numbers.append(("levels off at", value(prediction.floor)))
+    return f"{prediction.model}: predicted, mean squared error", numbers, prediction.explain()
 
 
-def _rehearsal(made: Rehearsal) -> Told:
-    last = int(made.curve.sizes[-1])
-    numbers = [*_expected(made.predict(), last), ("weights", count(made.parameters))]
-    return f"{made.curve.model}: rehearsed, mean squared error", numbers, made.explain()
+def _rehearsal(rehearsal: Rehearsal) -> Description:
+    largest_n = int(rehearsal.curve.sizes[-1])
+    numbers = [*_expected(rehearsal.predict(), largest_n), ("weights", count(rehearsal.parameters))]
+    return f"{rehearsal.curve.model}: rehearsed, mean squared error", numbers, rehearsal.explain()
 
 
-def _point(point: PointPrediction) -> Told:
+def _point(point: PointPrediction) -> Description:
     n = max(point.examples, 4)
     numbers = []
-    for made in point.predictions:
-        (_, error), _ = _expected(made, n)
-        numbers.append((f"{made.model}: expected error at N = {n:,}", error))
+    for prediction in point.predictions:
+        (_, error), _ = _expected(prediction, n)
+        numbers.append((f"{prediction.model}: expected error at N = {n:,}", error))
     words = [] if point.pair is None else [point.pair.explain()]
     if point.pair is not None and point.pair.crossover is not None:
         numbers.append(("curves cross near N", count(point.pair.crossover.n)))
@@ -184,40 +190,39 @@ def _point(point: PointPrediction) -> Told:
 # --- Networks, bounds, scanners and studies ------------------------------------------------------
 
 
-def _network(net: Network) -> Told:
-    total, whole = net.parameters, net.lipschitz()
+def _network(net: Network) -> Description:
+    parameters, upper = net.parameters, net.lipschitz()
     numbers = [
         ("layers", f"{len(net)}, {len(net.learned)} learned"),
-        ("trainable parameters", "not known" if total is None else count(total)),
-        ("Lipschitz constant", f"at most {value(whole)}" if math.isfinite(whole) else "not known"),
+        ("trainable parameters", "not known" if parameters is None else count(parameters)),
+        ("Lipschitz constant", f"at most {value(upper)}" if math.isfinite(upper) else "not known"),
     ]
     return net.name or "Network", numbers, ""
 
 
 def _largest(bound: Bound) -> tuple[str, str]:
-    at = int(bound.contributions.argmax())
-    share = f"{bound.shares[at]:.0%}" if math.isfinite(bound.total) else "not known"
-    return f"part of {bound.layers[at]}, the largest", share
+    """The layer that adds most to a bound, and its share."""
+    index = int(bound.contributions.argmax())
+    share = f"{bound.shares[index]:.0%}" if math.isfinite(bound.total) else "not known"
+    return f"part of {bound.layers[index]}, the largest", share
 
 
-def _bound(bound: Bound) -> Told:
+def _bound(bound: Bound) -> Description:
     numbers = [("bound of the squared error", value(bound.total)), _largest(bound)]
     return f"Bound by layer, {bound.form} form", numbers, ""
 
 
-def _barron(bound: BarronBound) -> Told:
+def _barron(bound: BarronBound) -> Description:
     numbers = [
         (f"at N = {bound.n:,.0f}", value(bound.total)),
         ("floor that data cannot lower", value(bound.floor)),
         _largest(bound.whole),
     ]
-    words = ""
-    if bound.effective:
-        words = "With effective dimensions: an estimate, not the theorem's bound."
+    words = "With effective dimensions: an estimate, not the theorem's bound." * bound.effective
     return f"Bound of the squared error, {bound.whole.form} form", numbers, words
 
 
-def _geometry(scan: Geometry) -> Told:
+def _geometry(scan: Geometry) -> Description:
     rows, columns = scan.image_shape
     numbers = [
         ("views", f"{scan.views_count:,} over {math.degrees(scan.scanned_arc):.4g}°"),
@@ -227,7 +232,7 @@ def _geometry(scan: Geometry) -> Told:
     return type(scan).__name__, numbers, ""
 
 
-def _cone(scan: ConeBeam) -> Told:
+def _cone(scan: ConeBeam) -> Description:
     high, wide = scan.detector_shape
     spacings = f"{scan.slice_spacing:.4g} x {scan.pixel_spacing:.4g} mm"
     numbers = [
@@ -238,28 +243,29 @@ def _cone(scan: ConeBeam) -> Told:
     return type(scan).__name__, numbers, ""
 
 
-def _summary(made: Summary) -> Told:
-    cells = made.done + made.skipped
-    failed = made.failed + made.failed_before
+def _summary(summary: Summary) -> Description:
+    cells = summary.done + summary.skipped
+    failed = summary.failed + summary.failed_before
     numbers = [("cells in the store", count(cells)), ("failed", count(failed))]
-    return "Run of a study", [*numbers, ("seconds", f"{made.seconds:,.1f}")], ""
+    return "Run of a study", [*numbers, ("seconds", f"{summary.seconds:,.1f}")], ""
 
 
-def _store(store: Store) -> Told:
+def _store(store: Store) -> Description:
     from korisk.studies.results import curves
 
-    found = curves(store.rows())
-    models = {curve.model for of_point in found.values() for curve in of_point}
-    numbers = [("points", count(len(found))), ("models", count(len(models)))]
-    kept = sum(int(c.counts.sum()) for of_point in found.values() for c in of_point)
-    return f"Study in {store.path.name}", [*numbers, ("measured errors", count(kept))], ""
+    by_point = curves(store.rows())
+    listed = [curve for point_curves in by_point.values() for curve in point_curves]
+    models = {curve.model for curve in listed}
+    numbers = [("points", count(len(by_point))), ("models", count(len(models)))]
+    measured = sum(int(curve.counts.sum()) for curve in listed)
+    return f"Study in {store.path.name}", [*numbers, ("measured errors", count(measured))], ""
 
 
 # --- Figures -------------------------------------------------------------------------------------
 
 
 def _figure(made: Any, ax: Axes | None) -> Figure | None:
-    """Draw a value, into given axes where its class has `plot(ax)`; None if it has no figure."""
+    """Draw a value, into given axes if its class has `plot(ax)`; None if it has no figure."""
     from korisk.report.figures import networks, pilot
     from korisk.report.figures.ablation import ablation_figure
     from korisk.studies.networks import TitledNetwork
@@ -270,9 +276,9 @@ def _figure(made: Any, ax: Axes | None) -> Figure | None:
         "Comparison": lambda: pilot.comparison_figure(made, ax=ax),
         "Pilot": lambda: _figure(made.curve if made.target is None else made.plan(), ax),
         "Ablation": lambda: ablation_figure(made, ax=ax),
-        "Prediction": lambda: _prediction_figure(made, ax),
+        "Prediction": lambda: _model_figure(made.model, ax, [made], []),
         "PointPrediction": lambda: _point_figure(made, ax),
-        "Rehearsal": lambda: _rehearsal_figure(made, ax),
+        "Rehearsal": lambda: _model_figure(made.curve.model, ax, [], [made]),
         "Network": lambda: networks.architecture_figure([TitledNetwork(made.name, made)], ax=ax),
         "Bound": lambda: networks.bound_figure(made, ax=ax),
         "BarronBound": lambda: networks.bound_figure(made.whole, made.floors, ax=ax),
@@ -284,15 +290,6 @@ def _figure(made: Any, ax: Axes | None) -> Figure | None:
     return draw[_kind(made)]()
 
 
-def _prediction_figure(made: Prediction, ax: Axes | None) -> Figure:
-    from korisk.prediction.study import PointPrediction
-    from korisk.store.usage import Usage
-
-    spec: JsonDict = {"problem": {}, "models": {made.model: {}}}
-    usage = Usage(started="", seconds=0.0)
-    return _point_figure(PointPrediction(made.model, spec, (made,), "", 1, (), usage), ax)
-
-
 def _point_figure(point: PointPrediction, ax: Axes | None) -> Figure:
     from korisk.prediction.record import point_record
     from korisk.report.figures.prediction import prediction_figure
@@ -300,36 +297,40 @@ def _point_figure(point: PointPrediction, ax: Axes | None) -> Figure:
     return prediction_figure(point_record(point.to_dict(())), ax=ax)
 
 
-def _rehearsal_figure(made: Rehearsal, ax: Axes | None) -> Figure:
+def _model_figure(
+    name: str, ax: Axes | None, predictions: Sequence[Prediction], rehearsals: Sequence[Rehearsal]
+) -> Figure:
+    """Draw one model as a point that has no other."""
     from korisk.prediction.rehearsal.rehearsed import Rehearsed
     from korisk.prediction.study import PointPrediction
     from korisk.store.usage import Usage
 
-    spec: JsonDict = {"problem": {}, "models": {}}
-    usage, name = Usage(started="", seconds=0.0), made.curve.model
-    point = PointPrediction(name, spec, (), "", 1, (), usage, (), (Rehearsed(made),))
+    spec: JsonDict = {"problem": {}, "models": {model.model: {} for model in predictions}}
+    usage, rehearsed = Usage(started="", seconds=0.0), tuple(map(Rehearsed, rehearsals))
+    point = PointPrediction(name, spec, tuple(predictions), "", 1, (), usage, (), rehearsed)
     return _point_figure(point, ax)
 
 
 def _store_figure(store: Store) -> Figure | None:
-    """What was measured; forecasts are left to the report, as they take a while."""
+    """Measured errors only: forecasts take seconds, and are left to the report."""
     from korisk.report.figures.efficiency import Panel, Trace, efficiency_figure
     from korisk.studies.results import curves
 
-    drawn = []
-    for point, own in curves(store.rows()).items():
-        traces = tuple(Trace(curve=curve, track=None, line=None, untrained=None) for curve in own)
-        metric = own[0].metric if own else ""
-        drawn.append(Panel(name=point, note="", metric=metric, traces=traces))
-    return efficiency_figure(drawn)
+    panels = []
+    for point, point_curves in curves(store.rows()).items():
+        empty: JsonDict = {"track": None, "line": None, "untrained": None}
+        traces = tuple(Trace(curve=curve, **empty) for curve in point_curves)
+        metric = point_curves[0].metric if point_curves else ""
+        panels.append(Panel(name=point, note="", metric=metric, traces=traces))
+    return efficiency_figure(panels)
 
 
 def _kind(made: object) -> str:
-    """The class of `_TOLD` that a value is of."""
-    return next(name for each in type(made).__mro__ if (name := each.__name__) in _TOLD)
+    """Name of the first class in the value's bases that `_DESCRIBERS` knows."""
+    return next(name for base in type(made).__mro__ if (name := base.__name__) in _DESCRIBERS)
 
 
-_TOLD: dict[str, Callable[[Any], Told]] = {
+_DESCRIBERS: dict[str, Callable[[Any], Description]] = {
     "Curve": _curve,
     "Plan": _plan,
     "Comparison": _comparison,

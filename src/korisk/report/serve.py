@@ -1,8 +1,8 @@
-"""A page on which one drops a table and gets its plan, at an address of this machine alone.
+"""A local page on which one drops a table and gets its plan.
 
-`serve_tables` shows `serve.html` at a `TablePort`. The browser posts a table as it is; another
-process reads it from a temporary folder and draws the page, within limits, one table at a time. The
-folder is removed, and pages are kept in memory. What happens in that process is in `dropped`.
+`serve_tables` serves `serve.html` at a `TablePort`. The browser posts the file; another process,
+whose code is in `dropped`, reads it from a temporary folder and draws the page, with limits on time
+and memory, one table at a time. The folder is then removed; pages are kept in memory only.
 """
 
 import json
@@ -32,24 +32,24 @@ from korisk.report.local import LocalHandler, LocalPort, child_command, child_en
 from korisk.report.page.page import asset
 
 LARGEST = 32_000_000  # bytes of a table, or of the store of a pilot
-SECONDS = 180.0  # for the plan of a table
-UPLOAD = 60.0  # seconds
-_UPLOADS = 4  # at a time
-_PAGES = 8  # the newest, which are kept
+SECONDS = 180.0  # limit for planning a table
+UPLOAD = 60.0  # seconds; limit for receiving a table
+_UPLOADS = 4  # at the same time
+_PAGES = 8  # the newest pages, kept in memory
 _CHUNK = 1 << 16  # bytes
-_LINGER = 2.0  # seconds in which a browser may read why its upload was refused
+_LINGER = 2.0  # seconds for a browser to read why its upload was refused
 _ADDRESS = "/plan"
 _WORK = f"from korisk.report.dropped import work; work({SECONDS:.0f})"
-_NAME = re.compile(r"[^\w .()+-]")  # characters that no temporary file gets
+_NAME = re.compile(r"[^\w .()+-]")  # characters replaced in names of temporary files
 
 
 def serve_tables(port: "TablePort") -> None:
-    """Serve the page until Ctrl-C; the process that plans ends with it.
+    """Serve the page until Ctrl-C; the process that plans is stopped as well.
 
     Parameters
     ----------
     port : TablePort
-        Where.
+        The port that serves it.
     """
     try:
         port.serve_forever(0.1)
@@ -60,7 +60,7 @@ def serve_tables(port: "TablePort") -> None:
 
 
 class TablePort(LocalPort):
-    """A port of this machine alone that takes tables; see `LocalPort`.
+    """A port of this machine alone that accepts tables; see `LocalPort`.
 
     Examples
     --------
@@ -75,11 +75,11 @@ class TablePort(LocalPort):
 
     @staticmethod
     def handler() -> type[LocalHandler]:
-        """What answers requests."""
+        """Class that answers requests."""
         return _Handler
 
     def server_activate(self) -> None:
-        """Begin, with no page yet."""
+        """Start with no pages."""
         self.site = _Tables()
         super().server_activate()
 
@@ -95,6 +95,7 @@ class _Tables:
         options = "".join(f'<option value="{name}">{name}</option>' for name in UNITS)
         template = Template((files("korisk.report") / "serve.html").read_text("utf-8"))
         names = {field.replace("_", ""): escape(name) for field, name in FIELDS.items()}
+        # Filled in once: the form is the same for everyone.
         self._form = template.substitute(
             names,
             largest=LARGEST,
@@ -111,19 +112,21 @@ class _Tables:
         return None if html is None else ("text/html", html)
 
     def sent(self, path: str) -> None:
-        """Pages are kept, for a browser that asks again."""
+        """Keep pages, for a browser that reloads them."""
 
-    def plan(self, content: bytes, asked: JsonDict) -> tuple[int, JsonDict]:
-        """The address of a table's page, or why there is none, with a code of HTTP."""
+    def plan(self, content: bytes, request: JsonDict) -> tuple[int, JsonDict]:
+        """HTTP status, and the path of a table's page or the reason why there is none."""
+        # One table at a time, so that several uploads cannot exhaust the memory.
         if not self._planning.acquire(blocking=False):
             busy = "korisk is busy with another table; wait until it is done, then try again"
             return 503, {"error": busy}
         try:
-            code, answer = self._planned(content, asked)
+            code, answer = self._planned(content, request)
         finally:
             self._planning.release()
         html = answer.pop("html", None)
         if html is not None:
+            # Unguessable: other pages in the browser cannot ask for the plan of a table.
             path = f"/page/{secrets.token_urlsafe(12)}"
             self._pages[path] = html.encode()
             while len(self._pages) > _PAGES:
@@ -131,11 +134,11 @@ class _Tables:
             answer["page"] = path
         return code, answer
 
-    def _planned(self, content: bytes, asked: JsonDict) -> tuple[int, JsonDict]:
-        name = _file_name(asked.get("name", ""))
+    def _planned(self, content: bytes, request: JsonDict) -> tuple[int, JsonDict]:
+        name = _file_name(request.get("name", ""))
         with tempfile.TemporaryDirectory(prefix="korisk-serve-") as folder:
             (Path(folder) / name).write_bytes(content)
-            # In a session of its own, so that what it starts is ended with it.
+            # In its own session, so that processes it starts are killed with it.
             with subprocess.Popen(
                 child_command(_WORK),
                 cwd=folder,
@@ -146,46 +149,49 @@ class _Tables:
                 start_new_session=True,
             ) as child:
                 self._child = child
-                request = json.dumps(asked | {"name": name}).encode()
+                payload = json.dumps(request | {"name": name}).encode()
                 try:
-                    out, err = child.communicate(request, SECONDS)
+                    stdout, stderr = child.communicate(payload, SECONDS)
                 except subprocess.TimeoutExpired:
                     self._stop()
-                    thin = "a pilot is some tens of rows: average or thin it first"
-                    return 504, {"error": f"{name}: takes longer than {SECONDS:.0f} s; {thin}"}
+                    hint = "a pilot is some tens of rows: average or thin it first"
+                    return 504, {"error": f"{name}: takes longer than {SECONDS:.0f} s; {hint}"}
+        # A process that crashed or was killed prints no JSON.
         with suppress(ValueError):
-            answer: JsonDict = json.loads(out)
+            answer: JsonDict = json.loads(stdout)
             return 422 if "error" in answer else 200, answer
-        *_, reason = err.decode(errors="replace").splitlines() or ["it was stopped"]
+        *_, reason = stderr.decode(errors="replace").splitlines() or ["it was stopped"]
         print(f"korisk: {plain(name)}: {plain(reason)}", file=sys.stderr, flush=True)
-        failed = "could not be planned, for a reason that korisk does not know; save it as CSV with"
-        return 500, {"error": f"{name}: {failed} the columns n and error, and try again"}
+        problem = "could not be planned, for a reason that korisk does not know"
+        remedy = "save it as CSV with the columns n and error, and try again"
+        return 500, {"error": f"{name}: {problem}; {remedy}"}
 
     def _stop(self) -> None:
-        """End the process that plans, if it runs, and all that it has started."""
+        """Kill the process that plans, if it runs, and all processes it has started."""
         child = self._child
         if child is not None and child.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL) if hasattr(os, "killpg") else child.kill()
 
     def close(self) -> None:
-        """End the process that plans, and wait until its folder is removed."""
+        """Stop the process that plans, and wait until its folder is removed."""
         while not self._planning.acquire(timeout=0.1):
             self._stop()
 
 
 class _Handler(LocalHandler):
-    """Takes tables that a browser posts from our own page."""
+    """Accept tables that a browser posts from our own page."""
 
     server: TablePort
 
     def do_POST(self) -> None:
-        """Answer with the address of a page, or why there is none, as JSON."""
-        # Pages of other sites may post here too, but cannot help saying where they come from.
-        own = self.names_this_machine() and self.headers.get("Origin") == self._origin()
+        """Answer with the path of a page, or the reason why there is none, as JSON."""
+        # Pages of other sites can post here too, but browsers state where a request comes from.
+        origin = f"http://{self.headers.get('Host')}"
+        from_our_page = self.names_this_machine() and self.headers.get("Origin") == origin
         path, _, query = self.path.partition("?")
         length = self.headers.get("Content-Length", "")
-        if not own:
+        if not from_our_page:
             self._refuse(403, "only the page of this machine may send tables")
         elif path != _ADDRESS:
             self._refuse(404, "there is nothing here")
@@ -205,38 +211,39 @@ class _Handler(LocalHandler):
             if content is None:
                 self._refuse(408, "the table did not arrive in time; try again")
                 return
-            with suppress(ValueError):  # for too many fields
+            # parse_qs raises for too many fields, which our page never sends.
+            with suppress(ValueError):
                 fields = parse_qs(query, max_num_fields=2 * len(FIELDS))
-                asked = {name: values[0] for name, values in fields.items()}
-                self._say(*self.server.site.plan(content, asked))
+                request = {name: values[0] for name, values in fields.items()}
+                self._say(*self.server.site.plan(content, request))
                 return
             self._refuse(400, "the page asks for too much; load it again")
 
-    def _origin(self) -> str:
-        return f"http://{self.headers.get('Host')}"
-
     def _body(self, length: int) -> bytes | None:
-        """What was posted; None if that takes too long."""
-        until = time.monotonic() + UPLOAD
+        """The posted bytes; None if they arrive too slowly or incompletely."""
+        deadline = time.monotonic() + UPLOAD
         content = bytearray()
         with suppress(TimeoutError):
-            while len(content) < length and (left := until - time.monotonic()) > 0:
-                self.connection.settimeout(min(left, self.timeout))
-                part = self.rfile.read1(min(_CHUNK, length - len(content)))
-                if not part:
+            while len(content) < length and (seconds_left := deadline - time.monotonic()) > 0:
+                self.connection.settimeout(min(seconds_left, self.timeout))
+                chunk = self.rfile.read1(min(_CHUNK, length - len(content)))
+                if not chunk:
                     break
-                content += part
+                content += chunk
         return bytes(content) if len(content) == length else None
 
     def _refuse(self, code: int, why: str) -> None:
-        """Answer before all was read, then let the browser read that before the line is cut."""
+        """Answer before the upload is read, and give the browser time to read the answer.
+
+        Closing a socket with unread data resets the connection, and the answer would be lost.
+        """
         self._say(code, {"error": why})
         with suppress(OSError):
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_WR)
             self.connection.settimeout(_LINGER)
-            until = time.monotonic() + _LINGER
-            while time.monotonic() < until and self.rfile.read1(_CHUNK):
+            deadline = time.monotonic() + _LINGER
+            while time.monotonic() < deadline and self.rfile.read1(_CHUNK):
                 pass
 
     def _say(self, code: int, answer: JsonDict) -> None:
@@ -244,6 +251,6 @@ class _Handler(LocalHandler):
 
 
 def _file_name(name: str) -> str:
-    """A name for the temporary file that stays in its folder, such as that of the user's file."""
-    last = re.split(r"[/\\]", name)[-1]
-    return _NAME.sub("_", plain(last)).strip(" .")[-80:] or "table"
+    """Safe name of the temporary file, like that of the user's file, without any folder."""
+    base_name = re.split(r"[/\\]", name)[-1]
+    return _NAME.sub("_", plain(base_name)).strip(" .")[-80:] or "table"

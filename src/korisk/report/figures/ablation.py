@@ -1,4 +1,4 @@
-"""What a known operator saves, on paper: both curves, the target, and the two sample sizes."""
+"""Figure of an ablation: both curves, the target, and the two sample sizes."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def ablation_figure(made: Ablation, *, ax: Axes | None = None) -> Figure:
     >>> from korisk.report.figures.ablation import ablation_figure
     >>> scan = ParallelBeam(8, views=6, bins=12)
     >>> A = Projector(scan)
-    >>> made = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
-    ...                  sizes=[4, 8, 16], seeds=2, bound=False,
-    ...                  training=kr.prediction.Training(steps=50))
-    >>> ablation_figure(made).axes[0].get_title(loc="left")
+    >>> result = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
+    ...                    sizes=[4, 8, 16], seeds=2, bound=False,
+    ...                    training=kr.prediction.Training(steps=50))
+    >>> ablation_figure(result).axes[0].get_title(loc="left")
     'known Aᵀ against dense Aᵀ'
     """
     comparison = made.comparison

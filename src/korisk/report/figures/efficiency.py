@@ -1,7 +1,7 @@
 """Error against training samples at every operating point of a study, as in the paper's Figure 3.
 
-A panel is a point: what was measured, the planner's forecast from it, the paper's calibrated line
-and the floor where each model's line ends. Values are errors, in the unit of the curves.
+A panel shows one point: measured errors, the planner's forecast, the paper's calibrated line, and
+its floor for each model. Values are in the unit of the curves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,20 @@ from korisk.report.figures import panels, style
 from korisk.report.figures.panels import MOST_PANELS, Array, Entry, Track, values
 from korisk.report.figures.style import DARK, FINE, GREY, LOOKS, REST, Look, Options
 
-FAR = 4.0  # times the last N: so far forecasts and lines are drawn
+FAR = 4.0  # forecasts and lines are drawn up to this multiple of the last N
 
 _STEPS = 22  # N at which a forecast is drawn
-_FEW_SEEDS = 12  # up to which each measurement is drawn
-_SIZE = 3.6  # points, of the marks
+_FEW_SEEDS = 12  # with more seeds, single measurements would cover the means
+_SIZE = 3.6  # size of the marks in points
 _ANY = Look(GREY, "o", LOOKS[0].hatch)  # in the legend, for all models
 _BEFORE: Options = {"linewidth": 0.7, "linestyle": (0, (6, 3))}  # the line of N = 0
-_DEEPEST = 1e-6  # of the largest mean: the frame ends there, since seeds may fall to rounding
+# Lower end of the frame relative to the largest mean: errors of single seeds may be rounding.
+_DEEPEST = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """One model at one point. What its pilot is too short for is None."""
+    """One model at one point; None stands for what needs more sizes than it has."""
 
     curve: Curve
     track: Track | None  # the forecast, from the last N to `FAR` times that
@@ -43,7 +44,7 @@ class Trace:
 
     @property
     def line_n(self) -> Array:
-        """(M,) the N at which the line is drawn."""
+        """(M,) sizes at which the line is drawn."""
         return np.geomspace(float(self.curve.sizes[0]), FAR * float(self.curve.sizes[-1]), 49)
 
 
@@ -52,7 +53,7 @@ class Panel:
     """One operating point."""
 
     name: str
-    note: str  # a line of what it is, under the name
+    note: str  # a line under the name
     metric: str
     traces: tuple[Trace, ...]
 
@@ -69,31 +70,32 @@ class Panel:
 
     @property
     def height(self) -> tuple[float, float]:
-        """The lower and upper limit: all means and lines, and a part of bands and seeds.
+        """Limits of the errors: around all means and lines, and partly around bands and seeds.
 
-        What lies below `_DEEPEST` of the largest mean is left out.
+        Errors below `_DEEPEST` times the largest mean are left out.
         """
-        needed, wished = [], []
+        required, optional = [], []
         for trace in self.traces:
             curve = trace.curve
-            needed.append(values(curve, curve.means))
+            required.append(values(curve, curve.means))
             if trace.untrained is not None:
-                needed.append(values(curve, np.array([trace.untrained])))
+                required.append(values(curve, np.array([trace.untrained])))
             if trace.line is not None:
-                needed.append(values(curve, trace.line.predict(trace.line_n)))
+                required.append(values(curve, trace.line.predict(trace.line_n)))
             if trace.track is not None:
-                wished += [trace.track.better, trace.track.worse]
+                optional += [trace.track.better, trace.track.worse]
             if curve.counts.max() <= _FEW_SEEDS:
-                wished.append(values(curve, curve.error))
+                optional.append(values(curve, curve.error))
         if self.log:
-            least = _DEEPEST * max(float(trace.curve.means.max()) for trace in self.traces)
-            needed, wished = ([part[part >= least] for part in each] for each in (needed, wished))
-        return panels.limits(needed, wished, log=self.log)
+            smallest = _DEEPEST * max(float(trace.curve.means.max()) for trace in self.traces)
+            required = [errors[errors >= smallest] for errors in required]
+            optional = [errors[errors >= smallest] for errors in optional]
+        return panels.limits(required, optional, log=self.log)
 
 
 def panels_of(contents: Contents) -> list[Panel]:
-    """The points of a study that have curves, in the study's order."""
-    made = []
+    """Panels of the points that have curves, in the order of the study."""
+    result = []
     for point in map(squared, contents.points):
         if not point.curves:
             continue
@@ -101,27 +103,27 @@ def panels_of(contents: Contents) -> list[Panel]:
         if isinstance(problem, Mapping) and {"side", "views", "bins"} <= problem.keys():
             note = f"H = {problem['side']}, {problem['views']} views, {problem['bins']} bins; "
         note += panels.seeds(point.curves)
-        made.append(panel(point.name, point.curves, point.untrained, note=note))
-    return made
+        result.append(panel(point.name, point.curves, point.untrained, note=note))
+    return result
 
 
 def panel(
     name: str, curves: Sequence[Curve], untrained: Mapping[str, float], *, note: str = ""
 ) -> Panel:
-    """One point from its curves. Models beyond those with a colour have no forecast."""
+    """Build the panel of one point; models beyond those with a colour have no forecast."""
     coloured = set(list(style.looks_of(curve.model for curve in curves))[: len(LOOKS)])
     traces = []
     for curve in curves:
-        found, doubt, line = None, "", None
+        track, doubt, line = None, "", None
         if curve.model in coloured:
             with suppress(KoriskError):  # a single size
                 line = calibrate(curve, "paper")
             with suppress(KoriskError):  # a pilot of fewer than three sizes
-                made = forecast(curve)
-                n = panels.drawn_sizes(made, FAR * made.last, steps=_STEPS)
-                found, doubt = panels.track(made, n).beyond(made.last), made.doubt
-        before = untrained.get(curve.model)
-        traces.append(Trace(curve=curve, track=found, doubt=doubt, line=line, untrained=before))
+                fitted = forecast(curve)
+                n = panels.drawn_sizes(fitted, FAR * fitted.last, steps=_STEPS)
+                track, doubt = panels.track(fitted, n).beyond(fitted.last), fitted.doubt
+        start = untrained.get(curve.model)
+        traces.append(Trace(curve=curve, track=track, doubt=doubt, line=line, untrained=start))
     metric = curves[0].metric if curves else ""
     return Panel(name=name, note=note, metric=metric, traces=tuple(traces))
 
@@ -130,18 +132,18 @@ def panel(
 
 
 def efficiency_figure(found: Sequence[Panel], *, narrow: bool = False) -> Figure | None:
-    """All panels, three a row or one if `narrow`, with one legend; None where there is no curve."""
-    full = [each for each in found if each.traces]
+    """Draw all panels, three a row or one if `narrow`, with one legend; None without curves."""
+    full = [point for point in found if point.traces]
     drawn = full[:MOST_PANELS]
     if not drawn:
         return None
-    looks = style.looks_of(trace.curve.model for each in full for trace in each.traces)
-    traces = [trace for each in drawn for trace in each.traces]
-    shown = {trace.curve.model for trace in traces}
+    looks = style.looks_of(trace.curve.model for point in full for trace in point.traces)
+    traces = [trace for point in drawn for trace in point.traces]
+    shown_models = {trace.curve.model for trace in traces}
     entries: list[Entry] = [
         (panels.line(**panels.measured_style(look, _SIZE)), style.fitted(name, 2.2))
         for name, look in looks.items()
-        if name in shown and look is not REST
+        if name in shown_models and look is not REST
     ]
     grey = {"color": GREY, "markerfacecolor": GREY, "linestyle": "none"}
     if any(trace.curve.counts.max() > 1 for trace in traces):
@@ -161,38 +163,42 @@ def efficiency_figure(found: Sequence[Panel], *, narrow: bool = False) -> Figure
     if any(trace.untrained is not None for trace in traces):
         before = panels.line(marker="<", markersize=5, color=GREY, markerfacecolor=GREY, **_BEFORE)
         entries.append((before, "before training, N = 0"))
-    rest = sum(look is REST for look in looks.values())
-    if rest:
-        plainly = panels.measured_style(REST)
-        entries.append((panels.line(**plainly), f"{rest} further models, without forecasts"))
-    notes = style.glossary([*looks, *(each.name for each in drawn)])
-    for each in drawn:
-        doubts = [(trace.curve.model, trace.doubt) for trace in each.traces if trace.doubt]
-        notes += [f"{each.name}, {model}: {doubt}" for model, doubt in doubts]
+    rest_count = sum(look is REST for look in looks.values())
+    if rest_count:
+        dot = panels.line(**panels.measured_style(REST))
+        entries.append((dot, f"{rest_count} further models, without forecasts"))
+    notes = style.glossary([*looks, *(point.name for point in drawn)])
+    for point in drawn:
+        doubts = [(trace.curve.model, trace.doubt) for trace in point.traces if trace.doubt]
+        notes += [f"{point.name}, {model}: {doubt}" for model, doubt in doubts]
     if len(full) > MOST_PANELS:
         notes.append(f"{MOST_PANELS} of {len(full)} points are drawn; the rest are left out.")
+    # The right margin holds the floors' values.
     floors = [style.digits(float(_floor(trace)), 2) for trace in traces if trace.line]
-    right = max((style.inches_of(floor, FINE) for floor in floors), default=0.0) + 0.08
-    margins = (0.56, max(0.47, right), 0.40, 0.34)
+    label_width = max((style.inches_of(floor, FINE) for floor in floors), default=0.0) + 0.08
+    margins = (0.56, max(0.47, label_width), 0.40, 0.34)
     with style.settings(fine=True):
         figure, frames = panels.sheet(len(drawn), entries, notes, margins=margins, narrow=narrow)
-        across, heights = [each.across for each in drawn], [each.height for each in drawn]
-        across = panels.shared(across)
-        if len({(each.metric, each.log) for each in drawn}) == 1:
+        heights = [point.height for point in drawn]
+        across = panels.shared([point.across for point in drawn])
+        # Panels in one metric share a scale, so that their heights can be compared.
+        if len({(point.metric, point.log) for point in drawn}) == 1:
             heights = panels.shared(heights, log=drawn[0].log)
-        for axes, each, *limits in zip(frames, drawn, across, heights, strict=True):
-            panels.head(axes, each.name, each.note, room=0.42)
-            labels = panels.SAMPLES, each.metric or "error"
-            sizes = np.concatenate([trace.curve.sizes for trace in each.traces])
-            panels.frame(axes, *limits, labels=labels, log=each.log, sizes=sizes)
-            _draw(axes, each, looks)
+        for axes, point, *limits in zip(frames, drawn, across, heights, strict=True):
+            panels.head(axes, point.name, point.note, room=0.42)
+            labels = panels.SAMPLES, point.metric or "error"
+            sizes = np.concatenate([trace.curve.sizes for trace in point.traces])
+            panels.frame(axes, *limits, labels=labels, log=point.log, sizes=sizes)
+            _draw(axes, point, looks)
         return figure
 
 
-def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
+def _draw(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
+    # Ids of artists follow the legend, so that a model has the same one in every panel.
     order = {model: index + 1 for index, model in enumerate(looks)}
     floors = []
-    for trace in reversed(each.traces):  # the first model lies on top
+    # Reversed, so that the first model lies on top.
+    for trace in reversed(panel.traces):
         curve, look = trace.curve, looks[trace.curve.model]
         tag, colour = f"-{order[curve.model]}", look.colour
         if trace.track is not None:
@@ -204,6 +210,7 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
             floor = _floor(trace)
             axes.axhline(floor, gid=f"floor{tag}", color=colour, linewidth=0.5, zorder=1.9)
             floors.append((floor, style.digits(floor, 2), look.text_colour))
+        # Seeds beyond the frame are drawn on its edge rather than cut off.
         if 1 < curve.counts.max() <= _FEW_SEEDS:
             error = np.clip(values(curve, curve.error), *axes.get_ylim())
             dots = panels.seeds_style(look, _SIZE)
@@ -215,15 +222,17 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
             axes.plot([0], start, gid=f"untrained{tag}", **edge, **look.mark("<"))
             axes.axhline(start[0], gid=f"before{tag}", color=colour, zorder=1.9, **_BEFORE)
     low = axes.get_ylim()[0]
-    panels.beside(axes, [(max(at, low) if each.log else at, said, ink) for at, said, ink in floors])
-    below = [float(trace.curve.error.min()) for trace in each.traces if each.log]
-    if min(below, default=low) < low:
-        said = f"↓ below the frame: errors down to {style.digits(min(below), 2)}"
-        place: Options = {"transform": axes.transAxes, "ha": "left", "va": "bottom"}
-        axes.text(0.02, 0.03, said, fontsize=FINE, color=DARK, gid="below", **place)
+    # Labels of floors below the frame stand at its lower edge.
+    edges = [(max(y, low) if panel.log else y, label, ink) for y, label, ink in floors]
+    panels.beside(axes, edges)
+    smallest_errors = [float(trace.curve.error.min()) for trace in panel.traces if panel.log]
+    if min(smallest_errors, default=low) < low:
+        label = f"↓ below the frame: errors down to {style.digits(min(smallest_errors), 2)}"
+        placing: Options = {"transform": axes.transAxes, "ha": "left", "va": "bottom"}
+        axes.text(0.02, 0.03, label, fontsize=FINE, color=DARK, gid="below", **placing)
 
 
 def _floor(trace: Trace) -> float:
-    """Where the calibrated line of a trace ends, as it is drawn."""
+    """Floor of the calibrated line of a trace, in the unit of the curve."""
     assert trace.line is not None
     return float(values(trace.curve, np.array(trace.line.floor)))

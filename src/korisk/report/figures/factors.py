@@ -14,7 +14,7 @@ from korisk.report.figures import panels, style
 from korisk.report.figures.panels import MOST_PANELS, Entry
 from korisk.report.figures.style import DARK, GREY, LOOKS, MINUS, SIGMA, Options
 
-_LIKELY = 0.5  # chance that both numbers are enough, each by itself; below, marks are hollow
+_LIKELY = 0.5  # least probability that each N is enough; below it, marks are hollow
 _SHADE = "#e8e8e8"
 
 _LINES: Mapping[str, tuple[str, Options]] = {
@@ -38,76 +38,83 @@ _LINES: Mapping[str, tuple[str, Options]] = {
 
 
 def factors_of(contents: Contents) -> list[Factors]:
-    """The factors at every point that has both KO and FC, in the study's order."""
-    found = []
+    """Factors at every point that has both KO and FC, in the order of the study."""
+    result = []
     for point in map(squared, contents.points):
         known, dense = point.curve("KO"), point.curve("FC")
         if known is not None and dense is not None:
-            found.append(factors(known, dense, name=point.name))
-    return found
+            result.append(factors(known, dense, name=point.name))
+    return result
 
 
 # --- The figure ----------------------------------------------------------------------------------
 
 
 def factors_figure(found: Sequence[Factors], *, narrow: bool = False) -> Figure | None:
-    """The factors of every panel over the target, three a row or one; None without any panel."""
+    """Draw the factors of every point over the target; None without any point.
+
+    `found` is what `factors_of` returns. There are three panels a row, or one if `narrow`.
+    """
     drawn = found[:MOST_PANELS]
     if not drawn:
         return None
-    first = drawn[0]  # the same models in all panels
+    first = drawn[0]  # all panels compare the same two models
     known = style.fitted(first.known.model or "known", 0.5)
     dense = style.fitted(first.dense.model or "dense", 0.5)
     entries: list[Entry] = []
-    if any(each.factors for each in drawn):
-        for words, look in _LINES.values():
-            entries.append((panels.line(**look), words.format(known=known, dense=dense)))
-    answers = [answer for each in drawn for answer in each.planned]
-    for least in sorted({answer[3] for answer in answers}):
-        likely = [answer[2] >= _LIKELY for answer in answers if answer[3] == least]
-        words = f"N {dense} / N {known} by the planner{', at least' * least}"
-        words += " (hollow: a chance below 50%)" * (not all(likely))
-        entries.append((panels.line(**_planned(likely=any(likely), least=least)), words))
+    if any(point.factors for point in drawn):
+        for label, line_style in _LINES.values():
+            entries.append((panels.line(**line_style), label.format(known=known, dense=dense)))
+    answers = [answer for point in drawn for answer in point.planned]
+    for is_bound in sorted({answer[3] for answer in answers}):
+        likely = [answer[2] >= _LIKELY for answer in answers if answer[3] == is_bound]
+        label = f"N {dense} / N {known} by the planner{', at least' * is_bound}"
+        label += " (hollow: a chance below 50%)" * (not all(likely))
+        entries.append((panels.line(**_planned(any(likely), is_bound)), label))
     entries.append((Patch(facecolor=_SHADE), "not defined: t at or below the higher floor"))
-    notes = style.glossary([known, dense, *(each.name for each in drawn)])
+    notes = style.glossary([known, dense, *(point.name for point in drawn)])
     if len(found) > len(drawn):
         notes.append(f"{len(drawn)} of {len(found)} points are drawn; the rest are left out.")
     with style.settings(fine=True):
         figure, frames = panels.sheet(len(drawn), entries, notes, narrow=narrow)
+        # The line of factor 1 is always inside the frame.
         values = [
-            [np.ones(1), np.array([ratio for _, ratio, *_ in each.planned]), *each.lines.values()]
-            for each in drawn
+            [np.ones(1), np.array([ratio for _, ratio, *_ in point.planned]), *point.lines.values()]
+            for point in drawn
         ]
-        heights = panels.shared([panels.limits(shown, pad=0.08) for shown in values])
-        for axes, each, height in zip(frames, drawn, heights, strict=True):
-            _draw(axes, each, height)
+        heights = panels.shared([panels.limits(series, pad=0.08) for series in values])
+        for axes, point, height in zip(frames, drawn, heights, strict=True):
+            _draw(axes, point, height)
         return figure
 
 
-def _draw(axes: Axes, each: Factors, height: tuple[float, float]) -> None:
-    edge, right = max(each.floors), each.top * 1.1
-    left = edge * (edge / right) ** 0.35  # the shaded range takes about a quarter of the width
-    labels = f"target t ({style.fitted(each.known.metric or 'error', 0.8)})", "factor"
+def _draw(axes: Axes, point: Factors, height: tuple[float, float]) -> None:
+    edge, right = max(point.floors), point.top * 1.1
+    # On the logarithmic axis the shaded range then takes about a quarter of the width.
+    left = edge * (edge / right) ** 0.35
+    labels = f"target t ({style.fitted(point.known.metric or 'error', 0.8)})", "factor"
     panels.frame(axes, (left, right), height, labels=labels)
+    # A factor of 1: both models need the same number of samples.
     axes.axhline(1.0, color=GREY, linewidth=0.6, gid="one", zorder=1.9)
     axes.axvspan(left, edge, facecolor=_SHADE, zorder=1, gid="undefined")
-    higher = each.dense if each.floors[1] >= each.floors[0] else each.known
-    words = style.fitted(higher.model or "model", 0.4)
-    note = f"grey: t ≤ floor of {words}, {style.digits(edge, 2)}"
-    panels.head(axes, each.name, note)
-    if each.reason:
-        panels.say(axes, each.reason)
-    targets = [found.target for found in each.factors]
-    for kind, values in each.lines.items():
+    higher = point.dense if point.floors[1] >= point.floors[0] else point.known
+    model_name = style.fitted(higher.model or "model", 0.4)
+    note = f"grey: t ≤ floor of {model_name}, {style.digits(edge, 2)}"
+    panels.head(axes, point.name, note)
+    if point.reason:
+        panels.say(axes, point.reason)
+    targets = [factor.target for factor in point.factors]
+    for kind, values in point.lines.items():
         axes.plot(targets, values, gid=kind, zorder=2.5, **_LINES[kind][1])
-    for likely, least in product((True, False), repeat=2):
-        odds = likely, least
-        shown = [(t, ratio) for t, ratio, p, low in each.planned if (p >= _LIKELY, low) == odds]
-        if shown:
-            gid = f"planned{'' if likely else '-unlikely'}{'-least' * least}"
-            axes.plot(*zip(*shown, strict=True), gid=gid, zorder=3, **_planned(*odds))
+    for is_likely, is_bound in product((True, False), repeat=2):
+        mark = is_likely, is_bound
+        marks = [(t, ratio) for t, ratio, p, low in point.planned if (p >= _LIKELY, low) == mark]
+        if marks:
+            gid = f"planned{'' if is_likely else '-unlikely'}{'-least' * is_bound}"
+            axes.plot(*zip(*marks, strict=True), gid=gid, zorder=3, **_planned(*mark))
 
 
-def _planned(likely: bool, least: bool) -> Options:
-    mark = LOOKS[0].mark("^" if least else "D", 3.6)
-    return mark if likely else mark | {"markerfacecolor": "white"}
+def _planned(is_likely: bool, is_bound: bool) -> Options:
+    """Mark of the planner's ratio: a triangle if it is a lower bound, hollow if unlikely."""
+    mark = LOOKS[0].mark("^" if is_bound else "D", 3.6)
+    return mark if is_likely else mark | {"markerfacecolor": "white"}

@@ -1,7 +1,7 @@
-"""A pilot on paper: what was measured, its extrapolation, and the answer to a target.
+"""Figures of a pilot: measured errors, their extrapolation, and the answer at a target.
 
-Values are drawn in the user's unit, errors on a logarithmic axis, scores of which larger is better
-on a linear one.
+Values are in the user's unit: errors on a logarithmic axis, scores (larger is better) on a linear
+one.
 """
 
 import math
@@ -26,14 +26,14 @@ from korisk.report.headline import headline, interval, short
 WIDTH, HEIGHT = 6.3, 3.5  # inches, the height without the legend
 NOTE = "points: means of seeds ± standard error; dashed: forecast with its 90% band"
 CROWDED = "points: means of seeds ± standard error; dashed: forecasts (bands: up to three models)"
-_BANDS = 3  # models up to which each has its band and its bracket
-_STEPS = 100  # N at which a curve is drawn
-_SURE = 0.9  # the level of the answer that is drawn
+_BANDS = 3  # more models would hide each other's bands and brackets
+_STEPS = 100  # sizes at which a curve is drawn
+_SURE = 0.9  # default probability of the answer
 _ANSWER = Look("#D55E00", "D", "")
 
 
 def curve_figure(curve: Curve, *, ax: Axes | None = None) -> Figure:
-    """Draw what was measured: the errors of all seeds, and their means."""
+    """Draw the measured errors of all seeds, and their means."""
     look, log = LOOKS[0], curve.unit.logarithmic
     entries: list[Entry] = [(panels.line(**panels.measured_style(look)), _measured(curve))]
     dots = panels.seeds_style(look)
@@ -63,7 +63,7 @@ def plan_figure(
     sure: float = _SURE,
     headed: bool = True,
 ) -> Figure:
-    """Draw one pilot, its forecast, and the number of samples that a target asks for.
+    """Draw one pilot, its forecast, and the number of samples that a target needs.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def plan_figure(
     sure : float, default 0.9
         The level of the number of samples that is marked.
     headed : bool, default True
-        Whether the model and the answer stand above it.
+        Whether the model and the answer are written above it.
 
     Returns
     -------
@@ -91,28 +91,27 @@ def plan_figure(
     >>> plan_figure(kr.plan(curve, target=0.02)).axes[0].get_title(loc="left")
     'net'
     """
-    how = f"{plan.fit} forecast from {_counted(plan.curve)}"
+    method = f"{plan.fit} forecast from {_counted(plan.curve)}"
     if plan.trust is not None:
-        how += f" and {len(plan.related)} related (trust {chance(plan.trust)})"
+        method += f" and {len(plan.related)} related (trust {chance(plan.trust)})"
     look, curve = LOOKS[0], plan.curve
-    entries: list[Entry] = [
-        (panels.line(**panels.measured_style(look)), _measured(curve)),
-    ]
+    entries: list[Entry] = [(panels.line(**panels.measured_style(look)), _measured(curve))]
     if not plan.forecast.doubt:
         entries.append((panels.forecast_handle(look), "forecast, 90% band"))
-    if not plan.doubt:
-        entries += _answer_entries(plan, _ANSWER, sure)
+    for n, label, filled in _numbers(plan, sure):
+        mark = replace(_ANSWER, filled=filled).mark(size=6.0) | {"markeredgewidth": 1.2}
+        entries.append((panels.line(**mark), f"{label}: N = {n:,}"))
     doubts = list(dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt))))
     title = curve.model or curve.metric or "learning curve"
     advice = plan.recommend(sure)
     reason = [] if advice.action == "collect" else [advice.sentence]
     with style.settings():
-        notes = [*reason, how, *style.glossary([curve.model]), *doubts]
+        notes = [*reason, method, *style.glossary([curve.model]), *doubts]
         figure, axes = _canvas((plan,), entries, notes, narrow=narrow, ax=ax, sure=sure)
-        strong: Options = {"color": _ANSWER.colour, "fontweight": "bold"}
+        bold: Options = {"color": _ANSWER.colour, "fontweight": "bold"}
         if headed:
-            said = answer(plan, sure)
-            panels.head(axes, title, said, size=LARGE, lift=11, most=1 + narrow, **strong)
+            subtitle = answer(plan, sure)
+            panels.head(axes, title, subtitle, size=LARGE, lift=11, most=1 + narrow, **bold)
         _mark_answer(axes, plan, _ANSWER, sure=sure)
         return figure
 
@@ -167,8 +166,8 @@ def plans_figure(plans: Sequence[Plan], *, sure: float = _SURE) -> Figure:
         return plan_figure(plans[0], sure=sure)
     drawn, names = plans[: len(LOOKS)], [plan.curve.name for plan in plans[: len(LOOKS)]]
     title = " and ".join(names) if len(plans) == 2 else f"{len(plans)} models"
-    left = [f"the first {len(drawn)} of {len(plans)} models are drawn"] if drawn != plans else []
-    return _several(drawn, names, title, more=left, sure=sure)
+    note = f"the first {len(drawn)} of {len(plans)} models are drawn"
+    return _several(drawn, names, title, extra_notes=[note] * (drawn != plans), sure=sure)
 
 
 def _several(
@@ -176,63 +175,56 @@ def _several(
     names: Sequence[str],
     title: str,
     crossover: Crossover | None = None,
-    more: Sequence[str] = (),
+    extra_notes: Sequence[str] = (),
     *,
     narrow: bool = False,
     ax: Axes | None = None,
     sure: float = _SURE,
 ) -> Figure:
-    """Pilots in one axes, with an entry of the legend for each, and notes on what is odd."""
+    """Draw pilots into one axes, each with a legend entry, and notes on doubts."""
     entries: list[Entry] = [
         (panels.line(**panels.measured_style(look)), f"{name[:36]}: {answer(plan, sure)}")
         for plan, look, name in zip(plans, LOOKS, names, strict=False)
     ]
-    notes = [NOTE if len(plans) <= _BANDS else CROWDED, *style.glossary(names), *more]
+    # Only a few models have bands; the note says so.
+    notes = [NOTE if len(plans) <= _BANDS else CROWDED, *style.glossary(names), *extra_notes]
     if crossover is not None:
         entries.append(panels.crossover_entry())
         notes.append(crossover.explain())
     for name, plan in zip(names, plans, strict=True):
         doubts = dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt)))
-        notes += [f"{name}: {said}" for said in doubts]
-    counted = _counted(*(plan.curve for plan in plans))
-    how = f"{plans[0].fit} forecasts from {counted}; diamonds: N, {100 * sure:.4g}% sure and at "
-    how += "even odds"
+        notes += [f"{name}: {doubt}" for doubt in doubts]
+    basis = _counted(*(plan.curve for plan in plans))
+    method = f"{plans[0].fit} forecasts from {basis}; diamonds: N, {100 * sure:.4g}% sure and at "
+    method += "even odds"
     with style.settings():
         figure, axes = _canvas(plans, entries, notes, crossover, narrow=narrow, ax=ax, sure=sure)
-        panels.head(axes, title, how, size=LARGE, lift=11, most=1 + narrow)
+        panels.head(axes, title, method, size=LARGE, lift=11, most=1 + narrow)
         for index, plan in enumerate(plans):
-            # Side by side, about the target's line.
+            # Brackets of several models would overlap: shifted in points about the target's line.
             shift = 5.0 * (index - 0.5 * (len(plans) - 1)) if len(plans) <= _BANDS else None
             _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", shift, sure=sure)
         if crossover is not None:
-            at = np.array([float(crossover.n)])
-            errors = np.concatenate([plan.forecast.middle(at) for plan in plans])
+            n = np.array([float(crossover.n)])
+            errors = np.concatenate([plan.forecast.middle(n) for plan in plans])
+            # The geometric mean of both curves, since the axis is logarithmic.
             height = values(plans[0].curve, np.sqrt(errors.prod(keepdims=True)))
             panels.draw_crossover(axes, crossover, float(height[0]))
         return figure
 
 
 def answer(plan: Plan, sure: float = _SURE) -> str:
-    """The recommendation with its interval in few words, as a figure writes it."""
+    """The recommendation with its interval as short text for figures."""
     advice = plan.recommend(sure)
     if advice.action != "collect":
         return short(advice)
-    said = headline(advice, plan).removeprefix(f"{plan.curve.model}: ")
-    ends = interval(advice, plan)
-    return f"{said} ({ends})" if ends else said
-
-
-def _answer_entries(plan: Plan, look: Look, sure: float) -> list[Entry]:
-    """What the marks on the target are, with their numbers."""
-    entries: list[Entry] = []
-    for n, label, filled in _numbers(plan, sure):
-        mark = replace(look, filled=filled).mark(size=6.0) | {"markeredgewidth": 1.2}
-        entries.append((panels.line(**mark), f"{label}: N = {n:,}"))
-    return entries
+    text = headline(advice, plan).removeprefix(f"{plan.curve.model}: ")
+    interval_text = interval(advice, plan)
+    return f"{text} ({interval_text})" if interval_text else text
 
 
 def _numbers(plan: Plan, sure: float) -> list[tuple[int, str, bool]]:
-    """N that is marked on the target, what it is, and whether its mark is full."""
+    """The N marked on the target, their labels, and whether the mark is filled."""
     if plan.doubt:
         return []
     marked = [
@@ -255,7 +247,7 @@ def _canvas(
     ax: Axes | None = None,
     sure: float = _SURE,
 ) -> tuple[Figure, Axes]:
-    """Axes around all points, the target, the answers and most of the bands, with the curves."""
+    """Create axes around points, target, answers and most of the bands, and draw the curves."""
     figure, (axes,) = panels.sheet(
         1,
         entries,
@@ -270,26 +262,28 @@ def _canvas(
     first, curve, target = plans[0], plans[0].curve, plans[0].target
     log = curve.unit.logarithmic
     end = max(*(_farthest(plan, sure) for plan in plans), 2.0 * crossover.n if crossover else 0.0)
-    made = [plan.forecast for plan in plans]
-    tracks = [panels.track(each, panels.drawn_sizes(each, end, steps=_STEPS)) for each in made]
+    sizes = [panels.drawn_sizes(plan.forecast, end, steps=_STEPS) for plan in plans]
+    tracks = [panels.track(plan.forecast, n) for plan, n in zip(plans, sizes, strict=True)]
     floor = None
     if len(plans) == 1 and first.middle is None and first.missed == "not reachable":
-        lowest = float(curve.unit.to_error(first.floor))
-        if first.goal < lowest < float(curve.means.max()):  # it stands in the way of the target
+        floor_error = float(curve.unit.to_error(first.floor))
+        # Only a floor between the target and the errors explains why the target is not reached.
+        if first.goal < floor_error < float(curve.means.max()):
             floor = first.floor
-    needed = [np.array([target] if floor is None else [target, floor])]
-    wished = []
+    required = [np.array([target] if floor is None else [target, floor])]
+    optional = []
     for plan, track in zip(plans, tracks, strict=True):
         beyond = track.beyond(plan.last)
-        needed += [values(plan.curve, plan.curve.error), beyond.middle]
-        needed += [*panels.error_bars(plan.curve)]
-        wished += [beyond.better, beyond.worse]
-    start = min(float(plan.curve.sizes[0]) for plan in plans)
-    margin = max(1.05, (end / start) ** 0.025)
+        required += [values(plan.curve, plan.curve.error), beyond.middle]
+        required += [*panels.error_bars(plan.curve)]
+        optional += [beyond.better, beyond.worse]
+    smallest_n = min(float(plan.curve.sizes[0]) for plan in plans)
+    # In proportion to the width of the logarithmic axis.
+    margin = max(1.05, (end / smallest_n) ** 0.025)
     panels.frame(
         axes,
-        (start / margin, end * margin),
-        panels.limits(needed, wished, log=log),
+        (smallest_n / margin, end * margin),
+        panels.limits(required, optional, log=log),
         labels=(panels.SAMPLES, quantity(curve)),
         log=log,
         sizes=np.concatenate([plan.curve.sizes for plan in plans]),
@@ -300,39 +294,41 @@ def _canvas(
         axes.plot(plan.curve.n, error, gid=f"points{tag}", **panels.seeds_style(look))
         panels.draw_measured(axes, plan.curve, look, tag)
         panels.draw_forecast(axes, track.beyond(plan.last), look, tag, band=len(plans) <= _BANDS)
-    # A hairline where measuring ended, and above the frame what lies on its either side.
-    lasts = [plan.last for plan in plans]
-    for last, look in zip(lasts, LOOKS, strict=False):
-        colour = DARK if len(set(lasts)) == 1 else look.colour
+    # A hairline at the last measured N separates measured from extrapolated.
+    last_sizes = [plan.last for plan in plans]
+    for last, look in zip(last_sizes, LOOKS, strict=False):
+        colour = DARK if len(set(last_sizes)) == 1 else look.colour
         axes.axvline(last, color=colour, linewidth=0.6, zorder=1.9)
-    panels.above(axes, "measured", min(lasts), (-3, 2), ha="right", fontstyle="italic")
+    panels.above(axes, "measured", min(last_sizes), (-3, 2), ha="right", fontstyle="italic")
     if not all(plan.forecast.doubt for plan in plans):
-        panels.above(axes, "extrapolated", max(lasts), (3, 2), fontstyle="italic")
+        panels.above(axes, "extrapolated", max(last_sizes), (3, 2), fontstyle="italic")
     axes.axhline(target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
-    margin_words = [(target, f"target\n{style.digits(target, 4)}", DARK)]
+    edge_labels = [(target, f"target\n{style.digits(target, 4)}", DARK)]
     if floor is not None:
         axes.axhline(floor, color=DARK, linewidth=0.6, gid="floor")
-        margin_words.append((floor, f"levels\noff at\n{style.digits(floor, 3)}", DARK))
-    panels.beside(axes, margin_words, SMALL)
-    doubts = dict.fromkeys(said for plan in plans for said in (plan.forecast.doubt, plan.doubt))
-    if ax is not None and any(doubts):  # which is a note in a figure of our own
+        edge_labels.append((floor, f"levels\noff at\n{style.digits(floor, 3)}", DARK))
+    panels.beside(axes, edge_labels, SMALL)
+    doubts = dict.fromkeys(doubt for plan in plans for doubt in (plan.forecast.doubt, plan.doubt))
+    # The user's axes have no notes: doubts are written into the panel.
+    if ax is not None and any(doubts):
         panels.say(axes, " ".join(filter(None, doubts)))
     return figure, axes
 
 
 def _farthest(plan: Plan, sure: float) -> float:
-    """The N up to which a plan is drawn: beyond the answer, and some way beyond the pilot."""
+    """Largest N of the figure: beyond the answer, and some way beyond the pilot."""
     last, first = float(plan.last), float(plan.curve.sizes[0])
     if plan.forecast.doubt:
-        return last  # of larger N nothing is said
-    ends = [4.0 * last, float(last * (last / first) ** 0.3)]
-    numbers = [n for n, *_ in _numbers(plan, sure)]
-    if not numbers:
-        return max(*ends, 16.0 * last)
-    ends += [1.3 * n for n in numbers]
-    if plan.upper <= 20.0 * max(*numbers, last):
-        ends.append(1.3 * plan.upper)
-    return max(ends)
+        return last  # a doubtful forecast is not extrapolated
+    candidates = [4.0 * last, float(last * (last / first) ** 0.3)]
+    answers = [n for n, *_ in _numbers(plan, sure)]
+    if not answers:
+        return max(*candidates, 16.0 * last)
+    candidates += [1.3 * n for n in answers]
+    # An interval that ends far away would press the curve into a corner; it gets an arrow.
+    if plan.upper <= 20.0 * max(*answers, last):
+        candidates.append(1.3 * plan.upper)
+    return max(candidates)
 
 
 # --- Answers -------------------------------------------------------------------------------------
@@ -346,36 +342,36 @@ def _mark_answer(
     shift: float | None = 0.0,
     sure: float = _SURE,
 ) -> None:
-    """N on the target's line, full at the level asked for and hollow at even odds, with its range.
+    """Mark N on the target's line, filled at the level asked for, hollow at even odds.
 
-    The range is a bracket, `shift` points above the line; without a shift there is none.
+    The interval is a bracket, `shift` points above the line; there is none if `shift` is None.
     """
     if plan.doubt:
         return
-    moved = axes.transData + ScaledTranslation(0, (shift or 0) / 72, axes.figure.dpi_scale_trans)
-    place: Options = {"transform": moved, "color": look.colour, "zorder": 3}
+    shifted = axes.transData + ScaledTranslation(0, (shift or 0) / 72, axes.figure.dpi_scale_trans)
+    placing: Options = {"transform": shifted, "color": look.colour, "zorder": 3}
     if shift is not None and math.isfinite(plan.lower):
-        panels.bracket(axes, plan.lower, plan.upper, plan.target, gid=f"range{tag}", **place)
+        panels.bracket(axes, plan.lower, plan.upper, plan.target, gid=f"range{tag}", **placing)
     for n, _, filled in _numbers(plan, sure):
         face = look.colour if filled else "white"
         diamond = look.mark("D", 6.0) | {"markerfacecolor": face, "markeredgewidth": 1.2}
         gid = f"answer{tag}" if filled else f"even{tag}"
-        axes.plot([n], [plan.target], gid=gid, **place | diamond | {"zorder": 3.2 + 0.1 * filled})
+        axes.plot([n], [plan.target], gid=gid, **placing | diamond | {"zorder": 3.2 + 0.1 * filled})
 
 
 # --- Words ---------------------------------------------------------------------------------------
 
 
 def quantity(curve: Curve) -> str:
-    """What the values are: the metric, and its unit where the metric's name does not tell it."""
+    """Label of the values: the metric, and its unit unless the name of the metric states it."""
     unit = curve.unit
     symbol = {"psnr": "dB", "percent": "%"}.get(unit.law)
     if not curve.metric:
         noun = "PSNR" if unit.law == "psnr" else unit.noun
         return f"{noun} ({symbol})" if symbol else noun
-    word = symbol or (unit.name if unit.name != unit.law else "")
-    told = word.casefold() in words(curve.metric) or word in curve.metric
-    return curve.metric if told else f"{curve.metric} ({word})"
+    unit_text = symbol or (unit.name if unit.name != unit.law else "")
+    is_stated = unit_text.casefold() in words(curve.metric) or unit_text in curve.metric
+    return curve.metric if is_stated else f"{curve.metric} ({unit_text})"
 
 
 def _measured(curve: Curve) -> str:

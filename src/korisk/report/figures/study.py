@@ -1,4 +1,4 @@
-"""Every figure that the report of a study has, by the name of its file."""
+"""The figures of a study's report, by the names of their files."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ from korisk.report.figures.networks import architecture_figure, layers_figure
 from korisk.report.figures.style import save
 from korisk.studies.networks import TitledNetwork, ct_networks
 
-STILL = "sample_efficiency"  # in a page it stands in for the interactive curves
+STILL = "sample_efficiency"  # replaces the interactive curves in a page without scripts
 
 MOST_NETWORKS = 6  # of a study
-_LONGEST = 60  # letters of a file's name that come from a point's
+_LONGEST = 60  # characters of a point's name in the name of a file
 
 
 def study_figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
-    """The figures of a study one after the other, drawn when they are asked for.
+    """Iterate over the figures of a study, each drawn when it is requested.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def study_figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
     Yields
     ------
     tuple of str and matplotlib.figure.Figure
-        The stem of the figure's file, and the figure. What has nothing to show is left out.
+        The stem of the figure's file, and the figure. Empty figures are left out.
     """
     for stem, draw in _figures(contents):
         figure = draw(narrow=False)
@@ -44,9 +44,10 @@ def study_figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
 
 
 def page_figures(contents: Contents) -> Iterator[tuple[str, Figure, Figure]]:
-    """The figures that a page shows, each for wide and for narrow screens.
+    """Iterate over the figures of a page, each for wide and for narrow screens.
 
-    The page has the reconstructions itself, and of the weights the last ones.
+    Reconstructions are left out, since the page has its own viewer; of the weights, only the last
+    figure is shown.
 
     Parameters
     ----------
@@ -60,15 +61,16 @@ def page_figures(contents: Contents) -> Iterator[tuple[str, Figure, Figure]]:
         inches wide, with one panel a row.
     """
     figures = list(_figures(contents))
-    last = [stem for stem, _ in figures if stem.startswith("weights_")][-1:]
+    last_weights = [stem for stem, _ in figures if stem.startswith("weights_")][-1:]
     for stem, draw in figures:
-        if not stem.startswith(("reconstructions_", "weights_")) or stem in last:
+        if not stem.startswith(("reconstructions_", "weights_")) or stem in last_weights:
             wide, narrow = draw(narrow=False), draw(narrow=True)
             if wide is not None and narrow is not None:
                 yield stem, wide, narrow
 
 
 def _figures(contents: Contents) -> Iterator[tuple[str, Draw]]:
+    """Stems and functions that draw: callers choose the width, and skip what they do not need."""
     yield STILL, partial(efficiency_figure, panels_of(contents))
     yield "two_factors", partial(factors_figure, factors_of(contents))
     networks = networks_of(contents)
@@ -81,14 +83,14 @@ def _figures(contents: Contents) -> Iterator[tuple[str, Draw]]:
     for point, stem in zip(contents.points, stems, strict=True):
         if point.pictures is not None:
             title = f"{point.name}: reconstructions"
-            shown = partial(reconstruction_figure, point.pictures, title=title)
-            yield f"reconstructions_{stem}", shown
+            draw_images = partial(reconstruction_figure, point.pictures, title=title)
+            yield f"reconstructions_{stem}", draw_images
             title = f"{point.name}: learned weights"
             yield f"weights_{stem}", partial(weights_figure, point.pictures, title=title)
 
 
 def networks_of(contents: Contents) -> list[TitledNetwork]:
-    """The networks that are to be drawn, at most six: those of CT, then those of supplements."""
+    """Networks to draw, at most six: those of CT, then those of supplements."""
     networks = ct_networks((point.name, point.spec, point.curves) for point in contents.points)
     for supplement in contents.supplements:
         for point, model, net in supplement.networks():
@@ -99,19 +101,19 @@ def networks_of(contents: Contents) -> list[TitledNetwork]:
 
 
 def file_stems(names: Sequence[str]) -> list[str]:
-    """A safe part of a file's name for each name: letters, digits, - and _, no two the same.
+    """Unique file stems for names: letters, digits, - and _ only.
 
-    Nor are two the same on systems that take capital letters for small ones.
+    They differ in more than case, because some file systems ignore it.
     """
     stems: list[str] = []
-    taken: set[str] = set()
+    used: set[str] = set()
     for name in names:
-        plain = re.sub(r"[^A-Za-z0-9_]+", "-", name)[:_LONGEST].strip("-") or "point"
-        stem, number = plain, 1
-        while stem.casefold() in taken:
+        base = re.sub(r"[^A-Za-z0-9_]+", "-", name)[:_LONGEST].strip("-") or "point"
+        stem, number = base, 1
+        while stem.casefold() in used:
             number += 1
-            stem = f"{plain}-{number}"
-        taken.add(stem.casefold())
+            stem = f"{base}-{number}"
+        used.add(stem.casefold())
         stems.append(stem)
     return stems
 

@@ -1,4 +1,4 @@
-"""Colours, type, names and numbers as plain text, and files: what all figures share."""
+"""What all figures share: colours, type, names and numbers as text, and files."""
 
 import hashlib
 import io
@@ -27,8 +27,8 @@ from korisk.files import figure_kind, write_bytes
 Options = JsonDict  # of matplotlib's functions
 
 DPI = 200
-PAGE, COLUMN = 7.0, 3.4  # inches: across both columns of a page, and across one
-FINE, SMALL, MEDIUM, LARGE = 6.5, 8.0, 9.0, 10.0  # points, of type
+PAGE, COLUMN = 7.0, 3.4  # inches; width of two columns of print, and of one
+FINE, SMALL, MEDIUM, LARGE = 6.5, 8.0, 9.0, 10.0  # sizes of type in points
 GREY, DARK = "#666666", "#222222"
 _PAPER = "#17191c"  # of a dark page, as in theme.yaml
 ELL = "\N{SCRIPT SMALL L}"
@@ -37,7 +37,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 MINUS = "\N{MINUS SIGN}"
 LEARNED, LEARNED_TEXT = "#009E73", "#006B4E"  # layers that are trained; known ones are grey
 
-# No dates in files, and the same names for the same shapes: the same figure gives the same file.
+# No dates in files: the same figure gives the same file.
 _METADATA: dict[str, dict[str, None]] = {
     "png": {},
     "svg": {"Date": None},
@@ -48,12 +48,12 @@ _OPERATOR = re.compile(r"(?<!\w)([A-Z])\^(T|H|\+|-1)(?!\w)")  # A^T, A^+: raised
 _NO_GLYPH = r"Glyph \d+ .* missing from font"
 _POWERS = str.maketrans("-+0123456789TH", "⁻⁺⁰¹²³⁴⁵⁶⁷⁸⁹ᵀᴴ")
 _YELLOW = "#F0E442"
-PALE_BOX = 0.72  # of paper in the colour of a box
+PALE_BOX = 0.72  # share of the background in the colour of a box
 
 
 @dataclass(frozen=True)
 class Look:
-    """Colours of Okabe and Ito, which colour-blind readers tell apart; marks for grey prints."""
+    """Colour of Okabe and Ito, distinct for colour-blind readers, and a mark for grey prints."""
 
     colour: str
     marker: str
@@ -62,7 +62,7 @@ class Look:
 
     @property
     def text_colour(self) -> str:
-        """The colour for words; yellow letters cannot be read."""
+        """Colour of text; yellow text would be unreadable."""
         return DARK if self.colour == _YELLOW else self.colour
 
     def mark(self, marker: str = "", size: float = 5.0) -> Options:
@@ -86,40 +86,40 @@ LOOKS = (
     Look("#000000", "X", "...."),
     Look(_YELLOW, "p", "oooo"),
 )
-REST = Look("#999999", ".", "")  # of models beyond those
+REST = Look("#999999", ".", "")  # of further models
 
 
 def looks_of(models: Iterable[str]) -> dict[str, Look]:
-    """A look for each model: KO and FC have their own, the rest take what is left, then grey."""
+    """A look for each model: KO and FC have fixed ones, others the next free one, then grey."""
     names = list(dict.fromkeys(models))
-    taken = {name: look for name, look in zip(("KO", "FC"), LOOKS, strict=False) if name in names}
-    free = iter([look for look in LOOKS if look not in taken.values()])
-    return {name: taken.get(name) or next(free, REST) for name in names}
+    fixed = {name: look for name, look in zip(("KO", "FC"), LOOKS, strict=False) if name in names}
+    free = iter([look for look in LOOKS if look not in fixed.values()])
+    return {name: fixed.get(name) or next(free, REST) for name in names}
 
 
 def pale(colour: str, share: float = 0.65, paper: str = "white") -> str:
-    """A colour mixed with that of the paper, for what must not be transparent."""
-    pairs = zip(to_rgb(colour), to_rgb(paper), strict=True)
-    red, green, blue = ((1 - share) * own + share * behind for own, behind in pairs)
+    """Mix a colour with that of the background, for marks that must be opaque."""
+    channels = zip(to_rgb(colour), to_rgb(paper), strict=True)
+    red, green, blue = ((1 - share) * ink + share * background for ink, background in channels)
     return to_hex((red, green, blue))
 
 
 def colour_map(name: str) -> Colormap:
-    """One of matplotlib's maps, with yellow for what is not a number."""
+    """A colour map of Matplotlib, with yellow for NaN."""
     return matplotlib.colormaps[name].with_extremes(bad=_YELLOW)
 
 
 @contextmanager
 def settings(*, fine: bool = False) -> Iterator[None]:
-    """Our own settings whatever the user's are; no warning about letters that the font lacks."""
-    chosen = ["default", *_SETTINGS[: 1 + fine]]
-    with warnings.catch_warnings(), matplotlib.style.context(chosen):
+    """Use our settings whatever the user's are, without warnings about missing glyphs."""
+    styles = ["default", *_SETTINGS[: 1 + fine]]
+    with warnings.catch_warnings(), matplotlib.style.context(styles):
         warnings.filterwarnings("ignore", message=_NO_GLYPH)
         yield
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> None:
-    """Write a figure as png, svg or pdf, by the file's suffix: whole, or not at all."""
+    """Write a figure as png, svg or pdf, by the suffix of the file, completely or not at all."""
     kind = figure_kind(path)
     content = io.BytesIO()
     with settings():
@@ -132,9 +132,10 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
 
 @cache
 def _theme() -> dict[str, tuple[str, str]]:
-    """The colours of `theme.yaml`, and mixtures of each with the paper."""
+    """Colours of `theme.yaml`, and their mixtures with the background."""
     text = files("korisk.report.figures").joinpath("theme.yaml").read_text(encoding="utf-8")
     theme: dict[str, tuple[str, str]] = yaml.safe_load(text)
+    # Bands and boxes are mixtures with the background, which differs in the dark theme.
     for (colour, (name, dark)), share in product(list(theme.items()), (0.65, PALE_BOX)):
         mixed = f"{name}-{share:.0%}".rstrip("%"), pale(dark, share, _PAPER)
         theme.setdefault(pale(colour, share), mixed)
@@ -144,15 +145,15 @@ def _theme() -> dict[str, tuple[str, str]]:
 def _theme_css() -> str:
     light = "".join(f"--k-{name}:{colour};" for colour, (name, _) in _theme().items())
     dark = "".join(f"--k-{name}:{colour};" for name, colour in _theme().values())
-    own = ".k-figure"
-    lit = '[data-theme="light"]', '[data-jp-theme-light="true"]', ".vscode-light"
-    dim = '[data-theme="dark"]', '[data-jp-theme-light="false"]', ".vscode-dark"
+    root = ".k-figure"
+    light_pages = '[data-theme="light"]', '[data-jp-theme-light="true"]', ".vscode-light"
+    dark_pages = '[data-theme="dark"]', '[data-jp-theme-light="false"]', ".vscode-dark"
     return (
-        f"{own}{{display:block;width:100%;height:auto;{light}}}\n"
-        f"@media (prefers-color-scheme:dark){{{own}{{{dark}}}}}\n"
-        f"{','.join(f'{each} {own}' for each in lit)}{{{light}}}\n"
-        f"{','.join(f'{each} {own}' for each in dim)}{{{dark}}}\n"
-        f"@media print{{html {own},[data-theme] {own}{{{light}}}}}\n"
+        f"{root}{{display:block;width:100%;height:auto;{light}}}\n"
+        f"@media (prefers-color-scheme:dark){{{root}{{{dark}}}}}\n"
+        f"{','.join(f'{page} {root}' for page in light_pages)}{{{light}}}\n"
+        f"{','.join(f'{page} {root}' for page in dark_pages)}{{{dark}}}\n"
+        f"@media print{{html {root},[data-theme] {root}{{{light}}}}}\n"
     )
 
 
@@ -165,43 +166,45 @@ def themed_svg(figure: Figure, *, words: str) -> str:
     Parameters
     ----------
     figure : matplotlib.figure.Figure
-        What any function of this package draws.
+        A figure of this package.
     words : str
-        What it shows, for those who do not see it.
+        Alternative text for screen readers.
 
     Returns
     -------
     str
-        The element, of class `k-figure`. It is as wide as its place, at most 125 CSS pixels for an
-        inch of the figure. Every colour is a variable that `THEME_CSS` sets, and the light one
-        where that is missing. Ids begin with a hash of the content.
+        The element, of class `k-figure`. It fills the width of its container, at most 125 CSS
+        pixels for an inch of the figure. Every colour is a variable that `THEME_CSS` sets, with the
+        light colour as the default. Ids begin with a hash of the content.
     """
     content = io.BytesIO()
     with settings(), matplotlib.rc_context({"svg.fonttype": "none"}):
         figure.savefig(content, format="svg", transparent=True, metadata=_METADATA["svg"])
     text = content.getvalue().decode()
     inner = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
+    # Remove what pages do not need: metadata, comments, spaces, digits and ids.
     inner = re.sub(r"\s*<(metadata|defs)>\s*<(rdf|style).*?</\1>", "", inner, flags=re.DOTALL)
     inner = re.sub(r"\s*<!--.*?-->|\s*transform=\"rotate\(-0 [^\"]*\"", "", inner, flags=re.DOTALL)
     inner = re.sub(r"(?<=>)\s+(?=<)", "", re.sub(r"\s+", " ", inner))
-    places = r'(?<= )(?:d|x|y|transform)="[^"]*"'  # in hundredths of a point
-    inner = re.sub(places, lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), inner)
+    coordinates = r'(?<= )(?:d|x|y|transform)="[^"]*"'  # rounded to 0.01 pt below
+    inner = re.sub(coordinates, lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match[0]), inner)
     inner = inner.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
-    own = "k" + hashlib.sha256(inner.encode()).hexdigest()[:8]
+    # A page may hold several figures, whose ids must differ.
+    prefix = "k" + hashlib.sha256(inner.encode()).hexdigest()[:8]
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', inner))
-    inner = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", inner)
-    inner = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{own}-", inner)
+    inner = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", inner)
+    inner = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", inner)
 
-    def variable(found: re.Match[str]) -> str:
-        name = _theme().get(found[2], ("", ""))[0]
-        return f"{found[1]}var(--k-{name}, {found[2]})" if name else found[0]
+    def variable(match: re.Match[str]) -> str:
+        name = _theme().get(match[2], ("", ""))[0]
+        return f"{match[1]}var(--k-{name}, {match[2]})" if name else match[0]
 
     inner = re.sub(r"((?:fill|stroke): )(#[0-9a-f]{6})", variable, inner)
-    across, up = (72 * float(inches) for inches in figure.get_size_inches())
-    root = "fill:var(--k-black, #000000);stroke-linejoin:round;stroke-linecap:butt"
+    width, height = (72 * float(inches) for inches in figure.get_size_inches())
+    paint = "fill:var(--k-black, #000000);stroke-linejoin:round;stroke-linecap:butt"
     return (
         f'<svg class="k-figure" role="img" aria-label="{escape(words)}" '
-        f'viewBox="0 0 {across:g} {up:g}" style="{root};max-width:{across / 72 * 125:.0f}px" '
+        f'viewBox="0 0 {width:g} {height:g}" style="{paint};max-width:{width / 72 * 125:.0f}px" '
         'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
         f"{inner}</svg>"
     )
@@ -218,30 +221,27 @@ _MEANINGS = {
 
 
 def glossary(names: Iterable[str]) -> list[str]:
-    """What the short names of models and protocols mean, as one note; none where no name is short.
+    """Explain the short names of models and protocols in one note; none if there are none.
 
-    Points are named by their protocol first, as in `rigorous-8`.
+    Names of points begin with their protocol, as in `rigorous-8`.
     """
-    first = dict.fromkeys(re.split(r"[\s-]", name, maxsplit=1)[0] for name in names)
-    told = [f"{name}: {_MEANINGS[name]}" for name in first if name in _MEANINGS]
-    return ["; ".join(told)] if told else []
+    first_words = dict.fromkeys(re.split(r"[\s-]", name, maxsplit=1)[0] for name in names)
+    meanings = [f"{name}: {_MEANINGS[name]}" for name in first_words if name in _MEANINGS]
+    return ["; ".join(meanings)] if meanings else []
 
 
 def plain(name: str) -> str:
-    """A name from a file in one line, without characters that cannot be drawn.
-
-    Operators are `raised`; all else stays as it is.
-    """
+    """A name from a file on one line, without unprintable characters, operators `raised`."""
     return raised(" ".join("".join(c if c.isprintable() else " " for c in name).split()))
 
 
 def raised(text: str) -> str:
-    """Words with the signs of transposes and inverses, such as A^T and A^+, raised."""
-    return _OPERATOR.sub(lambda found: found[1] + found[2].translate(_POWERS), text)
+    """Write transposes and inverses, such as A^T and A^+, with superscripts."""
+    return _OPERATOR.sub(lambda match: match[1] + match[2].translate(_POWERS), text)
 
 
 def inches_of(text: str, size: float = FINE, *, bold: bool = False) -> float:
-    """The width of a line of type."""
+    """Width of a line of text in inches."""
     font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_NO_GLYPH)
@@ -250,16 +250,17 @@ def inches_of(text: str, size: float = FINE, *, bold: bool = False) -> float:
 
 
 def fitted(name: str, inches: float, size: float = FINE, *, bold: bool = False) -> str:
-    """A name from a file in one line, shortened with an ellipsis to a width in inches."""
+    """A name from a file on one line, shortened with an ellipsis to a width in inches."""
+    # No line has space for more; measuring a longer text is slow.
     text = plain(name)[:200]
     if inches_of(text, size, bold=bold) <= inches:
         return text
-    fits = [k for k in range(1, len(text)) if inches_of(f"{text[:k]}…", size, bold=bold) <= inches]
-    return text[: max(fits, default=0)] + "…"
+    ends = [k for k in range(1, len(text)) if inches_of(f"{text[:k]}…", size, bold=bold) <= inches]
+    return text[: max(ends, default=0)] + "…"
 
 
 def wrapped(text: str, inches: float, size: float = FINE, *, bold: bool = False) -> list[str]:
-    """Words in lines of at most that length; a word that is longer loses its end."""
+    """Break text into lines of at most a width in inches; longer words are shortened."""
     lines: list[str] = []
     for word in plain(text).split():
         longer = f"{lines[-1]} {word}" if lines else word
@@ -271,12 +272,13 @@ def wrapped(text: str, inches: float, size: float = FINE, *, bold: bool = False)
 
 
 def digits(value: float, figures: int = 3, *, powers: bool = False) -> str:
-    """A number with so many significant digits, in letters that need no mathtext.
+    """Format a number with `figures` significant digits, in Unicode rather than mathtext.
 
-    It has a power of ten if it is small or large, or if `powers` is set.
+    Small and large numbers have a power of ten, and all have if `powers` is set.
     """
     if not math.isfinite(value):
         return "not finite" if math.isnan(value) else ("∞" if value > 0 else f"{MINUS}∞")
+    # Rounded first: 9.996 has the power of 10.0.
     short = float(f"{value:.{figures}g}")
     if short == 0:
         return "0"

@@ -1,7 +1,7 @@
-"""One page that answers "how much data do I need?": a single HTML file that needs nothing else.
+"""One page that answers "how much data do I need?": a single self-contained HTML file.
 
-Everything is inside: style, scripts, pictures. A content security policy forbids the page to ask
-anyone for anything. Whatever comes from a user's file is escaped.
+Style, scripts and pictures are inside. A content security policy forbids the page to load anything.
+All text from a user's files is escaped.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from korisk.report.page.planner import LEGEND, groups_data
 from korisk.report.tables.table import worded
 from korisk.report.tables.text import html as table_html
 
-if TYPE_CHECKING:  # `report.figures` says what to install where it is missing
+# Matplotlib itself is imported by `report.figures`, whose error says what to install.
+if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LARGEST = 5_000_000  # bytes of a page
-_LEAST = 9  # CSS pixels of type in a figure
-_STILLS = 4  # pictures of single forecasts in the page of a pilot
-_COLUMNS = 4  # models that the table of all points has
+_SMALLEST_TYPE = 9  # CSS pixels; smaller type in a figure could not be read
+_STILLS = 4  # figures of single forecasts in the page of a pilot
+_COLUMNS = 4  # models in the table of all points
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: its heading, and what stands below it, as HTML."""
+    """A section of a page: its heading, and its content as HTML."""
 
     name: str  # for links
     title: str
@@ -52,33 +53,33 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What a page says."""
+    """Contents of a page."""
 
     title: str
     kind: str  # a word or two above the title
     groups: Sequence[Group]
     data: JsonDict  # for the scripts: groups and pictures
-    notes: Sequence[str] = ()  # what is missing, at the top
-    running: bool = False  # whether more is being measured
+    notes: Sequence[str] = ()  # at the top, such as missing cells
+    running: bool = False  # whether a run is still measuring
     opens: str = ""  # "ratio": the first sentence compares two models
-    still: str = ""  # the answer as a figure, where no script runs
-    answer: str = ""  # the first sentence and the one below it, where no group has one
+    still: str = ""  # the answer as a figure, for browsers without scripts
+    answer: str = ""  # the first sentence and the one below it, if no group provides them
     odds: str = ""
-    promises: str = ""  # what it does not promise, where that is not about a pilot
+    promises: str = ""  # limits of the answer, if not those of a pilot
     sections: Sequence[Section] = ()
 
     def html(self) -> str:
-        """The whole file."""
+        """The whole file as text."""
         main = main_group(self.groups)
-        missing = ""
+        notes_html = ""
         if self.notes:
-            box = '<div class="missing" role="group" aria-label="Notes" tabindex="0">'
-            missing = f"{box}{bullets(self.notes, 'notes')}</div>"
+            opening = '<div class="missing" role="group" aria-label="Notes" tabindex="0">'
+            notes_html = f"{opening}{bullets(self.notes, 'notes')}</div>"
         title = "What this does and does not promise"
         promises = self.promises or Template(asset("promises.html")).substitute(
             record=escape(record())
         )
-        shown = [*self.sections, Section("promises", title, promises)]
+        sections = [*self.sections, Section("promises", title, promises)]
         odds = self.odds
         if self.answer:
             answer = self.answer
@@ -90,40 +91,41 @@ class Page:
                 "model at three training set sizes or more."
             )
         else:
+            # The page opens with the model about which most can be said.
             plan = main.plans[main.told.index(max(main.told))]
             advice = plan.recommend()
             answer = headline(advice, plan)
-            asked = f"{plan.curve.metric or plan.curve.unit.noun} {words.value(plan.target)}"
-            asked += f" ({main.why})" if main.why else ""
-            asked = f"{main.name}, {asked}" if len(self.groups) > 1 else asked
-            odds = "; ".join(filter(None, (asked, interval(advice, plan)))) + "."
+            question = f"{plan.curve.metric or plan.curve.unit.noun} {words.value(plan.target)}"
+            question += f" ({main.why})" if main.why else ""
+            question = f"{main.name}, {question}" if len(self.groups) > 1 else question
+            odds = "; ".join(filter(None, (question, interval(advice, plan)))) + "."
             if self.opens == "ratio" and main.comparison is not None:
-                both = main.comparison
-                answer, odds = both.saving(), both.crossing.explain()
-            still = f"<noscript>{self.still}</noscript>" if self.still else ""
-            planner = asset("planner.html") + still
-            shown.insert(0, Section("planner", "How much data do I need?", planner))
+                comparison = main.comparison
+                answer, odds = comparison.saving(), comparison.crossing.explain()
+            still_html = f"<noscript>{self.still}</noscript>" if self.still else ""
+            planner_html = asset("planner.html") + still_html
+            sections.insert(0, Section("planner", "How much data do I need?", planner_html))
             if len(self.groups) > 1:
-                shown.insert(1, Section("points", "Every point", overview(self.groups)))
-        start = list(self.groups).index(main) if main else 0
+                sections.insert(1, Section("points", "Every point", overview(self.groups)))
+        start_index = list(self.groups).index(main) if main else 0
         return Template(asset("page.html")).substitute(
             title=escape(self.title),
             kind=escape(self.kind),
             answer=escape(answer),
             odds=escape(odds),
-            notes=missing,
-            links=" ".join(f'<a href="#{each.name}">{escape(each.title)}</a>' for each in shown),
+            notes=notes_html,
+            links=" ".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections),
             sections="\n".join(
-                f'<section id="{each.name}" aria-labelledby="{each.name}-title">'
-                f'<h2 id="{each.name}-title">{escape(each.title)}</h2>{each.html}</section>'
-                for each in shown
+                f'<section id="{s.name}" aria-labelledby="{s.name}-title">'
+                f'<h2 id="{s.name}-title">{escape(s.title)}</h2>{s.html}</section>'
+                for s in sections
             ),
             version=__version__,
             style=asset("page.css") + THEME_CSS,
             data=script_json(
                 self.data
                 | {
-                    "start": start,
+                    "start": start_index,
                     "opens": self.opens,
                     "legend": LEGEND,
                     "levels": LEVELS,
@@ -137,8 +139,9 @@ class Page:
 
 
 def overview(groups: Sequence[Group]) -> str:
-    """The answers of all groups to their first targets, one row each, and the same in sentences."""
-    names = list(dict.fromkeys(each.curve.name for group in groups for each in group.forecasts))
+    """A table of the answers of all groups at their first targets, and the same as sentences."""
+    curves = (fitted.curve for group in groups for fitted in group.forecasts)
+    names = list(dict.fromkeys(curve.name for curve in curves))
     left_out, names = len(names[_COLUMNS:]), names[:_COLUMNS]
     heads = ["point", "target"]
     for name in names:
@@ -146,6 +149,7 @@ def overview(groups: Sequence[Group]) -> str:
     heads += ["who needs fewer"] * (len(names) > 1)
     rows = []
     for group in groups:
+        # Text of each cell, and the number by which its column is sorted.
         cells: list[tuple[str, float]] = [("\N{EN DASH}", math.inf)] * (len(heads) - 1)
         link = ""
         if group.forecasts:
@@ -153,75 +157,73 @@ def overview(groups: Sequence[Group]) -> str:
             cells[0] = words.value(group.target), group.target
             for plan in group.plans:
                 if plan.curve.name in names:
-                    at = 1 + 2 * names.index(plan.curve.name)
+                    cell = 1 + 2 * names.index(plan.curve.name)
                     advice = plan.recommend()
                     number = math.inf if advice.n is None else float(advice.n)
-                    cells[at] = short(advice), number if advice.action == "collect" else math.inf
+                    # Other advice than a number of samples sorts last.
+                    cells[cell] = short(advice), number if advice.action == "collect" else math.inf
                     if advice.even is not None:
-                        cells[at + 1] = words.count(advice.even), advice.even
-        both, grey = group.comparison, ""
-        if both is not None:
-            low, high = both.ratio_range or (0.0, math.inf)
-            ends = (low, high) if both.ratio is None else (both.ratio, both.ratio)
-            cells[-1] = both.saving(), next((end for end in ends if 0 < end < math.inf), math.inf)
-            grey = "" if both.likely else " unlikely"
+                        cells[cell + 1] = words.count(advice.even), advice.even
+        pair, kinds = group.comparison, ["number"] * len(cells)
+        if pair is not None:
+            low, high = pair.ratio_range or (0.0, math.inf)
+            ends = (low, high) if pair.ratio is None else (pair.ratio, pair.ratio)
+            cells[-1] = pair.saving(), next((end for end in ends if 0 < end < math.inf), math.inf)
+            kinds[-1] = "saving" if pair.likely else "saving unlikely"
         name = escape(group.name)
-        first = f'<a href="{escape(link)}">{name}</a>' if link else name
-        kinds = ["number"] * len(cells)
-        if both is not None:
-            kinds[-1] = f"saving{grey}"
-        body = "".join(
+        point_cell = f'<a href="{escape(link)}">{name}</a>' if link else name
+        cells_html = "".join(
             f'<td class="{kind}" data-value="{key:.6g}">{escape(text)}</td>'
             for kind, (text, key) in zip(kinds, cells, strict=True)
         )
-        rows.append(f'<tr><th scope="row">{first}</th>{body}</tr>')
-    top = "".join(
+        rows.append(f'<tr><th scope="row">{point_cell}</th>{cells_html}</tr>')
+    header = "".join(
         f'<th scope="col" aria-sort="none"><button type="button">{escape(head)}</button></th>'
         for head in heads
     )
     caption = "A row opens its point; a heading sorts."
     if left_out:
         caption += f" {left_out} more model{'s' if left_out > 1 else ''} stand in the planner."
-    said = bullets(f"{group.name}: {group.sentence}" for group in groups)
+    sentences = bullets(f"{group.name}: {group.sentence}" for group in groups)
     return (
         '<div class="table" role="region" aria-label="Answers at every point" tabindex="0">'
         '<table id="every">'
-        f"<caption><span>{caption}</span></caption><thead><tr>{top}</tr></thead>"
+        f"<caption><span>{caption}</span></caption><thead><tr>{header}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
-        f"<details><summary>The same in sentences</summary>{said}</details>"
+        f"<details><summary>The same in sentences</summary>{sentences}</details>"
     )
 
 
 def figure_html(
     figure: Figure, words: str, caption: str = "", *, narrow: Figure | None = None
 ) -> str:
-    """A figure that follows the theme, with words for those who do not see it, and a caption.
+    """HTML of a figure that follows the theme, with alternative text and a caption.
 
-    It is never so small that its type could not be read: narrow pages show the narrow one, or
-    scroll.
+    Its type stays readable: narrow screens show the narrow figure, or scroll.
     """
-    shown = ""
-    for made, kind in [(figure, "wide-only" if narrow else ""), (narrow, "narrow")]:
-        if made is not None:
-            least = _LEAST / FINE * 72 * made.get_size_inches()[0]
-            shown += (
+    content = ""
+    for variant, kind in [(figure, "wide-only" if narrow else ""), (narrow, "narrow")]:
+        if variant is not None:
+            # FINE is the smallest type in a figure, in points at its natural size.
+            min_width = _SMALLEST_TYPE / FINE * 72 * variant.get_size_inches()[0]
+            content += (
                 f'<div class="scroll {kind}" role="group" aria-label="{escape(words)}" '
-                f'tabindex="0"><div style="min-width:{least:.0f}px">'
-                f"{themed_svg(made, words=words)}</div></div>"
+                f'tabindex="0"><div style="min-width:{min_width:.0f}px">'
+                f"{themed_svg(variant, words=words)}</div></div>"
             )
-    told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f'<figure class="figure">{shown}{told}</figure>'
+    caption_html = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f'<figure class="figure">{content}{caption_html}</figure>'
 
 
 def bullets(sentences: Iterable[str], kind: str = "plain") -> str:
-    """Sentences as a list of a class."""
-    items = "".join(f"<li>{escape(each)}</li>" for each in sentences)
+    """HTML list of sentences, of a CSS class."""
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
     return f'<ul class="{kind}">{items}</ul>'
 
 
 @lru_cache
 def asset(name: str) -> str:
-    """A piece of the page that is the same for all."""
+    """A file of `assets`, which is the same in all pages."""
     return (importlib.resources.files("korisk.report.page") / "assets" / name).read_text("utf-8")
 
 
@@ -236,31 +238,32 @@ def pilot_page(
     kind: str = "korisk plan of a pilot",
     opens: str = "",
 ) -> str:
-    """The planner for curves that a user measured, without any study, as one text.
+    """Write the page of curves that a user measured, without a study.
 
-    If it `opens` on the "ratio", its first sentence compares the first two models.
+    If `opens` is "ratio", the first sentence compares the first two models.
     """
     group = Group(title, tuple(curves), target)
     if not group.forecasts:
-        forecast(group.curves[0])  # refuses a pilot of too few sizes, and says so
+        # Raises, with the number of sizes that are needed.
+        forecast(group.curves[0])
     if target is not None:
-        check_target([each.curve for each in group.forecasts], target)
+        check_target([fitted.curve for fitted in group.forecasts], target)
     data, notes = groups_data([group])
-    # The answers where no script runs: of one model, of two, or of the first of many.
-    words = f"Forecast of {', '.join(each.curve.name for each in group.forecasts[:8])}"
+    # Figures for browsers without scripts: of one model, of two, or of the first of many.
+    alt_text = f"Forecast of {', '.join(fitted.curve.name for fitted in group.forecasts[:8])}"
     if group.comparison is not None and len(group.forecasts) == 2:
-        still = figure_html(comparison_figure(group.comparison), words)
+        still = figure_html(comparison_figure(group.comparison), alt_text)
     else:
-        still = "".join(figure_html(plan_figure(plan), words) for plan in group.plans[:_STILLS])
+        still = "".join(figure_html(plan_figure(plan), alt_text) for plan in group.plans[:_STILLS])
     rows = []
     for curve in group.curves:
         means = curve.unit.from_error(curve.means).tolist()
         for n, seeds, mean in zip(curve.sizes.tolist(), curve.counts.tolist(), means, strict=True):
             rows.append((curve.name, n, seeds, mean))
     table = worded("measured", rows, more=[curves[0].metric or curves[0].unit.noun])
-    odd = [f"{plan.curve.name}: {said}" for plan in group.plans for said in plan.findings]
+    findings = [f"{plan.curve.name}: {text}" for plan in group.plans for text in plan.findings]
     measured = table_html(table)
-    measured += f"<h3>What is odd about it</h3>{bullets(odd)}" if odd else ""
+    measured += f"<h3>What is odd about it</h3>{bullets(findings)}" if findings else ""
     page = Page(
         title=title,
         kind=kind,

@@ -1,4 +1,4 @@
-"""Reconstructions as PNGs in a page: grey images, coloured errors, within so many bytes."""
+"""Reconstructions as PNGs in a page: grey images and coloured errors, limited in size."""
 
 import base64
 import io
@@ -15,34 +15,35 @@ from korisk.report.contents import Pictures, error_scale, grey_scale, relative_e
 
 Array = NDArray[np.float64]
 
-SIDES = (256, 128, 64, 32)  # pixels that a picture in a page has at most, the largest that fits
-ERRORS = "RdBu_r"  # red above the truth, blue below, as in figures; colour-blind readers see both
+SIDES = (256, 128, 64, 32)  # pixels; the largest side whose pictures fit into a page is used
+ERRORS = "RdBu_r"  # red above the truth, blue below, which colour-blind readers can tell apart
 
 
 def framed(named: Sequence[tuple[str, Pictures]], *, most: int) -> tuple[list[JsonDict], list[str]]:
-    """Pictures of all points in at most so many bytes, and the points whose pictures do not fit.
+    """Pictures of all points in at most `most` bytes, and the points whose pictures do not fit.
 
-    All are reduced alike; where even the smallest are too many, the first points give way.
+    All are reduced by the same factor; if the smallest do not fit, the first points are dropped.
     """
-    made: list[JsonDict] = []
+    frames: list[JsonDict] = []
     for side in SIDES:
-        made = [_frame(point, pictures, side) for point, pictures in named]
-        if len(json.dumps(made)) <= most:
-            return made, []
+        frames = [_frame(point, pictures, side) for point, pictures in named]
+        if len(json.dumps(frames)) <= most:
+            return frames, []
     dropped = []
-    while made and len(json.dumps(made)) > most:
-        dropped.append(made.pop(0)["point"])
-    return made, dropped
+    while frames and len(json.dumps(frames)) > most:
+        dropped.append(frames.pop(0)["point"])
+    return frames, dropped
 
 
 def _frame(point: str, pictures: Pictures, most: int) -> JsonDict:
     truth = pictures.truth
     factor = max(1, -(-max(truth.shape[1:]) // most))
     low, high = grey_scale(truth)
-    reach, _ = error_scale(
+    scale, _ = error_scale(
         image - truth for by_size in pictures.images.values() for image in by_size.values()
     )
 
+    # A palette of 256 colours: a third of the bytes of an RGB image.
     shades = np.asarray(colormaps[ERRORS](np.arange(256)))[:, :3]
     palette = np.round(255 * shades).astype(np.uint8).tobytes()
 
@@ -50,20 +51,20 @@ def _frame(point: str, pictures: Pictures, most: int) -> JsonDict:
         return _png(Image.fromarray(_levels((image - low) / (high - low), factor)))
 
     def coloured(errors: Array) -> str:
-        picture = Image.fromarray(_levels(0.5 + 0.5 * errors / reach, factor))
-        made = Image.new("P", picture.size)
-        made.putdata(picture.tobytes())
-        made.putpalette(palette)
-        return _png(made)
+        picture = Image.fromarray(_levels(0.5 + 0.5 * errors / scale, factor))
+        paletted = Image.new("P", picture.size)
+        paletted.putdata(picture.tobytes())
+        paletted.putpalette(palette)
+        return _png(paletted)
 
-    def tile(image: Array, true: Array) -> JsonDict:
-        off = relative_error(image, true)
-        relative = float(f"{off:.4g}") if np.isfinite(off) else None
-        return {"image": grey(image), "error": coloured(image - true), "relative": relative}
+    def tile(image: Array, true_image: Array) -> JsonDict:
+        rmse = relative_error(image, true_image)
+        relative = float(f"{rmse:.4g}") if np.isfinite(rmse) else None
+        return {"image": grey(image), "error": coloured(image - true_image), "relative": relative}
 
     frames = {
         model: {
-            n: [tile(image, true) for image, true in zip(images, truth, strict=True)]
+            n: [tile(image, true_image) for image, true_image in zip(images, truth, strict=True)]
             for n, images in by_size.items()
         }
         for model, by_size in pictures.images.items()
@@ -74,7 +75,7 @@ def _frame(point: str, pictures: Pictures, most: int) -> JsonDict:
         "side": list(truth.shape[1:]),
         "reduced": factor,
         "grey": [low, high],
-        "reach": reach,
+        "reach": scale,
         "sizes": sorted({n for by_size in frames.values() for n in by_size}),
         "truth": [grey(image) for image in truth],
         "frames": frames,
@@ -82,9 +83,9 @@ def _frame(point: str, pictures: Pictures, most: int) -> JsonDict:
 
 
 def _levels(share: Array, factor: int) -> NDArray[np.uint8]:
-    """Shares of a scale as bytes, in means over squares of `factor` pixels.
+    """Convert shares of a scale to bytes, averaged over squares of `factor` pixels.
 
-    An image that is thinner than such a square stays as thin as it is.
+    A side that is shorter than such a square is averaged as a whole.
     """
     down, across = (min(factor, length) for length in share.shape)
     rows, columns = share.shape[0] // down, share.shape[1] // across

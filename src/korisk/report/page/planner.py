@@ -1,8 +1,8 @@
-"""What the page's scripts read: the planner's answers as a table over targets, and the curves.
+"""Data of the page's scripts: the planner's answers as a table over targets, and the curves.
 
-Nothing is computed in the page. It looks up, or interpolates between neighbouring targets, what
-`plan_from` answered for some hundred of them: when the target is met with which probability, and
-the numbers that are read off that.
+The page fits nothing. It looks up the answers of `plan_from` for about a hundred targets, and
+interpolates between them: the probability that the target is met by each N, and the numbers that
+follow from it.
 """
 
 import base64
@@ -28,16 +28,16 @@ from korisk.report.figures.panels import Array, error_bars, track
 from korisk.report.figures.style import glossary
 
 Watch = Callable[[str], None]
-Data = JsonDict  # what a script reads, as JSON
+Data = JsonDict  # read by a script as JSON
 
-ROOM = 3_300_000  # bytes that curves may take in a page
-_DIGITS = 6  # of what is drawn alone
+ROOM = 3_300_000  # bytes of all curves in a page
+_DIGITS = 6  # of values that are only drawn
 _LINES = ("line", "paper")  # calibrations of the form floor + slope log N / N
-_FEW_VALUES = 200  # of a curve: with more, single seeds are not drawn
-_INSIDE = 60  # N inside the pilot at which a forecast is kept, at most
-_EVERY = 3  # and so many times fewer than the planner's beyond it
+_FEW_VALUES = 200  # of a curve; with more, single seeds are not drawn
+_INSIDE = 60  # most sizes of a forecast inside the pilot
+_EVERY = 3  # beyond the pilot, every third size of the planner
 _INNER = tuple(round(0.025 * step, 3) for step in range(1, 40))
-# Of the way from the probability at the pilot's first N to the largest: where N is in the table.
+# Levels of the table: shares of the way from the probability at the pilot's first N to the largest.
 _SHARES = (0.001, 0.01, *_INNER, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9997, 1.0)
 LEVELS = (*(round(0.5 + 0.05 * step, 2) for step in range(10)), 0.975, 0.99)  # of the slider
 
@@ -50,29 +50,29 @@ LEGEND = (
 
 
 def unwatched(_: str) -> None:
-    """Nobody is told what is being made."""
+    """Ignore reports of progress."""
 
 
 def groups_data(
     groups: Sequence[Group], *, watch: Watch = unwatched
 ) -> tuple[list[Data], list[str]]:
-    """Every group's data, and notes; where all would be too large, the last curves give way.
+    """Data of every group, and notes; if all would be too large, the last curves are dropped.
 
-    The group with which the page opens has the space first.
+    The group with which the page opens is the last to lose curves.
     """
     main = main_group(groups)
-    made: dict[str, Data] = {}
-    room, dropped = ROOM, 0
-    for group in sorted(groups, key=lambda each: each is not main):
+    by_group: dict[str, Data] = {}
+    bytes_left, dropped = ROOM, 0
+    for group in sorted(groups, key=lambda item: item is not main):
         watch(group.name)
         tables = zip(group.forecasts, group.tables, strict=True) if group.forecasts else ()
-        models = [_model(each, table) for each, table in tables]
+        models = [_model(item, table) for item, table in tables]
         data: Data = {
             "name": group.name,
             "target": group.target if group.forecasts else None,
             "why": group.why,
             "glossary": "".join(
-                f"{note}." for note in glossary([*(each.name for each in group.curves), group.name])
+                f"{note}." for note in glossary([*(item.name for item in group.curves), group.name])
             ),
             "model": group.told.index(max(group.told)) if group.forecasts else 0,
             "models": models,
@@ -80,48 +80,50 @@ def groups_data(
             "short": [{"name": curve.name, **_measured(curve)} for curve in group.short],
         }
         size = len(script_json(data))
-        while models and size > room:
+        # The last models are dropped first: the first ones are those a study names first.
+        while models and size > bytes_left:
             size -= len(script_json(models.pop()))
             dropped += 1
         data["pairs"] = [pair for pair in data["pairs"] if pair["second"] < len(models)]
-        room -= size
-        made[group.name] = data
+        bytes_left -= size
+        by_group[group.name] = data
     notes = []
     if dropped:
-        more = f"{dropped} more curve{'s' if dropped > 1 else ''}"
-        notes.append(f"The planner of this page has no space for {more}; korisk plan has.")
+        count = f"{dropped} more curve{'s' if dropped > 1 else ''}"
+        notes.append(f"The planner of this page has no space for {count}; korisk plan has.")
     for group in groups:
         for curve in group.short:
             where = f"{group.name}: {curve.name}" if len(groups) > 1 else curve.name
             sizes = f"{len(curve.sizes)} size{'s' if len(curve.sizes) > 1 else ''}"
             notes.append(f"{where} has {sizes}; the planner needs {LEAST_SIZES}.")
-    return [made[group.name] for group in groups], notes
+    return [by_group[group.name] for group in groups], notes
 
 
-def _model(made: Forecast, table: tuple[list[Plan], list[int]]) -> Data:
-    n = table_sizes(made)
-    inside, beyond = n[n <= made.last], n[n > made.last]
+def _model(fitted: Forecast, table: tuple[list[Plan], list[int]]) -> Data:
+    n = table_sizes(fitted)
+    inside, beyond = n[n <= fitted.last], n[n > fitted.last]
     inside = inside[:: math.ceil(len(inside) / _INSIDE)]
-    drawn = track(made, np.unique([*inside, made.last, *beyond[::_EVERY], n[-1]]))
+    curve = track(fitted, np.unique([*inside, fitted.last, *beyond[::_EVERY], n[-1]]))
     lines: dict[str, dict[str, float] | None] = dict.fromkeys(_LINES)
     for name in _LINES:
         with suppress(KoriskError):  # a line that cannot be fitted
-            fitted = fitted_line(made.curve, name)
-            lines[name] = {"floor": fitted.floor, "slope": fitted.slope}
+            line = fitted_line(fitted.curve, name)
+            lines[name] = {"floor": line.floor, "slope": line.slope}
     return {
-        "name": made.curve.name,
-        "planner": planner_data(made, *table),
-        "track": {each: _rounded(getattr(drawn, each)) for each in drawn.__dataclass_fields__},
-        "measured": _measured(made.curve),
+        "name": fitted.curve.name,
+        "planner": planner_data(fitted, *table),
+        "track": {key: _rounded(getattr(curve, key)) for key in curve.__dataclass_fields__},
+        "measured": _measured(fitted.curve),
         "lines": lines,
     }
 
 
 def _measured(curve: Curve) -> Data:
-    """The means over seeds, and single values where they are few; in the user's unit."""
+    """Means over seeds, and single values if there are few, in the user's unit."""
     few = len(curve.error) <= _FEW_VALUES and curve.counts.max() > 1
     low, high = error_bars(curve)
-    single = curve.counts == 1  # which has no bar
+    # A single seed has no standard error, and so no bar.
+    single = curve.counts == 1
     means = curve.unit.from_error(curve.means)
     return {
         "n": curve.sizes.tolist(),
@@ -138,7 +140,7 @@ def _rounded(values: Array) -> list[float | None]:
 
 
 def planner_data(made: Forecast, plans: Sequence[Plan], stops: Sequence[int]) -> Data:
-    """The answers for one pilot as plain values for JSON.
+    """Convert the answers for one pilot to plain values for JSON.
 
     Parameters
     ----------
@@ -147,38 +149,38 @@ def planner_data(made: Forecast, plans: Sequence[Plan], stops: Sequence[int]) ->
     plans : sequence of Plan
         From the easiest target to the hardest.
     stops : sequence of int
-        Places of those at which the slider stops, as `plans_over_targets` tells.
+        Indices of the plans at which the slider stops, from `plans_over_targets`.
 
     Returns
     -------
     dict
-        What table.js reads.
+        The data that table.js reads.
     """
     curve = made.curve
     doubts = list(dict.fromkeys(plan.doubt for plan in plans if plan.doubt))
     samples = [[plan.samples(p) for plan in plans] for p in LEVELS]
-    collect = [
+    is_advice = [
         "".join(
             str(int(n is not None and collectable(plan, n)))
             for n, plan in zip(row, plans, strict=True)
         )
         for row in samples
     ]
-    others: list[Data] = []
-    other = []
-    for place, plan in enumerate(plans):
-        if any(row[place] == "0" for row in collect):
+    alternatives: list[Data] = []
+    alternative_index = []
+    for index, plan in enumerate(plans):
+        if any(row[index] == "0" for row in is_advice):
             advice = plan.otherwise()
-            others.append({name: getattr(advice, name) for name in _ADVICE})
-            other.append(len(others))
+            alternatives.append({name: getattr(advice, name) for name in _ADVICE})
+            alternative_index.append(len(alternatives))
         else:
-            other.append(0)
-    # (T, L) N by which each target is met with each share of the way from the probability at the
-    # pilot's first N to the largest: sixteen bits each, in steps of log N.
+            alternative_index.append(0)
+    # (targets, levels) the N by which each target is met at each level of `_SHARES`. Sixteen bits
+    # in steps of log N are finer than the drawing, and a quarter of the size of doubles.
     rows = []
     for plan in plans:
-        start, most = float(plan.chances.p[0]), float(plan.chances.p[-1])
-        levels = [min(start + share * (most - start), most) for share in _SHARES]
+        start, largest = float(plan.chances.p[0]), float(plan.chances.p[-1])
+        levels = [min(start + share * (largest - start), largest) for share in _SHARES]
         rows.append([plan.chances.first(p) for p in levels])
     low, high = math.log(curve.sizes[0]), math.log(made.horizon)
     steps = np.rint((np.log(np.array(rows)) - low) / (high - low) * 65535).astype("<u2")
@@ -189,7 +191,7 @@ def planner_data(made: Forecast, plans: Sequence[Plan], stops: Sequence[int]) ->
         "sizes": curve.sizes.tolist(),
         "last": made.last,
         "horizon": made.horizon,
-        # Without a floor, decibels grow beyond every number.
+        # Without a floor, a PSNR in decibels tends to infinity.
         "floor": _digits(plans[0].floor, 6) if math.isfinite(plans[0].floor) else None,
         "doubt": made.doubt,
         "no_floor": no_floor(curve),
@@ -206,16 +208,19 @@ def planner_data(made: Forecast, plans: Sequence[Plan], stops: Sequence[int]) ->
         "far": FAR,
         "anywhere": plans[0].anywhere,
         "levels": list(LEVELS),
-        "others": others,
-        "answers": {  # one list over the targets for each quantity
+        "others": alternatives,
+        # One list over the targets for each quantity.
+        "answers": {
             "middle": [plan.middle for plan in plans],
             "chance": [plan.chance and _digits(plan.chance, 6) for plan in plans],
             "lower": [_finite(plan.lower) for plan in plans],
             "upper": [_finite(plan.upper) for plan in plans],
             "reach": [None if math.isnan(plan.reach) else _digits(plan.reach, 6) for plan in plans],
-            "samples": samples,  # by level
-            "collect": collect,  # by level: 1 where those samples are the advice,
-            "other": other,  # and 1 + the place of what is, where they are not
+            # By level: N, and "1" where collecting N is the advice.
+            "samples": samples,
+            "collect": is_advice,
+            # 1 + the index in `others` of the advice that replaces it, or 0.
+            "other": alternative_index,
             "if_reached": [plan.if_reached(0.9) for plan in plans],
             "by": [plan.before_long for plan in plans],
             "by_chance": [_digits(plan.chances.at(plan.before_long), 6) for plan in plans],

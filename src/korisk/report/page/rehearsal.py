@@ -1,9 +1,10 @@
-"""The page of a rehearsal: what is known of every model before a scan is made."""
+"""Page of a rehearsal: the forecasts of every model before any scan."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -20,46 +21,45 @@ from korisk.report.tables.table import ReportTable, Row, worded
 from korisk.report.tables.text import html as table_html
 
 _WORDS = "Expected errors with their 90% band over training samples"
-_TARGETS = 7  # in the table of samples, between what the smallest and the largest N reach
+_TARGETS = 7  # in the table of samples, from the error at the smallest N to that at the largest
 
 
 def rehearsal_page(
     points: Sequence[PointPrediction], asked: Question, *, title: str, running: bool = False
 ) -> str:
-    """One page that needs nothing else: advice, figures, tables, and what to measure first.
+    """Write one self-contained page: advice, figures, tables, and what to measure first.
 
     Parameters
     ----------
     points : sequence of PointPrediction
-        What `korisk rehearse` answers with.
+        The results of a rehearsal.
     asked : Question
         Targets and the level; the first target is drawn.
     title : str
-        Of the page.
+        Title of the page.
     running : bool, default False
         Whether networks are still being trained.
 
     Returns
     -------
     str
-        The file.
+        The file as text.
     """
     sections = []
-    for place, point in enumerate(points, start=1):
-        said = [model_advice(model, asked) for model in point.models]
-        others = [" ".join(sentences) for sentences in (said[1:] if place == 1 else said)]
-        content = point_record(point.to_dict(asked.targets or point.targets, sure=asked.sure))
+    for number, point in enumerate(points, start=1):
+        advice = [model_advice(model, asked) for model in point.models]
+        # The advice on the first model stands at the top of the page already.
+        paragraphs = [" ".join(words) for words in (advice[1:] if number == 1 else advice)]
+        record = point_record(point.to_dict(asked.targets or point.targets, sure=asked.sure))
         needed = point.plans(asked.targets[0]) if asked.targets else ()
-        figure, narrow = (
-            prediction_figure(content, needed=needed, sure=asked.sure, narrow=slim)
-            for slim in (False, True)
-        )
-        shown = bullets(others) if others else ""
-        shown += figure_html(figure, _WORDS, f"{point.name}: {_WORDS.lower()}.", narrow=narrow)
-        shown += table_html(errors_table(point, asked)) + table_html(samples_table(point, asked))
-        sections.append(Section(f"point-{place}", point.name, shown))
+        draw = partial(prediction_figure, record, needed=needed, sure=asked.sure)
+        html = bullets(paragraphs) if paragraphs else ""
+        caption = f"{point.name}: {_WORDS.lower()}."
+        html += figure_html(draw(), _WORDS, caption, narrow=draw(narrow=True))
+        html += table_html(errors_table(point, asked)) + table_html(samples_table(point, asked))
+        sections.append(Section(f"point-{number}", point.name, html))
         basis = bullets(sentence.strip() for sentence in point_sentences(point, asked))
-        sections.append(Section(f"basis-{place}", f"What {point.name} rests on", basis))
+        sections.append(Section(f"basis-{number}", f"What {point.name} rests on", basis))
     answer, *rest = model_advice(points[0].models[0], asked)
     page = Page(
         title=title,
@@ -75,25 +75,25 @@ def rehearsal_page(
 
 
 def errors_table(point: PointPrediction, asked: Question) -> ReportTable:
-    """The expected error of every model at each N."""
+    """Table of the expected error of every model at each N."""
     rows: list[Row] = []
     for model in point.models:
         if isinstance(model, Rehearsed):
-            at = model.rows(asked.at or model.rehearsal.curve.sizes.tolist())
+            records = model.rows(asked.at or model.rehearsal.curve.sizes.tolist())
         else:
-            at = error_rows(model, asked.at)
-        rows += [(model.model, int(row["n"]), *list(row.values())[1:]) for row in at]
+            records = error_rows(model, asked.at)
+        rows += [(model.model, int(row["n"]), *list(row.values())[1:]) for row in records]
     return worded("rehearsed", rows)
 
 
 def samples_table(point: PointPrediction, asked: Question) -> ReportTable:
-    """N at several levels for the targets asked for, and from an easy target to a hard one."""
+    """Table of N at several levels, for the targets asked for and from easy to hard ones."""
     rows: list[Row] = []
     for model in point.models:
-        start = model.first if isinstance(model, Rehearsed) else FIRST
-        easy, hard = (model.expected(n).value for n in (start, max(point.examples, start)))
-        ladder = {float(f"{target:.3g}") for target in np.geomspace(easy, hard, _TARGETS)}
-        targets = sorted({*ladder, *asked.targets}, reverse=True)
+        smallest = model.first if isinstance(model, Rehearsed) else FIRST
+        easy, hard = (model.expected(n).value for n in (smallest, max(point.examples, smallest)))
+        spread = {float(f"{target:.3g}") for target in np.geomspace(easy, hard, _TARGETS)}
+        targets = sorted({*spread, *asked.targets}, reverse=True)
         for plan in map(model.plan, targets):
             ends = [int(n) if math.isfinite(n) else None for n in (plan.lower, plan.upper)]
             levels = [plan.samples(level) for level in LEVELS]

@@ -1,4 +1,4 @@
-"""The page of a study: from what its store tells to one HTML file."""
+"""Page of a study: from the contents of its store to one HTML file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,8 @@ from korisk.report.tables.text import html as table_html
 
 _SPARE = 200_000  # bytes that are kept free
 _MOST_ROWS = 400  # of a table in a page
-_WORDS = {  # for those who do not see a figure, by how its name begins
+# Alternative texts of figures, by the first word of their names.
+_WORDS = {
     "sample": "Errors over training samples at every point",
     "two": "The two factors of Proposition 1, their product and the ratio of N, against the target",
     "architecture": "The networks layer by layer, known layers grey and learned ones green",
@@ -41,12 +42,12 @@ def study_page(
     contents : Contents
         What `read_contents` returns.
     target : float, optional
-        The first target, in the unit of the study's metric. By default nearly the lowest error of
+        The first target, in the unit of the study's metric. Default: close to the lowest error of
         the first model.
     running : bool, default False
-        Whether a run is on, so that missing cells are waited for.
+        Whether a run is in progress, so that missing cells are expected.
     watch : callable, optional
-        Is called with what is being made, in a few words.
+        Called with the name of each step.
 
     Returns
     -------
@@ -56,70 +57,75 @@ def study_page(
     Raises
     ------
     KoriskError
-        If no cell is finished, or no point can have the target.
+        If no cell is finished, or no point covers the target.
     """
     refuse_an_empty_one(contents)
     crossings = contents.crossings
-    curved = [point for point in contents.points if point.curves]
-    every = [Group(p.name, p.curves, target, crossings.get(p.name), p.complete) for p in curved]
+    points = [point for point in contents.points if point.curves]
+    every = [Group(p.name, p.curves, target, crossings.get(p.name), p.complete) for p in points]
     groups, refused = asked(every)
     curves, crowded = groups_data(groups, watch=watch)
     supplements = {supplement.name: supplement for supplement in contents.supplements}
-    figures = dict.fromkeys(("", *supplements), "")  # by the supplement in whose section they stand
+    figures = dict.fromkeys(("", *supplements), "")  # HTML by supplement
     tables = dict(figures)
-    words = _WORDS | {begin: each for s in supplements.values() for begin, each in s.words.items()}
+    alt_texts = dict(_WORDS)
+    for supplement in supplements.values():
+        alt_texts |= supplement.words
     for name, wide, narrow in page_figures(contents):
         watch(name)
-        begin = name.partition("_")[0]
-        shows = words.get(begin, name)
-        drawn = figure_html(wide, shows, f"{shows}.", narrow=narrow)
-        figures[begin if begin in supplements else ""] += drawn
+        key = name.partition("_")[0]
+        alt_text = alt_texts.get(key, name)
+        figure = figure_html(wide, alt_text, f"{alt_text}.", narrow=narrow)
+        figures[key if key in supplements else ""] += figure
     watch("tables")
     for table in study_tables(contents):
-        short = replace(table, rows=table.rows[:_MOST_ROWS])
-        folded = "" if table.name == "cells" else " open"
-        html = f"<details{folded}><summary>{escape(table.title)}</summary>{table_html(short)}"
+        shortened = replace(table, rows=table.rows[:_MOST_ROWS])
+        state = "" if table.name == "cells" else " open"
+        html = f"<details{state}><summary>{escape(table.title)}</summary>{table_html(shortened)}"
         if len(table.rows) > _MOST_ROWS:
-            most = f"The first {_MOST_ROWS:,} of {len(table.rows):,}"
-            html += f"<p>{most}; korisk export has all.</p>"
-        begin = table.name.partition("_")[0]
-        tables[begin if begin in supplements else ""] += f"{html}</details>"
+            shown_rows = f"The first {_MOST_ROWS:,} of {len(table.rows):,}"
+            html += f"<p>{shown_rows}; korisk export has all.</p>"
+        key = table.name.partition("_")[0]
+        tables[key if key in supplements else ""] += f"{html}</details>"
     predicted, unseen = prediction_section(contents, watch)
     sections = [predicted]
     for name, supplement in supplements.items():
-        said = supplement.sentences()
-        html = f"<p><strong>{escape(said[0])}</strong></p>{bullets(said[1:])}" if said else ""
-        html += figures[name] + tables[name]
+        sentences = supplement.sentences()
+        html = figures[name] + tables[name]
+        if sentences:
+            first, *further = sentences
+            html = f"<p><strong>{escape(first)}</strong></p>{bullets(further)}{html}"
         sections.append(Section(name, supplement.title, html))
     sections.append(Section("figures", "Figures", figures[""]))
     sections.append(Section("tables", "Tables", tables[""]))
     sections.append(Section("how", "How it was measured", _how(contents)))
-    first = [note for supplement in supplements.values() for note in supplement.notes()]
+    first_notes = [note for supplement in supplements.values() for note in supplement.notes()]
     page = Page(
         title=contents.name,
         kind="korisk report of a study",
         groups=groups,
         data={"groups": curves, "pictures": []},
-        notes=[*first, *_missing(contents, running), *refused, *crowded, *unseen],
+        notes=[*first_notes, *_missing(contents, running), *refused, *crowded, *unseen],
         running=running,
         sections=[section for section in sections if section.html],
     )
-    named = [(p.name, p.pictures) for p in contents.points if p.pictures and p.pictures.images]
-    if named:
+    pictured = [(p.name, p.pictures) for p in contents.points if p.pictures and p.pictures.images]
+    if pictured:
         watch("pictures")
+        # Pictures get the bytes that the rest of the page leaves.
         space = max(LARGEST - _SPARE - len(page.html().encode()), 0)
-        made, dropped = framed(named, most=space)
-        no_space = f"There is no space for the pictures of {', '.join(dropped)}."
-        page = replace(page, notes=[*page.notes, *([no_space] if dropped else [])])
-        if made:
+        frames, dropped = framed(pictured, most=space)
+        note = f"There is no space for the pictures of {', '.join(dropped)}."
+        page = replace(page, notes=[*page.notes, *([note] if dropped else [])])
+        if frames:
             shown = Section("pictures", "Reconstructions", asset("pictures.html"))
-            data = page.data | {"pictures": made}
+            data = page.data | {"pictures": frames}
             page = replace(page, data=data, sections=[shown, *page.sections])
     return page.html()
 
 
 def _missing(contents: Contents, running: bool) -> Iterator[str]:
-    """What is missing, in sentences."""
+    """Sentences on missing and failed cells, and on values that were left out."""
     for point in contents.points:
         name, missing, failed = point.name, point.missing, len(point.failures)
         if missing:
@@ -132,26 +138,26 @@ def _missing(contents: Contents, running: bool) -> Iterator[str]:
             else:
                 yield f"{name}: {cells} are missing ({seeds}); run the study again to add them."
         if failed:
-            why = point.failures[0].reason
-            yield f"{name}: {failed} cell{'s' if failed > 1 else ''} failed, the first: {why}"
+            reason = point.failures[0].reason
+            yield f"{name}: {failed} cell{'s' if failed > 1 else ''} failed, the first: {reason}"
         yield from (f"{name}: {sentence}." for sentence in point.left_out)
 
 
 def _how(contents: Contents) -> str:
-    """Cells, time, machine and versions, and every setting of every point."""
+    """HTML of cells, time, machine and versions, and of every setting of every point."""
     cells = [cell for point in contents.points for cell in point.cells]
     total = sum(cell.usage.seconds for cell in cells)
-    time = f"{total / 60:,.1f} minutes of work" if total >= 90 else f"{total:.1f} s of work"
+    work_time = f"{total / 60:,.1f} minutes of work" if total >= 90 else f"{total:.1f} s of work"
     facts = [
         ("Store", contents.store.name),
         ("Begun", f"{contents.created[:16].replace('T', ' ')} UTC"),
-        ("Cells", f"{len(cells):,} finished, {time}"),
+        ("Cells", f"{len(cells):,} finished, {work_time}"),
         ("Made with", f"korisk {contents.korisk}"),
     ]
-    for part in ("versions", "machine"):
-        every = [pair for cell in cells for pair in getattr(cell.usage, part).items()]
-        found = grouped((str(name), str(value)) for name, value in every if name != "korisk")
-        facts += [(name, ", ".join(sorted(set(values)))) for name, values in found.items()]
+    for field in ("versions", "machine"):
+        pairs = [pair for cell in cells for pair in getattr(cell.usage, field).items()]
+        by_name = grouped((str(name), str(value)) for name, value in pairs if name != "korisk")
+        facts += [(name, ", ".join(sorted(set(values)))) for name, values in by_name.items()]
     html = _definitions(facts)
     for point in contents.points:
         seeds = ", ".join(str(cell.task.seed) for cell in point.cells)
@@ -166,11 +172,11 @@ def _definitions(pairs: Sequence[tuple[str, str]]) -> str:
     return f'<dl class="facts">{inner}</dl>'
 
 
-def _flat(content: JsonMapping, before: str = "") -> Iterator[tuple[str, str]]:
-    """Nested settings as names with dots between."""
+def _flat(content: JsonMapping, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Flatten nested settings to names such as problem.side."""
     for name, value in content.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name}.")
+            yield from _flat(value, f"{prefix}{name}.")
         elif value is not None:
-            listed = value if isinstance(value, list) else [value]
-            yield f"{before}{name}", ", ".join(map(str, listed))
+            values = value if isinstance(value, list) else [value]
+            yield f"{prefix}{name}", ", ".join(map(str, values))

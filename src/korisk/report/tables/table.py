@@ -1,4 +1,4 @@
-"""A table of a report as a value."""
+"""A table of a report as plain values."""
 
 from __future__ import annotations
 
@@ -21,44 +21,45 @@ BYTES = "bytes"  # the unit that is shown as KiB, MiB or GiB
 
 @dataclass(frozen=True, kw_only=True)
 class ReportTable:
-    """A table of plain values; None is what is missing."""
+    """A table of plain values; None stands for a missing value."""
 
     name: str  # the stem of its file
     title: str
-    caption: str  # what the numbers are
+    caption: str  # explains the numbers
     columns: Sequence[str]  # their titles
     rows: Sequence[Row]
     units: Mapping[str, str] = field(default_factory=dict)  # by column, where there is one
 
     @property
     def kinds(self) -> list[Kind]:
-        """What each column holds: text, numbers, or whole numbers."""
-        found: list[Kind] = []
-        for place in range(len(self.columns)):
-            values = [row[place] for row in self.rows if row[place] is not None]
+        """Type of each column: text, numbers, or whole numbers."""
+        kinds: list[Kind] = []
+        for column in range(len(self.columns)):
+            values = [row[column] for row in self.rows if row[column] is not None]
             if not values or any(isinstance(value, str | bool) for value in values):
-                found.append("text")
+                kinds.append("text")
             else:
-                whole = all(isinstance(value, int) for value in values)
-                found.append("integer" if whole else "number")
-        return found
+                integers = all(isinstance(value, int) for value in values)
+                kinds.append("integer" if integers else "number")
+        return kinds
 
     def without_empty_columns(self) -> ReportTable:
-        """The table without the columns in which everything is missing."""
-        kept = [k for k in range(len(self.columns)) if any(row[k] is not None for row in self.rows)]
+        """The table without columns that have no value."""
+        indices = range(len(self.columns))
+        filled = [k for k in indices if any(row[k] is not None for row in self.rows)]
         return replace(
             self,
-            columns=[self.columns[k] for k in kept],
-            rows=[tuple(row[k] for k in kept) for row in self.rows],
+            columns=[self.columns[k] for k in filled],
+            rows=[tuple(row[k] for k in filled) for row in self.rows],
         )
 
 
 @cache
 def words(package: str) -> dict[str, JsonDict]:
-    """What `tables.yaml` of a package says of its tables: titles, captions, columns and units."""
+    """Titles, captions, columns and units of the tables of a package, from its `tables.yaml`."""
     text = resources.files(package).joinpath("tables.yaml").read_text(encoding="utf-8")
-    listed: dict[str, JsonDict] = yaml.safe_load(text)
-    return listed
+    by_table: dict[str, JsonDict] = yaml.safe_load(text)
+    return by_table
 
 
 def worded(
@@ -69,7 +70,7 @@ def worded(
     more: Sequence[str] = (),
     package: str = "korisk.report.tables",
 ) -> ReportTable:
-    """A table with a package's words for it, inside of `caption`, and with `more` columns."""
-    said = words(package)[name]
-    around = {"caption": caption.format(said["caption"]), "columns": [*said["columns"], *more]}
-    return ReportTable(name=name, rows=rows, **said | around)
+    """Build a table with a package's texts, framed by `caption`, and with `more` columns."""
+    texts = words(package)[name]
+    replaced = {"caption": caption.format(texts["caption"]), "columns": [*texts["columns"], *more]}
+    return ReportTable(name=name, rows=rows, **texts | replaced)

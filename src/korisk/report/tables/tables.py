@@ -1,6 +1,6 @@
-"""The tables of a study as values: what is in them, not how they look.
+"""The tables of a study as values, not yet as text.
 
-A table keeps its numbers whole; `text` writes it as Markdown, LaTeX, CSV or HTML.
+Numbers keep all their digits; `text` writes a table as Markdown, LaTeX, CSV or HTML.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from korisk.texts import number
 from korisk.theory import Footprint
 from korisk.theory.footprint import MOST, adam_bytes, weight_bytes
 
-_OF_SCANS = (
+_SCAN_CAPTION = (
     "Image side H, views V and detector bins B; parameters p of the known-operator and the dense "
     "network; memory of their weights in single precision, and with Adam (16 bytes a weight). {}"
 )
-_OF_THE_ROW = ("lambda", "seconds")  # what a row's detail tells, if it does
+_ROW_DETAILS = ("lambda", "seconds")  # keys of a row's detail that are shown
 
 
 def study_tables(contents: Contents) -> list[ReportTable]:
-    """Every table of a study that has rows.
+    """Build all tables of a study that have rows.
 
     Parameters
     ----------
@@ -34,56 +34,52 @@ def study_tables(contents: Contents) -> list[ReportTable]:
     Returns
     -------
     list of ReportTable
-        What is missing, calibration, comparison of models, parameters and costs, every result, and
-        what supplements add; those without rows are left out.
+        Missing cells, calibration, comparison of models, parameters and costs, every result, and
+        the tables of supplements; those without rows are left out.
     """
-    made = [
-        status_table(contents),
-        calibration_table(contents),
-        comparison_table(contents),
-        parameters_table(contents),
-        cells_table(contents),
-    ]
+    builders = status_table, calibration_table, comparison_table, parameters_table, cells_table
+    tables = [build(contents) for build in builders]
     for supplement in contents.supplements:
-        made = supplement.tables(made)
-    return [table for table in made if table.rows]
+        tables = supplement.tables(tables)
+    return [table for table in tables if table.rows]
 
 
 # --- What was asked and what is there ------------------------------------------------------------
 
 
 def status_table(contents: Contents) -> ReportTable:
-    """What each point lacks; no rows where every point is complete."""
+    """Missing and failed cells of each point; no rows if every point is complete."""
     rows: list[Row] = []
     if not contents.complete or any(point.left_out for point in contents.points):
         for point in contents.points:
             done, failed = len(point.cells), len(point.failures)
             reason = point.failures[0].reason if failed else None
             missing, left_out = ", ".join(map(str, point.missing)), "; ".join(point.left_out)
-            asked = done + failed + len(point.missing)
-            row = (point.name, asked, done, failed, reason, missing or None, left_out or None)
+            total = done + failed + len(point.missing)
+            row = (point.name, total, done, failed, reason, missing or None, left_out or None)
             rows.append(row)
-    tried = "{} The store does not tell which were asked for: those that were tried count."
-    caption = "{}" if contents.known else tried
+    attempted = "{} The store does not tell which were asked for: those that were tried count."
+    caption = "{}" if contents.known else attempted
     return worded("status", rows, caption=caption).without_empty_columns()
 
 
 def cells_table(contents: Contents) -> ReportTable:
     """Every row of every finished cell."""
-    flat = [row for point in contents.points for row in point.rows]
+    entries = [row for point in contents.points for row in point.rows]
     points = [point.name for point in contents.points for _ in point.rows]
-    metrics = list(dict.fromkeys(name for each in flat for name in each.row.metrics))
-    told = [name for name in _OF_THE_ROW if any(name in each.row.detail for each in flat)]
-    taken = ("point", "seed", "model", "n", *_OF_THE_ROW)
-    titles = [f"metric {name}" if name in taken else name for name in metrics]
+    metrics = list(dict.fromkeys(name for entry in entries for name in entry.row.metrics))
+    details = [name for name in _ROW_DETAILS if any(name in entry.row.detail for entry in entries)]
+    # A metric may have the name of another column.
+    reserved = ("point", "seed", "model", "n", *_ROW_DETAILS)
+    titles = [f"metric {name}" if name in reserved else name for name in metrics]
     rows: list[Row] = []
-    for name, each in zip(points, flat, strict=True):
-        task, row = each.task, each.row
-        numbers = [*map(row.metrics.get, metrics), *map(row.detail.get, told)]
-        known = [isinstance(v, int | float) and not isinstance(v, bool) for v in numbers]
-        kept = [v if ok else None for v, ok in zip(numbers, known, strict=True)]
-        rows.append((name, task.seed, row.model, row.n, *kept))
-    return worded("cells", rows, more=[*titles, *told])
+    for name, entry in zip(points, entries, strict=True):
+        task, row = entry.task, entry.row
+        numbers = [*map(row.metrics.get, metrics), *map(row.detail.get, details)]
+        is_number = [isinstance(v, int | float) and not isinstance(v, bool) for v in numbers]
+        values = [v if ok else None for v, ok in zip(numbers, is_number, strict=True)]
+        rows.append((name, task.seed, row.model, row.n, *values))
+    return worded("cells", rows, more=[*titles, *details])
 
 
 # --- Calibration, comparison, parameters and costs ----------------------------------------------
@@ -93,19 +89,20 @@ def calibration_table(contents: Contents) -> ReportTable:
     """Floor and sigma of each model by the paper's calibration."""
     rows: list[Row] = []
     for point in contents.points:
-        # Lines are of squared errors, as in the paper: the one metric that is a root is squared.
+        # The paper fits its lines to squared errors, and RMSE / max is a root.
         metric = "(RMSE / max)^2" if point.metric == "rmse_over_max" else point.metric
         for curve in point.curves:
             means = curve.means if metric == point.metric else curve.means**2
-            with suppress(KoriskError):  # a single size, or squares too small to fit
+            # A single size, or squares too small to fit, have no line.
+            with suppress(KoriskError):
                 line = fitted_line(Curve(curve.sizes, means), "paper")
-                about = point.name, curve.model, metric
-                rows += [(*about, "floor", line.floor), (*about, "sigma", line.slope)]
+                key = point.name, curve.model, metric
+                rows += [(*key, "floor", line.floor), (*key, "sigma", line.slope)]
     return worded("calibration", rows)
 
 
 def comparison_table(contents: Contents) -> ReportTable:
-    """Who is better at the first and at the last N, and where that changes."""
+    """The better model at the first and at the last N, and where that changes."""
     rows: list[Row] = []
     for point in contents.points:
         if len(point.curves) != 2:
@@ -118,52 +115,56 @@ def comparison_table(contents: Contents) -> ReportTable:
         for n in (shared[0], shared[-1]):
             errors = {curve.model: mean_at(curve, n) for curve in point.curves}
             better, worse = sorted(errors, key=lambda model: errors[model])
-            same = errors[better] == errors[worse]
-            row += [n, "neither" if same else better, errors[worse] / errors[better]]
-        said = [
-            _untrained(curve, other, point.untrained[curve.model])
-            for curve, other in ((first, second), (second, first))
+            equal = errors[better] == errors[worse]
+            row += [n, "neither" if equal else better, errors[worse] / errors[better]]
+        sentences = [
+            _untrained(curve, rival, point.untrained[curve.model])
+            for curve, rival in ((first, second), (second, first))
             if curve.model in point.untrained
         ]
-        cross = contents.crossings.get(point.name)
-        about = "; ".join(said) or None, None if cross is None else cross.explain()
-        rows.append((*row, *about))
+        crossing = contents.crossings.get(point.name)
+        row += ["; ".join(sentences) or None, None if crossing is None else crossing.explain()]
+        rows.append(tuple(row))
     return worded("comparison", rows)
 
 
-def _untrained(curve: Curve, other: Curve, error: float) -> str:
-    """The error of a model before training, and the N at which the other has it too."""
-    enough = other.sizes[other.means <= error].tolist()
-    needs = f"N > {other.sizes[-1]:,}"
-    if enough:
-        short = other.sizes[other.sizes < enough[0]].tolist()
-        needs = f"N = {short[-1] + 1:,} to {enough[0]:,}" if short else f"N <= {enough[0]:,}"
-    return f"{curve.model} {number(error)}, as {other.model} with {needs}"
+def _untrained(curve: Curve, rival: Curve, error: float) -> str:
+    """The error of a model before training, and the N at which its rival reaches it."""
+    sufficient = rival.sizes[rival.means <= error].tolist()
+    needed = f"N > {rival.sizes[-1]:,}"
+    if sufficient:
+        # The true N lies between two measured sizes.
+        smaller = rival.sizes[rival.sizes < sufficient[0]].tolist()
+        needed = f"N <= {sufficient[0]:,}"
+        if smaller:
+            needed = f"N = {smaller[-1] + 1:,} to {sufficient[0]:,}"
+    return f"{curve.model} {number(error)}, as {rival.model} with {needed}"
 
 
 def parameters_table(contents: Contents) -> ReportTable:
-    """Parameters and memory of both networks at each point of CT, and what its cells cost."""
+    """Parameters and memory of both networks at each point of CT, and the costs of its cells."""
     rows: list[Row] = []
-    scans = False
+    has_scans = False
     for point in contents.points:
         problem = point.spec.get("problem")
         networks: Row = (None,) * 10
-        scanned = isinstance(problem, Mapping) and problem.get("kind", "ct") == "ct"
-        if isinstance(problem, Mapping) and scanned and problem.get("beam") != "cone":
-            size = [problem.get(name) for name in ("side", "views", "bins")]
-            if all(type(value) is int and 1 <= value <= MOST for value in size):
-                scan = Footprint(*size)  # type: ignore[arg-type]
-                both = scan.known_parameters, scan.dense_parameters
-                memory = (*map(weight_bytes, both), *map(adam_bytes, both))
-                networks = (scan.H, scan.V, scan.B, *both, scan.ratio, *memory)
-                scans = True
+        is_ct = isinstance(problem, Mapping) and problem.get("kind", "ct") == "ct"
+        if isinstance(problem, Mapping) and is_ct and problem.get("beam") != "cone":
+            lengths = [problem.get(name) for name in ("side", "views", "bins")]
+            if all(type(value) is int and 1 <= value <= MOST for value in lengths):
+                scan = Footprint(*lengths)  # type: ignore[arg-type]
+                parameters = scan.known_parameters, scan.dense_parameters
+                memory = (*map(weight_bytes, parameters), *map(adam_bytes, parameters))
+                networks = (scan.H, scan.V, scan.B, *parameters, scan.ratio, *memory)
+                has_scans = True
+        # A point without networks of CT and without cells would be an empty row.
         if networks[0] is None and not point.cells:
             continue
         usages = [cell.usage for cell in point.cells]
-        memory_used = [each.peak_memory for each in usages if each.peak_memory is not None]
-        device = [each.device_memory for each in usages if each.device_memory is not None]
-        peaks = max(memory_used, default=None), max(device, default=None)
-        time = sum(each.seconds for each in usages) / len(usages) if usages else None
-        rows.append((point.name, *networks, len(usages), *peaks, time))
-    caption = _OF_SCANS if scans else "{}"
+        memory_peaks = [usage.peak_memory for usage in usages if usage.peak_memory is not None]
+        device_peaks = [usage.device_memory for usage in usages if usage.device_memory is not None]
+        peaks = max(memory_peaks, default=None), max(device_peaks, default=None)
+        mean_seconds = sum(usage.seconds for usage in usages) / len(usages) if usages else None
+        rows.append((point.name, *networks, len(usages), *peaks, mean_seconds))
+    caption = _SCAN_CAPTION if has_scans else "{}"
     return worded("parameters", rows, caption=caption).without_empty_columns()

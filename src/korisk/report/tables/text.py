@@ -1,6 +1,7 @@
-"""Tables as texts: Markdown, LaTeX, CSV and HTML.
+"""Tables as text: Markdown, LaTeX, CSV and HTML.
 
-Names come from files and may hold anything: in every format they are shown as text, in one line.
+Names come from files and may contain anything: every format escapes them and keeps them on one
+line.
 """
 
 import csv as writer
@@ -25,12 +26,12 @@ from korisk.report.tables.table import BYTES, ReportTable
 from korisk.report.tables.tables import study_tables
 from korisk.theory.footprint import format_bytes
 
-LONG = 40  # rows beyond which a table does not fit on a page
+LONG = 40  # rows; a longer table does not fit on a page
 
-_WIDE = 8  # columns beyond which LaTeX sets a table in small type
-_SENTENCE = 30  # characters beyond which LaTeX breaks a text into lines
-_DIGITS = 4  # of a number
-_PLAIN = (1e-2, 1e5)  # a column whose numbers all lie between is written without powers of ten
+_WIDE = 8  # columns; LaTeX sets a wider table in small type
+_SENTENCE = 30  # characters; LaTeX breaks a longer text into lines
+_DIGITS = 4  # significant digits of a number
+_PLAIN = (1e-2, 1e5)  # columns with all numbers in this range have no powers of ten
 _BOOKTABS = TableFormat(
     lineabove=Line(r"\toprule", "", "", ""),
     linebelowheader=Line(r"\midrule", "", "", ""),
@@ -49,17 +50,19 @@ _BOOKTABS = TableFormat(
 def _cells(
     table: ReportTable, text: Callable[[str], str], number: str = "{}", power: str = "{}e{}"
 ) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows; all numbers of a column are written alike, to be compared at a glance.
+    """Headings and rows as text; all numbers of a column have the same form, for comparison.
 
-    `text` writes words; `number` is the form of digits, and `power` of digits and a power of ten.
+    `text` escapes words; `number` is the template of a number, `power` that of a mantissa and an
+    exponent.
     """
-    heads, made = [], []
-    for place, (title, kind) in enumerate(zip(table.columns, table.kinds, strict=True)):
+    heads, columns = [], []
+    for index, (title, kind) in enumerate(zip(table.columns, table.kinds, strict=True)):
         unit = table.units.get(title, "")
         heads.append(text(one_line(title) + (f" ({unit})" if unit not in ("", BYTES) else "")))
-        values = [row[place] for row in table.rows]
-        known = [abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
-        powers = any(v and not _PLAIN[0] <= v < _PLAIN[1] for v in known)
+        values = [row[index] for row in table.rows]
+        # One form for the whole column: a power of ten in one row means powers in all.
+        magnitudes = [abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
+        as_powers = any(v and not _PLAIN[0] <= v < _PLAIN[1] for v in magnitudes)
         cells = []
         for value in values:
             if value is None:
@@ -67,17 +70,17 @@ def _cells(
             elif isinstance(value, str | bool) or not math.isfinite(value):
                 cells.append(text(one_line(str(value))))
             elif isinstance(value, int) and kind == "integer":
-                whole = number.format(f"{value:,}")
-                cells.append(format_bytes(value) if unit == BYTES else whole)
-            elif powers and value:
+                digits = number.format(f"{value:,}")
+                cells.append(format_bytes(value) if unit == BYTES else digits)
+            elif as_powers and value:
                 mantissa, exponent = f"{value:.{_DIGITS - 1}e}".split("e")
                 form = power if int(exponent) else number
                 cells.append(form.format(mantissa, int(exponent)))
             else:
-                size = math.floor(math.log10(abs(value))) if value else _DIGITS
-                cells.append(number.format(f"{value:,.{max(0, _DIGITS - 1 - size)}f}"))
-        made.append(cells)
-    return heads, [list(row) for row in zip(*made, strict=True)]
+                exponent10 = math.floor(math.log10(abs(value))) if value else _DIGITS
+                cells.append(number.format(f"{value:,.{max(0, _DIGITS - 1 - exponent10)}f}"))
+        columns.append(cells)
+    return heads, [list(row) for row in zip(*columns, strict=True)]
 
 
 # --- Markdown ------------------------------------------------------------------------------------
@@ -97,82 +100,81 @@ def markdown(table: ReportTable) -> str:
 
 def latex(table: ReportTable) -> str:
     """The table in LaTeX; it needs booktabs, graphicx if it is wide and longtable if it is long."""
-    # Numbers in math mode, where a minus is one; a comma there would be followed by a space.
+    # Numbers in math mode, for a proper minus sign; a comma there needs braces to have no space.
     heads, rows = _cells(table, escapes.latex, "${}$", r"${}\cdot10^{{{}}}$")
     rows = [[c.replace(",", "{,}") if c[:1] == "$" else c for c in row] for row in rows]
     aligned = ["left" if kind == "text" else "right" for kind in table.kinds]
     text = tabulate(rows, heads, tablefmt=_BOOKTABS, disable_numparse=True, colalign=aligned)
-    # Columns of sentences are broken into lines, and share half of the page's width.
-    layout = [side[0] for side in aligned]
+    # Columns of sentences wrap, and share half of the width of the page.
+    layout = [alignment[0] for alignment in aligned]
     long = [
-        place
-        for place, kind in enumerate(table.kinds)
-        if kind == "text" and any(len(str(row[place])) > _SENTENCE for row in table.rows)
+        k
+        for k, kind in enumerate(table.kinds)
+        if kind == "text" and any(len(str(row[k])) > _SENTENCE for row in table.rows)
     ]
-    for place in long:
-        layout[place] = rf"p{{{0.5 / len(long):.2f}\textwidth}}"
+    for k in long:
+        layout[k] = rf"p{{{0.5 / len(long):.2f}\textwidth}}"
     title, caption = (escapes.latex(one_line(t)) for t in (table.title, table.caption))
     label = rf"\label{{tab:{re.sub('[^A-Za-z0-9-]', '-', table.name)}}}"
-    wide = len(table.columns) > _WIDE  # made as wide as the page, however small the type
-    words = {
+    # A wide table is scaled to the width of the page, however small its type becomes.
+    wide = len(table.columns) > _WIDE
+    fields = {
         "caption": rf"\caption[{title}]{{{title}. {caption}}}{label}",
         "columns": "".join(layout),
         "size": r"\scriptsize" if wide else r"\small",
     }
+    # A longtable repeats its head on every page, and so needs it apart from the rows.
     if len(rows) > LONG:
         *top, body = text.split("\n", 3)
         middle, bottom = body.rsplit("\n", 1)
-        words |= {"top": "\n".join(top), "rows": middle, "bottom": bottom}
+        fields |= {"top": "\n".join(top), "rows": middle, "bottom": bottom}
     else:
         begin, end = ("\\resizebox{\\textwidth}{!}{%\n", "}") if wide else ("", "")
-        words |= {"open": begin, "body": text, "close": end}
-    form = "longtable.tex" if len(rows) > LONG else "table.tex"
-    template = files("korisk.report.tables").joinpath(form).read_text(encoding="utf-8")
-    return Template(template).substitute(words)
+        fields |= {"open": begin, "body": text, "close": end}
+    template_name = "longtable.tex" if len(rows) > LONG else "table.tex"
+    template = files("korisk.report.tables").joinpath(template_name).read_text(encoding="utf-8")
+    return Template(template).substitute(fields)
 
 
 # --- CSV and HTML --------------------------------------------------------------------------------
 
 
 def csv(table: ReportTable) -> str:
-    """The table for other programs, with every digit; what is missing is empty.
+    """The table as CSV, with all digits; missing values are empty.
 
-    A text that a spreadsheet would take for a formula has an apostrophe in front.
+    Text that a spreadsheet would run as a formula gets an apostrophe in front.
     """
     units = table.units
     heads = [f"{title} ({units[title]})" if title in units else title for title in table.columns]
-    content = io.StringIO()
-    made = writer.writer(content, lineterminator="\n")
+    stream = io.StringIO()
+    rows_writer = writer.writer(stream, lineterminator="\n")
     for row in (heads, *table.rows):
-        made.writerow(to_cell(one_line(v)) if isinstance(v, str) else v for v in row)
-    return content.getvalue()
+        rows_writer.writerow(to_cell(one_line(v)) if isinstance(v, str) else v for v in row)
+    return stream.getvalue()
 
 
 def html(table: ReportTable) -> str:
-    """The table as a part of a page, in a region of its own that scrolls."""
+    """The table as HTML, in a region that scrolls."""
     heads, rows = _cells(table, escape)
     kinds = ["" if kind == "text" else ' class="number"' for kind in table.kinds]
     title, caption = (escape(one_line(text)) for text in (table.title, table.caption))
-    top = "".join(f'<th scope="col"{k}>{head}</th>' for head, k in zip(heads, kinds, strict=True))
+    columns = list(zip(heads, kinds, strict=True))
+    header = "".join(f'<th scope="col"{kind}>{head}</th>' for head, kind in columns)
     lines = []
     for row in rows:
-        cells = "".join(f"<td{k}>{cell}</td>" for cell, k in zip(row[1:], kinds[1:], strict=True))
+        data = zip(row[1:], kinds[1:], strict=True)
+        cells = "".join(f"<td{kind}>{cell}</td>" for cell, kind in data)
         lines.append(f'<tr><th scope="row"{kinds[0]}>{row[0]}</th>{cells}</tr>')
     body = "\n".join(lines)
     return (
         f'<div class="table{" long" if len(rows) > LONG else ""}" role="region" '
         f'aria-label="{title}" tabindex="0">\n<table>\n'
-        f"<caption><span>{caption}</span></caption>\n<thead>\n<tr>{top}</tr>\n</thead>\n"
+        f"<caption><span>{caption}</span></caption>\n<thead>\n<tr>{header}</tr>\n</thead>\n"
         f"<tbody>\n{body}\n</tbody>\n</table>\n</div>\n"
     )
 
 
-FORMATS: dict[str, Callable[[ReportTable], str]] = {
-    "md": markdown,
-    "tex": latex,
-    "csv": csv,
-    "html": html,
-}
+FORMATS = {"md": markdown, "tex": latex, "csv": csv, "html": html}
 
 
 def save_tables(
@@ -201,10 +203,10 @@ def save_tables(
     """
     for kind in kinds:
         one_of("kinds", kind, tuple(FORMATS))
-    place = make_folder(folder)  # before the work
+    target = make_folder(folder)
     written = []
     for table in study_tables(contents):
         for kind in kinds:
-            written.append(place / f"{table.name}.{kind}")
+            written.append(target / f"{table.name}.{kind}")
             write_text(written[-1], FORMATS[kind](table))
     return written
