@@ -64,8 +64,8 @@ _OUTPUT_ERRORS |= {errno.EDQUOT, errno.EAGAIN}
 _NO_MEMORY = ("allocate memory", "not enough memory", "out of memory")
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(is_set: bool) -> None:
+    if is_set:
         print(f"korisk {__version__}")
         raise typer.Exit
 
@@ -115,7 +115,7 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{message.rstrip('.')}; see korisk {subcommand}--help", 2)
     except (MemoryError, RuntimeError) as error:
         text = str(error)
-        if not isinstance(error, MemoryError) and not any(words in text for words in _NO_MEMORY):
+        if not isinstance(error, MemoryError) and not any(phrase in text for phrase in _NO_MEMORY):
             raise
         first_line = (text.splitlines() or ["it ran out"])[0]
         return _fail(f"there is not enough memory: {first_line}; ask for less", 2)

@@ -60,8 +60,8 @@ def bound(
         )
     input_sets = [input_set for input_set in (ball, inputs) if input_set is not None]
     if len(input_sets) > (module is not None):
-        why = "a set of inputs belongs to --module, and is one of --ball and --inputs"
-        raise KoriskError(f"{why}; leave the others out")
+        problem = "a set of inputs belongs to --module, and is one of --ball and --inputs"
+        raise KoriskError(f"{problem}; leave the others out")
     if module is not None:
         net = own_code.described(module, ball=ball, inputs=inputs)
     else:

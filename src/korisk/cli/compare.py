@@ -103,10 +103,10 @@ def compare(
         from korisk.report.page.page import pilot_page
 
         # Two files may use the same name for both models; the comparison tells them apart.
-        named = list(map(renamed, curves, comparisons[0].names))
+        renamed_curves = list(map(renamed, curves, comparisons[0].names))
         title = " and ".join(path.name for path in paths)
         page = pilot_page(
-            named,
+            renamed_curves,
             title=title,
             target=targets[0],
             kind="korisk compare of two models",

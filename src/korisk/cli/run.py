@@ -60,7 +60,7 @@ def run(
     if dry_run:
         _show_cells(study, folder, compute, retry=retry_failed, as_json=json)
         return
-    done = run_tasks(
+    outcome = run_tasks(
         study.tasks,
         study.content,
         folder,
@@ -72,7 +72,7 @@ def run(
         live=live,
         port=port,
     )
-    by_point = curves(done.rows)
+    by_point = curves(outcome.rows)
     crossings = {point: crossing(*pair) for point, pair in by_point.items() if len(pair) == 2}
     if json:
         points: JsonDict = {}
@@ -81,14 +81,14 @@ def run(
             if point in crossings:
                 meeting = crossings[point]
                 points[point]["crossing"] = None if meeting is None else meeting.to_dict()
-        print_json({"store": str(store_path(folder)), **done.counts, "points": points})
+        print_json({"store": str(store_path(folder)), **outcome.counts, "points": points})
     else:
         for point, models in by_point.items() if full else ():
             if models:
                 show(f"{point}: mean {models[0].metric} over seeds", _means_table(models))
         show(*_summary_lines(by_point, crossings, all_points=full))
-        print_end(done, folder, tables=full)
-    report_failures(done)
+        print_end(outcome, folder, tables=full)
+    report_failures(outcome)
 
 
 def _means_table(models: Sequence[Curve]) -> Table:
@@ -136,15 +136,16 @@ def _summary_lines(
         yield f"{len(points) - _POINTS_SHOWN:,} more points; --full prints them all."
 
 
-def print_end(done: Outcome, folder: Path, *, tables: bool) -> None:
+def print_end(outcome: Outcome, folder: Path, *, tables: bool) -> None:
     """Print what was run, where the page and the results are, and the commands that use them."""
-    counts = done.counts
+    counts = outcome.counts
     summary = [f"{counted(counts['done'], 'cell')} run in {duration(counts['seconds'])}"]
     summary += [f"{counts[name]:,} {label}" for name, label in _COUNT_LABELS if counts[name]]
     hint = "" if tables else " --full prints the tables."
     page = f"Page: korisk report {folder} draws it."
-    if done.page is not None:
-        page = f"Page: {done.page}; open file://{quote(str(done.page.resolve()))} in a browser."
+    if outcome.page is not None:
+        address = f"file://{quote(str(outcome.page.resolve()))}"
+        page = f"Page: {outcome.page}; open {address} in a browser."
     show(
         f"{', '.join(summary)}; results in {store_path(folder)} (korisk export {folder}).{hint}",
         page,

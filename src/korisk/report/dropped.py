@@ -79,8 +79,8 @@ def table_page(
     texts = {"metric": only_metric, "unit": unit, "point": point, "worksheet": worksheet}
     texts |= {option: columns.get(option, "") for option in ("last", "best", "wide")}
     options: dict[str, Any] = {option: text.strip() or None for option, text in texts.items()}
-    named = {ours: columns.get(ours, "").strip() for ours in _COLUMNS}
-    options["columns"] = {ours: column for ours, column in named.items() if column}
+    fields = {ours: columns.get(ours, "").strip() for ours in _COLUMNS}
+    options["columns"] = {ours: column for ours, column in fields.items() if column}
     options["ignore"] = _split(columns.get("ignore", ""))
     options["filter"] = dict(_pair("filter", text) for text in _split(columns.get("filter", "")))
     options["scale"] = {

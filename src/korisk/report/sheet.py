@@ -85,7 +85,7 @@ def sheet(
         advice,
         named=(curve.model, quantity(curve)),
         kind="A plan from a pilot",
-        told=basis,
+        source=basis,
         findings=plan.findings,
         draw=draw,
         sizes=curve.sizes,
@@ -149,7 +149,7 @@ def rehearsal_sheet(
         replace(advice, reasons=reasons),
         named=(plan.model, "a mean squared error of"),
         kind="A rehearsal before a scan is made",
-        told=basis,
+        source=basis,
         findings=() if check is None else tuple(notes),
         draw=draw,
         sizes=np.array([SMALLEST]),
@@ -165,7 +165,7 @@ def _sheet(
     *,
     named: tuple[str, str],
     kind: str,
-    told: str,
+    source: str,
     findings: tuple[str, ...],
     draw: Callable[[Axes], None],
     sizes: Array,
@@ -186,7 +186,7 @@ def _sheet(
         _line(page, _PAGE[0], 0.6, f"How much training data? {kind}", color=GREY)
         _line(page, _PAGE[1], 0.6, dated, color=GREY, ha="right")
         y = _text(page, 0.95, [question], 13, fontweight="bold")
-        basis = [" ".join([told, *(f"{entry}." for entry in style.glossary([model]))])]
+        basis = [" ".join([source, *(f"{entry}." for entry in style.glossary([model]))])]
         y = _text(page, y, basis, SMALL, color=GREY) + 0.02
         y = _advice(page, y, advice, findings) + 0.28
         curve_axes = _axes(page, 1.4, y, 5.25, 2.85)
@@ -266,8 +266,8 @@ def _odds(
             axes.plot([size], [height], gid=f"n-{size}", zorder=3, **mark)
             axes.annotate(f"N = {size:,}", (size, height), (6, -4), va="top", **placing)
     if needed is None:
-        words = f"chance {chance(plan.reach)} by N = {count(plan.chances.n[-1])}"
-        axes.annotate(words, (n[-1], chances[-1]), (-4, 5), ha="right", **placing)
+        label = f"chance {chance(plan.reach)} by N = {count(plan.chances.n[-1])}"
+        axes.annotate(label, (n[-1], chances[-1]), (-4, 5), ha="right", **placing)
 
 
 def _reliability(axes: Axes) -> None:

@@ -87,17 +87,17 @@ def store_path(path: str | PathLike[str]) -> Path:
     >>> str(store_path("results.db"))
     'results.db'
     """
-    named = Path(path)
-    if named.is_dir() and not (named / STORE_NAME).exists():
-        why = f"{path}: contains no {STORE_NAME}"
-        raise KoriskError(f"{why}; name the folder of a study, or its file")
-    return named / STORE_NAME if named.is_dir() else named
+    location = Path(path)
+    if location.is_dir() and not (location / STORE_NAME).exists():
+        problem = f"{path}: contains no {STORE_NAME}"
+        raise KoriskError(f"{problem}; name the folder of a study, or its file")
+    return location / STORE_NAME if location.is_dir() else location
 
 
 def store_to_write(path: str | PathLike[str]) -> Path:
     """Path of the store that a run into `path` writes: a .db file, or `study.db` in a folder."""
-    named = Path(path)
-    return named if named.suffix == ".db" and not named.is_dir() else named / STORE_NAME
+    location = Path(path)
+    return location if location.suffix == ".db" and not location.is_dir() else location / STORE_NAME
 
 
 def check_path(path: Path) -> None:
@@ -129,15 +129,15 @@ def check_header(path: Path) -> None:
     marks = [zip(header[offset:], mark, strict=False) for offset, mark in _MARKS]
     wrong_bits = sum((actual ^ expected).bit_count() for mark in marks for actual, expected in mark)
     if wrong_bits > _FEW_BITS or (len(header) < _HEADER.size and wrong_bits):
-        why = f"{path}: is not a store of a korisk study"
-        raise KoriskError(f"{why}; name the folder or the {STORE_NAME} that korisk run wrote")
+        problem = f"{path}: is not a store of a korisk study"
+        raise KoriskError(f"{problem}; name the folder or the {STORE_NAME} that korisk run wrote")
     if wrong_bits or len(header) < _HEADER.size:
         raise DamagedError(path, "its first bytes are damaged")
     # A damaged version number must not ask for a newer korisk.
     version = _HEADER.unpack(header)[0]
     if version > FORMAT and _stated_format(path) != FORMAT:
-        why = f"has format {version}, and this korisk ({__version__}) reads formats up to {FORMAT}"
-        raise KoriskError(f"{path}: {why}; install a newer korisk")
+        limit = f"this korisk ({__version__}) reads formats up to {FORMAT}"
+        raise KoriskError(f"{path}: has format {version}, and {limit}; install a newer korisk")
 
 
 def _stated_format(path: Path) -> int | None:
@@ -183,15 +183,15 @@ def create(path: Path, study: str) -> None:
     """Create a store under a temporary name and rename it: a kill leaves no partial store."""
     for leftover in _beside(path):
         if leftover.exists():  # SQLite would apply its pages to the new store
-            why = f"{path}: is missing, but {leftover.name} next to it contains parts of it"
-            raise KoriskError(f"{why}; restore it, or choose another path")
-    new = path.with_name(f".{path.name}.new")
-    partial = (new, new.with_name(f"{new.name}-journal"))
+            problem = f"{path}: is missing, but {leftover.name} next to it contains parts of it"
+            raise KoriskError(f"{problem}; restore it, or choose another path")
+    draft = path.with_name(f".{path.name}.new")
+    partial = (draft, draft.with_name(f"{draft.name}-journal"))
     try:
         with sqlite_errors(path):
             for file in partial:
                 file.unlink(missing_ok=True)
-            with contextlib.closing(_connection(new, "mode=rwc")) as connection:
+            with contextlib.closing(_connection(draft, "mode=rwc")) as connection:
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {FORMAT}")
                 connection.executescript(f"BEGIN; {_schema_text()} COMMIT;")
@@ -200,7 +200,7 @@ def create(path: Path, study: str) -> None:
                 for name, value in (facts | {"created": now(), "cells": total(())}).items():
                     set_meta(connection, name, value)
                 connection.execute("COMMIT")
-            new.replace(path)
+            draft.replace(path)
             # A rename survives a power cut only after its folder is synchronised, which not every
             # system supports.
             with contextlib.suppress(OSError):
@@ -249,10 +249,10 @@ def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
             objects = connection.execute(_MASTER).fetchall()
             # Views, triggers and generated columns could run queries that never return.
             for kind, name, sql in objects:
-                words = str(sql).upper()
-                if kind in ("view", "trigger") or "VIRTUAL" in words or "GENERATED" in words:
-                    why = f"is not a store of a korisk study: unexpected {kind} {shown(name)}"
-                    raise KoriskError(f"{path}: {why}; choose another path")
+                text = str(sql).upper()
+                if kind in ("view", "trigger") or "VIRTUAL" in text or "GENERATED" in text:
+                    problem = f"is not a store of a korisk study: unexpected {kind} {shown(name)}"
+                    raise KoriskError(f"{path}: {problem}; choose another path")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             unsigned = version == 1 and not any("digest" in str(sql) for *_, sql in objects)
             if not unsigned and set(objects) != schema():
@@ -287,8 +287,8 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         for leftover in _beside(path):
             if leftover.exists() and leftover.stat().st_size:
                 parts = f"{leftover.name} next to it contains parts of it"
-                why = f"{path}: {parts}, which cannot be read in a read-only folder"
-                raise KoriskError(f"{why}; copy both to another folder") from None
+                problem = f"{path}: {parts}, which cannot be read in a read-only folder"
+                raise KoriskError(f"{problem}; copy both to another folder") from None
         # In WAL mode SQLite creates files next to the store. In a read-only folder it cannot, and
         # neither can a writer, so the file may be read without locks.
         return connect(path, "immutable=1")
@@ -313,9 +313,9 @@ class WriteLock:
             try:
                 self._lock.acquire(timeout=wait, poll_interval=0.05)
             except Timeout:
-                why = f"is being written by {self._holder()}"
+                problem = f"{store}: is being written by {self._holder()}"
                 remedy = "wait until it has ended, or choose another path"
-                raise KoriskError(f"{store}: {why}; {remedy}") from None
+                raise KoriskError(f"{problem}; {remedy}") from None
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     raise

@@ -235,12 +235,12 @@ def _find_damaged(
 
 def _upgrade(path: Path) -> list[_StoredCell]:
     """Copy a store of format 1 into one with digests; return the cells that cannot be read."""
-    new = path.with_name(f".{path.name}.rebuilt")
-    new.unlink(missing_ok=True)
-    file.create(new, "")
+    draft = path.with_name(f".{path.name}.rebuilt")
+    draft.unlink(missing_ok=True)
+    file.create(draft, "")
     with (
         contextlib.closing(file.connect(path)) as source,
-        contextlib.closing(file.connect(new)) as target,
+        contextlib.closing(file.connect(draft)) as target,
         file.sqlite_errors(path),
     ):
         target.execute("BEGIN")
@@ -274,7 +274,7 @@ def _upgrade(path: Path) -> list[_StoredCell]:
         target.execute("COMMIT")
         # Pages in a leftover -wal file would be applied to the new store.
         source.execute("PRAGMA journal_mode = DELETE")
-    new.replace(path)
+    draft.replace(path)
     return damaged
 
 
@@ -315,8 +315,8 @@ def _rebuild(
     suffix_number = 1
     while (aside := path.with_name(f"{path.name}.damaged-{suffix_number}")).exists():
         suffix_number += 1
-    new = path.with_name(f".{path.name}.rebuilt")
-    new.unlink(missing_ok=True)
+    draft = path.with_name(f".{path.name}.rebuilt")
+    draft.unlink(missing_ok=True)
     intact, damaged, not_in_run = list[_StoredCell](), list[_StoredCell](), list[_StoredCell]()
     with _salvage(path) as (source, meta, cells):
         complete = False
@@ -328,9 +328,9 @@ def _rebuild(
                 f"{path}: cannot be read completely; open it with the tasks of its study, so that "
                 "what is lost is computed again, or restore a copy of it"
             )
-        file.create(new, meta.get("study", study))
+        file.create(draft, meta.get("study", study))
         keys = {task.key for task in tasks}
-        with contextlib.closing(file.connect(new)) as target, file.sqlite_errors(path):
+        with contextlib.closing(file.connect(draft)) as target, file.sqlite_errors(path):
             target.execute("BEGIN")
             # Intact cells first: a damaged one may claim the key of an intact one.
             for cell in sorted(cells, key=lambda cell: not cell.intact):
@@ -353,7 +353,7 @@ def _rebuild(
     for suffix in ("", "-wal", "-shm", "-journal"):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-    new.rename(path)
+    draft.rename(path)
     reason = str(error).split(";")[0].removeprefix(f"{path}: ").split(":")[0]
     count = "1 cell is" if len(intact) == 1 else f"{len(intact)} cells are"
     not_kept = f", with {len(not_in_run)} more that are not in this run" if not_in_run else ""

@@ -437,11 +437,11 @@ class Store(InNotebooks):
         """
         with file.reading(self.path):
             of_key = "IN (SELECT id FROM cells NOT INDEXED WHERE key = ?)"
-            stored, contents = self._stored("arrays", of_key, key)
-            if not stored:
+            stored_cells, contents = self._stored("arrays", of_key, key)
+            if not stored_cells:
                 self._cells("done")  # raises if a damaged cell may have had this key
                 return {}
-            [(number, *_)] = stored
+            [(number, *_)] = stored_cells
             return {array[0]: unpack_array(*array) for _, *array in contents["arrays"][number]}
 
     def failures(self) -> list[Failure]:
@@ -453,7 +453,7 @@ class Store(InNotebooks):
             Ordered by point and seed.
         """
         failed = self._cells("failed")
-        return [Failure(task=t, error=why or "", usage=usage) for t, usage, _, why, _ in failed]
+        return [Failure(task=t, error=error or "", usage=usage) for t, usage, _, error, _ in failed]
 
     def _cells(
         self, status: str
@@ -463,17 +463,17 @@ class Store(InNotebooks):
             signed = self._digest != "NULL"
             self._connection.execute("BEGIN")
             try:
-                stored, contents = self._stored("rows", f"NOT IN {self._set_aside}")
+                stored_cells, contents = self._stored("rows", f"NOT IN {self._set_aside}")
                 digest_sum = self._meta("cells") if signed else ""
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
             # Rows or arrays without a cell show that their cell was lost.
-            orphaned = max(map(len, contents.values())) > len(stored)
-            if signed and (orphaned or digest_sum != file.total(cell[1] for cell in stored)):
+            orphaned = max(map(len, contents.values())) > len(stored_cells)
+            if signed and (orphaned or digest_sum != file.total(cell[1] for cell in stored_cells)):
                 raise file.DamagedError(self.path, "cells are missing")
             cells = []
-            for number, _, *values in stored:
+            for number, _, *values in stored_cells:
                 columns = dict(zip(repair.CELL, values, strict=True))
                 if columns["status"] == status:
                     cell_rows = tuple(unpack_row(*row[1:]) for row in contents["rows"][number])
@@ -490,15 +490,15 @@ class Store(InNotebooks):
         """
         columns = f"{self._digest}, {', '.join(repair.CELL)}"
         query = f"SELECT id, {columns} FROM cells NOT INDEXED WHERE id {which}"
-        stored, contents = self._fetch(query, keys), dict[str, dict[int, list[Any]]]()
+        stored_cells, contents = self._fetch(query, keys), dict[str, dict[int, list[Any]]]()
         for table in ("rows", "arrays"):
             columns = ", ".join([self._digest, *(repair.TABLES[table] if table == content else ())])
             query = f"SELECT cell, {columns} FROM {table} NOT INDEXED WHERE cell {which}"
-            contents[table] = {number: [] for number, *_ in stored}
+            contents[table] = {number: [] for number, *_ in stored_cells}
             for cell, *values in self._fetch(f"{query} ORDER BY rowid", keys):
                 contents[table].setdefault(cell, []).append(values)
         damaged = []
-        for number, stored_digest, *values in stored if self._digest != "NULL" else ():
+        for number, stored_digest, *values in stored_cells if self._digest != "NULL" else ():
             digests = ([row[0] for row in by_cell[number]] for by_cell in contents.values())
             changed = any(row[0] != digest(*row[1:]) for row in contents[content][number])
             if changed or stored_digest != repair.cell_digest(values, *digests):
@@ -506,7 +506,7 @@ class Store(InNotebooks):
         if damaged:
             keys_shown = repair.first_of(damaged)
             raise file.DamagedError(self.path, f"not as written, and so damaged: {keys_shown}")
-        return stored, contents
+        return stored_cells, contents
 
     def _fetch(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
         # All rows at once: an open cursor would hold a read lock and block the writer.
@@ -565,11 +565,11 @@ class Store(InNotebooks):
             keys.add(task.key)
             if not -(2**63) <= task.seed < 2**63:
                 raise KoriskError(f"{task.point!r}: seed must fit in 64 bits, got {task.seed}")
-            known, where = specs.setdefault(task.point, (task, "at first"))
-            if known.spec_hash != task.spec_hash:
-                name, old, new = difference(known.spec, json.loads(to_json("spec", task.spec)))
-                why = f"point {task.point!r}: {name} is {old} {where} and {new} in this study"
-                raise KoriskError(f"{self.path}: {why}; choose another path")
+            reference, origin = specs.setdefault(task.point, (task, "at first"))
+            if reference.spec_hash != task.spec_hash:
+                name, old, new = difference(reference.spec, json.loads(to_json("spec", task.spec)))
+                problem = f"point {task.point!r}: {name} is {old} {origin} and {new} in this study"
+                raise KoriskError(f"{self.path}: {problem}; choose another path")
 
     # --- Writing ---------------------------------------------------------------------------------
 
@@ -618,8 +618,8 @@ class Store(InNotebooks):
     def _replace(
         self, task: Task, status: str, error: str | None, usage: Usage, packed: Packed
     ) -> None:
-        done = f"key = ? AND status = 'done' AND id NOT IN {self._set_aside}"
-        if self._fetch(f"SELECT 1 FROM cells WHERE {done}", (task.key,)):
+        finished = f"key = ? AND status = 'done' AND id NOT IN {self._set_aside}"
+        if self._fetch(f"SELECT 1 FROM cells WHERE {finished}", (task.key,)):
             raise KoriskError(f"{self.path}: {task.key}: is finished, and finished cells are kept")
         self.check([task])
         digest_sum = self._meta("cells")

@@ -74,16 +74,14 @@ class Meter:
 
     def read(self) -> Usage:
         """Return the usage since the meter was created."""
-        seconds = time.perf_counter() - self._wall
-        cpu = time.process_time() - self._cpu
         cuda, device_memory = _cuda(), None
         if cuda is not None:
             devices = range(cuda.device_count())
             device_memory = sum(cuda.max_memory_allocated(device) for device in devices)
         return Usage(
             started=self.started,
-            seconds=seconds,
-            cpu_seconds=cpu,
+            seconds=time.perf_counter() - self._wall,
+            cpu_seconds=time.process_time() - self._cpu,
             peak_memory=self._peak(),
             device_memory=device_memory,
             machine=machine(),

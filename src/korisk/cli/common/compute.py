@@ -122,10 +122,10 @@ def run_tasks(
                         todo = store.missing(group)
                         nothing_to_run = all(store.failed(task) and not retry for task in todo)
                         # A group without work must not start a cluster.
-                        where = Compute(device="cpu") if nothing_to_run else resolved
+                        engine = Compute(device="cpu") if nothing_to_run else resolved
                         workers = processes if compute.workers is None else compute.workers
                         pool = max(1, processes)
-                        with opened(where, processes=pool, threads=threads) as (cluster, device):
+                        with opened(engine, processes=pool, threads=threads) as (cluster, device):
                             group_summary = run_study(
                                 group,
                                 cell_work(group, device=device),

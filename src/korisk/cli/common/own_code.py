@@ -133,8 +133,8 @@ def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMa
         ) from error
     build: Callable[[], nn.Module] | None = getattr(module, name, None)
     if not callable(build):
-        known = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
-        raise KoriskError(f"{file} has no function {name!r}{did_you_mean(name, known)}")
+        names = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
+        raise KoriskError(f"{file} has no function {name!r}{did_you_mean(name, names)}")
     return build, {key: getattr(module, key) for key in _DATA if hasattr(module, key)}
 
 

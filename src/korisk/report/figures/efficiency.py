@@ -131,9 +131,9 @@ def panel(
 # --- The figure ----------------------------------------------------------------------------------
 
 
-def efficiency_figure(found: Sequence[Panel], *, narrow: bool = False) -> Figure | None:
+def efficiency_figure(points: Sequence[Panel], *, narrow: bool = False) -> Figure | None:
     """Draw all panels, three a row or one if `narrow`, with one legend; None without curves."""
-    full = [point for point in found if point.traces]
+    full = [point for point in points if point.traces]
     drawn = full[:MOST_PANELS]
     if not drawn:
         return None

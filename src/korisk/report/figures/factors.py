@@ -50,12 +50,12 @@ def factors_of(contents: Contents) -> list[Factors]:
 # --- The figure ----------------------------------------------------------------------------------
 
 
-def factors_figure(found: Sequence[Factors], *, narrow: bool = False) -> Figure | None:
+def factors_figure(points: Sequence[Factors], *, narrow: bool = False) -> Figure | None:
     """Draw the factors of every point over the target; None without any point.
 
-    `found` is what `factors_of` returns. There are three panels a row, or one if `narrow`.
+    `points` is what `factors_of` returns. There are three panels a row, or one if `narrow`.
     """
-    drawn = found[:MOST_PANELS]
+    drawn = points[:MOST_PANELS]
     if not drawn:
         return None
     first = drawn[0]  # all panels compare the same two models
@@ -73,8 +73,8 @@ def factors_figure(found: Sequence[Factors], *, narrow: bool = False) -> Figure 
         entries.append((panels.line(**_planned(any(likely), is_bound)), label))
     entries.append((Patch(facecolor=_SHADE), "not defined: t at or below the higher floor"))
     notes = style.glossary([known, dense, *(point.name for point in drawn)])
-    if len(found) > len(drawn):
-        notes.append(f"{len(drawn)} of {len(found)} points are drawn; the rest are left out.")
+    if len(points) > len(drawn):
+        notes.append(f"{len(drawn)} of {len(points)} points are drawn; the rest are left out.")
     with style.settings(fine=True):
         figure, frames = panels.sheet(len(drawn), entries, notes, narrow=narrow)
         # The line of factor 1 is always inside the frame.

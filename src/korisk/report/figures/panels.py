@@ -190,16 +190,16 @@ def limits(
     return (10.0**low, 10.0**high) if log else (low, high)
 
 
-def shared(own: Sequence[Limits], *, log: bool = True, least: float = 0.25) -> list[Limits]:
+def shared(ranges: Sequence[Limits], *, log: bool = True, least: float = 0.25) -> list[Limits]:
     """Common limits for panels, if every panel fills the share `least` of them.
 
     Otherwise each keeps its own, because a curve would be too flat to read.
     """
-    spans = np.log(own) if log else np.array(own)
+    spans = np.log(ranges) if log else np.array(ranges)
     low, high = spans[:, 0].min(), spans[:, 1].max()
     if np.ptp(spans, axis=1).min() < least * (high - low):
-        return list(own)
-    return [(min(low for low, _ in own), max(high for _, high in own))] * len(own)
+        return list(ranges)
+    return [(min(low for low, _ in ranges), max(high for _, high in ranges))] * len(ranges)
 
 
 def share_heights(frames: Sequence[Axes], *, least: float = 0.25) -> None:
@@ -340,16 +340,17 @@ class Track:
         return Track(self.n[beyond], self.middle[beyond], self.better[beyond], self.worse[beyond])
 
 
-def track(made: Extrapolation, n: Array) -> Track:
+def track(forecast: Extrapolation, n: Array) -> Track:
     """Evaluate a forecast at the sizes `n` (M,)."""
-    return Track(n, *(values(made.curve, error) for error in (made.middle(n), *made.band(n))))
+    errors = forecast.middle(n), *forecast.band(n)
+    return Track(n, *(values(forecast.curve, error) for error in errors))
 
 
-def drawn_sizes(made: Extrapolation, end: float, *, steps: int) -> Array:
+def drawn_sizes(forecast: Extrapolation, end: float, *, steps: int) -> Array:
     """(M,) sizes from the pilot's first to `end`, or to the horizon if that is nearer."""
-    sizes = made.curve.sizes
-    grid = np.geomspace(float(sizes[0]), min(end, float(made.horizon)), steps)
-    return np.unique([*grid, *(sizes if len(sizes) <= _CORNERS else [made.last])])
+    sizes = forecast.curve.sizes
+    grid = np.geomspace(float(sizes[0]), min(end, float(forecast.horizon)), steps)
+    return np.unique([*grid, *(sizes if len(sizes) <= _CORNERS else [forecast.last])])
 
 
 # --- Learning curves: one style in every figure, and in the page's view.js -----------------------
@@ -448,14 +449,14 @@ def bracket(axes: Axes, lower: float, upper: float, height: float, **options: An
         axes.plot([n], [height], **options | {"gid": None} | bar)
 
 
-def draw_crossover(axes: Axes, found: Crossover, height: float) -> None:
+def draw_crossover(axes: Axes, crossover: Crossover, height: float) -> None:
     """Draw a cross where two curves cross, and the interval of that N."""
-    if found.n > axes.get_xlim()[1]:
+    if crossover.n > axes.get_xlim()[1]:
         return
-    if not math.isnan(found.lower):
+    if not math.isnan(crossover.lower):
         options = {"gid": "crossover-range", "zorder": 3.4, **_CROSSING}
-        bracket(axes, found.lower, found.upper, height, **options)
-    axes.plot([found.n], [height], gid="crossover", zorder=3.5, **_CROSSING, **_CROSS)
+        bracket(axes, crossover.lower, crossover.upper, height, **options)
+    axes.plot([crossover.n], [height], gid="crossover", zorder=3.5, **_CROSSING, **_CROSS)
 
 
 def crossover_entry() -> Entry:

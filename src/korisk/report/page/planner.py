@@ -93,9 +93,9 @@ def groups_data(
         notes.append(f"The planner of this page has no space for {count}; korisk plan has.")
     for group in groups:
         for curve in group.short:
-            where = f"{group.name}: {curve.name}" if len(groups) > 1 else curve.name
+            name = f"{group.name}: {curve.name}" if len(groups) > 1 else curve.name
             sizes = f"{len(curve.sizes)} size{'s' if len(curve.sizes) > 1 else ''}"
-            notes.append(f"{where} has {sizes}; the planner needs {LEAST_SIZES}.")
+            notes.append(f"{name} has {sizes}; the planner needs {LEAST_SIZES}.")
     return [by_group[group.name] for group in groups], notes
 
 

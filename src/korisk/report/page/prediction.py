@@ -53,9 +53,9 @@ def prediction_section(contents: Contents, watch: Watch = unwatched) -> tuple[Se
     return Section("predicted", TITLE, html), notes
 
 
-def outcomes_table(found: Sequence[Outcome]) -> ReportTable:
+def outcomes_table(results: Sequence[Outcome]) -> ReportTable:
     """Table of every predicted error beside the measured one."""
     rows = [
-        (e.point, e.model, e.n, e.predicted, e.lower, e.upper, e.measured, e.ratio) for e in found
+        (e.point, e.model, e.n, e.predicted, e.lower, e.upper, e.measured, e.ratio) for e in results
     ]
     return worded("predicted", rows)
