@@ -351,7 +351,7 @@ def test_a_file_has_its_operator_and_imports_its_neighbours(file: Path, tmp_path
     assert said.index("80% sure") < said.index("expected mse of Net")
     file.write_text(FILE.replace("operator, noise = ", "scan, noise = "))
     assert "needs an operator" in refused(*own)
-    assert "--point is of a study" in refused(*own, "--point", "a")
+    assert "--point belongs to a study" in refused(*own, "--point", "a")
     assert "STUDY.yaml, or your own network" in refused("rehearse")
 
 

@@ -184,7 +184,7 @@ def test_json_tells_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixtu
         (("--only", "pages"), "--only must be one of page, figures, tables, got 'pages'; did you"),
         (("--formats", "gif"), "--formats must be one of png, svg, pdf, got 'gif'"),
         (("--target", "-1"), "target must be above 0"),
-        (("--only", "tables", "--target", "0.1"), "--target is asked on the page"),
+        (("--only", "tables", "--target", "0.1"), "--target is for the page"),
     ],
 )
 def test_wrong_options_are_refused(

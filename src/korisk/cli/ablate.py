@@ -54,7 +54,7 @@ def ablate(
         Path | None,
         Positional(),
         "STUDY.yaml",
-        "A study with one of models.networks, and ablation: for what is replaced.",
+        "A study with models.networks; its key ablation says what is replaced.",
     ] = None,
     module: Annotated[
         str | None,
@@ -99,7 +99,7 @@ def ablate(
         raise KoriskError("--network is one of the study's, and --module your own; leave one out")
     if path is None and (network is not None or point is not None):
         raise KoriskError(
-            "--network and --point are of a study; give STUDY.yaml, or leave them out"
+            "--network and --point belong to a study; give STUDY.yaml, or leave them out"
         )
     device_name = chosen_device(device)
     own_build, data = (None, {}) if module is None else own_code.read_build("--module", module)

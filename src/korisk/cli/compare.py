@@ -61,7 +61,7 @@ def compare(
     plot: Plot = None,
     html: Html = None,
     full: Annotated[
-        bool, "Say everything: both factors of the paper, conditions, findings."
+        bool, "Print everything: both factors of the paper, conditions, findings."
     ] = False,
     json: Json = False,
 ) -> None:

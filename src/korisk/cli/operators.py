@@ -47,7 +47,7 @@ def operators(
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """List the known operators of a CT scanner with their norms, and what networks on them weigh.
+    """List the known operators of a CT scanner with their norms, and the size of networks.
 
     A norm is a bracket: the true one lies between lower and upper. It is the Lipschitz constant
     that `korisk bound` asks for.

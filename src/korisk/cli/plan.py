@@ -65,7 +65,7 @@ def plan(
     plot: Plot = None,
     html: Html = None,
     sheet: Sheet = None,
-    full: Annotated[bool, "Say everything: more levels, conditions, findings."] = False,
+    full: Annotated[bool, "Print everything: more levels, conditions, findings."] = False,
     json: Json = False,
 ) -> None:
     """What to do to reach a target: collect samples, measure one more size, train longer, or stop?

@@ -28,9 +28,9 @@ def read(
     worksheet: str | None = None,
     json: Json = False,
 ) -> None:
-    """Show what is understood of a table: models, sizes, seeds, unit, and what is left out.
+    """Show how a table is interpreted: models, sizes, seeds, unit, and rows left out.
 
-    Where it can be meant in several ways, the question is shown with a command for each answer.
+    If it is ambiguous, show the question, with a command for each answer.
     """
     reading = Reading(
         metric, unit, point, worksheet, column, filter, ignore, last, best, scale, wide, seeds

@@ -102,7 +102,7 @@ def rehearse(
     blank: Annotated[
         str | None,
         "WHAT",
-        "skip or keep images that show next to nothing. [default: the study's, or skip]",
+        "skip or keep nearly empty images. [default: the study's, or skip]",
     ] = None,
     examples: int = 256,
     seed: Annotated[int, "S"] = 0,
@@ -174,7 +174,7 @@ def rehearse(
     )
     _checks.one_of("pilot_unit", pilot_unit, ("error", "rmse"))
     if unit in ("error", "rmse"):
-        raise KoriskError(f"--unit is of the images' pixels; say --pilot-unit {unit} of a pilot")
+        raise KoriskError(f"--unit is the unit of pixels; for a pilot, give --pilot-unit {unit}")
     if column and pilot_file is None:
         raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
     if path is None and network is None:
@@ -184,7 +184,7 @@ def rehearse(
         )
     for option, value in (("--point", point), ("--model", model), ("--out", out)):
         if path is None and value is not None:
-            raise KoriskError(f"{option} is of a study; give STUDY.yaml, or leave it out")
+            raise KoriskError(f"{option} belongs to a study; give STUDY.yaml, or leave it out")
     if network is not None and model is not None:
         raise KoriskError("--model is one of the study's, and --network your own; leave one out")
     # Before any training: a file that cannot be written should fail at once.
@@ -319,7 +319,7 @@ def _live_page(
 ) -> Iterator[Callbacks | None]:
     """Serve the live page; yield the callbacks that update it, or None without --live."""
     if port is not None and not live:
-        raise KoriskError(f"--port {port} is of the page that --live serves; add --live")
+        raise KoriskError(f"--port {port} is the port of --live; add --live")
     if not live:
         yield None
         return

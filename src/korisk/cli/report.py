@@ -35,13 +35,13 @@ def report(
 ) -> None:
     """Draw a study: one page that answers how much data it takes, figures, tables.
 
-    Nothing is run again. A study that is half finished, or running, is reported as far as it is,
-    and the page says what is missing.
+    Nothing is run again. An unfinished or running study is reported as far as it is stored, and the
+    page lists what is missing.
     """
     parts = _names("--only", ",".join(PARTS) if only is None else only, PARTS)
     kinds = _names("--formats", formats, FIGURE_KINDS)
     if target is not None and "page" not in parts:
-        raise KoriskError("--target is asked on the page; add page to --only, or leave it out")
+        raise KoriskError("--target is for the page; add page to --only, or leave it out")
     from korisk.report.contents import read_contents, refuse_an_empty_one
 
     contents = read_contents(path)

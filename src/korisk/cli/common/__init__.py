@@ -1,1 +1,1 @@
-"""What commands share: how they are declared, their options, what they print, the user's code."""
+"""Shared parts of commands: declaration, options, output, and the user's own code."""

@@ -75,7 +75,7 @@ def run_tasks(
     """Run the missing cells of a store in `out`; a refused run leaves no empty store or folder."""
     _checks.real("--wait", wait, at_least=0, remedy="give seconds")
     if port is not None and not live:
-        raise KoriskError(f"--port {port} is of the page that --live serves; add --live")
+        raise KoriskError(f"--port {port} is the port of --live; add --live")
     # Raises if PyTorch is missing or lacks the device; on a cluster, the workers choose it.
     device = chosen_device("cpu" if compute.elsewhere else compute.device)
     from korisk.studies.run.cells import cell_work

@@ -44,7 +44,7 @@ def study_tables(contents: Contents) -> list[ReportTable]:
     return [table for table in tables if table.rows]
 
 
-# --- What was asked and what is there ------------------------------------------------------------
+# --- Status and results --------------------------------------------------------------------------
 
 
 def status_table(contents: Contents) -> ReportTable:
