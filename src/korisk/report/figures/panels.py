@@ -362,7 +362,7 @@ def error_bars(curve: Curve) -> tuple[Array, Array]:
     Both ends equal the mean if there is a single seed.
     """
     error = curve.deviations / np.sqrt(curve.counts)
-    # Errors are positive: a bar that would reach 0 has no end on a logarithmic axis.
+    # Errors are positive: a bar that would reach 0 cannot be drawn on a logarithmic axis.
     lower = np.maximum(curve.means - error, 1e-3 * curve.means)
     return values(curve, lower), values(curve, curve.means + error)
 
