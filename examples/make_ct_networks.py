@@ -28,12 +28,12 @@ WIDTH = 1e-3  # of the brackets, relative
 class Norms:
     """||K||, ||A^T|| and ||A^T K|| of one geometry."""
 
-    filter: kr.NormBracket
-    backprojection: kr.NormBracket
-    composed: kr.NormBracket
+    filter: kr.theory.NormBracket
+    backprojection: kr.theory.NormBracket
+    composed: kr.theory.NormBracket
 
 
-def norms(size: kr.Footprint) -> Norms:
+def norms(size: kr.theory.Footprint) -> Norms:
     """The three norms that the bounds of the known-operator network need."""
     scan = ParallelBeam(size.H, views=size.V, bins=size.B)
     layers = fbp(scan, backprojection="adjoint")  # the paper's A^T
@@ -45,7 +45,7 @@ def norms(size: kr.Footprint) -> Norms:
     )
 
 
-def networks(size: kr.Footprint, found: Norms) -> tuple[kr.Network, kr.Network]:
+def networks(size: kr.theory.Footprint, found: Norms) -> tuple[kr.Network, kr.Network]:
     """The known-operator and the dense network, with constants from Table 2 where it has them."""
     row = next((row for row in published.CALIBRATION if row.H == size.H), None)
     tail = _rounded_up(found.composed.upper)
@@ -56,7 +56,7 @@ def networks(size: kr.Footprint, found: Norms) -> tuple[kr.Network, kr.Network]:
             kr.Known("A^T", lipschitz=_rounded(found.backprojection)),
             kr.Known("ReLU", lipschitz=1.0),
         ],
-        compositions=[kr.Composition("K", "A^T", lipschitz=_rounded(found.composed))],
+        compositions=[kr.theory.Composition("K", "A^T", lipschitz=_rounded(found.composed))],
         name=f"CT with known operators, {size.H} x {size.H}, {size.V} views, {size.B} bins",
     )
     dense = kr.Network(
@@ -69,7 +69,9 @@ def networks(size: kr.Footprint, found: Norms) -> tuple[kr.Network, kr.Network]:
     return known, dense
 
 
-def _learned(name: str, parameters: int, line: kr.RiskLine | None, tail: float) -> kr.Learned:
+def _learned(
+    name: str, parameters: int, line: kr.theory.RiskLine | None, tail: float
+) -> kr.Learned:
     if line is None:
         return kr.Learned(name, parameters=parameters)
     return kr.Learned(
@@ -80,10 +82,10 @@ def _learned(name: str, parameters: int, line: kr.RiskLine | None, tail: float) 
     )
 
 
-def _rounded(bracket: kr.NormBracket) -> kr.NormBracket:
+def _rounded(bracket: kr.theory.NormBracket) -> kr.theory.NormBracket:
     """Four digits, outwards."""
     lower = -_rounded_up(-bracket.lower)
-    return kr.NormBracket(lower, _rounded_up(bracket.upper), how=bracket.how)
+    return kr.theory.NormBracket(lower, _rounded_up(bracket.upper), how=bracket.how)
 
 
 def _rounded_up(value: float) -> float:

@@ -33,7 +33,7 @@ class Check:
     name: str
     pilot: kr.Pilot
     plan: kr.Plan
-    predicted: kr.Expectation
+    predicted: kr.planning.Expectation
     mistakes: int  # with 1400 training samples, in 397 test digits
 
     @property
@@ -81,7 +81,9 @@ def check(name: str, estimator: Any, *, quick: bool) -> Check:
     predicted = plan.at(LARGE)
     truth = kr.pilot_sklearn(estimator, x, y, sizes=[LARGE], seeds=1, **common)
     mistakes = round((1 - truth.fits[0].metrics["accuracy"]) * TEST)
-    errors = kr.Expectation(LARGE, 1 - predicted.value, 1 - predicted.upper, 1 - predicted.lower)
+    errors = kr.planning.Expectation(
+        LARGE, 1 - predicted.value, 1 - predicted.upper, 1 - predicted.lower
+    )
     return Check(name, pilot, plan, errors, mistakes)
 
 

@@ -159,6 +159,7 @@ def test_studies_and_pilots_load_no_torch_before_they_run() -> None:
 def test_every_public_name_exists_and_is_documented() -> None:
     import korisk
 
+    assert len([name for name in dir(korisk) if not name.startswith("_")]) <= 40
     for name in korisk.__all__:
         value = getattr(korisk, name)
         if isinstance(value, type | FunctionType):

@@ -94,7 +94,7 @@ def trained(
             "seeds": by_seeds.estimate.value,
             "truth": by_truth.estimate.value,
             "random": by_truth.risk(errors),
-            "bound": None if described is None else kr.deep_risk(described, errors).total,
+            "bound": None if described is None else kr.theory.deep_risk(described, errors).total,
         }
 
 

@@ -37,10 +37,10 @@ class Matrix:
 
     weights: Array  # (out, in)
 
-    def norm(self) -> kr.NormBracket:
+    def norm(self) -> kr.theory.NormBracket:
         """The largest singular value."""
         value = float(np.linalg.norm(self.weights, 2))
-        return kr.NormBracket(value, value, how="SVD")
+        return kr.theory.NormBracket(value, value, how="SVD")
 
     def __matmul__(self, inner: "Matrix") -> "Matrix":
         return Matrix(self.weights @ inner.weights)
@@ -115,7 +115,7 @@ def random_graph(rng: np.random.Generator, *, operators: bool, chain: bool = Fal
     """A network of 2 to 12 layers; `operators` lets the theory compose linear layers."""
     count = int(rng.integers(2, MOST + 1))
     widths = [int(rng.integers(1, 5))]  # of values, the input first
-    layers: list[kr.Layer] = []
+    layers: list[kr.theory.Layer] = []
     takes: list[tuple[int, ...]] = []
     maps: list[Callable[[list[Array]], Array]] = []
     drawn: list[Array] = []
@@ -183,7 +183,7 @@ def errors_and_bounds(graph: Graph, rng: np.random.Generator) -> dict[str, float
         "chain": float(np.sum(graph.as_chain() * np.sqrt(risks)) ** 2),
     }
     # Known layers err here too, as if their operators were known approximately.
-    bounds = {form: evaluate(graph.net, np.array(risks), form).total for form in kr.BOUNDS}
+    bounds = {form: evaluate(graph.net, np.array(risks), form).total for form in kr.theory.BOUNDS}
     return found | bounds
 
 

@@ -75,7 +75,7 @@ def numbers(names: Collection[str] | None = None) -> dict[str, Any]:
         own["forecast"] = [[e.value, e.lower, e.upper] for e in map(made.at, at)]
         if not related:
             own["fits"] = {}
-            for fit in kr.FITS:
+            for fit in kr.planning.FITS:
                 values = kr.forecast(curve, fit=fit)
                 own["fits"][fit] = [values.at(n).value for n in at]
             if not made.doubt:

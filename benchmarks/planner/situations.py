@@ -68,7 +68,7 @@ class Situation:
             return 2.0
         return float(n[above[-1] + 1]) if above[-1] + 1 < len(n) else math.inf
 
-    def pilot(self, draw: int = 0) -> tuple[kr.Curve, kr.Evidence]:
+    def pilot(self, draw: int = 0) -> tuple[kr.Curve, kr.planning.Evidence]:
         """What is measured, and what else is known."""
         random = np.random.default_rng([draw, *self.name.encode()])
         rows = [(n, seed) for n in self.sizes for seed in range(self.seeds)]
@@ -80,13 +80,13 @@ class Situation:
 
         values = noisy(self.error(n))
         seeds = [seed for _, seed in rows]
-        kind, metric = kr.UNITS[self.unit], "mse" if self.unit == "error" else self.unit
+        kind, metric = kr.curves.UNITS[self.unit], "mse" if self.unit == "error" else self.unit
         named = (seeds, self.model, metric, self.unit)
         curve = kr.Curve.of_errors(n.astype(int), values, *named)
         if not self.probed:
-            return curve, kr.Evidence()
+            return curve, kr.planning.Evidence()
         last = np.full(self.seeds, float(self.sizes[-1]))
-        longer = kr.Longer(
+        longer = kr.planning.Longer(
             n=self.sizes[-1],
             factor=3,
             errors=kind.from_error(noisy(self.error(last, 3.0))).tolist(),
@@ -95,15 +95,15 @@ class Situation:
         learned = noisy(np.maximum(self.error(n) - self.data * n**-self.rate, 1e-3 * values))
         training = kr.Curve.of_errors(n.astype(int), learned, *named)
         floor = float(kind.from_error(self.noise)) if self.noise else None
-        return curve, kr.Evidence(training=training, longer=longer, noise=floor)
+        return curve, kr.planning.Evidence(training=training, longer=longer, noise=floor)
 
-    def advice(self, draw: int = 0) -> kr.Recommendation:
+    def advice(self, draw: int = 0) -> kr.planning.Recommendation:
         """What korisk advises."""
         curve, evidence = self.pilot(draw)
         goal = float(curve.unit.from_error(self.target))
         return kr.plan(curve, goal, evidence=evidence).recommend()
 
-    def is_right(self, advice: kr.Recommendation) -> bool:
+    def is_right(self, advice: kr.planning.Recommendation) -> bool:
         """Whether an action is one of the right ones, and its number holds."""
         if advice.action not in self.right:
             return False

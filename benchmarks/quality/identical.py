@@ -84,8 +84,10 @@ def predictions() -> object:
     images = np.random.default_rng(4).random((48, 8, 8))
     geometry = ParallelBeam(8, views=6, bins=12)
     projector = Projector(geometry)
-    dense = kr.predict_dense(projector, images, 0.05)
-    structured = kr.predict_structured(projector, images, 0.05, tail=fbp(geometry).layers[1:])
+    dense = kr.prediction.predict_dense(projector, images, 0.05)
+    structured = kr.prediction.predict_structured(
+        projector, images, 0.05, tail=fbp(geometry).layers[1:]
+    )
     curves, sizes = (dense, structured), (4, 16, 64, 256, 1024)
     return [
         [

@@ -12,8 +12,10 @@ geometry = ParallelBeam(16, views=16, bins=24)
 scanner, layers = Projector(geometry), fbp(geometry)
 images = random_ellipses(256, seed=1, stream="examples").images(16)
 tail = [layers["K"], layers["A^T"]]
-dense = kr.predict_dense(scanner, images, noise=0.02)
-known = kr.predict_structured(scanner, images, noise=0.02, tail=tail, weights=layers["W"].weights)
+dense = kr.prediction.predict_dense(scanner, images, noise=0.02)
+known = kr.prediction.predict_structured(
+    scanner, images, noise=0.02, tail=tail, weights=layers["W"].weights
+)
 n = np.geomspace(4, 1024, 40)
 figure, (axes,) = chart(height=3.0, xscale="log", yscale="log", xlabel="training samples N")
 for made, colour, name in ((known, BLUE, "KO"), (dense, RED, "FC")):

@@ -23,14 +23,14 @@ for row, depth in enumerate(DEPTHS):
         norms = [np.linalg.norm(u, 2) for u in true]
         layers = [kr.Learned(str(i), lipschitz=norm) for i, norm in enumerate(norms)]
         tails = [
-            kr.Composition(str(i), str(depth - 1), lipschitz=np.linalg.norm(product, 2))
+            kr.theory.Composition(str(i), str(depth - 1), lipschitz=np.linalg.norm(product, 2))
             for i in range(1, depth - 1)
             for product in [np.linalg.multi_dot([*true[: i - 1 : -1]])]
         ]
         net = kr.Network(layers, compositions=tails)
         error = ((exact - made) ** 2).sum(0).mean()
         for form in FORMS:
-            ratio[form][row, chain] = kr.deep_risk(net, errors, bound=form).total / error
+            ratio[form][row, chain] = kr.theory.deep_risk(net, errors, bound=form).total / error
 
 figure, (axes,) = chart(yscale="log", xlabel="layers L", ylabel="bound / error", xlim=(0.8, 10.2))
 for form, colour in FORMS.items():

@@ -34,7 +34,7 @@ for layer in net.layers[1:]:
 # follow each other, and that together they stretch much less than one after the other could.
 # ``amplification`` is the factor from a layer's squared error to the bound.
 
-BOUNDS: tuple[kr.BoundForm, ...] = ("paper", "minkowski", "composed")
+BOUNDS: tuple[kr.theory.BoundForm, ...] = ("paper", "minkowski", "composed")
 sizes = np.geomspace(16, 2**16, 60)
 amplification = {form: net.amplification(form) for form in BOUNDS}
 bounds = {form: [kr.barron_bound(net, n, bound=form).total for n in sizes] for form in BOUNDS}

@@ -36,10 +36,10 @@ rest = slice(4, None)
 # upper end.
 
 target = 0.06
-line = kr.calibrate(pilot, fit="paper")
+line = kr.planning.calibrate(pilot, fit="paper")
 try:
     line.samples(target)
-except kr.UnreachableError as error:
+except kr.errors.UnreachableError as error:
     print(f"paper: {error}")
 plan = kr.plan(pilot, target)
 advice = plan.recommend()

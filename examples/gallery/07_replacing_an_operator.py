@@ -49,7 +49,7 @@ def samples(network: kr.Network, target: float) -> float:
     """The N that the bound asks for; not a number where the floor is in the way."""
     try:
         return kr.sample_size(network, target)
-    except kr.UnreachableError:
+    except kr.errors.UnreachableError:
         return np.nan
 
 
@@ -69,7 +69,7 @@ for (name, numbers), colour in zip(needed.items(), ("C1", "C4", "C0"), strict=Tr
     axes.plot(targets, numbers, color=colour, label=label)
     axes.axvline(floor, color=colour, linestyle=":", linewidth=1)
 target = 1e-3
-before, after = kr.savings(net, "A^T").samples(target)
+before, after = kr.theory.savings(net, "A^T").samples(target)
 axes.annotate(
     "", (target, after), (target, before), arrowprops={"arrowstyle": "-|>", "color": "0.3"}
 )

@@ -77,7 +77,7 @@ def judge(excess: float) -> Judged:
         ]
     )
     learned = mean_square(fits[-1].weights * test.inputs - fields)
-    return Judged(np.mean(scores, axis=0), mismatch, kr.deep_risk(net, {"W": learned}).total)
+    return Judged(np.mean(scores, axis=0), mismatch, kr.theory.deep_risk(net, {"W": learned}).total)
 
 
 judged = {excess: judge(excess) for excess in EXCESS}

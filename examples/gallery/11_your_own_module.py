@@ -72,7 +72,7 @@ for place, layer in zip(places, net, strict=True):
     left.annotate(told, (low, place), (0, 6), textcoords="offset points", ha="center", fontsize=8)
 for kind, colour in colours.items():
     left.plot([], [], "o", color=colour, label=kind)
-looks: dict[kr.BoundForm, tuple[str, str]] = {"paper": ("C1", "s"), "composed": ("C6", "o")}
+looks: dict[kr.theory.BoundForm, tuple[str, str]] = {"paper": ("C1", "s"), "composed": ("C6", "o")}
 for form, (colour, marker) in looks.items():
     right.plot(net.amplification(form), places, marker, color=colour, label=form)
 right.axvline(1, color="0.4", linewidth=0.8)

@@ -24,7 +24,7 @@ from korisk.operators import Composed
 from korisk.problems import CtProblem, CtScanner, Gaussian
 
 here = Path(__file__).parent
-(point,) = kr.predict_study(here.parent / "predict_ct.yaml", examples=128)
+(point,) = kr.prediction.predict_study(here.parent / "predict_ct.yaml", examples=128)
 known, dense = point.predictions
 n = np.geomspace(4, 2048, 40)
 

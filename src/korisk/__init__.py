@@ -3,23 +3,23 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from korisk import theory
+from korisk import curves as curves
+from korisk import planning as planning
+from korisk import theory as theory
 from korisk._version import __version__
 from korisk.curves.curve import Curve
-from korisk.curves.unit import UNITS, Unit
-from korisk.errors import KoriskError, MissingExtraError, OutOfReachError, UnreachableError
-from korisk.planning.compare import Comparison, Crossover, compare
-from korisk.planning.fit import FITS, Calibration, calibrate
-from korisk.planning.forecast import Forecast, forecast
-from korisk.planning.limits import Evidence, Limit, Longer, limit
-from korisk.planning.next_size import NextSize, next_size
+from korisk.errors import KoriskError, KoriskWarning, MissingExtraError
+from korisk.planning.compare import Comparison, compare
+from korisk.planning.forecast import forecast
+from korisk.planning.next_size import next_size
 from korisk.planning.plan import Plan, plan
-from korisk.planning.protocol import Expectation, Recommendation
-from korisk.theory import *  # noqa: F403 (each of its names, see __all__)
+from korisk.theory.bound import barron_bound
+from korisk.theory.budget import sample_size
+from korisk.theory.layer import Known, Learned
+from korisk.theory.network import Network
 
 if TYPE_CHECKING:
     from korisk import ablation as ablation
-    from korisk import fitting as fitting
     from korisk import images as images
     from korisk import networks as networks
     from korisk import operators as operators
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from korisk.networks.describe.describe import describe
     from korisk.networks.describe.marks import known, learned
     from korisk.networks.describe.sets import Ball, Box
-    from korisk.pilots import Pilot, Probe, pilot_sklearn, pilot_torch, run_pilot
-    from korisk.prediction import Prediction, predict_dense, predict_structured, predict_study
+    from korisk.pilots import Pilot, pilot_sklearn, pilot_torch, run_pilot
     from korisk.prediction.rehearsal.rehearsal import Rehearsal
     from korisk.prediction.rehearsal.rehearse import rehearse
 
-_PACKAGES: tuple[str, ...] = ("ablation", "fitting", "images", "networks", "operators")
-_PACKAGES += ("pilots", "prediction", "problems", "studies")
+# Packages for those who need more than the names below; most of them need PyTorch.
+_PACKAGES: tuple[str, ...] = ("ablation", "curves", "fitting", "images", "networks", "operators")
+_PACKAGES += ("pilots", "planning", "prediction", "problems", "studies", "theory")
 _LAZY = {
     "ablation.ablation": ("Ablation", "ablate"),
     "networks.amplification": ("amplification",),
@@ -46,26 +46,17 @@ _LAZY = {
     "networks.describe.marks": ("known", "learned"),
     "networks.describe.sets": ("Ball", "Box"),
     "pilots.adapters": ("pilot_sklearn", "pilot_torch"),
-    "pilots.options": ("Probe",),
     "pilots.result": ("Pilot",),
     "pilots.run": ("run_pilot",),
-    "prediction.api": ("predict_dense", "predict_structured"),
-    "prediction.prediction": ("Prediction",),
     "prediction.rehearsal.rehearsal": ("Rehearsal",),
     "prediction.rehearsal.rehearse": ("rehearse",),
-    "prediction.study": ("predict_study",),
 }
 _NAMES = {name: module for module, names in _LAZY.items() for name in names}
 # Names of `_NAMES` are loaded when they are first used; some of them need PyTorch.
-__all__ = ["KoriskError", "OutOfReachError", "UnreachableError", "__version__"]
-__all__ += theory.__all__
-__all__ += ["UNITS", "Curve", "Unit"]
-__all__ += ["Expectation", "Forecast", "NextSize", "Plan", "forecast", "next_size", "plan"]
-__all__ += ["Evidence", "Limit", "Longer", "Recommendation", "limit"]
-__all__ += ["Comparison", "Crossover", "compare"]
-__all__ += ["FITS", "Calibration", "calibrate"]
-__all__ += ["Pilot", "Probe", "pilot_sklearn", "pilot_torch", "run_pilot"]
-__all__ += ["Prediction", "predict_dense", "predict_structured", "predict_study"]
+__all__ = ["KoriskError", "KoriskWarning", "__version__"]
+__all__ += ["Comparison", "Curve", "Plan", "compare", "forecast", "next_size", "plan"]
+__all__ += ["Known", "Learned", "Network", "barron_bound", "sample_size"]
+__all__ += ["Pilot", "pilot_sklearn", "pilot_torch", "run_pilot"]
 __all__ += ["Rehearsal", "rehearse"]
 __all__ += ["Ablation", "ablate"]
 __all__ += ["Ball", "Box", "amplification", "describe", "known", "learned"]

@@ -137,7 +137,7 @@ class UnreachableError(KoriskError):
     Examples
     --------
     >>> import korisk as kr
-    >>> kr.RiskLine(floor=0.01, slope=1.0).samples(0.005)
+    >>> kr.theory.RiskLine(floor=0.01, slope=1.0).samples(0.005)
     Traceback (most recent call last):
     korisk.errors.UnreachableError: target 0.005 cannot be reached: the bound levels off at 0.01 ...
     """

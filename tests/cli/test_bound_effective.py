@@ -18,7 +18,7 @@ NET = kr.Network(
         kr.Learned("V", parameters=90, lipschitz=1.0, kappa=1e-6),
         kr.Known("A^T", lipschitz=148.6),
     ],
-    compositions=[kr.Composition("K", "A^T", lipschitz=0.3)],
+    compositions=[kr.theory.Composition("K", "A^T", lipschitz=0.3)],
 )
 
 
@@ -42,13 +42,15 @@ def found(*arguments: object) -> Any:
     return json.loads(out(*arguments, "--json"))
 
 
-def both(net: kr.Network, n: float, form: kr.BoundForm = "composed") -> list[kr.BarronBound]:
+def both(
+    net: kr.Network, n: float, form: kr.theory.BoundForm = "composed"
+) -> list[kr.theory.BarronBound]:
     return [kr.barron_bound(net, n, bound=form, effective=each) for each in (False, True)]
 
 
 def test_both_bounds_and_sample_sizes_stand_side_by_side(path: str) -> None:
     lines = outputs("bound", path, "-n", 64, "--target", TARGET)[0].splitlines()
-    for form in kr.BOUNDS:
+    for form in kr.theory.BOUNDS:
         for suffix, bound in zip(("", ", effective"), both(NET, 64, form), strict=True):
             label, estimate = form + suffix, bool(suffix)
             (row,) = (line.split() for line in lines if line.strip().startswith(f"{label} "))
@@ -105,7 +107,7 @@ def test_json_has_both_whatever_was_asked(path: str, asked: list[str]) -> None:
     assert said["dimension"] == ("effective" if asked else "parameters")
     assert said["network"]["layers"][0]["effective"] == 1234.5
     for prefix, estimate in (("", False), ("effective_", True)):
-        for form in kr.BOUNDS:
+        for form in kr.theory.BOUNDS:
             expected = both(NET, 64, form)[estimate]
             for key in ("total", "floor", "estimation"):
                 assert said[f"{prefix}bounds"][form][key] == getattr(expected, key)
@@ -134,7 +136,7 @@ def test_what_a_known_layer_saves_is_said_for_both(path: str, asked: list[str]) 
     after = NET.replace("W")
     said = found(*arguments)["replace"]
     for prefix, estimate in (("", False), ("effective_", True)):
-        saved = kr.savings(NET, "W", effective=estimate)
+        saved = kr.theory.savings(NET, "W", effective=estimate)
         assert said[f"{prefix}saved_estimation"] == pytest.approx(saved.estimation(64))
         assert said["saved_approximation"] == pytest.approx(saved.approximation)
         # V states none, so that both are with p once W is known.
@@ -165,8 +167,8 @@ def test_without_parameters_only_the_estimate_is_given(tmp_path: Path) -> None:
     assert (
         said["replace"]["effective_saved_estimation"] == said["layers"][0]["effective_estimation"]
     )
-    line = kr.RiskLine(0.01, 12.5)
-    for form in kr.BOUNDS:  # one layer, so all of them are the same
+    line = kr.theory.RiskLine(0.01, 12.5)
+    for form in kr.theory.BOUNDS:  # one layer, so all of them are the same
         assert said["effective_bounds"][form]["total"] == pytest.approx(line.predict(64))
         assert said["effective_samples"][form] == line.samples(0.1)
 
@@ -220,5 +222,5 @@ def test_the_tables_fit_a_terminal_of_80_columns(
     assert max(map(len, lines)) <= 80
     rows = [line.split() for line in lines]
     assert ["M", "1e+12", "3.3e+10"] in [row[:3] for row in rows]
-    for form in kr.BOUNDS:  # no cell folded
+    for form in kr.theory.BOUNDS:  # no cell folded
         assert [len(row) for row in rows if row[:1] in ([form], [f"{form},"])] == [6, 7]

@@ -37,7 +37,7 @@ def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, na
 def test_bound_json_agrees_with_the_library() -> None:
     found = content("bound", KO, "-n", "64", "--target", "0.006")
     net = kr.Network.read(KO)
-    for form in kr.BOUNDS:
+    for form in kr.theory.BOUNDS:
         expected = kr.barron_bound(net, 64, bound=form)
         assert found["bounds"][form]["total"] == pytest.approx(expected.total)
         factors = [layer["amplification"][form] for layer in found["layers"]]
@@ -122,7 +122,7 @@ def test_replace_says_what_is_saved() -> None:
 def test_looser_by_is_the_ratio_to_the_tightest() -> None:
     lines = outputs("bound", KO)[0].splitlines()
     net = kr.Network.read(KO)
-    for form in kr.BOUNDS:
+    for form in kr.theory.BOUNDS:
         (row,) = (line.split() for line in lines if line.split()[:1] == [form])
         expected = net.amplification(form)[0] / net.amplification("composed")[0]
         assert float(row[-1]) == pytest.approx(expected, rel=5e-3)
@@ -132,7 +132,7 @@ def test_an_unreachable_target_leaves_with_3() -> None:
     message = refused("bound", KO, "--target", "0.001", code=3)
     assert "target 0.001 cannot be reached: the composed bound levels off at 0.0030" in message
     found = content("bound", KO, "--target", "0.001", code=3)
-    assert (found["reachable"], found["samples"]) == (False, dict.fromkeys(kr.BOUNDS))
+    assert (found["reachable"], found["samples"]) == (False, dict.fromkeys(kr.theory.BOUNDS))
     said = text("bound", KO, "--target", "0.001", "--replace", "W", code=3)
     assert "The target 0.001 then holds from N = 2 on." in said
 
@@ -141,7 +141,7 @@ def test_only_the_asked_form_needs_its_constants(tmp_path: Path) -> None:
     path = str(tmp_path / "net.yaml")
     kr.Network(
         [kr.Learned("W", parameters=3), kr.Known("K"), kr.Known("A")],
-        compositions=[kr.Composition("K", "A", lipschitz=0.5)],
+        compositions=[kr.theory.Composition("K", "A", lipschitz=0.5)],
     ).write(path)
     found = content("bound", path, "--target", "0.1")
     assert found["bounds"]["composed"]["total"] <= 0.1
@@ -167,7 +167,7 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
 
 def test_defaults_and_mismatch_are_pointed_out(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
-    bracket = kr.NormBracket(1, 2, how="sampled")
+    bracket = kr.theory.NormBracket(1, 2, how="sampled")
     layers = [kr.Learned("W", parameters=3), kr.Known("K", lipschitz=bracket, mismatch=0.5)]
     kr.Network(layers).write(path)
     out = text("bound", str(path))

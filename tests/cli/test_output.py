@@ -59,7 +59,7 @@ def test_every_option_is_described(name: str) -> None:
 
 def test_units_and_fits_are_listed_in_help() -> None:
     said = " ".join(outputs("plan", "--help")[0].replace("-\n", "-").split())
-    for word in (*kr.UNITS, *kr.FITS):
+    for word in (*kr.curves.UNITS, *kr.planning.FITS):
         assert re.search(rf"\b{word}\b", said), word
 
 

@@ -32,11 +32,11 @@ def test_plan_as_json_is_the_plan_of_the_library() -> None:
 @pytest.mark.parametrize("unit", ["accuracy", "psnr", "error"])
 def test_json_calls_no_score_an_error(unit: str, tmp_path: Path) -> None:
     errors = [scale * n**-0.5 for scale in (1, 1.5) for n in (16, 32, 64, 128, 256)]
-    values = kr.UNITS[unit].from_error(errors)
+    values = kr.curves.UNITS[unit].from_error(errors)
     rows = zip([16, 32, 64, 128, 256] * 2, values, ["A"] * 5 + ["B"] * 5, strict=True)
     pilot = tmp_path / "pilot.csv"
     pilot.write_text("n,value,model\n" + "".join(f"{n},{v},{m}\n" for n, v, m in rows))
-    target = float(kr.UNITS[unit].from_error(0.055))
+    target = float(kr.curves.UNITS[unit].from_error(0.055))
     given = (str(pilot), "--unit", unit, "--target", target, "--column", "error=value")
     plans = content("plan", *given, "--at", 512)["plans"]
     assert all(plan["at"][0]["lower"] <= plan["at"][0]["value"] for plan in plans)
@@ -60,10 +60,12 @@ def test_errors_at_n_need_no_target() -> None:
     assert "chance" not in out
 
 
-@pytest.mark.parametrize("fit", kr.FITS)
+@pytest.mark.parametrize("fit", kr.planning.FITS)
 def test_every_fit_plans(fit: str) -> None:
     said = text("plan", H8, "--model", "FC", "--target", "0.006", "--fit", fit)
-    assert (f"(by fit: {fit}; " in said) == (fit != kr.FITS[0])  # the default needs no name
+    assert (f"(by fit: {fit}; " in said) == (
+        fit != kr.planning.FITS[0]
+    )  # the default needs no name
 
 
 def test_out_of_reach_is_exit_code_3_in_words_and_json(tmp_path: Path) -> None:

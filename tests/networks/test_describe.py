@@ -52,7 +52,7 @@ def test_korisks_own_networks_have_their_own_numbers() -> None:
     ):
         net, expected = kr.describe(module, SINOGRAM), own.describe()
         assert (kinds(net), parameters(net)) == (kinds(expected), parameters(expected))
-        for form in kr.BOUNDS:
+        for form in kr.theory.BOUNDS:
             assert net.amplification(form) == pytest.approx(expected.amplification(form))
             found = kr.barron_bound(net, 100, bound=form)
             assert found.total == pytest.approx(kr.barron_bound(expected, 100, bound=form).total)
@@ -174,7 +174,9 @@ def test_korisk_operators_inside_a_module() -> None:
     chain = Of(lambda y, A, clean: clean(A.adjoint(y)[:, None]), *module.parts[:2])
     net = kr.describe(chain, SINOGRAM)
     assert net.names == ("A^T", "parts.1 Conv2d")
-    assert isinstance(net.layers[0].lipschitz, kr.HasNorm)  # asked only when a bound needs it
+    assert isinstance(
+        net.layers[0].lipschitz, kr.theory.HasNorm
+    )  # asked only when a bound needs it
 
 
 def test_the_functions_of_the_module_are_recorded_in_loops_and_branches() -> None:

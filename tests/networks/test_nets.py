@@ -117,7 +117,7 @@ def test_the_composed_tail_amplifies_by_the_largest_singular_value_of_the_whole(
     assert exact < 0.9 * product
     assert exact <= described.tails("composed")[0] <= exact * 1.02
     assert product <= described.tails("paper")[0] <= product * 1.05
-    assert kr.deep_risk(described, {"W": 1.0}).total == pytest.approx(exact**2, rel=0.05)
+    assert kr.theory.deep_risk(described, {"W": 1.0}).total == pytest.approx(exact**2, rel=0.05)
 
 
 def test_the_surrogate_of_the_paper() -> None:

@@ -42,7 +42,10 @@ PARTS: dict[str, Callable[[int, str], nn.Module]] = {
     ),
     "marked as known": lambda seed, name: kr.known(linear(seed), mismatch=1 / 3, name=name),
     "marked as learned": lambda seed, name: kr.learned(
-        linear(seed), effective=0.1 + seed % 20, lipschitz=kr.NormBracket(0.1, 0.7), name=name
+        linear(seed),
+        effective=0.1 + seed % 20,
+        lipschitz=kr.theory.NormBracket(0.1, 0.7),
+        name=name,
     ),
     "marked operator": lambda seed, name: kr.known(matrix(seed), name=name),
     "activation": lambda *_: nn.GELU(),

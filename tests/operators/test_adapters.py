@@ -294,7 +294,7 @@ def test_an_adapted_operator_stands_wherever_ours_do() -> None:
         solved = [Tikhonov(A, 0.1, solver=solver)(y) for A in (ours, theirs)]
         torch.testing.assert_close(*solved, rtol=1e-4, atol=1e-5)
     images = torch.rand(24, *image, generator=torch.Generator().manual_seed(0)).numpy()
-    made = [kr.predict_dense(A, images, 0.05, rehearsal=False) for A in (ours, theirs)]
+    made = [kr.prediction.predict_dense(A, images, 0.05, rehearsal=False) for A in (ours, theirs)]
     assert made[0].computed([64, 256]) == pytest.approx(made[1].computed([64, 256]), rel=1e-3)
     model = nn.Sequential(nn.Conv2d(1, 1, 3, padding=1), theirs)
     layers = list(kr.describe(model, torch.rand(1, 1, *image)))

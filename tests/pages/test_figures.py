@@ -65,7 +65,7 @@ def test_the_norms_of_the_theory_are_the_upper_ends_of_the_examples() -> None:
         bounds = {layer.name: layer.lipschitz for layer in net.layers if layer.name != "W"}
         (both,) = net.compositions
         brackets = (bounds["K"], bounds["A^T"], both.lipschitz)
-        ends = [each.upper for each in brackets if isinstance(each, kr.NormBracket)]
+        ends = [each.upper for each in brackets if isinstance(each, kr.theory.NormBracket)]
         assert cells == [*(f"{end:.4g}" for end in ends), f"{ends[0] * ends[1] / ends[2]:.1f}"]
 
 

@@ -61,10 +61,12 @@ def test_every_public_name_is_on_a_page() -> None:
 
 
 def test_values_are_told_in_words_and_others_by_their_docstrings() -> None:
-    made = part("api").expanded("```{api} korisk\nBOUNDS: The forms.\nplan\nPlan\n```\n")
-    assert ".. autodata:: korisk.BOUNDS\n\n   The forms." in made
-    assert ".. autofunction:: korisk.plan\n" in made
-    assert ".. autoclass:: korisk.Plan\n   :members:" in made
+    made = part("api").expanded(
+        "```{api} korisk.theory\nBOUNDS: The forms.\ndeep_risk\nBound\n```\n"
+    )
+    assert ".. autodata:: korisk.theory.BOUNDS\n\n   The forms." in made
+    assert ".. autofunction:: korisk.theory.deep_risk\n" in made
+    assert ".. autoclass:: korisk.theory.Bound\n   :members:" in made
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_tables_2_and_3_speak_of_the_same_points() -> None:
 @pytest.mark.parametrize("factor", [1.5, 2.0])
 def test_sample_sizes_that_table_2_implies(row: published.CalibrationRow, factor: float) -> None:
     target = factor * max(row.known.floor, row.dense.floor)
-    found = kr.two_factors(row.known, row.dense, target)
+    found = kr.theory.two_factors(row.known, row.dense, target)
     n = np.arange(2, 5_000)
     for line, samples in ((row.known, found.samples_known), (row.dense, found.samples_dense)):
         above = n[line.floor + line.slope * np.log(n) / n > target]
@@ -52,4 +52,4 @@ def test_what_the_text_says_of_table_2() -> None:
 @pytest.mark.parametrize("values", [(0, 1, 1), (1, -2, 1), (1, 1, 1.5), (1, 1, math.nan)])
 def test_wrong_sizes_are_refused(values: tuple[int, int, int]) -> None:
     with pytest.raises(kr.KoriskError, match="must be a whole number from 1 to"):
-        kr.Footprint(*values)
+        kr.theory.Footprint(*values)

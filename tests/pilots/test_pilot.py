@@ -138,10 +138,10 @@ def test_damaged_fits_of_another_model_stay_refused_until_that_is_run(tmp_path: 
     assert kr.Curve.read_all(store) == (first.curve, second.curve)
 
 
-@pytest.mark.parametrize("unit", kr.UNITS)
+@pytest.mark.parametrize("unit", kr.curves.UNITS)
 def test_an_exported_metric_is_read_as_the_stores(tmp_path: Path, unit: str) -> None:
     """Also where the metric's name does not tell its unit, and as JSON."""
-    store, known = tmp_path / "pilot.db", kr.UNITS[unit]
+    store, known = tmp_path / "pilot.db", kr.curves.UNITS[unit]
 
     def fit(n: int, seed: int) -> dict[str, float]:
         error = power(n, seed)
@@ -352,7 +352,7 @@ def test_a_store_knows_the_metric_and_the_unit_that_were_given(tmp_path: Path) -
     assert stored(path) == {"top": [pilot.curve]}
     (point,) = read_contents(path).points
     assert (point.metric, point.curves, point.left_out) == ("top1", (pilot.curve,), ())
-    own = kr.Unit("hits", "complement")  # is stored as its law
+    own = kr.curves.Unit("hits", "complement")  # is stored as its law
     assert Reading("x", own).stored({"x": 0.5}) == {"metric": "x", "unit": "complement"}
     assert Reading("y").stored({"x": 0.5}) == {}
     assert Reading().stored({"ssim": 0.5}) == {"metric": "ssim", "unit": "ssim"}

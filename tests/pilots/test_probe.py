@@ -110,7 +110,7 @@ def test_a_probe_is_resumed_and_in_no_curve(tmp_path: Path) -> None:
     assert len(fit.calls) == 2
     assert (again.evidence, again.limit) == (pilot.evidence, pilot.limit)
     assert pilot.curve == without.curve == kr.Curve.read(store)
-    assert kr.Evidence.read(store, pilot.curve) == pilot.evidence
+    assert kr.planning.Evidence.read(store, pilot.curve) == pilot.evidence
     told = CliRunner().invoke(app, ["plan", str(store), "--target", "0.05", "--json"])
     (plan,) = json.loads(told.stdout)["plans"]
     assert plan["recommendation"] == pilot.recommend(0.05).to_dict()
@@ -170,14 +170,14 @@ def test_probes_are_checked() -> None:
     with pytest.raises(kr.KoriskError, match="probe must be a finite number > 1"):
         kr.run_pilot(CASES["data"], SIZES, 1, probe=1)
     with pytest.raises(kr.KoriskError, match="noise must be a finite number"):
-        kr.Probe(noise=float("nan"))
+        kr.pilots.Probe(noise=float("nan"))
     with pytest.raises(kr.KoriskError, match="baseline must give a number, got 'low'"):
-        kr.run_pilot(never, SIZES, 1, probe=kr.Probe(longer=None, baseline=lambda: "low"))  # type: ignore[arg-type, return-value]
+        kr.run_pilot(never, SIZES, 1, probe=kr.pilots.Probe(longer=None, baseline=lambda: "low"))  # type: ignore[arg-type, return-value]
 
 
 def test_a_baseline_and_a_noise_floor_are_evidence() -> None:
     fit = CASES["network"]
-    probe = kr.Probe(longer=None, baseline=lambda: 0.05, noise=0.095)
+    probe = kr.pilots.Probe(longer=None, baseline=lambda: 0.05, noise=0.095)
     pilot = kr.run_pilot(fit, SIZES, 2, probe=probe)
     assert (pilot.evidence.baseline, pilot.evidence.noise) == (0.05, 0.095)
     assert pilot.limit.kind == "noise"

@@ -18,10 +18,10 @@ STEEP = kr.Curve(N[:-1], [0.8, 0.4, 0.2, 0.1, 0.05], model="FC")
 
 
 def test_two_factors_of_exact_lines_are_those_of_the_theory() -> None:
-    known, dense = kr.RiskLine(0.02, 0.1), kr.RiskLine(0.01, 0.8)
+    known, dense = kr.theory.RiskLine(0.02, 0.1), kr.theory.RiskLine(0.01, 0.8)
     first, second = (kr.Curve(N, line.floor + line.slope * RATE) for line in (known, dense))
     found = kr.compare(first, second, 0.025).factors()
-    expected = kr.two_factors(known, dense, 0.025)
+    expected = kr.theory.two_factors(known, dense, 0.025)
     assert found.structural == pytest.approx(expected.structural, rel=1e-9)
     assert found.approximation_budget == pytest.approx(expected.approximation_budget, rel=1e-9)
 

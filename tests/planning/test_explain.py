@@ -204,7 +204,7 @@ def test_a_method_that_levels_off_says_where() -> None:
     curve = power_pilot(floor=0.1)
     for fit in ("paper", "power"):
         told = kr.plan(curve, 0.05, fit=fit).headline()
-        floor = kr.calibrate(curve, fit).floor
+        floor = kr.planning.calibrate(curve, fit).floor
         assert f"not reachable: its curve levels off at {floor:.4g}. " in told
         assert "By the default fit the chance of meeting it by N = 5,120,000 is" in told
     slow = kr.Curve(N_128, 0.5 * np.array(N_128) ** -0.05, model="KO")

@@ -42,7 +42,7 @@ SHAPES: dict[str, tuple[float, ...]] = {
     "shifted-power": (0.5, 0.3), "weibull": (0.4, 1.5), "mmf": (0.8, 2.0),
 }  # fmt: skip
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda each: each.name)
-every_fit = pytest.mark.parametrize("fit", kr.FITS)
+every_fit = pytest.mark.parametrize("fit", kr.planning.FITS)
 
 
 def exact(family: Family, floor: float, scale: float, shape: tuple[float, ...]) -> Fits:
@@ -210,30 +210,30 @@ WRITTEN: dict[str, Callable[..., float]] = {
 
 @pytest.mark.parametrize("model", ["KO", "FC"])
 def test_the_papers_calibration_of_released_errors_and_of_the_squared_gpu_means(model: str) -> None:
-    found = kr.calibrate(released_h8(model), "paper")
+    found = kr.planning.calibrate(released_h8(model), "paper")
     assert (found.floor, found.slope) == pytest.approx(RELEASED_H8[model], rel=5e-4)
     row = next(row for row in published.CALIBRATION if row.H == 128)
     printed, means = (row.known, KO_128) if model == "KO" else (row.dense, FC_128)
-    found = kr.calibrate(kr.Curve(N_128, np.square(means)), "paper")
+    found = kr.planning.calibrate(kr.Curve(N_128, np.square(means)), "paper")
     assert f"{found.floor:.2e}, {found.slope:.2e}" == f"{printed.floor:.2e}, {printed.slope:.2e}"
 
 
 def test_what_the_dense_pilot_predicts_and_the_papers_line_does_not() -> None:
     pilot = kr.Curve(N_128[:4], np.square(FC_128[:4]))
     truth = FC_128[-1] ** 2
-    line = kr.calibrate(pilot, "paper").predict(2048)
+    line = kr.planning.calibrate(pilot, "paper").predict(2048)
     assert line / truth - 1 == pytest.approx(1.31, abs=0.01)
-    assert kr.calibrate(pilot).predict(2048) == pytest.approx(truth, rel=0.2)
-    expected = kr.calibrate(pilot, "posterior").predict(2048)
+    assert kr.planning.calibrate(pilot).predict(2048) == pytest.approx(truth, rel=0.2)
+    expected = kr.planning.calibrate(pilot, "posterior").predict(2048)
     assert abs(math.log(expected / truth)) < 0.7 * math.log(line / truth)
 
 
 def test_the_papers_floor_is_the_lowest_mean_and_its_line_no_upper_bound() -> None:
     curve = kr.Curve(N_128, np.square(KO_128))
-    found = kr.calibrate(curve, "paper")
+    found = kr.planning.calibrate(curve, "paper")
     assert found.floor == curve.means.min()
     assert (found.predict(curve.sizes) < curve.means).any()
-    with pytest.raises(kr.UnreachableError):
+    with pytest.raises(kr.errors.UnreachableError):
         found.samples(0.99 * found.floor)
     made = fitted_line(curve, "paper")
     assert (made.floor, made.slope) == (found.floor, found.slope)
@@ -247,13 +247,13 @@ def test_the_papers_floor_is_the_lowest_mean_and_its_line_no_upper_bound() -> No
 def test_every_fit_keeps_the_laws_of_curves(fit: str) -> None:
     """samples() inverts predict(); scale, names and order of seeds change nothing else."""
     curve = power_pilot()
-    found = kr.calibrate(curve, fit)
+    found = kr.planning.calibrate(curve, fit)
     target = 0.6 * found.predict(512) + 0.4 * found.floor
     n = found.samples(target)
     assert found.predict(n) <= target < found.predict(n - 1)
     assert all(map(math.isfinite, found.parameters.values()))
     for factor in (1e-30, 7.0):
-        larger = kr.calibrate(scaled(curve, factor), fit)
+        larger = kr.planning.calibrate(scaled(curve, factor), fit)
         assert larger.floor == pytest.approx(factor * found.floor, rel=1e-4)
         if found.slope is not None:
             assert larger.slope == pytest.approx(factor * found.slope, rel=1e-3)
@@ -261,13 +261,13 @@ def test_every_fit_keeps_the_laws_of_curves(fit: str) -> None:
     renamed = {"0": "z", "1": "3", "2": "b", "3": "0", "4": "11"}
     order = np.random.default_rng(0).permutation(len(curve))
     seeds = [renamed[curve.seed[row]] for row in order]
-    other = kr.calibrate(kr.Curve(curve.n[order], curve.error[order], seeds), fit)
+    other = kr.planning.calibrate(kr.Curve(curve.n[order], curve.error[order], seeds), fit)
     assert np.array_equal(found.predict([600, 5000]), other.predict([600, 5000]))
 
 
 @pytest.mark.parametrize("fit", WRITTEN)
 def test_the_letters_of_the_formula_give_the_curve(fit: str) -> None:
-    found = kr.calibrate(power_pilot(draw=3), fit)
+    found = kr.planning.calibrate(power_pilot(draw=3), fit)
     sizes = [3.0, 16.0, 100.0, 512.0, 5000.0]
     expected = [WRITTEN[fit](n, **found.parameters) for n in sizes]
     assert found.predict(sizes) == pytest.approx(expected, rel=1e-9)
@@ -276,12 +276,12 @@ def test_the_letters_of_the_formula_give_the_curve(fit: str) -> None:
 
 def test_parameters_are_those_of_the_formula() -> None:
     n = np.array([16, 32, 64, 128, 256])
-    found = kr.calibrate(kr.Curve(n, 0.02 + 0.5 * n**-0.5)).parameters
+    found = kr.planning.calibrate(kr.Curve(n, 0.02 + 0.5 * n**-0.5)).parameters
     assert found == pytest.approx({"c": 0.02, "a": 0.5, "b": 0.5}, rel=1e-6)
-    shifted = kr.calibrate(kr.Curve(n, 0.02 + 0.5 * (n + 40.0) ** -0.5), "shifted-power")
+    shifted = kr.planning.calibrate(kr.Curve(n, 0.02 + 0.5 * (n + 40.0) ** -0.5), "shifted-power")
     assert shifted.parameters == pytest.approx({"c": 0.02, "a": 0.5, "b": 0.5, "s": 40}, rel=0.05)
     for rate, fitted in ((0.5, 0.5), (0.99, 0.99), (1.5, 1.0)):  # rates end at one
-        steep = kr.calibrate(kr.Curve(n, n**-rate)).parameters
+        steep = kr.planning.calibrate(kr.Curve(n, n**-rate)).parameters
         assert steep["b"] == pytest.approx(fitted, rel=1e-3)
 
 
@@ -289,19 +289,19 @@ def test_parameters_are_those_of_the_formula() -> None:
 def test_a_fit_takes_as_few_sizes_as_it_says_and_no_fewer(fit: str) -> None:
     least = 2 if fit == "paper" else 3
     sizes, errors = [4, 16, 64][:least], [0.5, 0.3, 0.2][:least]
-    assert kr.calibrate(kr.Curve(sizes, errors), fit).predict(16) > 0
+    assert kr.planning.calibrate(kr.Curve(sizes, errors), fit).predict(16) > 0
     with pytest.raises(kr.KoriskError, match=f"at least {least} distinct N, got {least - 1}"):
-        kr.calibrate(kr.Curve(sizes[1:], errors[1:]), fit)
+        kr.planning.calibrate(kr.Curve(sizes[1:], errors[1:]), fit)
 
 
 @pytest.mark.parametrize("first", [*range(3, 40), 1_000_003, LARGEST_N - 1, LARGEST_N])
 def test_the_first_n_below_a_target_is_the_smallest(first: int) -> None:
-    made = replace(kr.calibrate(power_pilot()), _predict=lambda n: 2.0 * LARGEST_N - n)
+    made = replace(kr.planning.calibrate(power_pilot()), _predict=lambda n: 2.0 * LARGEST_N - n)
     assert made.samples(2.0 * LARGEST_N - first) == first
 
 
 def test_n_and_targets_have_limits() -> None:
-    made = kr.calibrate(power_pilot(), "paper")
+    made = kr.planning.calibrate(power_pilot(), "paper")
     assert (LARGEST_N, made.predict([2, LARGEST_N]).shape) == (10**15, (2,))
     assert isinstance(made.predict(2), float)
     for n in (1.99, 1, 0, -4, math.nan, 1.001e15, [], [[2.0]], [8, 1], "many"):
@@ -310,10 +310,10 @@ def test_n_and_targets_have_limits() -> None:
     for target in (0, -0.5, math.nan):
         with pytest.raises(kr.KoriskError, match="target must be a finite number > 0"):
             made.samples(target)
-    with pytest.raises(kr.UnreachableError):
-        kr.calibrate(kr.Curve([8, 16, 32], [0.5, 0.3, 0.25])).samples(1e-9)
+    with pytest.raises(kr.errors.UnreachableError):
+        kr.planning.calibrate(kr.Curve([8, 16, 32], [0.5, 0.3, 0.25])).samples(1e-9)
     with pytest.raises(kr.KoriskError, match="did you mean 'power'"):
-        kr.calibrate(power_pilot(), "powr")
+        kr.planning.calibrate(power_pilot(), "powr")
 
 
 def test_resampled_means_scatter_as_theory_says() -> None:
@@ -337,7 +337,7 @@ def test_a_noisier_size_weighs_less() -> None:
 def test_the_band_is_pooled_around_the_curve_and_widens_beyond_the_pilot(fit: str) -> None:
     """Four families of resampled means; wider by 0.02 for a doubling, and by 2.1 over all."""
     curve = power_pilot()
-    found = kr.calibrate(curve, fit)
+    found = kr.planning.calibrate(curve, fit)
     n = np.array([32.0, 512.0, 1024.0, 8192.0])
     low, high = pooled_band(found, n, resamples=20)
     means = resampled_means(curve, 20, np.random.default_rng(0))
@@ -354,7 +354,7 @@ def test_the_band_is_pooled_around_the_curve_and_widens_beyond_the_pilot(fit: st
 
 
 def test_one_seed_leaves_the_disagreement_of_families() -> None:
-    made = kr.calibrate(kr.Curve(N_128[:4], FC_128[:4]))
+    made = kr.planning.calibrate(kr.Curve(N_128[:4], FC_128[:4]))
     low, high = pooled_band(made, np.array([2048.0]))
     assert low[0] < FC_128[-1] < high[0]
 

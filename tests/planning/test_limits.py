@@ -35,10 +35,10 @@ class Simulated:
         train = 0.04 * max(rest - (self.optimism - 1) * data, 1e-3)
         return test.tolist(), (train * np.exp(self.scatter * rng.standard_normal(seeds))).tolist()
 
-    def pilot(self) -> tuple[kr.Curve, kr.Evidence]:
+    def pilot(self) -> tuple[kr.Curve, kr.planning.Evidence]:
         """The learning curve, and all the evidence there can be."""
         rng = np.random.default_rng([self.draw, 37])
-        unit = kr.UNITS[self.unit]
+        unit = kr.curves.UNITS[self.unit]
         runs = [self.errors(n, SEEDS, rng) for n in N]
         test, training = (
             kr.Curve.of_errors(
@@ -47,9 +47,9 @@ class Simulated:
             for errors in zip(*runs, strict=True)
         )
         longer, _ = self.errors(N[-1], SEEDS, rng, factor=3)
-        return test, kr.Evidence(
+        return test, kr.planning.Evidence(
             training=training,
-            longer=kr.Longer(
+            longer=kr.planning.Longer(
                 n=N[-1],
                 factor=3,
                 errors=unit.from_error(longer).tolist(),
@@ -79,7 +79,9 @@ def simulated(kind: str, draw: int, *, largest: float = 0.7) -> Simulated:
 def test_the_largest_part_is_named(kind: str) -> None:
     """By all evidence; a share of 70% may be missed rarely, one of 85% never."""
     for largest, least in ((0.7, 57), (0.85, 60)):
-        named = [kr.limit(*simulated(kind, draw, largest=largest).pilot()) for draw in range(60)]
+        named = [
+            kr.planning.limit(*simulated(kind, draw, largest=largest).pilot()) for draw in range(60)
+        ]
         assert sum(limit.kind == kind for limit in named) >= least
         assert all((limit.next_run == "") == (limit.kind != "unknown") for limit in named)
 
@@ -88,9 +90,9 @@ def test_a_training_limit_is_never_called_data_where_it_was_probed() -> None:
     """Whatever else is known, and however the error falls with N."""
     for draw in range(60):
         curve, evidence = simulated("training", draw, largest=0.6).pilot()
-        alone = kr.Evidence(longer=evidence.longer)
+        alone = kr.planning.Evidence(longer=evidence.longer)
         for known in (evidence, alone, replace(evidence, noise=None)):
-            assert kr.limit(curve, known).kind == "training"
+            assert kr.planning.limit(curve, known).kind == "training"
 
 
 def test_a_flat_decade_is_not_called_data() -> None:
@@ -101,29 +103,32 @@ def test_a_flat_decade_is_not_called_data() -> None:
         scatter = (0.01, 0.05, 0.2)[draw % 3]
         curve, evidence = Simulated(flat, scatter=scatter, draw=draw).pilot()
         memorised = kr.Curve(curve.n, 0.01 * curve.error, curve.seed)
-        assert kr.limit(curve, evidence).kind != "data"
-        named += [kr.limit(curve), kr.limit(curve, kr.Evidence(training=memorised))]
+        assert kr.planning.limit(curve, evidence).kind != "data"
+        named += [
+            kr.planning.limit(curve),
+            kr.planning.limit(curve, kr.planning.Evidence(training=memorised)),
+        ]
     assert sum(limit.kind == "data" for limit in named) <= 2
-    assert kr.limit(curve).next_run == "train N = 1,024 once with 3 times the steps"
+    assert kr.planning.limit(curve).next_run == "train N = 1,024 once with 3 times the steps"
 
 
 def test_an_error_that_fell_and_is_flat_now_is_not_called_data() -> None:
     curve = kr.Curve(N, [0.4, 0.2, 0.1, 0.05, 0.05, 0.0501, 0.0499, 0.05])
-    limit = kr.limit(curve)
+    limit = kr.planning.limit(curve)
     assert (limit.kind, bool(limit.next_run)) == ("unknown", True)
     assert "does not fall with N" in limit.sentence
 
 
 def test_without_evidence_a_falling_error_is_said_to_fall() -> None:
-    limit = kr.limit(kr.Curve(N, [1.0 / n for n in N]))
+    limit = kr.planning.limit(kr.Curve(N, [1.0 / n for n in N]))
     assert limit.kind == "data"
     assert "still falls with N" in limit.sentence
 
 
 def test_a_probe_that_noise_hides_asks_for_more_seeds() -> None:
     curve, _ = Simulated(dict.fromkeys(KINDS, 0.25), scatter=0.5).pilot()
-    longer = kr.Longer(n=1024, factor=3, errors=[0.03, 0.06], before=[0.02, 0.08])
-    limit = kr.limit(curve, kr.Evidence(longer=longer, training=curve))
+    longer = kr.planning.Longer(n=1024, factor=3, errors=[0.03, 0.06], before=[0.02, 0.08])
+    limit = kr.planning.limit(curve, kr.planning.Evidence(longer=longer, training=curve))
     assert limit.kind == "unknown"
     assert "more seeds" in limit.next_run
 
@@ -133,17 +138,17 @@ def test_what_data_cannot_lower_is_named_where_it_is_above_the_target() -> None:
     shares = {"data": 0.6, "training": 0.0, "network": 0.4, "noise": 0.0}
     curve, evidence = Simulated(shares, scatter=0.01).pilot()
     error = float(curve.means[-1])
-    assert kr.limit(curve, evidence).kind == "data"
-    assert kr.limit(curve, evidence, 0.7 * error).kind == "data"
-    assert kr.limit(curve, evidence, 0.1 * error).kind == "network"
+    assert kr.planning.limit(curve, evidence).kind == "data"
+    assert kr.planning.limit(curve, evidence, 0.7 * error).kind == "data"
+    assert kr.planning.limit(curve, evidence, 0.1 * error).kind == "network"
     noisy = replace(evidence, noise=0.2 * error)
-    assert kr.limit(curve, noisy, 0.1 * error).kind == "noise"
+    assert kr.planning.limit(curve, noisy, 0.1 * error).kind == "noise"
 
 
 def test_the_words_have_the_numbers_of_the_users_unit() -> None:
     shares = {"data": 0.9, "training": 0.0, "network": 0.1, "noise": 1e-9}
     curve, evidence = Simulated(shares, unit="psnr", scatter=0.0).pilot()
-    words = kr.limit(curve, evidence).sentence
+    words = kr.planning.limit(curve, evidence).sentence
     assert "N = 1,024" in words
     assert "13.98" in words  # 0.04 in decibels
     assert "23.98" in words  # a tenth of it
@@ -152,7 +157,7 @@ def test_the_words_have_the_numbers_of_the_users_unit() -> None:
 @pytest.mark.parametrize(("baseline", "said"), [(0.04, True), (0.01, True), (1.0, False)])
 def test_a_baseline_that_is_not_beaten_is_said(baseline: float, said: bool) -> None:
     curve, _ = replace(simulated("network", 0), unit="error").pilot()
-    words = kr.limit(curve, kr.Evidence(baseline=baseline)).sentence
+    words = kr.planning.limit(curve, kr.planning.Evidence(baseline=baseline)).sentence
     assert ("no better than" in words) == said
     assert (f"{baseline:g} without training" in words) == said
 
@@ -160,20 +165,20 @@ def test_a_baseline_that_is_not_beaten_is_said(baseline: float, said: bool) -> N
 def test_evidence_that_does_not_go_with_the_curve_is_refused() -> None:
     curve = kr.Curve([16, 64], [0.2, 0.1])
     with pytest.raises(kr.KoriskError, match="training must have a size of the curve"):
-        kr.limit(curve, kr.Evidence(training=kr.Curve([32], [0.1])))
+        kr.planning.limit(curve, kr.planning.Evidence(training=kr.Curve([32], [0.1])))
     with pytest.raises(kr.KoriskError, match="unit of the curve, got psnr and error"):
-        kr.limit(curve, kr.Evidence(training=kr.Curve([64], [0.1], unit="psnr")))
+        kr.planning.limit(curve, kr.planning.Evidence(training=kr.Curve([64], [0.1], unit="psnr")))
     with pytest.raises(kr.KoriskError, match="noise must be a value in the unit"):
-        kr.limit(curve, kr.Evidence(noise=-1.0))
+        kr.planning.limit(curve, kr.planning.Evidence(noise=-1.0))
     with pytest.raises(kr.KoriskError, match="factor must be a finite number > 1"):
-        kr.Longer(n=16, factor=1, errors=[0.1], before=[0.1])
+        kr.planning.Longer(n=16, factor=1, errors=[0.1], before=[0.1])
     with pytest.raises(kr.KoriskError, match="errors must be a list"):
-        kr.Longer(n=16, factor=3, errors=[], before=[0.1])
+        kr.planning.Longer(n=16, factor=3, errors=[], before=[0.1])
     with pytest.raises(kr.KoriskError, match="longer must be a Longer"):
-        kr.Evidence(longer=3)  # type: ignore[arg-type]
+        kr.planning.Evidence(longer=3)  # type: ignore[arg-type]
 
 
 def test_a_limit_is_plain_in_json() -> None:
-    limit = kr.limit(kr.Curve([16, 64, 256], [0.1, 0.1, 0.1]))
-    assert kr.Limit(**limit.to_dict()) == limit
+    limit = kr.planning.limit(kr.Curve([16, 64, 256], [0.1, 0.1, 0.1]))
+    assert kr.planning.Limit(**limit.to_dict()) == limit
     assert limit.next_run in str(limit)

@@ -69,7 +69,7 @@ def test_bands_get_narrower_with_every_size_of_an_exact_curve() -> None:
     ],
 )
 def test_a_metric_tells_its_family(metric: str, unit: str, family: str) -> None:
-    assert metric_family(metric, kr.UNITS[unit]) == family
+    assert metric_family(metric, kr.curves.UNITS[unit]) == family
 
 
 def test_the_prior_is_that_of_the_metric() -> None:

@@ -168,7 +168,7 @@ def test_a_target_out_of_reach_is_said_so() -> None:
     assert plan.reach < 0.1
     advice = plan.recommend()  # means without seeds cannot tell a floor from noise
     assert (advice.action, advice.n, advice.seeds) == ("measure", 4096, 3)
-    with pytest.raises(kr.OutOfReachError, match=r"KO: measure N = 4,096 .* below 1%"):
+    with pytest.raises(kr.errors.OutOfReachError, match=r"KO: measure N = 4,096 .* below 1%"):
         plan.require()
 
 
@@ -197,7 +197,9 @@ def test_two_sizes_are_too_few_except_for_the_papers_line() -> None:
     two = kr.Curve([4, 16], [0.2, 0.1])
     with pytest.raises(kr.KoriskError, match="at least 3 distinct N"):
         kr.plan(two, 0.05)
-    assert kr.plan(two, 0.12, fit="paper").middle == kr.calibrate(two, "paper").samples(0.12)
+    assert kr.plan(two, 0.12, fit="paper").middle == kr.planning.calibrate(two, "paper").samples(
+        0.12
+    )
 
 
 @pytest.mark.parametrize("n", [2.5, 1, 10**9, math.inf, math.nan, [64, 2.5], "64"])
@@ -212,7 +214,7 @@ def test_sample_counts_have_limits(n: Any) -> None:
 def test_what_is_no_curve_is_refused(curve: Any) -> None:
     for ask in (
         lambda: kr.plan(curve, 0.1),
-        lambda: kr.calibrate(curve),
+        lambda: kr.planning.calibrate(curve),
         lambda: kr.forecast(curve),
         lambda: kr.compare(DENSE, curve, 0.1),
     ):
@@ -246,7 +248,7 @@ def test_larger_is_better_is_told_in_the_users_unit() -> None:
     assert "To reach 0.88" in plan.explain()
 
 
-@pytest.mark.parametrize("fit", kr.FITS)
+@pytest.mark.parametrize("fit", kr.planning.FITS)
 def test_every_fit_makes_a_whole_plan(fit: str) -> None:
     plan = kr.plan(released_h8("FC"), 0.0048, fit=fit)
     content = json.loads(json.dumps(plan.to_dict(), allow_nan=True))
@@ -263,7 +265,7 @@ def test_every_fit_makes_a_whole_plan(fit: str) -> None:
         unique_by=lambda row: (row[0], row[2]),
     ),
     st.floats(1e-90, 1e90),
-    st.sampled_from(kr.FITS),
+    st.sampled_from(kr.planning.FITS),
 )
 def test_any_pilot_gives_a_plan_or_a_refusal(
     rows: list[tuple[int, float, int]], target: float, fit: str

@@ -26,7 +26,7 @@ def records(unit: str, draw: int, *, seeds: int = 3, noise: float = 0.05) -> dic
     errors = errors * np.exp(noise * rng.standard_normal((len(SIZES), seeds)))
     return {
         "n": np.repeat(SIZES, seeds).tolist(),
-        "value": kr.UNITS[unit].from_error(errors.ravel()).tolist(),
+        "value": kr.curves.UNITS[unit].from_error(errors.ravel()).tolist(),
         "seed": [*range(seeds)] * len(SIZES),
     }
 
@@ -193,7 +193,7 @@ def test_a_target_that_the_pilot_meets_is_measured_again_whatever_limits_it(
 ) -> None:
     n, seeds = np.repeat([16, 32, 64, 128], 2), [1, 2] * 4
     flat = kr.Curve(n, [0.10, 0.08, 0.09, 0.08, 0.085, 0.095, 0.09, 0.07], seed=seeds)
-    made = kr.plan(flat, target, evidence=kr.Evidence(noise=noise))
+    made = kr.plan(flat, target, evidence=kr.planning.Evidence(noise=noise))
     advice = made.recommend()
     assert made.inside
     assert made.samples() is None

@@ -26,8 +26,10 @@ def gids(figure: Figure) -> set[str]:
     return {str(each.get_gid()) for each in figure.findobj() if each.get_gid()}
 
 
-@pytest.mark.parametrize("form", kr.BOUNDS)
-def test_the_bound_the_floor_the_target_and_its_n_are_where_they_are(form: kr.BoundForm) -> None:
+@pytest.mark.parametrize("form", kr.theory.BOUNDS)
+def test_the_bound_the_floor_the_target_and_its_n_are_where_they_are(
+    form: kr.theory.BoundForm,
+) -> None:
     figure = overview_figure(overview(NET, target=0.6, bound=form))
     name = f"{form} bound with p"
     sizes, totals = data(line(figure, f"bound-{name}"))

@@ -46,7 +46,7 @@ def fit(n: int, seed: int) -> float:
 @pytest.fixture(scope="module")
 def values() -> dict[str, Any]:
     heat = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
-    (point,) = kr.predict_study(kr.studies.Study(heat), examples=64)
+    (point,) = kr.prediction.predict_study(kr.studies.Study(heat), examples=64)
 
     def build() -> torch.nn.Module:
         return torch.nn.Sequential(fbp(SCAN, trainable=True))
@@ -59,10 +59,10 @@ def values() -> dict[str, Any]:
         "not known": kr.plan(LEVEL, target=0.001),
         "refused": kr.plan(STEPPED, target=0.001),
         "comparison": kr.compare(CURVE, LEVEL, target=0.06),
-        "prediction": kr.Prediction(THEORY, model="FC", examples=64),
+        "prediction": kr.prediction.Prediction(THEORY, model="FC", examples=64),
         "point": point,
         "network": NET,
-        "bound": kr.deep_risk(NET, {"W": 0.01}),
+        "bound": kr.theory.deep_risk(NET, {"W": 0.01}),
         "barron": kr.barron_bound(NET, 1000),
         "pilot": kr.run_pilot(fit, sizes=[16, 32, 64], seeds=2, quiet=True, target=0.02),
         "pilot alone": kr.run_pilot(fit, sizes=[16, 32], seeds=1, quiet=True),

@@ -18,9 +18,9 @@ class Matrix:
 
     weights: Array  # (out, in)
 
-    def norm(self) -> kr.NormBracket:
+    def norm(self) -> kr.theory.NormBracket:
         value = float(np.linalg.norm(self.weights, 2))
-        return kr.NormBracket(value, value, how="SVD")
+        return kr.theory.NormBracket(value, value, how="SVD")
 
     def __matmul__(self, inner: "Matrix") -> "Matrix":
         return Matrix(self.weights @ inner.weights)
@@ -47,7 +47,7 @@ def run(kinds: list[str], roles: list[str], *, stated: bool, seed: int) -> Runna
     """
     rng = np.random.default_rng(seed)
     true = x = rng.standard_normal((12, rng.integers(1, 6))) * np.exp(rng.normal())
-    layers: list[kr.Layer] = []
+    layers: list[kr.theory.Layer] = []
     matrices: list[Matrix | None] = []
     risks: list[float] = []
     rounding = 0.0
@@ -55,7 +55,7 @@ def run(kinds: list[str], roles: list[str], *, stated: bool, seed: int) -> Runna
         exact, approximate = _pair(kind, x.shape[1], rng)
         learned = exact if role == "known" else approximate
         risk = float(np.mean(np.sum((exact(x) - learned(x)) ** 2, axis=1)))
-        constant: kr.HasNorm | float = 1.0
+        constant: kr.theory.HasNorm | float = 1.0
         matrices.append(exact if isinstance(exact, Matrix) else None)
         if isinstance(exact, Matrix):
             constant = exact.norm().upper if stated else exact
@@ -86,7 +86,7 @@ def _relu(x: Array) -> Array:
     return np.maximum(x, 0)
 
 
-def _linear_runs(matrices: list[Matrix | None]) -> list[kr.Composition]:
+def _linear_runs(matrices: list[Matrix | None]) -> list[kr.theory.Composition]:
     found = []
     for first in range(len(matrices)):
         product = matrices[first]
@@ -96,5 +96,5 @@ def _linear_runs(matrices: list[Matrix | None]) -> list[kr.Composition]:
                 break
             product = outer @ product
             constant = product.norm().upper
-            found.append(kr.Composition(f"u{first}", f"u{last}", lipschitz=constant))
+            found.append(kr.theory.Composition(f"u{first}", f"u{last}", lipschitz=constant))
     return found

@@ -20,7 +20,7 @@ def ct_network(**learned: float) -> kr.Network:
             kr.Known("A^T", lipschitz=AT),
             kr.Known("ReLU", lipschitz=1),
         ],
-        compositions=[kr.Composition("K", "A^T", lipschitz=0.317)],
+        compositions=[kr.theory.Composition("K", "A^T", lipschitz=0.317)],
     )
 
 
@@ -44,13 +44,13 @@ def test_amplification_follows_the_recursion_of_the_proof(lipschitz: list[float]
 
 def test_minkowski_and_composed_gain_on_ct() -> None:
     net = ct_network()
-    paper, minkowski, composed = (net.amplification(m)[0] for m in kr.BOUNDS)
+    paper, minkowski, composed = (net.amplification(m)[0] for m in kr.theory.BOUNDS)
     assert paper / minkowski == pytest.approx(8)
     assert minkowski / composed == pytest.approx((K * AT / 0.317) ** 2)
 
 
 def test_a_stated_composition_that_is_looser_is_not_used() -> None:
-    looser = kr.Composition("K", "A^T", lipschitz=100.0)
+    looser = kr.theory.Composition("K", "A^T", lipschitz=100.0)
     net = kr.Network(ct_network().layers, compositions=[looser])
     assert net.amplification("composed") == pytest.approx(net.amplification("minkowski"))
 
@@ -60,9 +60,9 @@ def test_the_best_way_to_cut_a_tail_is_found() -> None:
     net = kr.Network(
         layers,
         compositions=[
-            kr.Composition("b", "c", lipschitz=3),  # 3 * 2 * 2 = 12
-            kr.Composition("c", "d", lipschitz=0.5),  # 2 * 0.5 * 2 = 2, the best
-            kr.Composition("b", "d", lipschitz=1.5),  # 1.5 * 2 = 3
+            kr.theory.Composition("b", "c", lipschitz=3),  # 3 * 2 * 2 = 12
+            kr.theory.Composition("c", "d", lipschitz=0.5),  # 2 * 0.5 * 2 = 2, the best
+            kr.theory.Composition("b", "d", lipschitz=1.5),  # 1.5 * 2 = 3
         ],
     )
     assert net.tails("composed").tolist() == [2, 1, 4, 2, 1]
@@ -70,7 +70,7 @@ def test_the_best_way_to_cut_a_tail_is_found() -> None:
 
 def test_layer_risk_is_the_barron_form() -> None:
     layer = kr.Learned("W", parameters=100, C=0.3, width=9, kappa=0.5)
-    assert kr.layer_risk(layer, 50) == pytest.approx(0.01 + 0.5 * 100 * math.log(50) / 50)
+    assert kr.theory.layer_risk(layer, 50) == pytest.approx(0.01 + 0.5 * 100 * math.log(50) / 50)
 
 
 def test_barron_bound_of_two_learned_layers() -> None:
@@ -98,7 +98,7 @@ def test_known_layers_contribute_nothing_and_mismatch_stays() -> None:
     bound = kr.barron_bound(exact, 10**9, bound="paper")
     assert bound.contributions[1:].tolist() == [0, 0, 0]
     wrong = exact.replace("A^T", kr.Known("A^T", lipschitz=AT, mismatch=0.25))
-    for form in kr.BOUNDS:
+    for form in kr.theory.BOUNDS:
         floor = kr.barron_bound(wrong, 10**15, bound=form).floor
         assert floor > kr.barron_bound(exact, 10**15, bound=form).floor
     assert kr.barron_bound(wrong, 64, bound="paper").approximations[2] == pytest.approx(4 * 0.25)
@@ -108,7 +108,7 @@ def test_savings_are_the_layers_own_terms_in_the_papers_form() -> None:
     net = kr.Network(
         [kr.Learned("a", parameters=10, C=0.2), kr.Learned("b", parameters=5, lipschitz=3, C=0.1)]
     )
-    saved = kr.savings(net, "a", bound="paper")
+    saved = kr.theory.savings(net, "a", bound="paper")
     assert saved.approximation == pytest.approx(18 * 0.04)
     assert saved.estimation(64) == pytest.approx(18 * 10 * math.log(64) / 64)
     before, after = saved.samples(1.0)
@@ -117,8 +117,8 @@ def test_savings_are_the_layers_own_terms_in_the_papers_form() -> None:
 
 def test_deep_risk_takes_risks_by_position_or_name() -> None:
     net = ct_network()
-    by_name = kr.deep_risk(net, {"W": 0.5}, bound="paper")
-    assert by_name.total == kr.deep_risk(net, [0.5, 0, 0, 0], bound="paper").total
+    by_name = kr.theory.deep_risk(net, {"W": 0.5}, bound="paper")
+    assert by_name.total == kr.theory.deep_risk(net, [0.5, 0, 0, 0], bound="paper").total
     assert by_name.layers == net.names
     assert float(by_name) == by_name.total == pytest.approx(8 * K**2 * AT**2 * 0.5)
 
@@ -136,7 +136,7 @@ def test_deep_risk_takes_risks_by_position_or_name() -> None:
 )
 def test_wrong_risks_are_refused(risks: object, message: str) -> None:
     with pytest.raises(kr.KoriskError) as caught:
-        kr.deep_risk(ct_network(), risks)  # type: ignore[arg-type]
+        kr.theory.deep_risk(ct_network(), risks)  # type: ignore[arg-type]
     assert message in str(caught.value)
 
 
@@ -148,7 +148,7 @@ def test_sample_counts_below_two_are_refused(n: object) -> None:
 
 def test_a_learned_layer_needs_parameters_where_they_matter() -> None:
     net = kr.Network([kr.Learned("W")])
-    assert kr.deep_risk(net, [0.5]).total == pytest.approx(0.5)  # not here
+    assert kr.theory.deep_risk(net, [0.5]).total == pytest.approx(0.5)  # not here
     with pytest.raises(kr.KoriskError, match="layer 'W': parameters is missing"):
         kr.barron_bound(net, 64)
 
@@ -174,7 +174,7 @@ def test_constants_that_overflow_are_named() -> None:
 def test_a_constant_layer_forgets_what_came_before() -> None:
     net = kr.Network([kr.Learned("W"), kr.Known("zero", lipschitz=0), kr.Learned("V")])
     assert net.amplification("minkowski").tolist() == [0, math.inf, 1]
-    assert kr.deep_risk(net, {"W": 3.0, "V": 2.0}, bound="paper").total == pytest.approx(4)
+    assert kr.theory.deep_risk(net, {"W": 3.0, "V": 2.0}, bound="paper").total == pytest.approx(4)
 
 
 def test_deep_chains_of_contractions_stay_in_range() -> None:
@@ -186,7 +186,9 @@ def test_deep_chains_of_contractions_stay_in_range() -> None:
 
 def test_tiny_constants_and_large_risks_keep_their_order() -> None:
     net = kr.Network([kr.Learned("a"), kr.Known("b", lipschitz=1e-170)])
-    paper, minkowski, _ = (kr.deep_risk(net, {"a": 1e300}, bound=m).total for m in kr.BOUNDS)
+    paper, minkowski, _ = (
+        kr.theory.deep_risk(net, {"a": 1e300}, bound=m).total for m in kr.theory.BOUNDS
+    )
     assert minkowski == pytest.approx(1e-40)
     assert paper == pytest.approx(2e-40)
 
@@ -200,8 +202,8 @@ def test_tiny_constants_and_large_risks_keep_their_order() -> None:
     ],
     ids=["C", "kappa", "lipschitz"],
 )
-@pytest.mark.parametrize("bound", kr.BOUNDS)
-def test_bounds_beyond_doubles_are_refused(net: kr.Network, bound: kr.BoundForm) -> None:
+@pytest.mark.parametrize("bound", kr.theory.BOUNDS)
+def test_bounds_beyond_doubles_are_refused(net: kr.Network, bound: kr.theory.BoundForm) -> None:
     with pytest.raises(kr.KoriskError, match="larger than a double can hold"):
         kr.barron_bound(net, 64, bound=bound)
     with pytest.raises(kr.KoriskError, match="larger than a double can hold"):

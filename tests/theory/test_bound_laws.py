@@ -27,7 +27,8 @@ def runnables(draw: st.DrawFn) -> Runnable:
 @given(runnables())
 def test_true_error_below_composed_below_minkowski_below_paper(case: Runnable) -> None:
     paper, minkowski, composed = (
-        kr.deep_risk(case.net, case.layer_risks, bound=bound).total for bound in kr.BOUNDS
+        kr.theory.deep_risk(case.net, case.layer_risks, bound=bound).total
+        for bound in kr.theory.BOUNDS
     )
     event("composed strictly tighter" if composed < minkowski * (1 - 1e-6) else "composed equal")
     assert case.error**0.5 <= (composed * SLACK) ** 0.5 + case.rounding
@@ -41,7 +42,7 @@ risks = st.floats(0, 1e3)
 
 @st.composite
 def described(draw: st.DrawFn) -> kr.Network:
-    layers: list[kr.Layer] = []
+    layers: list[kr.theory.Layer] = []
     for number in range(draw(st.integers(1, 8))):
         name, lipschitz = f"u{number}", draw(constants)
         if draw(st.booleans()):
@@ -58,17 +59,17 @@ def described(draw: st.DrawFn) -> kr.Network:
     return kr.Network(
         layers,
         compositions=[
-            kr.Composition(f"u{a}", f"u{b}", lipschitz=draw(constants)) for a, b in stated
+            kr.theory.Composition(f"u{a}", f"u{b}", lipschitz=draw(constants)) for a, b in stated
         ],
     )
 
 
 samples = st.integers(2, 10**9)
-bounds = st.sampled_from(kr.BOUNDS)
+bounds = st.sampled_from(kr.theory.BOUNDS)
 
 
 @given(described(), samples, bounds)
-def test_parts_add_up(net: kr.Network, n: int, bound: kr.BoundForm) -> None:
+def test_parts_add_up(net: kr.Network, n: int, bound: kr.theory.BoundForm) -> None:
     found = kr.barron_bound(net, n, bound=bound)
     assert found.contributions.sum() == pytest.approx(found.total)
     assert found.approximations.sum() == pytest.approx(found.floor)
@@ -79,7 +80,7 @@ def test_parts_add_up(net: kr.Network, n: int, bound: kr.BoundForm) -> None:
 
 @given(described(), samples, bounds)
 def test_replacing_a_layer_by_the_known_operator_never_raises_the_bound(
-    net: kr.Network, n: int, bound: kr.BoundForm
+    net: kr.Network, n: int, bound: kr.theory.BoundForm
 ) -> None:
     before = kr.barron_bound(net, n, bound=bound)
     for layer in net:
@@ -88,7 +89,7 @@ def test_replacing_a_layer_by_the_known_operator_never_raises_the_bound(
         assert kr.barron_bound(named, n, bound=bound).total == after.total
         assert after.total <= before.total * SLACK
         assert after.floor <= before.floor * SLACK
-        saved = kr.savings(net, layer.name, bound=bound)
+        saved = kr.theory.savings(net, layer.name, bound=bound)
         assert saved.total(n) == pytest.approx(before.total - after.total)
         parts = saved.approximation + saved.estimation(n)
         assert parts == pytest.approx(saved.total(n), abs=1e-9 * before.total)
@@ -96,7 +97,7 @@ def test_replacing_a_layer_by_the_known_operator_never_raises_the_bound(
 
 @given(described(), samples, bounds)
 def test_more_samples_never_raise_the_bound_from_three_on(
-    net: kr.Network, n: int, bound: kr.BoundForm
+    net: kr.Network, n: int, bound: kr.theory.BoundForm
 ) -> None:
     fewer = kr.barron_bound(net, n + 1, bound=bound).total
     assert kr.barron_bound(net, 2 * n + 2, bound=bound).total <= fewer * SLACK
@@ -112,18 +113,20 @@ def test_minkowski_meets_the_paper_where_cauchy_schwarz_is_an_equality(
     c = net.amplification("paper") / tails**2
     assert (1 / c).sum() == 1
     equalising = 1 / (c * tails) ** 2
-    assert kr.deep_risk(net, equalising, bound="minkowski").total == pytest.approx(1)
-    assert kr.deep_risk(net, equalising, bound="paper").total == pytest.approx(1)
+    assert kr.theory.deep_risk(net, equalising, bound="minkowski").total == pytest.approx(1)
+    assert kr.theory.deep_risk(net, equalising, bound="paper").total == pytest.approx(1)
 
 
 @given(described(), bounds, st.floats(1e-3, 1e3))
 def test_scaling_every_risk_scales_the_bound(
-    net: kr.Network, bound: kr.BoundForm, factor: float
+    net: kr.Network, bound: kr.theory.BoundForm, factor: float
 ) -> None:
     learned = kr.Network(
         [kr.Learned(layer.name, lipschitz=layer.lipschitz) for layer in net],
         compositions=net.compositions,
     )
     base = np.linspace(0.1, 1, len(net))
-    once = kr.deep_risk(learned, base, bound=bound).total
-    assert kr.deep_risk(learned, factor * base, bound=bound).total == pytest.approx(factor * once)
+    once = kr.theory.deep_risk(learned, base, bound=bound).total
+    assert kr.theory.deep_risk(learned, factor * base, bound=bound).total == pytest.approx(
+        factor * once
+    )

@@ -35,7 +35,7 @@ def holds(slope: float, gap: float, n: int) -> bool:
 def test_equals_a_search_over_every_n(gap_over_slope: float, slope: float) -> None:
     gap = gap_over_slope * slope
     assume(np.min(np.abs(RATES / (gap / slope) - 1)) > 1e-12)  # doubles can tell which side it is
-    assert kr.RiskLine(0, slope).samples(gap) == scan(gap / slope)
+    assert kr.theory.RiskLine(0, slope).samples(gap) == scan(gap / slope)
 
 
 @pytest.mark.parametrize(
@@ -52,21 +52,21 @@ def test_equals_a_search_over_every_n(gap_over_slope: float, slope: float) -> No
     ],
 )
 def test_corners_around_e_and_three(ratio: float, expected: int) -> None:
-    assert (kr.RiskLine(0, ratio).samples(1.0), scan(1 / ratio)) == (expected, expected)
+    assert (kr.theory.RiskLine(0, ratio).samples(1.0), scan(1 / ratio)) == (expected, expected)
 
 
 @given(st.integers(4, 10**15))
 def test_exact_at_every_size_up_to_1e15(n: int) -> None:
     # The ratio at which n itself is the crossing, rounded to a double, and its neighbours.
     for slope in (n / math.log(n), math.nextafter(n / math.log(n), math.inf)):
-        found = kr.RiskLine(0, slope).samples(1.0)
+        found = kr.theory.RiskLine(0, slope).samples(1.0)
         assert holds(slope, 1.0, found)
         assert not holds(slope, 1.0, found - 1)
 
 
 @given(st.floats(1e-300, 1e300), st.floats(1e-300, 1e300))
 def test_never_overflows(slope: float, gap: float) -> None:
-    found = kr.RiskLine(0, slope).samples(gap)
+    found = kr.theory.RiskLine(0, slope).samples(gap)
     assert found == 2 or found >= 4
     if found > 10**16:
         log_n = math.log(found)
@@ -75,7 +75,7 @@ def test_never_overflows(slope: float, gap: float) -> None:
 
 
 def test_the_callers_decimal_context_plays_no_part() -> None:
-    line = kr.RiskLine(1e-3, 1e30)
+    line = kr.theory.RiskLine(1e-3, 1e30)
     expected = line.samples(0.1)
     with localcontext() as context:
         context.prec = 80
@@ -93,7 +93,7 @@ def test_target_just_above_the_floor() -> None:
     floor = 1e-3
     slope = 1e-2
     target = math.nextafter(floor, 1)
-    n = kr.RiskLine(floor, slope).samples(target)
+    n = kr.theory.RiskLine(floor, slope).samples(target)
     assert n > 10**15
     gap = target - floor  # exact, since the two are neighbours
     assert holds(slope, gap, n)
@@ -102,17 +102,17 @@ def test_target_just_above_the_floor() -> None:
 
 @pytest.mark.parametrize(("target", "by"), [(1e-3, "the target itself"), (5e-4, r"0\.0005 above")])
 def test_target_at_or_below_the_floor_is_unreachable(target: float, by: str) -> None:
-    with pytest.raises(kr.UnreachableError, match=rf"levels off at 0\.001 .*{by}") as caught:
-        kr.RiskLine(1e-3, 1e-2).samples(target)
+    with pytest.raises(kr.errors.UnreachableError, match=rf"levels off at 0\.001 .*{by}") as caught:
+        kr.theory.RiskLine(1e-3, 1e-2).samples(target)
     assert (caught.value.exit_code, caught.value.target, caught.value.floor) == (3, target, 1e-3)
 
 
 @pytest.mark.parametrize("target", [0, -1, math.nan, math.inf, "x", None])
 def test_wrong_targets_are_refused(target: object) -> None:
     with pytest.raises(kr.KoriskError, match="target must be a finite number > 0"):
-        kr.RiskLine(0, 1).samples(target)  # type: ignore[arg-type]
+        kr.theory.RiskLine(0, 1).samples(target)  # type: ignore[arg-type]
     with pytest.raises(kr.KoriskError, match="slope must be a finite number >= 0"):
-        kr.RiskLine(0, -1)
+        kr.theory.RiskLine(0, -1)
 
 
 def two_learned(scale: float, mismatch: float) -> kr.Network:
@@ -122,11 +122,11 @@ def two_learned(scale: float, mismatch: float) -> kr.Network:
             kr.Known("b", lipschitz=1.5, mismatch=mismatch),
             kr.Learned("c", parameters=9, lipschitz=0.7, C=0.01, kappa=2 * scale),
         ],
-        compositions=[kr.Composition("b", "c", lipschitz=0.9)],
+        compositions=[kr.theory.Composition("b", "c", lipschitz=0.9)],
     )
 
 
-def exact_bound(net: kr.Network, n: int | None, bound: kr.BoundForm) -> Decimal:
+def exact_bound(net: kr.Network, n: int | None, bound: kr.theory.BoundForm) -> Decimal:
     """The bound of `two_learned` at n, or its floor, from its constants, with 80 digits."""
     with localcontext() as context:
         context.prec = 80
@@ -159,10 +159,10 @@ def exact_bound(net: kr.Network, n: int | None, bound: kr.BoundForm) -> Decimal:
     st.floats(1e-6, 10),
     st.floats(0, 1e-2),
     st.floats(-16.5, 0.5).map(lambda x: 10**x),
-    st.sampled_from(kr.BOUNDS),
+    st.sampled_from(kr.theory.BOUNDS),
 )
 def test_network_sample_size_is_the_first_n_that_keeps_the_target(
-    scale: float, mismatch: float, excess: float, bound: kr.BoundForm
+    scale: float, mismatch: float, excess: float, bound: kr.theory.BoundForm
 ) -> None:
     net = two_learned(scale, mismatch)
     floor = exact_bound(net, None, bound)
@@ -178,14 +178,14 @@ def test_network_sample_size_is_the_first_n_that_keeps_the_target(
 
 def test_network_targets_below_the_floor_are_unreachable() -> None:
     net = two_learned(1.0, 0.1)
-    for bound in kr.BOUNDS:
+    for bound in kr.theory.BOUNDS:
         floor = kr.barron_bound(net, 2, bound=bound).floor
-        with pytest.raises(kr.UnreachableError):
+        with pytest.raises(kr.errors.UnreachableError):
             kr.sample_size(net, floor * 0.99, bound=bound)
 
 
 def test_what_learns_nothing_needs_no_data() -> None:
-    assert kr.RiskLine(1e-3, 0).samples(1e-3) == 2
+    assert kr.theory.RiskLine(1e-3, 0).samples(1e-3) == 2
     assert kr.sample_size(kr.Network([kr.Known("K", lipschitz=1)]), 0.1) == 2
     net = kr.Network([kr.Known("K", mismatch=0.1), kr.Known("L", lipschitz=1, mismatch=0.1)])
     assert kr.sample_size(net, 0.5) == 2
@@ -193,19 +193,19 @@ def test_what_learns_nothing_needs_no_data() -> None:
 
 def test_risk_line_of_the_paper_and_of_single_layers() -> None:
     net = two_learned(0.1, 0.0)
-    line = kr.risk_line(net, bound="paper")
+    line = kr.theory.risk_line(net, bound="paper")
     for n in (2, 64, 10**6):
         assert line.predict(n) == pytest.approx(kr.barron_bound(net, n, bound="paper").total)
     with pytest.raises(kr.KoriskError, match="is not a line in log N / N"):
-        kr.risk_line(net, bound="minkowski")
+        kr.theory.risk_line(net, bound="minkowski")
     single = net.replace("c")
-    line = kr.risk_line(single)
+    line = kr.theory.risk_line(single)
     assert line.predict(64) == pytest.approx(kr.barron_bound(single, 64).total)
 
 
 def test_two_factors_multiply_to_the_ratio_of_n_over_log_n() -> None:
-    ko, fc = kr.RiskLine(1e-3, 1e-1), kr.RiskLine(2e-3, 3.0)
-    found = kr.two_factors(ko, fc, 2.0001e-3)
+    ko, fc = kr.theory.RiskLine(1e-3, 1e-1), kr.theory.RiskLine(2e-3, 3.0)
+    found = kr.theory.two_factors(ko, fc, 2.0001e-3)
     assert found.structural == pytest.approx(30)
     assert found.approximation_budget == pytest.approx(1.0001e-3 / 1e-7)
     ratio = (found.samples_dense / math.log(found.samples_dense)) / (
@@ -217,25 +217,27 @@ def test_two_factors_multiply_to_the_ratio_of_n_over_log_n() -> None:
 
 
 def test_two_factors_refuse_what_has_no_ratio() -> None:
-    ko, fc = kr.RiskLine(1e-3, 1e-1), kr.RiskLine(2e-3, 3.0)
+    ko, fc = kr.theory.RiskLine(1e-3, 1e-1), kr.theory.RiskLine(2e-3, 3.0)
     for target, line in ((1.5e-3, "dense"), (1e-4, "known-operator")):
-        with pytest.raises(kr.UnreachableError, match=f"the {line} line levels off"):
-            kr.two_factors(ko, fc, target)
+        with pytest.raises(kr.errors.UnreachableError, match=f"the {line} line levels off"):
+            kr.theory.two_factors(ko, fc, target)
     with pytest.raises(kr.KoriskError, match="slope of the known-operator line must be > 0"):
-        kr.two_factors(kr.RiskLine(0, 0), fc, 1)
+        kr.theory.two_factors(kr.theory.RiskLine(0, 0), fc, 1)
     with pytest.raises(kr.KoriskError, match="target must be"):
-        kr.two_factors(ko, fc, math.nan)
+        kr.theory.two_factors(ko, fc, math.nan)
 
 
 def test_a_ratio_beyond_doubles_is_infinite() -> None:
-    found = kr.two_factors(kr.RiskLine(0, 1e-300), kr.RiskLine(0, 1e300), 1e-20)
+    found = kr.theory.two_factors(
+        kr.theory.RiskLine(0, 1e-300), kr.theory.RiskLine(0, 1e300), 1e-20
+    )
     assert found.samples_known == 2
     assert math.isinf(found.ratio)
 
 
 @pytest.mark.parametrize("H", [8, 128, 512])
 def test_structural_factor_of_matched_constants(H: int) -> None:
-    size = kr.Footprint(H, 60, H)
+    size = kr.theory.Footprint(H, 60, H)
     relu = kr.Known("ReLU", lipschitz=1)
     known = kr.Network(
         [
@@ -246,6 +248,6 @@ def test_structural_factor_of_matched_constants(H: int) -> None:
         ]
     )
     dense = kr.Network([kr.Learned("M", parameters=size.dense_parameters), relu])
-    slopes = [kr.risk_line(net, bound="paper").slope for net in (dense, known)]
-    closed = kr.structural_factor(H=H, filter_norm=0.026, backprojection_norm=85.7)
+    slopes = [kr.theory.risk_line(net, bound="paper").slope for net in (dense, known)]
+    closed = kr.theory.structural_factor(H=H, filter_norm=0.026, backprojection_norm=85.7)
     assert slopes[0] / slopes[1] == pytest.approx(closed)

@@ -20,7 +20,7 @@ def test_a_composition_is_dropped_where_a_new_layer_leads_around_it() -> None:
             kr.Known("B", lipschitz=1, inputs=["A"]),
             kr.Known("sum", inputs={"B": 1, "side": 1}),
         ],
-        compositions=[kr.Composition("B", "sum", lipschitz=1.0)],
+        compositions=[kr.theory.Composition("B", "sum", lipschitz=1.0)],
     )
     rewired = net.replace("side", kr.Known("side", lipschitz=5, inputs=["A"]))
     assert rewired.compositions == ()
@@ -37,7 +37,7 @@ def test_a_composition_is_kept_where_the_run_is_the_same_in_the_new_graph() -> N
             kr.Known("C", lipschitz=2),
             kr.Known("D", lipschitz=3),
         ],
-        compositions=[kr.Composition("B", "C", lipschitz=1.0)],
+        compositions=[kr.theory.Composition("B", "C", lipschitz=1.0)],
     )
     assert net.replace("A", kr.Known("E", lipschitz=1), kr.Known("F", lipschitz=1)).compositions
     assert net.replace("D", kr.Known("E", lipschitz=1)).compositions

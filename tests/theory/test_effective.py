@@ -14,7 +14,7 @@ SLACK = 1 + 1e-9
 fractions = st.floats(1e-6, 1)
 # That defaults are warned of is asked in tests/theory/test_uncalibrated.py.
 pytestmark = pytest.mark.filterwarnings("ignore:N = .* assumes the defaults")
-bounds = st.sampled_from(kr.BOUNDS)
+bounds = st.sampled_from(kr.theory.BOUNDS)
 sizes = st.integers(2, 10**9)
 few = settings(max_examples=20)  # the laws are simple, and inversions are slow
 
@@ -35,7 +35,7 @@ def learned(draw: st.DrawFn, name: str) -> kr.Learned:
 
 @st.composite
 def networks(draw: st.DrawFn) -> kr.Network:
-    layers: list[kr.Layer] = [draw(learned("a"))]
+    layers: list[kr.theory.Layer] = [draw(learned("a"))]
     if draw(st.booleans()):
         layers += [kr.Known("b", lipschitz=0.7, mismatch=draw(st.floats(0, 1))), draw(learned("c"))]
     return kr.Network(layers)
@@ -52,14 +52,14 @@ def with_effective(net: kr.Network, **dimensions: float | None) -> kr.Network:
     return kr.Network(layers, compositions=net.compositions)
 
 
-def reachable(net: kr.Network, bound: kr.BoundForm) -> float:
+def reachable(net: kr.Network, bound: kr.theory.BoundForm) -> float:
     return kr.barron_bound(net, 1000, bound=bound, effective=True).floor * 1.5 + 1e-3
 
 
 @few
 @given(networks(), sizes, bounds)
 def test_the_default_is_with_p_whatever_is_stated(
-    net: kr.Network, n: int, bound: kr.BoundForm
+    net: kr.Network, n: int, bound: kr.theory.BoundForm
 ) -> None:
     plain = with_effective(net)
     found, expected = (kr.barron_bound(each, n, bound=bound) for each in (net, plain))
@@ -72,7 +72,9 @@ def test_the_default_is_with_p_whatever_is_stated(
 
 @few
 @given(networks(), sizes, bounds)
-def test_an_effective_dimension_of_p_is_p(net: kr.Network, n: int, bound: kr.BoundForm) -> None:
+def test_an_effective_dimension_of_p_is_p(
+    net: kr.Network, n: int, bound: kr.theory.BoundForm
+) -> None:
     full = with_effective(net, **{each.name: each.parameters for each in net.learned})
     found = kr.barron_bound(full, n, bound=bound, effective=True)
     expected = kr.barron_bound(net, n, bound=bound)
@@ -86,7 +88,7 @@ def test_an_effective_dimension_of_p_is_p(net: kr.Network, n: int, bound: kr.Bou
 @few
 @given(networks(), sizes, bounds, fractions)
 def test_a_smaller_dimension_never_needs_more(
-    net: kr.Network, n: int, bound: kr.BoundForm, share: float
+    net: kr.Network, n: int, bound: kr.theory.BoundForm, share: float
 ) -> None:
     stated = {each.name: each.effective or float(each.parameters or 0) for each in net.learned}
     nets = [
@@ -104,24 +106,26 @@ def test_a_smaller_dimension_never_needs_more(
 
 @few
 @given(networks(), sizes, bounds)
-def test_layers_that_state_none_keep_their_p(net: kr.Network, n: int, bound: kr.BoundForm) -> None:
+def test_layers_that_state_none_keep_their_p(
+    net: kr.Network, n: int, bound: kr.theory.BoundForm
+) -> None:
     rate = math.log(n) / n
     risks = {
         each.name: each.C**2 / each.width
         + each.kappa * rate * ((each.parameters or 0) if each.effective is None else each.effective)
         for each in net.learned
     }
-    expected = kr.deep_risk(net, risks, bound=bound)
+    expected = kr.theory.deep_risk(net, risks, bound=bound)
     found = kr.barron_bound(net, n, bound=bound, effective=True)
     assert found.contributions == pytest.approx(expected.contributions)
     for each in net.learned:
-        assert kr.layer_risk(each, n, effective=True) == pytest.approx(risks[each.name])
+        assert kr.theory.layer_risk(each, n, effective=True) == pytest.approx(risks[each.name])
 
 
 @few
 @given(networks(), sizes, bounds)
 def test_both_bounds_come_with_either_question(
-    net: kr.Network, n: int, bound: kr.BoundForm
+    net: kr.Network, n: int, bound: kr.theory.BoundForm
 ) -> None:
     with_p = kr.barron_bound(net, n, bound=bound)
     estimate = kr.barron_bound(net, n, bound=bound, effective=True)
@@ -142,17 +146,17 @@ def test_both_bounds_come_with_either_question(
 @few
 @given(learned("a"), fractions, bounds)
 def test_the_slope_is_proportional_to_the_dimension(
-    layer: kr.Learned, share: float, bound: kr.BoundForm
+    layer: kr.Learned, share: float, bound: kr.theory.BoundForm
 ) -> None:
     p = float(layer.parameters or 0)
     net = kr.Network([replace(layer, effective=share * p), kr.Known("b", lipschitz=3.0)])
-    with_p = kr.risk_line(net, bound=bound)
-    line = kr.risk_line(net, bound=bound, effective=True)
+    with_p = kr.theory.risk_line(net, bound=bound)
+    line = kr.theory.risk_line(net, bound=bound, effective=True)
     assert line.floor == with_p.floor
     assert line.slope == pytest.approx(share * with_p.slope)
     # kappa times the dimension is all that counts: a kappa read back through d_eff gives p's line.
     again = replace(layer, effective=share * p, kappa=layer.kappa / share)
-    same = kr.risk_line(net.replace("a", again), bound=bound, effective=True)
+    same = kr.theory.risk_line(net.replace("a", again), bound=bound, effective=True)
     assert same.slope == pytest.approx(with_p.slope)
 
 
@@ -173,8 +177,8 @@ def test_ridge_regression_stays_below_the_estimate(
     assert cost == pytest.approx(noise**2 * (kept**2).sum() / n)
     layer = kr.Learned("z", parameters=p, effective=kept.sum(), kappa=noise**2)
     assert cost <= noise**2 * kept.sum() / n * SLACK
-    assert cost <= kr.layer_risk(layer, n, effective=True) * SLACK
-    assert kr.layer_risk(layer, n, effective=True) <= kr.layer_risk(layer, n) * SLACK
+    assert cost <= kr.theory.layer_risk(layer, n, effective=True) * SLACK
+    assert kr.theory.layer_risk(layer, n, effective=True) <= kr.theory.layer_risk(layer, n) * SLACK
 
 
 def test_two_factors_of_effective_lines() -> None:
@@ -182,8 +186,8 @@ def test_two_factors_of_effective_lines() -> None:
         [kr.Learned("W", parameters=80, effective=20, kappa=1e-3), kr.Known("B", lipschitz=0.5)]
     )
     dense = kr.Network([kr.Learned("M", parameters=5120, effective=960, kappa=1e-3)])
-    lines = [kr.risk_line(net, effective=True) for net in (known, dense)]
-    found = kr.two_factors(lines[0], lines[1], 1e-3)
+    lines = [kr.theory.risk_line(net, effective=True) for net in (known, dense)]
+    found = kr.theory.two_factors(lines[0], lines[1], 1e-3)
     assert found.structural == pytest.approx(960 / (20 * 0.25))
     needed = [kr.sample_size(net, 1e-3, effective=True) for net in (known, dense)]
     assert [found.samples_known, found.samples_dense] == needed
@@ -208,21 +212,23 @@ def test_replacing_a_layer_keeps_what_the_others_state() -> None:
     ]
 
 
-@pytest.mark.parametrize("bound", kr.BOUNDS)
-def test_savings_with_effective_dimensions(bound: kr.BoundForm) -> None:
+@pytest.mark.parametrize("bound", kr.theory.BOUNDS)
+def test_savings_with_effective_dimensions(bound: kr.theory.BoundForm) -> None:
     net, n = tied(), 50
-    saved = kr.savings(net, "a", bound=bound, effective=True)
+    saved = kr.theory.savings(net, "a", bound=bound, effective=True)
     totals = [
         kr.barron_bound(each, n, bound=bound, effective=True).total
         for each in (net, net.replace("a"))
     ]
-    assert saved.total(n) == totals[0] - totals[1] < kr.savings(net, "a", bound=bound).total(n)
+    assert (
+        saved.total(n) == totals[0] - totals[1] < kr.theory.savings(net, "a", bound=bound).total(n)
+    )
     assert saved.approximation + saved.estimation(n) == pytest.approx(saved.total(n))
     assert saved.samples(2.0) == tuple(
         kr.sample_size(each, 2.0, bound=bound, effective=True) for each in (net, net.replace("a"))
     )
     one = kr.Network([kr.Learned("a", parameters=20, effective=5)])
-    alone = kr.savings(one, "a", effective=True)
+    alone = kr.theory.savings(one, "a", effective=True)
     assert alone.total(n) == pytest.approx(5 * math.log(n) / n)  # nothing is stated behind it
 
 
@@ -231,7 +237,7 @@ def test_without_parameters_only_the_estimate_is_there() -> None:
     found = kr.barron_bound(net, 100, effective=True)
     assert found.by_parameters is None
     assert found.total == found.estimation == pytest.approx(12.5 * math.log(100) / 100)
-    assert kr.sample_size(net, 0.1, effective=True) == kr.RiskLine(0, 12.5).samples(0.1)
+    assert kr.sample_size(net, 0.1, effective=True) == kr.theory.RiskLine(0, 12.5).samples(0.1)
     for question in (kr.barron_bound, kr.sample_size):
         with pytest.raises(kr.KoriskError, match=r"parameters is missing.*effective=True"):
             question(net, 100)

@@ -48,7 +48,7 @@ def test_a_chain_written_as_a_graph_has_the_same_bounds_to_the_last_digit(
     count = int(rng.integers(1, MOST))
     constants = np.exp(rng.normal(size=count)).tolist()
     runs = [
-        kr.Composition(f"u{a}", f"u{b}", lipschitz=float(np.exp(rng.normal())))
+        kr.theory.Composition(f"u{a}", f"u{b}", lipschitz=float(np.exp(rng.normal())))
         for a, b in itertools.combinations(range(count), 2)
         if stated and rng.random() < 0.3
     ]
@@ -76,8 +76,8 @@ def test_a_chain_written_as_a_graph_has_the_same_bounds_to_the_last_digit(
     for net in (chain, graph):
         assert [net.lipschitz(), *net.tails()] == tails
     risks = rng.random(count)
-    for form in kr.BOUNDS:
-        one, other = (kr.deep_risk(net, risks, bound=form) for net in (chain, graph))
+    for form in kr.theory.BOUNDS:
+        one, other = (kr.theory.deep_risk(net, risks, bound=form) for net in (chain, graph))
         assert one.contributions.tolist() == other.contributions.tolist()
 
 
@@ -115,7 +115,7 @@ def test_linear_parts_have_the_norm_of_the_whole() -> None:
         kr.Known("B", lipschitz=3),
         kr.Known("add", inputs={"W": 1, "B": 1}),
     ]
-    branch, block = (kr.Composition("A", last, lipschitz=1.5) for last in ("B", "add"))
+    branch, block = (kr.theory.Composition("A", last, lipschitz=1.5) for last in ("B", "add"))
     assert kr.Network(layers).tails()[0] == 4.0
     assert kr.Network(layers, compositions=[branch]).tails()[0] == 2.5
     assert kr.Network(layers, compositions=[branch, block]).tails()[0] == 1.5
@@ -141,7 +141,7 @@ def test_replace_keeps_the_ways_of_a_graph() -> None:
             kr.Learned("g", parameters=7, shared=5, inputs={"f": 3, "input": 1}),
             kr.Known("add", inputs={"f": 1, "g": 1}),
         ],
-        compositions=[kr.Composition("f", "add", lipschitz=6)],
+        compositions=[kr.theory.Composition("f", "add", lipschitz=6)],
     )
     known = net.replace("g")
     assert known.compositions == net.compositions
@@ -162,7 +162,7 @@ def test_replace_keeps_the_ways_of_a_graph() -> None:
             kr.Learned("g", lipschitz=1, inputs=["input"]),
             kr.Known("add", inputs={"B": 1, "g": 1}),
         ],
-        compositions=[kr.Composition("f", "B", lipschitz=1.5)],
+        compositions=[kr.theory.Composition("f", "B", lipschitz=1.5)],
     )
     assert beside.replace("g", kr.Known("K", lipschitz=3)).compositions == beside.compositions
     assert beside.replace("f", kr.Known("K", lipschitz=3)).compositions == ()
@@ -179,9 +179,9 @@ def test_savings_of_a_graph_count_every_pass() -> None:
     net = kr.Network(layers)
     assert net.parameters == 10
     assert net.tails().tolist() == [1.5, 1.5, 1.0, 1.0]
-    risk = kr.layer_risk(net.learned[0], 100)
+    risk = kr.theory.layer_risk(net.learned[0], 100)
     assert kr.barron_bound(net, 100).total == pytest.approx((1.5 + 1) ** 2 * risk)
-    assert kr.savings(net, "f").total(100) == pytest.approx((1.5 + 1) ** 2 * risk - risk)
+    assert kr.theory.savings(net, "f").total(100) == pytest.approx((1.5 + 1) ** 2 * risk - risk)
 
 
 @given(seeds)
@@ -192,7 +192,7 @@ def test_a_graph_is_read_as_it_was_written(
     path = tmp_path_factory.mktemp("graph") / "network.yaml"
     net.write(path)
     assert kr.Network.read(path) == net
-    names = {"Network": kr.Network, "Learned": kr.Learned, "NormBracket": kr.NormBracket}
+    names = {"Network": kr.Network, "Learned": kr.Learned, "NormBracket": kr.theory.NormBracket}
     assert eval(repr(net), names) == net
 
 
@@ -206,7 +206,7 @@ def test_an_error_that_meets_no_constant_is_refused_by_the_layer_on_its_way() ->
         ]
     )
     with pytest.raises(kr.KoriskError, match="layer 'B': lipschitz has no upper end"):
-        kr.deep_risk(net, [1.0, 0, 0, 0])
+        kr.theory.deep_risk(net, [1.0, 0, 0, 0])
 
 
 F = kr.Learned("f", lipschitz=1)
@@ -231,14 +231,14 @@ ADD = kr.Known("add", inputs={"input": 1, "f": 1})
         (
             lambda: kr.Network(
                 [F, ADD, kr.Known("B", lipschitz=1)],
-                compositions=[kr.Composition("add", "B", lipschitz=1)],
+                compositions=[kr.theory.Composition("add", "B", lipschitz=1)],
             ),
             "must begin with a layer of one input",
         ),
         (
             lambda: kr.Network(
                 [F, kr.Learned("g", inputs=["input"]), kr.Known("a", inputs=["f", "g"])],
-                compositions=[kr.Composition("f", "g", lipschitz=1)],
+                compositions=[kr.theory.Composition("f", "g", lipschitz=1)],
             ),
             "from an earlier to a later layer",
         ),

@@ -47,7 +47,7 @@ def two_layers() -> kr.Network:
             kr.Learned("V", parameters=10, effective=2.0, lipschitz=2.0),
             kr.Known("K", lipschitz=5.0),
         ],
-        compositions=[kr.Composition("V", "K", lipschitz=4.0)],
+        compositions=[kr.theory.Composition("V", "K", lipschitz=4.0)],
     )
 
 
@@ -62,12 +62,12 @@ def test_without_a_word_the_bound_is_composed_and_counts_parameters() -> None:
     layer = net.layers[0]
     assert isinstance(layer, kr.Learned)
     assert (estimation_slope(layer), estimation_slope(layer, effective=True)) == (300.0, 21.0)
-    assert kr.layer_risk(layer, 64) == pytest.approx(0.5 + 300 * math.log(64) / 64)
+    assert kr.theory.layer_risk(layer, 64) == pytest.approx(0.5 + 300 * math.log(64) / 64)
     assert net.tails().tolist() == net.tails("composed").tolist() == [4.0, 5.0, 1.0]
     assert net.tails("minkowski").tolist() == [10.0, 5.0, 1.0]
     assert net.amplification().tolist() == [16.0, 25.0, 1.0]
-    assert kr.savings(net, "V").bound == "composed"
-    assert kr.savings(net, "V").effective is False
+    assert kr.theory.savings(net, "V").bound == "composed"
+    assert kr.theory.savings(net, "V").effective is False
 
 
 def test_a_constant_that_is_not_known_may_be_anything() -> None:
@@ -82,7 +82,7 @@ def test_a_constant_that_is_not_known_may_be_anything() -> None:
 def test_another_map_drops_the_compositions_that_run_over_it(name: str, kept: bool) -> None:
     net = kr.Network(
         [kr.Known(each, lipschitz=2.0) for each in "ABCDE"],
-        compositions=[kr.Composition("B", "D", lipschitz=3.0)],
+        compositions=[kr.theory.Composition("B", "D", lipschitz=3.0)],
     )
     assert (net.lipschitz(), net.lipschitz("minkowski")) == (2 * 3 * 2, 32)
     other = net.replace(name, kr.Known("other", lipschitz=2.0))
@@ -99,10 +99,10 @@ def test_the_minkowski_bound_of_two_erring_layers_is_no_line() -> None:
     for layers in ([equal, slope], [equal, floor], [floor, slope]):
         net = kr.Network(layers)
         with pytest.raises(kr.KoriskError, match="not a line"):
-            kr.risk_line(net)
-        assert kr.risk_line(net, bound="paper").samples(1e3) >= 2
+            kr.theory.risk_line(net)
+        assert kr.theory.risk_line(net, bound="paper").samples(1e3) >= 2
     for layer, line in ((equal, (1, 1)), (floor, (0.5, 0)), (slope, (0, 3))):
-        found = kr.risk_line(kr.Network([layer]))
+        found = kr.theory.risk_line(kr.Network([layer]))
         assert (found.floor, found.slope) == pytest.approx(line)
 
 
@@ -162,7 +162,7 @@ def test_the_smallest_n_is_the_smallest_however_large(terms: Any, target: float)
 def test_a_floor_of_irrational_roots_is_told_from_a_target_that_equals_it() -> None:
     # sqrt 2 + sqrt 2 = sqrt 8, of which no number of digits shows it.
     for slope in (1.0, 1e-300):
-        with pytest.raises(kr.UnreachableError):
+        with pytest.raises(kr.errors.UnreachableError):
             root_sum_samples([(1.0, 2.0, slope), (1.0, 2.0, slope)], 8.0)
         assert root_sum_samples([(1.0, 2.0, slope), (1.0, 2.0, 0.0)], math.nextafter(8, 9)) >= 2
 
@@ -178,12 +178,12 @@ def test_sums_of_roots_are_met_at_the_answer_and_not_before() -> None:
         n = root_sum_samples(terms, target)
         assert bound(n) <= target < bound(n - 1)
     assert root_sum_samples(terms, 1e6) == 2
-    with pytest.raises(kr.UnreachableError) as refused:
+    with pytest.raises(kr.errors.UnreachableError) as refused:
         root_sum_samples(terms, 0.04)  # (0.1 + 0.5 * 0.2)^2 is the floor
     assert refused.value.floor == pytest.approx(0.04)
     level = [(1.0, 0.25, 0.0), (1.0, 0.25, 0.0)]
     assert root_sum_samples(level, 1.0) == 2  # a floor that nothing rises above is met
     assert line_samples(0.25, 0.0, 0.25) == 2
     for floor, slope in ((0.25, 1e-9), (0.26, 0.0)):
-        with pytest.raises(kr.UnreachableError):
+        with pytest.raises(kr.errors.UnreachableError):
             line_samples(floor, slope, 0.25)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import korisk as kr
 
-SCOPE = {name: getattr(kr, name) for name in kr.__all__}
+SCOPE = {name: getattr(kr.theory, name) for name in kr.theory.__all__}
 
 
 def ct(filter_norm: float = 0.026, back_norm: float = 85.7) -> kr.Network:
@@ -20,13 +20,13 @@ def ct(filter_norm: float = 0.026, back_norm: float = 85.7) -> kr.Network:
             kr.Known("A^T", lipschitz=back_norm),
             kr.Known("ReLU", lipschitz=1.0),
         ],
-        compositions=[kr.Composition("K", "A^T", lipschitz=0.317)],
+        compositions=[kr.theory.Composition("K", "A^T", lipschitz=0.317)],
     )
 
 
 positive = st.floats(1e-6, 1e6) | st.floats(5e-324, 1.7e308)
 brackets = st.builds(
-    lambda a, b, how: kr.NormBracket(min(a, b), max(a, b), how=how),
+    lambda a, b, how: kr.theory.NormBracket(min(a, b), max(a, b), how=how),
     positive,
     positive | st.just(math.inf),
     st.sampled_from(["exact", "sampled, a lower estimate", "Lanczos: 99%"]),
@@ -40,7 +40,7 @@ names = st.text(printable, min_size=1, max_size=90).filter(
 
 @st.composite
 def networks(draw: st.DrawFn) -> kr.Network:
-    layers: list[kr.Layer] = []
+    layers: list[kr.theory.Layer] = []
     for name in draw(st.lists(names, min_size=1, max_size=6, unique=True)):
         lipschitz = draw(constants)
         if draw(st.booleans()):
@@ -64,7 +64,7 @@ def networks(draw: st.DrawFn) -> kr.Network:
         last = draw(st.integers(first + 1, len(layers) - 1))
         constant = draw(positive | brackets)
         ends = layers[first].name, layers[last].name
-        compositions = [kr.Composition(*ends, lipschitz=constant)]
+        compositions = [kr.theory.Composition(*ends, lipschitz=constant)]
     return kr.Network(layers, compositions=compositions, name=draw(st.just("") | names))
 
 
@@ -120,17 +120,22 @@ def test_write_leaves_the_old_file_where_it_cannot_write(tmp_path: Path) -> None
         (lambda: kr.Learned("W", kappa=0), "kappa must be a finite number > 0"),
         (lambda: kr.Known("K", lipschitz=np.eye(3)), "a number >= 0, a NormBracket or an operator"),  # type: ignore[arg-type]
         (lambda: kr.Learned("W", parameters=10**400), "parameters must be a whole number"),
-        (lambda: kr.NormBracket(1, 2, how=""), "say in a few words how the ends are known"),
-        (lambda: kr.NormBracket(2, 1), "lower must be <= upper"),
-        (lambda: kr.NormBracket(math.inf, math.inf), "lower must be a finite number"),
+        (lambda: kr.theory.NormBracket(1, 2, how=""), "say in a few words how the ends are known"),
+        (lambda: kr.theory.NormBracket(2, 1), "lower must be <= upper"),
+        (lambda: kr.theory.NormBracket(math.inf, math.inf), "lower must be a finite number"),
         (lambda: kr.Network([]), "at least one layer"),
         (lambda: kr.Network([1]), "must be Known or Learned"),  # type: ignore[list-item]
         (lambda: kr.Network([kr.Known("K"), kr.Known("K")]), "'K' twice"),
         (lambda: ct()["Kk"], "there is no layer 'Kk' in this network; did you mean 'K'?"),
         (lambda: ct().amplification("papr"), "did you mean 'paper'?"),  # type: ignore[arg-type]
-        (lambda: kr.Composition("K", "A^T", lipschitz=None), "give the norm of the composed"),
         (
-            lambda: kr.Network(ct().layers, compositions=[kr.Composition("K", "W", lipschitz=1)]),
+            lambda: kr.theory.Composition("K", "A^T", lipschitz=None),
+            "give the norm of the composed",
+        ),
+        (
+            lambda: kr.Network(
+                ct().layers, compositions=[kr.theory.Composition("K", "W", lipschitz=1)]
+            ),
             "from an earlier to a later layer",
         ),
     ],
@@ -162,10 +167,10 @@ class CountingOperator:
         self.matrix = matrix
         self.asked = 0
 
-    def norm(self) -> kr.NormBracket:
+    def norm(self) -> kr.theory.NormBracket:
         self.asked += 1
         value = float(np.linalg.norm(self.matrix, 2))
-        return kr.NormBracket(value * (1 - 1e-12), value, how="SVD")
+        return kr.theory.NormBracket(value * (1 - 1e-12), value, how="SVD")
 
     def __matmul__(self, inner: "CountingOperator") -> "CountingOperator":
         return CountingOperator(self.matrix @ inner.matrix)
@@ -195,11 +200,11 @@ def test_the_smaller_of_stated_and_computed_constants_is_used() -> None:
     layers = [kr.Learned("W"), *known]
     computed = kr.Network(layers).tails()[0]
     for stated, expected in ((computed / 2, computed / 2), (computed * 2, computed)):
-        net = kr.Network(layers, compositions=[kr.Composition("A", "B", lipschitz=stated)])
+        net = kr.Network(layers, compositions=[kr.theory.Composition("A", "B", lipschitz=stated)])
         assert net.tails()[0] == pytest.approx(expected)
     layers = [kr.Learned("W"), kr.Known("A", lipschitz=3), kr.Known("B", lipschitz=3)]
     for constants in ((2.0, 5.0), (5.0, 2.0)):
-        both = [kr.Composition("A", "B", lipschitz=constant) for constant in constants]
+        both = [kr.theory.Composition("A", "B", lipschitz=constant) for constant in constants]
         assert kr.Network(layers, compositions=both).tails()[0] == 2
 
 
@@ -215,7 +220,7 @@ def test_an_operator_whose_norm_is_no_bracket_is_refused() -> None:
 
 
 def test_bounds_use_the_upper_end_of_a_bracket() -> None:
-    net = kr.Network([kr.Learned("W"), kr.Known("A", lipschitz=kr.NormBracket(1, 3))])
+    net = kr.Network([kr.Learned("W"), kr.Known("A", lipschitz=kr.theory.NormBracket(1, 3))])
     assert net.amplification("minkowski")[0] == 9
 
 
@@ -231,8 +236,8 @@ def test_replace_keeps_compositions_for_the_same_map_and_drops_them_for_another(
 
 def test_replace_compares_operators_by_identity() -> None:
     class Odd:
-        def norm(self) -> kr.NormBracket:
-            return kr.NormBracket(1, 1)
+        def norm(self) -> kr.theory.NormBracket:
+            return kr.theory.NormBracket(1, 1)
 
         def __eq__(self, other: object) -> bool:
             raise AssertionError("operators with arrays cannot be compared")
@@ -242,7 +247,7 @@ def test_replace_compares_operators_by_identity() -> None:
     same = Odd()
     net = kr.Network(
         [kr.Learned("P", lipschitz=same), kr.Known("Q", lipschitz=1)],
-        compositions=[kr.Composition("P", "Q", lipschitz=0.5)],
+        compositions=[kr.theory.Composition("P", "Q", lipschitz=0.5)],
     )
     assert net.replace("P").compositions
     assert net.replace("P", kr.Known("P", lipschitz=same)).compositions
@@ -277,7 +282,9 @@ def test_parameters_that_layers_share_count_once_in_the_network_and_in_every_lay
     ]
     net = kr.Network(tied)
     assert net.parameters == 25
-    assert kr.layer_risk(tied[1], 100) == kr.layer_risk(kr.Learned("b", parameters=25), 100)
+    assert kr.theory.layer_risk(tied[1], 100) == kr.theory.layer_risk(
+        kr.Learned("b", parameters=25), 100
+    )
     net.write(tmp_path / "net.yaml")
     assert (kr.Network.read(tmp_path / "net.yaml"), eval(repr(net), SCOPE)) == (net, net)
     assert kr.Network([kr.Learned("a", parameters=3), kr.Learned("b")]).parameters is None

@@ -160,10 +160,10 @@ class Unit:
     Examples
     --------
     >>> import korisk as kr
-    >>> psnr = kr.UNITS["psnr"]
+    >>> psnr = kr.curves.UNITS["psnr"]
     >>> psnr.to_error([20, 30]).tolist(), psnr.larger_is_better
     ([0.01, 0.001], True)
-    >>> kr.UNITS["accuracy"].from_error(0.25).item()
+    >>> kr.curves.UNITS["accuracy"].from_error(0.25).item()
     0.75
     """
 
@@ -173,7 +173,7 @@ class Unit:
     def __post_init__(self) -> None:
         if self.law not in _LAWS:
             rule = f"be one of {', '.join(_LAWS)}"
-            remedy = "take a known unit, such as korisk.UNITS['accuracy']"
+            remedy = "take a known unit, such as korisk.curves.UNITS['accuracy']"
             raise invalid(f"law of unit {shown(self.name)}", rule, self.law, remedy)
 
     @property

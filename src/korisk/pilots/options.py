@@ -291,7 +291,7 @@ class Probe:
     >>> import korisk as kr
     >>> def fit(n, seed, longer=1.0):  # trained too briefly
     ...     return {"mse": 0.05 / longer, "train_mse": 0.049 / longer, "steps": 100 * longer}
-    >>> probe = kr.Probe(longer=3, baseline=0.2)
+    >>> probe = kr.pilots.Probe(longer=3, baseline=0.2)
     >>> kr.run_pilot(fit, [16, 64, 256], seeds=2, probe=probe, quiet=True).limit.kind
     'training'
     """

@@ -332,7 +332,7 @@ class Calibration:
     --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125])
-    >>> fitted = kr.calibrate(pilot, "power")
+    >>> fitted = kr.planning.calibrate(pilot, "power")
     >>> fitted.formula, fitted.predict([512, 1024]).shape
     ('c + a N^-b, b <= 1', (2,))
     >>> fitted.predict(fitted.samples(0.005)) <= 0.005
@@ -441,9 +441,9 @@ def calibrate(curve: Curve, fit: str = "power") -> Calibration:
     --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128], [0.21, 0.11, 0.06, 0.035])
-    >>> {name: round(value, 2) for name, value in kr.calibrate(pilot).parameters.items()}
+    >>> {name: round(value, 2) for name, value in kr.planning.calibrate(pilot).parameters.items()}
     {'c': 0.01, 'a': 3.2, 'b': 1.0}
-    >>> kr.calibrate(pilot, "paper").floor
+    >>> kr.planning.calibrate(pilot, "paper").floor
     0.035
     """
     one_of("fit", fit, FITS)

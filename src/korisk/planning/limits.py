@@ -69,7 +69,7 @@ class Longer:
     Examples
     --------
     >>> import korisk as kr
-    >>> kr.Longer(n=1024, factor=3, errors=[0.02], before=[0.05]).factor
+    >>> kr.planning.Longer(n=1024, factor=3, errors=[0.02], before=[0.05]).factor
     3.0
     """
 
@@ -115,7 +115,7 @@ class Evidence:
     Examples
     --------
     >>> import korisk as kr
-    >>> kr.Evidence(noise=0.001).noise
+    >>> kr.planning.Evidence(noise=0.001).noise
     0.001
     """
 
@@ -157,7 +157,7 @@ class Evidence:
         >>> def fit(n, seed, longer=1.0):
         ...     return {"mse": 0.05 / longer, "train_mse": 0.04 / longer}
         >>> _ = kr.run_pilot(fit, [16, 64, 256], 2, store="probed.db", probe=3, quiet=True)
-        >>> kr.Evidence.read("probed.db", kr.Curve.read("probed.db")).longer.factor
+        >>> kr.planning.Evidence.read("probed.db", kr.Curve.read("probed.db")).longer.factor
         3.0
         """
         fits = stored_fits(path, curve.model, curve.metric)
@@ -213,7 +213,7 @@ class Limit:
     --------
     >>> import korisk as kr
     >>> flat = kr.Curve([16, 64, 256, 1024], [0.05, 0.05, 0.05, 0.05])
-    >>> kr.limit(flat).next_run
+    >>> kr.planning.limit(flat).next_run
     'train N = 1,024 once with 3 times the steps'
     """
 
@@ -264,8 +264,8 @@ def limit(
     --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 64, 256, 1024], [0.052, 0.05, 0.05, 0.05], model="U-Net")
-    >>> longer = kr.Longer(n=1024, factor=3, errors=[0.02], before=[0.05])
-    >>> print(kr.limit(pilot, kr.Evidence(longer=longer)))
+    >>> longer = kr.planning.Longer(n=1024, factor=3, errors=[0.02], before=[0.05])
+    >>> print(kr.planning.limit(pilot, kr.planning.Evidence(longer=longer)))
     Training limits the error: at N = 1,024, 3 times the training takes it from 0.05 to 0.02.
     """
     case = _Case.of(curve, evidence or Evidence(), target_error)

@@ -263,7 +263,7 @@ def predict_dense(
     >>> import korisk as kr
     >>> import numpy as np
     >>> images = np.random.default_rng(0).standard_normal((64, 8))
-    >>> made = kr.predict_dense(np.eye(8), images, noise=0.1)
+    >>> made = kr.prediction.predict_dense(np.eye(8), images, noise=0.1)
     >>> made.parameters, made.examples, made.errors([32, 128]).shape
     (64, 64, (2,))
     """
@@ -325,7 +325,7 @@ def predict_structured(
     >>> import korisk as kr
     >>> import numpy as np
     >>> images = np.random.default_rng(0).standard_normal((64, 8))
-    >>> made = kr.predict_structured(np.eye(8), images, noise=0.1, tail=np.eye(8))
+    >>> made = kr.prediction.predict_structured(np.eye(8), images, noise=0.1, tail=np.eye(8))
     >>> made.parameters, bool(made.errors(16)[0] >= made.floor)
     (8, True)
     """

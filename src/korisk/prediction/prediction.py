@@ -91,7 +91,7 @@ class PredictedPlan(Enough):
     >>> import korisk as kr
     >>> from korisk.prediction.dense.spectral import Spectrum
     >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-    >>> made = kr.Prediction(theory, model="FC", examples=64).plan(0.2)
+    >>> made = kr.prediction.Prediction(theory, model="FC", examples=64).plan(0.2)
     >>> made.lower <= made.even <= made.samples(sure=0.9) <= made.upper
     True
     >>> made.recommend().action
@@ -255,7 +255,7 @@ class Prediction(Drawn, Answers):
     >>> import korisk as kr
     >>> from korisk.prediction.dense.spectral import Spectrum
     >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-    >>> made = kr.Prediction(theory, model="FC", examples=64)
+    >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
     >>> round(made.floor, 6), made.errors([16, 64, 256]).shape
     (0.1, (3,))
     >>> low, high = made.band(64)
@@ -313,7 +313,7 @@ class Prediction(Drawn, Answers):
         >>> import korisk as kr
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
         >>> round(made.effective(10**6), 2)
         8.0
         """
@@ -337,7 +337,7 @@ class Prediction(Drawn, Answers):
         >>> import korisk as kr
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
         >>> made.computed([10**6]).round(4).tolist()
         [0.1]
         """
@@ -361,7 +361,7 @@ class Prediction(Drawn, Answers):
         >>> import korisk as kr
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
         >>> bool(made.errors(4)[0] > made.errors(400)[0] > made.floor)
         True
         """
@@ -385,7 +385,7 @@ class Prediction(Drawn, Answers):
         >>> import korisk as kr
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
         >>> low, high = made.band([16, 64])
         >>> bool((low < high).all())
         True
@@ -412,7 +412,7 @@ class Prediction(Drawn, Answers):
         >>> import korisk as kr
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
         >>> bool(made.quantile(64, 0.1)[0] < made.quantile(64, 0.9)[0])
         True
         """
@@ -461,7 +461,7 @@ class Prediction(Drawn, Answers):
         >>> import korisk as kr
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
         >>> found = made.plan(0.2)
         >>> found.lower <= found.even <= found.upper, made.plan(0.01).recommend().action
         (True, 'stop')
@@ -488,7 +488,7 @@ class Prediction(Drawn, Answers):
         >>> import korisk as kr
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> kr.Prediction(theory, model="FC", examples=64).first_check().n
+        >>> kr.prediction.Prediction(theory, model="FC", examples=64).first_check().n
         16
         """
         return self.expected(math.ceil(min(max(FIRST, self.valid_from), self.valid_to)))
@@ -523,7 +523,7 @@ class Prediction(Drawn, Answers):
         >>> import korisk as kr
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
         >>> made.explain()
         'FC has an expected error of ... at N = 64 (90%: ...); its curve levels off at 0.1. ...'
         """
@@ -561,7 +561,7 @@ class Prediction(Drawn, Answers):
         >>> import korisk as kr
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
         >>> pilot = kr.Curve([16, 32, 64, 128], made.computed([16, 32, 64, 128]))
         >>> [round(check.ratio, 6) for check in made.with_pilot(pilot).checks]
         [1.0, 1.0, 1.0, 1.0]

@@ -107,7 +107,7 @@ def predict_study(
     >>> import korisk as kr
     >>> points = [{"name": "eight sensors"}]
     >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": points}
-    >>> (found,) = kr.predict_study(kr.studies.Study(study), examples=64)
+    >>> (found,) = kr.prediction.predict_study(kr.studies.Study(study), examples=64)
     >>> found.name, [made.model for made in found.predictions]
     ('eight sensors', ['KO', 'FC'])
     """
@@ -341,7 +341,7 @@ class PointPrediction(Drawn):
     --------
     >>> import korisk as kr
     >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
-    >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
+    >>> (point,) = kr.prediction.predict_study(kr.studies.Study(study), examples=64)
     >>> point.examples, [made.model for made in point.predictions]
     (64, ['KO', 'FC'])
     """
@@ -407,7 +407,7 @@ class PointPrediction(Drawn):
         --------
         >>> import korisk as kr
         >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
-        >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
+        >>> (point,) = kr.prediction.predict_study(kr.studies.Study(study), examples=64)
         >>> [found.target for found in point.plans(0.5)]
         [0.5, 0.5]
         """
@@ -435,7 +435,7 @@ class PointPrediction(Drawn):
         --------
         >>> import korisk as kr
         >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
-        >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
+        >>> (point,) = kr.prediction.predict_study(kr.studies.Study(study), examples=64)
         >>> known, dense = point.predictions
         >>> point.effective(dense, 64) == 8 * dense.effective(64)
         True
@@ -471,7 +471,7 @@ class PointPrediction(Drawn):
         --------
         >>> import korisk as kr
         >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
-        >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
+        >>> (point,) = kr.prediction.predict_study(kr.studies.Study(study), examples=64)
         >>> [model["samples"][0]["target"] for model in point.to_dict([0.5])["models"]]
         [0.5, 0.5]
         """

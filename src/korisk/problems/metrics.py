@@ -24,7 +24,7 @@ class Metric(NamedTuple):
     Parameters
     ----------
     unit : str
-        One of `korisk.UNITS`.
+        One of `korisk.curves.UNITS`.
     larger_is_better : bool
         Its direction.
     words : str

@@ -38,7 +38,7 @@ class Bound(Drawn):
     >>> import korisk as kr
     >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=3), kr.Learned("B", lipschitz=2)]
     >>> net = kr.Network(layers)
-    >>> bound = kr.deep_risk(net, {"W": 0.01, "B": 0.04}, bound="paper")
+    >>> bound = kr.theory.deep_risk(net, {"W": 0.01, "B": 0.04}, bound="paper")
     >>> bound.contributions.round(2).tolist(), round(bound.total, 2)
     ([1.44, 0.0, 0.08], 1.52)
     """
@@ -161,7 +161,7 @@ def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
     Examples
     --------
     >>> import korisk as kr
-    >>> round(kr.layer_risk(kr.Learned("W", parameters=100), 1000), 4)
+    >>> round(kr.theory.layer_risk(kr.Learned("W", parameters=100), 1000), 4)
     0.6908
     """
     return approximation_risk(layer) + estimation_slope(layer, effective=effective) * rate(n)
@@ -238,9 +238,9 @@ def deep_risk(net: Network, layer_risks: Risks, *, bound: BoundForm = "composed"
     --------
     >>> import korisk as kr
     >>> net = kr.Network([kr.Learned("W"), kr.Known("K", lipschitz=3)])
-    >>> round(kr.deep_risk(net, [0.01, 0]).total, 4)
+    >>> round(kr.theory.deep_risk(net, [0.01, 0]).total, 4)
     0.09
-    >>> round(kr.deep_risk(net, {"W": 0.01}, bound="paper").total, 4)
+    >>> round(kr.theory.deep_risk(net, {"W": 0.01}, bound="paper").total, 4)
     0.18
     """
     # By name: every learned layer must be there, and no name may be misspelt, since a risk that is

@@ -63,8 +63,8 @@ class NormBracket:
     Examples
     --------
     >>> import korisk as kr
-    >>> bracket = kr.NormBracket(0.9, 1.1, how="Lanczos")
-    >>> bracket.is_point, kr.NormBracket(2, 2).is_point
+    >>> bracket = kr.theory.NormBracket(0.9, 1.1, how="Lanczos")
+    >>> bracket.is_point, kr.theory.NormBracket(2, 2).is_point
     (False, True)
     >>> kr.Known("K", lipschitz=bracket).bracket.upper
     1.1
@@ -121,8 +121,9 @@ class HasNorm(Protocol):
     >>> import korisk as kr
     >>> class Doubling:
     ...     def norm(self):
-    ...         return kr.NormBracket(2.0, 2.0)
-    >>> isinstance(Doubling(), kr.HasNorm), kr.Known("2x", lipschitz=Doubling()).bracket.upper
+    ...         return kr.theory.NormBracket(2.0, 2.0)
+    >>> layer = kr.Known("2x", lipschitz=Doubling())
+    >>> isinstance(Doubling(), kr.theory.HasNorm), layer.bracket.upper
     (True, 2.0)
     """
 

@@ -202,7 +202,7 @@ class RiskLine:
     Examples
     --------
     >>> import korisk as kr
-    >>> line = kr.RiskLine(floor=0.001, slope=0.5)
+    >>> line = kr.theory.RiskLine(floor=0.001, slope=0.5)
     >>> round(line.predict(1000), 5), line.samples(0.01)
     (0.00445, 321)
     """
@@ -278,7 +278,7 @@ def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = 
     --------
     >>> import korisk as kr
     >>> net = kr.Network([kr.Learned("W", parameters=100), kr.Known("K", lipschitz=2)])
-    >>> kr.risk_line(net)
+    >>> kr.theory.risk_line(net)
     RiskLine(floor=0.0, slope=400.0)
     """
     floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
@@ -403,7 +403,7 @@ class Savings:
     >>> import korisk as kr
     >>> net = kr.Network([kr.Learned("W", parameters=10, kappa=0.5),
     ...                   kr.Learned("B", parameters=1000, kappa=0.5, lipschitz=2)])
-    >>> saved = kr.savings(net, "B", bound="paper")
+    >>> saved = kr.theory.savings(net, "B", bound="paper")
     >>> round(saved.estimation(1000), 3)
     6.908
     >>> saved.samples(target=1.0)
@@ -505,7 +505,7 @@ def savings(
     >>> import korisk as kr
     >>> net = kr.Network([kr.Learned("W", parameters=10, kappa=0.5),
     ...                   kr.Learned("B", parameters=1000, kappa=0.5, lipschitz=2)])
-    >>> saved = kr.savings(net, "B", bound="paper")
+    >>> saved = kr.theory.savings(net, "B", bound="paper")
     >>> round(saved.total(1000), 3), saved.approximation
     (6.908, 0.0)
     """
@@ -530,8 +530,8 @@ class TwoFactors:
 
     Examples
     --------
-    >>> import korisk as kr
-    >>> factors = kr.two_factors(kr.RiskLine(0.001, 0.5), kr.RiskLine(0.002, 20.0), target=0.01)
+    >>> from korisk.theory import RiskLine, two_factors
+    >>> factors = two_factors(RiskLine(0.001, 0.5), RiskLine(0.002, 20.0), target=0.01)
     >>> factors.structural, factors.approximation_budget, factors.product
     (40.0, 1.125, 45.0)
     >>> round(factors.ratio)
@@ -587,8 +587,8 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
 
     Examples
     --------
-    >>> import korisk as kr
-    >>> factors = kr.two_factors(kr.RiskLine(0.001, 0.5), kr.RiskLine(0.002, 20.0), target=0.01)
+    >>> from korisk.theory import RiskLine, two_factors
+    >>> factors = two_factors(RiskLine(0.001, 0.5), RiskLine(0.002, 20.0), target=0.01)
     >>> factors.samples_known, factors.samples_dense
     (321, 25352)
     """
@@ -621,7 +621,7 @@ def structural_factor(*, H: int, filter_norm: float, backprojection_norm: float)
     Examples
     --------
     >>> import korisk as kr
-    >>> round(kr.structural_factor(H=128, filter_norm=0.03, backprojection_norm=85.0), 1)
+    >>> round(kr.theory.structural_factor(H=128, filter_norm=0.03, backprojection_norm=85.0), 1)
     629.9
     """
     # From p_FC / p_KO = H^2 and amplifications 2^2 P^2 of the known-operator network.

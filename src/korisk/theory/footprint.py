@@ -22,7 +22,7 @@ class Footprint:
     Examples
     --------
     >>> import korisk as kr
-    >>> ct = kr.Footprint(H=128, V=60, B=128)
+    >>> ct = kr.theory.Footprint(H=128, V=60, B=128)
     >>> ct.known_parameters, ct.dense_parameters, ct.ratio
     (7680, 125829120, 16384)
     """

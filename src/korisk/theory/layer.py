@@ -216,7 +216,7 @@ class Learned(Layer):
     >>> layer = kr.Learned("W", parameters=7680, C=2.0, width=100)
     >>> layer
     Learned('W', parameters=7680, C=2.0, width=100.0)
-    >>> kr.layer_risk(layer, 10**9) > layer.C**2 / layer.width
+    >>> kr.theory.layer_risk(layer, 10**9) > layer.C**2 / layer.width
     True
     """
 
@@ -275,7 +275,7 @@ class Composition:
     --------
     >>> import korisk as kr
     >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=0.03), kr.Known("B", lipschitz=85.0)]
-    >>> whole = kr.Composition("K", "B", lipschitz=1.2)
+    >>> whole = kr.theory.Composition("K", "B", lipschitz=1.2)
     >>> kr.Network(layers, compositions=[whole]).tails().tolist()
     [1.2, 85.0, 1.0]
     >>> kr.Network(layers).tails().round(2).tolist()
