@@ -202,9 +202,9 @@ def tuned_tables(path: Path = TUNED) -> Iterator[str]:
     rows, wrong, longer, moved, compared = [], [], [], 0, 0
     for (problem, *_, recipe), networks in settings.items():
         if recipe != TUNED_RECIPE:
-            for network, (_, errors) in networks.items():
+            for network, curve in networks.items():
                 name = NAMES[problem] + (", dense layer" if network == "dense-unet" else "")
-                longer.append([name, recipe, f"{1e3 * errors[-1].mean():.3g}"])
+                longer.append([name, recipe, f"{1e3 * curve[1][-1].mean():.3g}"])
             continue
         if "dense-unet" not in networks:
             continue
