@@ -117,7 +117,15 @@ def needed_by(what: str, package: str, install: str) -> Iterator[None]:
 
 
 class KoriskWarning(UserWarning):
-    """What was asked for can be done, and its user should know something about it."""
+    """A warning about an answer that is given, such as one that rests on a default.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import korisk as kr
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", kr.KoriskWarning)  # in here it stops a script
+    """
 
 
 class UnreachableError(KoriskError):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from test_understood_tables import row as sheet_row
 from test_understood_tables import workbook
 
-from korisk import UNITS, Curve, KoriskError
+from korisk import Curve, KoriskError
+from korisk.curves import UNITS
 
 LISTED = {
     "n": ("n", "N", "samples", "train_size", "n_train", "Anzahl", "params.n_train"),

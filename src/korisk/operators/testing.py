@@ -89,7 +89,7 @@ class Report:
 
     Examples
     --------
-    >>> from korisk import NormBracket
+    >>> from korisk.theory import NormBracket
     >>> from korisk.operators.testing import Finding, Report
     >>> Report("W", NormBracket(1, 1), (Finding("adjoint", 2e-16, 1e-12),))["adjoint"]
     2e-16
