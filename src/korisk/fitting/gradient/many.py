@@ -1,9 +1,9 @@
-"""Several networks of one kind trained at once: Adam with cosine decay, the best step kept.
+"""Train several networks of one kind at once: Adam with cosine decay, best validation step.
 
 On a GPU the weights of all members are stacked, and one call computes the loss of every member
-(torch.func); gradients of the sum of the losses are the members' own. On a CPU each thread trains a
-member by itself, which is faster than all threads at one. Networks that cannot be stacked, or that
-draw random numbers on a CPU, are trained one after another.
+(torch.func); the gradient of the sum of the losses is each member's gradient. On a CPU each thread
+trains one member, which is faster than all threads on one member. Networks that cannot be stacked,
+or that draw random numbers on a CPU, are trained one after another.
 """
 
 import copy
@@ -29,14 +29,14 @@ from korisk.fitting.gradient.recipe import Recipe
 from korisk.fitting.gradient.train import Optimiser, Pool, captured
 from korisk.operators.inputs import shape_text
 
-CHECKS = 10  # times that members are judged on validation pairs, evenly over the steps
-_CHUNK = 64  # pairs of a member that are judged at once
-_EAGER = 3  # steps before a CUDA graph is captured: libraries set themselves up in them
-_SHARE = 0.6  # of the free memory that members may take together
+CHECKS = 10  # evaluations on validation pairs, evenly spaced over the steps
+_CHUNK = 64  # pairs of a member that are evaluated at once
+_EAGER = 3  # steps before a CUDA graph is captured, in which libraries initialise themselves
+_SHARE = 0.6  # of the free memory that members may use together
 _REPORTED = 10  # steps between reports
-_TIMED = 4  # steps that are timed, after as many as it takes to capture one
-_SPACE = 5  # times its weights that a member in training takes: slopes, two moments, the best step
-_ALIKE = 1e-3  # of the largest output: how far stacked and single outputs may differ by rounding
+_TIMED = 4  # timed steps, after the warm-up that capturing needs
+_SPACE = 5  # memory of a member in units of its weights: gradients, two moments, the best step
+_ALIKE = 1e-3  # of the largest output: tolerated difference of stacked and single outputs
 
 Fit = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor], object]
 Forward = Callable[[Tensor], Tensor]  # inputs (members, batch, ...) to outputs of that shape
@@ -55,8 +55,8 @@ class Schedule:
     rate : float, default 0.001
         Learning rate at the start.
     patience : int, optional
-        Training ends early when so many checks on validation pairs, of which there are 10, have
-        passed without a smaller error. Default: it never does.
+        Number of checks on validation pairs, of 10 in all, without a smaller error after which
+        training ends early. Default: it never does.
 
     Raises
     ------
@@ -85,10 +85,10 @@ class Schedule:
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """A network to train, with the rows of the pool that it trains on and is judged by.
+    """A network to train, with the rows of the pool for its training, validation and test.
 
-    If it has a method `penalty(inputs)`, what that returns is added to the mean squared error of
-    every batch. Members of one call have equally many rows to judge them.
+    If it has a method `penalty(inputs)`, its result is added to the mean squared error of every
+    batch. All members of a call have equally many validation and equally many test rows.
     """
 
     name: str  # for messages
@@ -117,7 +117,7 @@ def train_many(
     Parameters
     ----------
     members : sequence of Member
-        Networks on the device of the pool.
+        Networks, on the device of the pool.
     inputs, targets : Tensor, shapes (pairs, ...)
         The pool.
     schedule : Schedule
@@ -145,7 +145,7 @@ def train_many(
     """
     if not members:
         return
-    pool, said = (inputs, targets), [] if notes is None else notes
+    pool, messages = (inputs, targets), [] if notes is None else notes
     shares = [0.0] * len(members)
     lock = threading.Lock()
 
@@ -156,25 +156,26 @@ def train_many(
             if progress is not None:
                 progress(sum(shares) / len(shares))
 
-    trial, how = _trial(members[0], inputs, schedule), _way(members, pool, schedule, together)
+    trial = _trial(members[0], inputs, schedule)
+    strategy = _strategy(members, pool, schedule, together)
     if fit is not None:
         for index, member in enumerate(members):
             report([index], 0.0)
             yield index, _fitted(member, pool, fit)
             report([index], 1.0)
         return
-    said += [f"The networks were trained one after another: {why}." for why in how.reasons]
-    if how.stacked:
-        for start in range(0, len(members), how.stacked):
-            group = range(start, min(start + how.stacked, len(members)))
-            chosen = [members[index] for index in group]
-            with _seeded(chosen[0], pool):
-                training = _Training(chosen, pool, schedule, _stacked(chosen, trial))
-                found = training.run(partial(report, group))
+    messages += [f"The networks were trained one after another: {why}." for why in strategy.reasons]
+    if strategy.stacked:
+        for start in range(0, len(members), strategy.stacked):
+            group = range(start, min(start + strategy.stacked, len(members)))
+            chunk = [members[index] for index in group]
+            with _seeded(chunk[0], pool):
+                training = _Training(chunk, pool, schedule, _stacked(chunk, trial))
+                group_errors = training.run(partial(report, group))
             del training  # before the next group needs its memory
-            yield from zip(group, found, strict=True)
+            yield from zip(group, group_errors, strict=True)
         return
-    workers = how.workers
+    workers = strategy.workers
     if not inputs.is_cuda:
         with _seeded(members[0], pool):
             _reorder(members, trial)
@@ -195,8 +196,8 @@ def train_many(
     threads = ThreadPoolExecutor(workers)
     try:
         running = {threads.submit(alone, index): index for index in range(len(members))}
-        for done in as_completed(running):
-            yield running[done], done.result()
+        for future in as_completed(running):
+            yield running[future], future.result()
     finally:
         stop.set()  # an error or an interruption ends the others within a step
         threads.shutdown(cancel_futures=True)
@@ -204,7 +205,7 @@ def train_many(
 
 
 class Pace(NamedTuple):
-    """How fast members are trained and how much memory that takes, as a few steps show."""
+    """Speed and memory of the training, measured over a few steps."""
 
     step: float  # seconds, of all members that are trained at once
     check: float  # seconds to judge these on their validation and test pairs
@@ -213,7 +214,7 @@ class Pace(NamedTuple):
     device: str  # in words
 
     def seconds(self, members: int, steps: int) -> float:
-        """How long so many members take."""
+        """Training time of so many members."""
         rounds = math.ceil(members / self.at_once)
         return rounds * (steps * self.step + CHECKS * self.check)
 
@@ -232,62 +233,63 @@ def pace(members: Sequence[Member], inputs: Tensor, targets: Tensor, schedule: S
         Seconds of a step and of a check, and bytes.
     """
     pool, device = (inputs, targets), inputs.device
-    trial, how = _trial(members[0], inputs, schedule), _way(members, pool, schedule, None)
-    at_once = how.stacked or min(how.workers, len(members))
+    trial, strategy = _trial(members[0], inputs, schedule), _strategy(members, pool, schedule, None)
+    at_once = strategy.stacked or min(strategy.workers, len(members))
     short = Schedule(steps=max(CHECKS, _EAGER + 1 + _TIMED), batch=schedule.batch)
     copies = _copies(members[:at_once])
-    held = float(sum(each.numel() * each.element_size() for each in pool))
+    pool_bytes = float(sum(tensor.numel() * tensor.element_size() for tensor in pool))
     if inputs.is_cuda:
         with _seeded(copies[0], pool):
             before = torch.cuda.memory_allocated(device)
             torch.cuda.reset_peak_memory_stats(device)
             training = (
                 _Training(copies, pool, short, _stacked(copies, trial))
-                if how.stacked
+                if strategy.stacked
                 else _alone(copies[0], pool, short)
             )
             step, check = training.timed()
-        memory = held + float(torch.cuda.max_memory_allocated(device) - before)
+        memory = pool_bytes + float(torch.cuda.max_memory_allocated(device) - before)
         return Pace(step, check, at_once, memory, "a GPU")
     with _seeded(copies[0], pool):
         _reorder(copies, trial)
         activations = _activations(copies[0].module, trial) * schedule.batch / len(trial)
 
         def timed(member: Member) -> tuple[float, float]:
-            if how.workers > 1:
+            if strategy.workers > 1:
                 torch.set_num_threads(1)
             return _alone(member, pool, short).timed()
 
-        if how.workers == 1:
+        if strategy.workers == 1:
             times = [timed(copies[0])]
         else:  # all at once, since they share caches and memory
             try:
-                with ThreadPoolExecutor(how.workers) as threads:
+                with ThreadPoolExecutor(strategy.workers) as threads:
                     times = list(threads.map(timed, copies))
             finally:
-                torch.set_num_threads(how.workers)
-    step, check = (sum(each) / len(times) for each in zip(*times, strict=True))
+                torch.set_num_threads(strategy.workers)
+    step, check = (sum(seconds) / len(times) for seconds in zip(*times, strict=True))
     weights = sum(x.numel() * x.element_size() for x in _state(copies[0].module).values())
-    memory = held + len(members) * weights + at_once * (_SPACE * weights + 2 * activations)
+
+    memory = pool_bytes + len(members) * weights + at_once * (_SPACE * weights + 2 * activations)
     cores = torch.get_num_threads()
     return Pace(step, check, at_once, memory, f"{cores} core{'s' * (cores > 1)}")
 
 
 def _activations(module: nn.Module, trial: Tensor) -> int:
-    """Bytes that a network keeps from its forward pass for the backward one."""
+    """Bytes that the forward pass stores for the backward pass."""
     storages: dict[int, int] = {}
 
-    def pack(kept: Tensor) -> Tensor:
-        storage = kept.untyped_storage()
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
         storages[storage.data_ptr()] = storage.nbytes()
-        return kept
+        return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         module(trial)
     return sum(storages.values())
 
 
-class _Way(NamedTuple):
+class _Strategy(NamedTuple):
     """How members are trained."""
 
     stacked: int  # how many at once, their weights stacked; 0 where each is by itself
@@ -299,45 +301,48 @@ def _trial(member: Member, inputs: Tensor, schedule: Schedule) -> Tensor:
     return inputs[member.rows[: min(schedule.batch, len(member.rows))]]
 
 
-def _way(members: Sequence[Member], pool: Pool, schedule: Schedule, together: bool | None) -> _Way:
-    """How members can be trained, as the first two show; raises if their output is no image."""
+def _strategy(
+    members: Sequence[Member], pool: Pool, schedule: Schedule, together: bool | None
+) -> _Strategy:
+    """Choose how to train members by trying the first two; raise if the output shape is wrong."""
     first, (inputs, targets) = members[0], pool
     trial, reasons = _trial(first, inputs, schedule), []
     with _seeded(first, pool):
         draws = _draws_after_checks(first.module, trial, targets)
     if (inputs.is_cuda if together is None else together) and len(members) > 1:
         with _seeded(first, pool):
-            why = _unlike(members, trial)
-            at_once = 0 if why else _at_once(members, pool, schedule, trial)
+            reason = _unlike(members, trial)
+            at_once = 0 if reason else _at_once(members, pool, schedule, trial)
         if at_once:
-            return _Way(at_once, 1, ())
-        reasons.append(why)
+            return _Strategy(at_once, 1, ())
+        reasons.append(reason)
     if draws and not inputs.is_cuda:
         reasons.append("they draw random numbers, which threads would draw in no fixed order")
     workers = 1 if inputs.is_cuda or draws else torch.get_num_threads()
-    return _Way(0, workers, tuple(reasons))
+    return _Strategy(0, workers, tuple(reasons))
 
 
 def _draws_after_checks(module: nn.Module, trial: Tensor, targets: Tensor) -> bool:
-    """Whether a network draws random numbers while it trains; raises if its output is no image."""
-    tried = copy.deepcopy(module).train()
-    if not any(p.requires_grad for p in tried.parameters()):
+    """Whether a network draws random numbers in training; raise if its output shape is wrong."""
+    probe = copy.deepcopy(module).train()
+    if not any(p.requires_grad for p in probe.parameters()):
         raise KoriskError("the network must have weights to train, got none; let some require_grad")
     with torch.no_grad():
         before = torch.get_rng_state()
-        out = tried(trial)
+        output = probe(trial)
         draws = not torch.equal(before, torch.get_rng_state())
-    wanted = (len(trial), *targets.shape[1:])
-    if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
-        got = shape_text(tuple(out.shape)) if isinstance(out, Tensor) else type(out).__name__
-        rule = f"turn inputs {shape_text(tuple(trial.shape))} into outputs {shape_text(wanted)}"
+    shape = (len(trial), *targets.shape[1:])
+    if not isinstance(output, Tensor) or tuple(output.shape) != shape:
+        tensor = isinstance(output, Tensor)
+        got = shape_text(tuple(output.shape)) if tensor else type(output).__name__
+        rule = f"turn inputs {shape_text(tuple(trial.shape))} into outputs {shape_text(shape)}"
         remedy = "add or remove an axis of channels inside it"
-        raise invalid("the network", rule, out, remedy, got=got)
+        raise invalid("the network", rule, output, remedy, got=got)
     return draws
 
 
 def _reorder(members: Sequence[Member], trial: Tensor) -> None:
-    """Put channels last in the weights of convolutions, which a CPU computes faster that way."""
+    """Store the weights of convolutions with channels last, which is faster on a CPU."""
     with suppress(RuntimeError):  # from networks that need another order
         first = copy.deepcopy(members[0].module).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         weights = [p for p in first.parameters() if p.requires_grad]
@@ -348,10 +353,7 @@ def _reorder(members: Sequence[Member], trial: Tensor) -> None:
 
 @contextmanager
 def _seeded(member: Member, pool: Pool) -> Iterator[None]:
-    """Random numbers from the member's seed, and convolutions that are chosen by their speed.
-
-    The caller finds both as they were.
-    """
+    """Seed random numbers and let cuDNN choose the fastest convolutions; restore both at exit."""
     before = torch.backends.cudnn.benchmark
     with torch.random.fork_rng(devices=[pool[0].device] if pool[0].is_cuda else []):
         torch.manual_seed(member.seed)
@@ -363,14 +365,14 @@ def _seeded(member: Member, pool: Pool) -> Iterator[None]:
 
 
 def _fitted(member: Member, pool: Pool, fit: Fit) -> Tensor:
-    """The test errors of a member that the user's function has trained."""
+    """Train a member by the user's function; return its test errors."""
     with _seeded(member, pool):
-        parts = [each[rows] for rows in (member.rows, member.validation) for each in pool]
-        fit(member.module, *parts)
-    found = _judged(_single(member.module), member.module, pool, member.test[None])[0].cpu()
-    if not bool(torch.isfinite(found).all()):
+        samples = [tensor[rows] for rows in (member.rows, member.validation) for tensor in pool]
+        fit(member.module, *samples)
+    errors = _judged(_single(member.module), member.module, pool, member.test[None])[0].cpu()
+    if not bool(torch.isfinite(errors).all()):
         raise _not_finite(member.name)
-    return found
+    return errors
 
 
 def _not_finite(name: str) -> KoriskError:
@@ -386,16 +388,16 @@ def _single(module: nn.Module) -> Forward:
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
-    """What training may change: weights and buffers, by name."""
-    weights = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    return {name: each.detach() for name, each in (weights | dict(module.named_buffers())).items()}
+    """Tensors that training may change: weights and buffers, by name."""
+    state = {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
+    return state | {name: buffer.detach() for name, buffer in module.named_buffers()}
 
 
 class _Stack(NamedTuple):
-    """Members as one network: their weights, what computes all of them at once, and its state."""
+    """Members as one network: weights, forward pass of all members, and state."""
 
     weights: list[nn.Parameter]
-    mode: nn.Module  # that is trained or judged
+    mode: nn.Module  # whose training or evaluation mode counts
     forward: Forward
     state: dict[str, Tensor]  # by name, with an axis of members
     penalty: Forward | None = None  # of (members, batch, ...), one for each member
@@ -404,51 +406,51 @@ class _Stack(NamedTuple):
 def _alone(member: Member, pool: Pool, schedule: Schedule) -> "_Training":
     """A member that is trained by itself."""
     weights = [p for p in member.module.parameters() if p.requires_grad]
-    state = {name: each[None] for name, each in _state(member.module).items()}
+    state = {name: value[None] for name, value in _state(member.module).items()}
     penalty = _penalty(member.module)
-    alone = None if penalty is None else _single(penalty)
-    stack = _Stack(weights, member.module, _single(member.module), state, alone)
+    single_penalty = None if penalty is None else _single(penalty)
+    stack = _Stack(weights, member.module, _single(member.module), state, single_penalty)
     return _Training([member], pool, schedule, stack)
 
 
 def _stacked(members: Sequence[Member], trial: Tensor) -> _Stack:
-    """What no member learns, changes or has of its own is shared and not stacked.
-
-    Such as the matrix of a known operator.
-    """
-    template, tried = (copy.deepcopy(members[0].module) for _ in range(2))
+    """Stack the members; tensors that are equal and constant, such as operators, are shared."""
+    template, probe = (copy.deepcopy(members[0].module) for _ in range(2))
     with torch.no_grad():
-        tried.train()(trial)
-    modules = [tried, *(member.module for member in members)]
-    after, *every = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in modules)
+        probe.train()(trial)
+    modules = [probe, *(member.module for member in members)]
+    after, *stacks = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in modules)
     learned: dict[str, nn.Parameter] = {}
-    own: dict[str, Tensor] = {}
+    unshared: dict[str, Tensor] = {}
     shared: dict[str, Tensor] = {}
-    for name, value in every[0].items():
+    for name, value in stacks[0].items():
         if value.requires_grad:
-            learned[name] = nn.Parameter(torch.stack([each[name].detach() for each in every]))
-        elif all(torch.equal(other, value) for other in (after[name], *(e[name] for e in every))):
+            learned[name] = nn.Parameter(torch.stack([values[name].detach() for values in stacks]))
+        elif all(torch.equal(values[name], value) for values in (after, *stacks)):
             shared[name] = value
         else:
-            own[name] = torch.stack([each[name] for each in every])
+            unshared[name] = torch.stack([values[name] for values in stacks])
 
     def stacked(of: nn.Module, prefix: str = "") -> Forward:
-        def one(weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        def single(
+            weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor
+        ) -> Tensor:
             values = {**shared, **buffers, **weights}
-            out: Tensor = functional_call(of, {prefix + key: values[key] for key in values}, (x,))
-            return out
+            tensors = {prefix + name: values[name] for name in values}
+            output: Tensor = functional_call(of, tensors, (x,))
+            return output
 
-        every_one = vmap(one, randomness="different")
-        return lambda x: every_one(learned, own, x)
+        batched = vmap(single, randomness="different")
+        return lambda x: batched(learned, unshared, x)
 
     penalty = _penalty(template)
-    alike = None if penalty is None else stacked(penalty, "of.")
-    state = {name: each.detach() for name, each in learned.items()} | own
-    return _Stack(list(learned.values()), template, stacked(template), state, alike)
+    stacked_penalty = None if penalty is None else stacked(penalty, "of.")
+    state = {name: weight.detach() for name, weight in learned.items()} | unshared
+    return _Stack(list(learned.values()), template, stacked(template), state, stacked_penalty)
 
 
 class _Penalty(nn.Module):
-    """What a network adds to the loss of a batch, as a module of its own."""
+    """The penalty of a network as a module, so that it can be stacked as the network is."""
 
     def __init__(self, of: nn.Module) -> None:
         super().__init__()
@@ -464,42 +466,43 @@ def _penalty(module: nn.Module) -> _Penalty | None:
 
 
 def _copies(members: Sequence[Member]) -> list[Member]:
-    return [replace(each, module=copy.deepcopy(each.module)) for each in members]
+    return [replace(member, module=copy.deepcopy(member.module)) for member in members]
 
 
 def _unlike(members: Sequence[Member], trial: Tensor) -> str:
-    """Why members cannot be stacked, as the first two of them show; empty where they can."""
-    pair, both = _copies(members[:2]), trial.expand(2, *trial.shape)
+    """Why members cannot be stacked, by trying the first two; empty if they can."""
+    pair, inputs = _copies(members[:2]), trial.expand(2, *trial.shape)
     try:
         weights, template, forward, *_ = _stacked(pair, trial)
         template.eval()
         with torch.no_grad():
-            out = forward(both)
-            alone = torch.stack([each.module.eval()(trial) for each in pair])
+            together = forward(inputs)
+            alone = torch.stack([member.module.eval()(trial) for member in pair])
         template.train()
-        torch.autograd.grad(forward(both).square().mean(), weights, allow_unused=True)
+        torch.autograd.grad(forward(inputs).square().mean(), weights, allow_unused=True)
     except (RuntimeError, ValueError, TypeError, NotImplementedError, AttributeError) as error:
         return f"stacked weights failed ({(str(error).splitlines() or [''])[0][:120]})"
-    if float((out - alone).abs().max()) > _ALIKE * float(alone.abs().max()):
+    # vmap may run, yet compute something else, where a module reads its own state.
+    if float((together - alone).abs().max()) > _ALIKE * float(alone.abs().max()):
         return "with stacked weights they gave other outputs"
     return ""
 
 
 def _at_once(members: Sequence[Member], pool: Pool, schedule: Schedule, trial: Tensor) -> int:
-    """How many stacked members fit into the memory of the device, as two of them show."""
+    """How many stacked members fit into the memory of the device, extrapolated from two."""
     device = pool[0].device
     if device.type != "cuda":
         return len(members)
     pair = _copies(members[:2])
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
-    made = _Training(pair, pool, schedule, _stacked(pair, trial))
-    made.step()
-    made.judge()
-    each = (torch.cuda.max_memory_allocated(device) - before) / len(pair)
-    del made
+    training = _Training(pair, pool, schedule, _stacked(pair, trial))
+    training.step()
+    training.judge()
+    bytes_per_member = (torch.cuda.max_memory_allocated(device) - before) / len(pair)
+    del training
     torch.cuda.empty_cache()
-    return max(1, min(len(members), int(_SHARE * free_memory(device) / each)))
+    return max(1, min(len(members), int(_SHARE * free_memory(device) / bytes_per_member)))
 
 
 # --- Training ------------------------------------------------------------------------------------
@@ -511,8 +514,8 @@ def _judged(forward: Forward, mode: nn.Module, pool: Pool, rows: Tensor) -> Tens
     mode.eval()
     with torch.no_grad():
         errors = [
-            (forward(inputs[part]) - targets[part]).square().flatten(2).mean(-1)
-            for part in torch.split(rows, _CHUNK, 1)
+            (forward(inputs[piece]) - targets[piece]).square().flatten(2).mean(-1)
+            for piece in torch.split(rows, _CHUNK, 1)
         ]
     mode.train()
     return torch.cat(errors, 1).double()
@@ -527,37 +530,40 @@ class _Training:
         self.members, self.pool = members, pool
         self.weights, self.mode, self.forward, self.state, self.penalty = stack
         self.mode.train()
-        self.best = {name: each.clone() for name, each in self.state.items()}
+        self.best = {name: value.clone() for name, value in self.state.items()}
         device, steps = pool[0].device, schedule.steps
-        drawn = []
-        for member in members:  # a batch of fewer is repeated to fill it
+        batches = []
+        for member in members:
+            # A training set below the batch size is repeated, so that all members' batches stack.
             draws = torch.Generator().manual_seed(member.seed)
-            own = min(schedule.batch, len(member.rows))
-            chosen = torch.randint(len(member.rows), (steps, own), generator=draws)
-            drawn.append(member.rows.cpu()[chosen][:, torch.arange(schedule.batch) % own])
-        self.batches = torch.stack(drawn, 1).to(device)  # (steps, members, batch)
+            size = min(schedule.batch, len(member.rows))
+            picks = torch.randint(len(member.rows), (steps, size), generator=draws)
+            batches.append(member.rows.cpu()[picks][:, torch.arange(schedule.batch) % size])
+        self.batches = torch.stack(batches, 1).to(device)  # (steps, members, batch)
         self.judged = torch.stack([torch.cat([m.validation, m.test]) for m in members])
-        self.at = torch.zeros(1, dtype=torch.long, device=device)
-        rate, batch = schedule.rate, schedule.batch
-        recipe = Recipe(optimiser="adam", rate=rate, iterations=steps, batch=batch)
+        self.iteration = torch.zeros(1, dtype=torch.long, device=device)
+        rate, batch_size = schedule.rate, schedule.batch
+        recipe = Recipe(optimiser="adam", rate=rate, iterations=steps, batch=batch_size)
         self.optimiser = Optimiser([weight.detach() for weight in self.weights], recipe)
         phase = torch.arange(steps) * (math.pi / steps)
+        # Scaling Adam's rates once keeps the step free of host decisions, as a CUDA graph requires.
         self.optimiser.rates *= (0.5 * (1 + torch.cos(phase))).to(self.optimiser.rates)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.patience = CHECKS if schedule.patience is None else schedule.patience
 
     def step(self) -> None:
         """Take one step."""
-        rows = self.batches.index_select(0, self.at)[0]
+        rows = self.batches.index_select(0, self.iteration)[0]
         with FastSlopes() if SLOW else nullcontext():
-            off = self.forward(self.pool[0][rows]) - self.pool[1][rows]
-            loss = off.square().flatten(1).mean(1).sum()
+            residual = self.forward(self.pool[0][rows]) - self.pool[1][rows]
+            # The sum over members: a member's weights enter only its own term.
+            loss = residual.square().flatten(1).mean(1).sum()
             if self.penalty is not None:
                 loss = loss + self.penalty(self.pool[0][rows]).sum()
-            slopes = torch.autograd.grad(loss, self.weights, materialize_grads=True)
+            gradients = torch.autograd.grad(loss, self.weights, materialize_grads=True)
         with torch.no_grad():
-            self.optimiser.step(slopes, self.at)
-        self.at.add_(1)
+            self.optimiser.step(gradients, self.iteration)
+        self.iteration.add_(1)
 
     def judge(self) -> Tensor:
         """(members, V + T) the error of each validation pair, then of each test pair."""
@@ -565,40 +571,41 @@ class _Training:
 
     def _advance(self, steps: int, done: int) -> None:
         """Take steps; on CUDA, all but the first few by replaying a captured one."""
-        for at in range(done, done + steps):
-            if not self.at.is_cuda or at > _EAGER:
+        for iteration in range(done, done + steps):
+            if not self.iteration.is_cuda or iteration > _EAGER:
                 pass
-            elif at == _EAGER:
+            elif iteration == _EAGER:
                 self.graph = captured(self.step)
             else:
-                side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-                side.wait_stream(torch.cuda.current_stream())
-                with torch.cuda.stream(side):
+                # PyTorch asks for a warm-up on a side stream before a capture.
+                stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+                stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(stream):
                     self.step()
-                torch.cuda.current_stream().wait_stream(side)
+                torch.cuda.current_stream().wait_stream(stream)
                 continue
             self.step() if self.graph is None else self.graph.replay()
 
     def timed(self) -> tuple[float, float]:
-        """Seconds of a step and of a check, after some steps to set up libraries."""
+        """Seconds of a step and of a check, after a warm-up."""
 
         def clock() -> float:
-            if self.at.is_cuda:
-                torch.cuda.synchronize(self.at.device)
+            if self.iteration.is_cuda:
+                torch.cuda.synchronize(self.iteration.device)
             return time.perf_counter()
 
-        warm = _EAGER + 1
-        self._advance(warm, 0)
+        warm_up = _EAGER + 1
+        self._advance(warm_up, 0)
         start = clock()
-        self._advance(_TIMED, warm)
-        stepped = clock()
+        self._advance(_TIMED, warm_up)
+        after_steps = clock()
         self.judge()
-        return (stepped - start) / _TIMED, clock() - stepped
+        return (after_steps - start) / _TIMED, clock() - after_steps
 
     def run(
         self, report: Callable[[float], None], stop: threading.Event | None = None
     ) -> list[Tensor]:
-        """Train to the end: each member's test errors at its best step on validation pairs."""
+        """Train to the end; return each member's test errors at its best validation step."""
         steps, counts = len(self.batches), len(self.members[0].validation)
         best, reported, done = torch.full((len(self.members),), math.inf), torch.zeros(()), 0
         best_check = torch.zeros(len(self.members))
@@ -607,9 +614,9 @@ class _Training:
             while done < until:
                 if stop is not None and stop.is_set():
                     raise CancelledError
-                part = min(_REPORTED, until - done)
-                self._advance(part, done)
-                done += part
+                count = min(_REPORTED, until - done)
+                self._advance(count, done)
+                done += count
                 report(done / steps)
             errors = self.judge().cpu()
             validation = errors[:, :counts].mean(1)
@@ -617,19 +624,20 @@ class _Training:
                 if not math.isfinite(value):
                     raise _not_finite(member.name)
             better = (validation < best)[:, None]
-            # The first is better for all.
+            # The first check improves on infinity for all members, so no test error stays at zero.
             reported = torch.where(better, errors[:, counts:], reported)
             best = torch.minimum(best, validation)
             best_check[better[:, 0]] = check
-            for name, each in self.state.items():
-                chosen = better[:, 0].to(each.device).view(-1, *[1] * (each.ndim - 1))
-                self.best[name] = torch.where(chosen, each, self.best[name])
+            for name, current in self.state.items():
+                improved = better[:, 0].to(current.device).view(-1, *[1] * (current.ndim - 1))
+                self.best[name] = torch.where(improved, current, self.best[name])
             if bool((check - best_check >= self.patience).all()):
                 report(1.0)
                 break
         for index, member in enumerate(self.members):
-            now = _state(member.module)
-            for name, each in self.best.items():
-                if not torch.equal(now[name], each[index]):  # others may use an operator's buffers
-                    now[name].copy_(each[index])
+            state = _state(member.module)
+            for name, best_values in self.best.items():
+                # Unchanged buffers are not written: other networks may share an operator's.
+                if not torch.equal(state[name], best_values[index]):
+                    state[name].copy_(best_values[index])
         return list(reported)

@@ -21,10 +21,10 @@ _RELEASED = {128: (4, 5_000), 256: (1, 5_000), 512: (8, 10_000)}  # side: batch,
 # Change of the loss over the last tenth, relative to itself: an excess that decays like 1/t is
 # nine times that change, and so below 2% of the loss.
 _SETTLED = 0.002
-_VANISHED = 1e-6  # the same, relative to the first loss: the loss of an exact fit falls for ever
-_SLOWED = 0.01  # the same, relative to the whole fall, of which a steady descent makes a tenth
-_FLAT = 0.1  # norm of the gradient relative to the first
-_CRAWLING = 0.5  # the same; above it the rate may be too low
+_VANISHED = 1e-6  # the same, relative to the first loss: an exact fit's loss never stops falling
+_SLOWED = 0.01  # the same, relative to the total fall, of which a steady descent makes a tenth
+_FLAT = 0.1  # gradient norm at the end relative to the start
+_CRAWLING = 0.5  # the same; above it the learning rate may be too low
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +77,9 @@ class Recipe:
         )
         allowed = self.momentum < 1 if self.optimiser == "sgd" else self.momentum == 0
         rule = "be below 1, and belongs to optimiser='sgd'"
-        given = f"{self.momentum:g} with {self.optimiser!r}"
-        _checks.require(allowed, "momentum", rule, self.momentum, "leave it out", got=given)
+        combination = f"{self.momentum:g} with {self.optimiser!r}"
+        # PyTorch's Adam and Adagrad take no momentum; ignoring it would hide a mistake.
+        _checks.require(allowed, "momentum", rule, self.momentum, "leave it out", got=combination)
 
     @classmethod
     def released(cls, side: int) -> Recipe:
@@ -105,15 +106,15 @@ class Recipe:
 
     @property
     def last_tenth(self) -> int:
-        """How many iterations the last tenth is, at least one."""
+        """Number of iterations in the last tenth, at least one."""
         return max(1, self.iterations // 10)
 
 
 def released_generator(seed: int) -> torch.Generator:
     """The generator from which the released code draws the batches of a seed."""
     remedy = "give a whole number; the released seeds are 1, 2 and 3"
-    number = _checks.count("seed", seed, at_least=0, at_most=2**53, remedy=remedy)
-    return torch.Generator().manual_seed(1 + 1000 * number)
+    released_seed = _checks.count("seed", seed, at_least=0, at_most=2**53, remedy=remedy)
+    return torch.Generator().manual_seed(1 + 1000 * released_seed)
 
 
 def draw_batches(samples: int, batch: int, iterations: int, generator: torch.Generator) -> Tensor:
@@ -142,8 +143,8 @@ def draw_batches(samples: int, batch: int, iterations: int, generator: torch.Gen
 
     Notes
     -----
-    One call for each batch, as the released code makes them: that these draw the same numbers as
-    a single call is a habit of PyTorch, not a promise.
+    Each batch is one call, as in the released code: PyTorch does not promise that a single call
+    for all batches draws the same numbers.
 
     Examples
     --------
@@ -152,9 +153,9 @@ def draw_batches(samples: int, batch: int, iterations: int, generator: torch.Gen
     >>> draw_batches(100, batch=8, iterations=5, generator=torch.Generator().manual_seed(0)).shape
     torch.Size([5, 8])
     """
-    number = partial(_checks.count, at_least=1, remedy="pass whole numbers from 1")
-    samples, batch = number("samples", samples), number("batch", batch)
-    draws, size = range(number("iterations", iterations)), (min(batch, samples),)
+    checked_count = partial(_checks.count, at_least=1, remedy="pass whole numbers from 1")
+    samples, batch = checked_count("samples", samples), checked_count("batch", batch)
+    draws, size = range(checked_count("iterations", iterations)), (min(batch, samples),)
     return torch.stack([torch.randint(0, samples, size, generator=generator) for _ in draws])
 
 
@@ -196,8 +197,8 @@ class Training:
     >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
     >>> net, draws = DenseNet(3, 3, relu=False), torch.Generator().manual_seed(1)
     >>> recipe = Recipe(optimiser="sgd", rate=0.2, iterations=300, batch=8)
-    >>> made = train(net, x, 2 * x, recipe, generator=draws)
-    >>> made.losses.shape, bool(made.converged), made.explain()[:9]
+    >>> training = train(net, x, 2 * x, recipe, generator=draws)
+    >>> training.losses.shape, bool(training.converged), training.explain()[:9]
     (torch.Size([300]), True, 'converged')
     """
 
@@ -212,20 +213,23 @@ class Training:
     def improvement(self) -> Tensor:
         """The relative fall of the loss over the last tenth; negative where it rose."""
         fall = self.late.loss - self.end.loss
+        # A loss of zero stays zero: 0 / 0 would be NaN, and NaN compares as not converged.
         return torch.where(fall == 0, 0.0, fall / self.late.loss)
 
     @property
     def gradient_left(self) -> Tensor:
         """The last gradient's norm over that of the first; 0 where it has vanished."""
-        left = self.end.gradient / self.start.gradient
-        return torch.where(self.end.gradient == 0, 0.0, left)
+        ratio = self.end.gradient / self.start.gradient
+        return torch.where(self.end.gradient == 0, 0.0, ratio)
 
     @property
     def converged(self) -> Tensor:
         """Whether each run had converged, () or (runs,); the rule is above."""
-        last, whole = self.late.loss - self.end.loss, self.start.loss - self.end.loss
-        settled = (self.improvement.abs() <= _SETTLED) | (last.abs() <= _VANISHED * self.start.loss)
-        slowed = ((whole > 0) & (last <= _SLOWED * whole)) | (self.gradient_left <= _FLAT)
+        late, total = self.late.loss - self.end.loss, self.start.loss - self.end.loss
+        # "Settled" alone is not enough: at a rate that is far too low the loss changes little from
+        # the first step on. So the fall must also have slowed, or the gradient have shrunk.
+        settled = (self.improvement.abs() <= _SETTLED) | (late.abs() <= _VANISHED * self.start.loss)
+        slowed = ((total > 0) & (late <= _SLOWED * total)) | (self.gradient_left <= _FLAT)
         risen = self.end.loss > self.start.loss * (1 + _SETTLED)
         return (settled & slowed & ~risen) | (self.end.loss <= self.negligible)
 
@@ -243,6 +247,7 @@ class Training:
             change, left = float(self.improvement.abs().max()), float(self.gradient_left.max())
             norm = f"the gradient's norm is {left:.2g} of what it was at first"
             return f"converged: the loss changed by {100 * change:.2g}% over {tail}, and {norm}"
+        # The figures below describe the first run that did not converge.
         run, runs = int((~verdicts).nonzero()[0]), len(verdicts)
         verdict = "not converged"
         if runs > 1:
@@ -258,8 +263,8 @@ class Training:
             reason = "the loss did not fall at all; raise the rate"
         else:
             share = (late - end) / (start - end)
-            crawls = float(self.gradient_left.reshape(-1)[run]) > _CRAWLING
-            fell = f"by {100 * fall:.2g}% over {tail}, {100 * share:.2g}% of its whole fall"
-            remedy = f"{'raise the rate, ' if crawls else ''}train longer or fit in closed form"
-            reason = f"the loss still fell {fell}; {remedy}"
+            slow = float(self.gradient_left.reshape(-1)[run]) > _CRAWLING
+            amount = f"by {100 * fall:.2g}% over {tail}, {100 * share:.2g}% of its whole fall"
+            remedy = f"{'raise the rate, ' if slow else ''}train longer or fit in closed form"
+            reason = f"the loss still fell {amount}; {remedy}"
         return f"{verdict}: {reason}"

@@ -1,15 +1,15 @@
-"""Sharded training of the dense network: its matrix in parts on several processes, never whole.
+"""Sharded training of the dense network: its matrix is spread over several processes.
 
 Processes are started by torchrun. The rows of M are cut into blocks, and the rows of each block are
 spread over the ranks, as a DTensor of PyTorch. A step goes through the blocks one by one: gather
-the block's weights, compute its part of the loss and of the gradient, scatter the gradient, update
-the own rows. The mean squared error is a sum over rows, so this is the step of the whole network;
-and neither weights nor gradients of more than one block are ever gathered. (As one unit of FSDP the
-layer would be gathered whole on every rank, gradient included.)
+the block's weights, compute its share of the loss and of the gradient, scatter the gradient, update
+the rows on this rank. The mean squared error is a sum over rows, so this is the step of the whole
+network; weights and gradients of at most one block are gathered at a time. (As one unit of FSDP the
+whole layer would be gathered on every rank, gradient included.)
 
 Checkpoints are folders `iteration-00000300` of torch.distributed.checkpoint, written under another
-name and renamed when they are complete, and read on any number of ranks. The index that PyTorch
-writes is a pickle, which would run what a foreign file says. So a copy is written with `torch.save`
+name, renamed when complete, and readable on any number of ranks. The index that PyTorch writes is a
+pickle, and reading a pickle from elsewhere may run its code. So a copy is written with `torch.save`
 and read with `weights_only=True`.
 """
 
@@ -50,7 +50,7 @@ from korisk.operators.inputs import Shape, checked_dtype, checked_shape, shape_t
 _FORMAT = "korisk sharded training 2"
 _ABOUT, _INDEX = "training.json", "index.pt"
 _KEPT = 2  # checkpoints
-_MEMORIES = {"adam": 2, "adagrad": 1, "sgd": 0}  # numbers an optimiser remembers of each weight
+_MEMORIES = {"adam": 2, "adagrad": 1, "sgd": 0}  # numbers of optimiser state for each weight
 _LARGEST_BLOCK, _SMALLEST_BLOCK = 2**30, 2**20  # bytes; smaller ones cost time, save no memory
 _BLOCKS = 16  # few, since each costs the host a millisecond or more
 
@@ -62,21 +62,21 @@ def process_group(device: str = "cpu") -> Iterator[torch.device]:
     On "cuda" each takes the GPU of its local rank. Ranks communicate through gloo on the CPU, and
     through NCCL on CUDA.
     """
-    place = torch.device(device)
-    if place.type == "cuda":
+    location = torch.device(device)
+    if location.type == "cuda":
         gpus = torch.cuda.device_count()
-        place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", place.index or 0)))
-        if place.index >= gpus:
+        location = torch.device("cuda", int(os.environ.get("LOCAL_RANK", location.index or 0)))
+        if location.index >= gpus:
             raise KoriskError(f"each rank needs a GPU, found {gpus}; start fewer or use the CPU")
-        torch.cuda.set_device(place)
+        torch.cuda.set_device(location)
     local = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
     if local and sys.platform == "linux":  # nothing needs to leave this machine
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    alone: dict[str, Any] = {"store": HashStore(), "rank": 0, "world_size": 1}
-    alone = {} if "RANK" in os.environ else alone
-    dist.init_process_group("gloo" if place.type == "cpu" else "cpu:gloo,cuda:nccl", **alone)
+    single: dict[str, Any] = {"store": HashStore(), "rank": 0, "world_size": 1}
+    single = {} if "RANK" in os.environ else single
+    dist.init_process_group("gloo" if location.type == "cpu" else "cpu:gloo,cuda:nccl", **single)
     try:
-        yield place
+        yield location
         dist.barrier()  # no rank leaves while others still communicate with it
     finally:
         dist.destroy_process_group()
@@ -85,9 +85,9 @@ def process_group(device: str = "cpu") -> Iterator[torch.device]:
 def sharded_blocks(
     rows: int, columns: int, *, itemsize: int = 4, asked: int | None = None
 ) -> list[tuple[int, int]]:
-    """Blocks of rows, each as its first row and the one after its last, whatever the ranks.
+    """Blocks of rows as pairs (first row, row after the last), the same for any number of ranks.
 
-    As many as asked, or up to 16 of at least 1 MiB, more if one would exceed 1 GiB.
+    By default up to 16 of at least 1 MiB, more if one would exceed 1 GiB.
     """
     size = rows * columns * itemsize
     fewest = math.ceil(size / _LARGEST_BLOCK)
@@ -100,11 +100,11 @@ def sharded_blocks(
 def sharded_bytes(
     weights: int, recipe: Recipe, blocks: int, *, itemsize: int = 4
 ) -> tuple[int, int]:
-    """Memory without data and libraries: what all ranks keep together, and a block in flight.
+    """Bytes without data and libraries: of all ranks together, and of a gathered block per rank.
 
-    The ranks share the weights and what the optimiser remembers: two numbers a weight for Adam, one
-    for Adagrad and for SGD with momentum, none for SGD. Each rank has one block in flight at a
-    time: its gathered weights, their gradient, and the copy that is sent.
+    The ranks share the weights and the optimiser's state: two numbers a weight for Adam, one for
+    Adagrad and for SGD with momentum, none for SGD. Each rank has one gathered block at a time: its
+    weights, their gradient, and the copy that is sent.
     """
     numbers = 1 + _MEMORIES[recipe.optimiser] + bool(recipe.momentum)
     return numbers * weights * itemsize, 3 * math.ceil(weights / blocks) * itemsize
@@ -113,19 +113,19 @@ def sharded_bytes(
 def draw_rows(rows: Tensor, first: int, *, seed: int) -> Tensor:
     """Fill rows of M, the first of which is M's row `first`, with uniform numbers; return them.
 
-    Each is drawn from a generator of its own, so that they do not depend on the number of ranks.
+    Every row has a generator, keyed by its number, so that M does not depend on the ranks.
     """
     bound = 1 / math.sqrt(rows.shape[1])
-    for at, row in enumerate(rows, first):
-        generator = np.random.Generator(np.random.Philox(key=[seed, at]))
+    for number, row in enumerate(rows, first):
+        generator = np.random.Generator(np.random.Philox(key=[seed, number]))
         row.copy_(torch.from_numpy(generator.random(len(row))).mul_(2 * bound).sub_(bound))
     return rows
 
 
 class ShardedDense(nn.Module):
-    """ReLU(M x) as `DenseNet` has it, with the rows of M in blocks that are spread over the ranks.
+    """ReLU(M x) as in `DenseNet`, with the rows of M in blocks that are spread over the ranks.
 
-    All ranks make, call and train it together, inside `process_group()`.
+    All ranks construct, call and train it together, inside `process_group()`.
 
     Parameters
     ----------
@@ -174,48 +174,49 @@ class ShardedDense(nn.Module):
         self.range: Shape = checked_shape("range", range)
         self.relu, self.device, self.dtype = bool(relu), device, checked_dtype(dtype)
         self.seed = _checks.count("seed", seed, at_least=0, at_most=2**63, remedy="try 1")
-        rows, self.columns = math.prod(self.range), math.prod(self.domain)
-        self.blocks = sharded_blocks(rows, self.columns, itemsize=self.dtype.itemsize, asked=blocks)
+        self.columns, itemsize = math.prod(self.domain), self.dtype.itemsize
+        row_count = math.prod(self.range)
+        self.blocks = sharded_blocks(row_count, self.columns, itemsize=itemsize, asked=blocks)
         ranks = dist.get_world_size()
         self.mesh = init_device_mesh(device.type, (ranks,))
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         self.peak_before = _peak(device)
-        self.own = nn.ParameterList()  # of each block, the rows on this rank
+        self.shards = nn.ParameterList()  # of each block, the rows on this rank
         for first, last in self.blocks:
             share = math.ceil((last - first) / ranks)  # as DTensor spreads them
             start = min(last, first + dist.get_rank() * share)
             shape = min(share, last - start), self.columns
-            own = torch.empty(shape, dtype=self.dtype, device=device)
-            self.own.append(nn.Parameter(draw_rows(own, start, seed=self.seed)))
+            rows = torch.empty(shape, dtype=self.dtype, device=device)
+            self.shards.append(nn.Parameter(draw_rows(rows, start, seed=self.seed)))
 
-    def sharded(self, block: int, own: Tensor) -> DTensor:
-        """The rows on this rank, or something of their shape, as a part of the whole block."""
+    def sharded(self, block: int, rows: Tensor) -> DTensor:
+        """Rows on this rank, or a tensor of their shape, as the shard of a whole block."""
         first, last = self.blocks[block]
         shape, stride = torch.Size((last - first, self.columns)), (self.columns, 1)
         spread = partial(DTensor.from_local, run_check=False, shape=shape, stride=stride)
-        return spread(own, self.mesh, [Shard(0)])
+        return spread(rows, self.mesh, [Shard(0)])
 
     def gathered(self, block: int) -> Tensor:
-        """The weights of a block, whole; the gradient of each rank's share is summed over ranks."""
-        own = self.own[block] if torch.is_grad_enabled() else self.own[block].detach()
-        return self.sharded(block, own).full_tensor(grad_placements=[Partial()])
+        """All weights of a block; gradients are summed over ranks."""
+        rows = self.shards[block] if torch.is_grad_enabled() else self.shards[block].detach()
+        return self.sharded(block, rows).full_tensor(grad_placements=[Partial()])
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        """ReLU(M x) without gradients, (batch, *domain) to (batch, *range), alike on all ranks."""
+        """ReLU(M x) without gradients, (batch, *domain) to (batch, *range), equal on all ranks."""
         if x.shape[1:] != self.domain:
             rule = f"have shape {shape_text(self.domain, batched=True)}"
             raise invalid("the input", rule, x, got=shape_text(tuple(x.shape)))
-        flat = x.flatten(1)
-        images = [nn.functional.linear(flat, self.gathered(at)) for at, _ in enumerate(self.own)]
+        flat, blocks = x.flatten(1), range(len(self.shards))
+        images = [nn.functional.linear(flat, self.gathered(block)) for block in blocks]
         image = torch.cat(images, 1).reshape(len(x), *self.range)
         return torch.relu_(image) if self.relu else image
 
     @torch.no_grad()
     def matrix(self) -> Tensor:
-        """M, whole and on every rank: for small networks."""
-        return torch.cat([self.gathered(at) for at, _ in enumerate(self.own)])
+        """The whole matrix M, on every rank: for small networks."""
+        return torch.cat([self.gathered(block) for block in range(len(self.shards))])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -227,7 +228,7 @@ class ShardedTraining:
     recipe : Recipe
         How the network was trained.
     losses : Tensor of shape (iterations,)
-        Of every mini-batch, in float64.
+        The loss of every mini-batch, in float64.
     ranks : int
         Number of processes.
     resumed_at : int
@@ -316,44 +317,46 @@ def train_sharded(
     >>> with process_group() as device:  # a single rank, without torchrun
     ...     net = ShardedDense(3, 3, device=device, relu=False)
     ...     draws = torch.Generator().manual_seed(1)
-    ...     done = train_sharded(net, x, 2 * x, recipe, generator=draws)
-    ...     found = net.matrix().diagonal().round(decimals=2).tolist()
-    >>> found, done.ranks
+    ...     training = train_sharded(net, x, 2 * x, recipe, generator=draws)
+    ...     diagonal = net.matrix().diagonal().round(decimals=2).tolist()
+    >>> diagonal, training.ranks
     ([2.0, 2.0, 2.0], 1)
     """
     inputs, targets = unsharded.checked_pool(network, inputs, targets)
-    chosen = draw_batches(len(inputs), recipe.batch, recipe.iterations, generator)
+    batches = draw_batches(len(inputs), recipe.batch, recipe.iterations, generator)
     every = _checks.count("every", every, at_least=1, remedy="try 500")
     if data is None:
-        seen = unsharded.spread(torch.unique(chosen)).to(inputs.device)
-        data = unsharded.fingerprint([inputs[seen], targets[seen]])
+        samples = unsharded.spread(torch.unique(batches)).to(inputs.device)
+        data = unsharded.fingerprint([inputs[samples], targets[samples]])
     identity = {
         "format": _FORMAT,
         **asdict(recipe),
         "shape": f"{shape_text(network.domain)} -> {shape_text(network.range)}",
         "relu": network.relu,
-        "blocks": len(network.own),
+        "blocks": len(network.shards),
         "seed": network.seed,
         "precision": str(network.dtype),
-        "order of samples": unsharded.fingerprint([chosen]),
+        "order of samples": unsharded.fingerprint([batches]),
         "data": data,
     }
-    rank, ranks, chosen = dist.get_rank(), dist.get_world_size(), chosen.to(inputs.device)
-    flat, aims = inputs.flatten(1), targets.flatten(1)
+    rank, ranks, batches = dist.get_rank(), dist.get_world_size(), batches.to(inputs.device)
+    flat_inputs, flat_targets = inputs.flatten(1), targets.flatten(1)
     # A fused kernel makes no temporary tensors; CUDA has no such kernel for Adagrad.
-    fused = recipe.optimiser != "adagrad" or network.own[0].is_cpu
+    fused = recipe.optimiser != "adagrad" or network.shards[0].is_cpu
     settings = {"lr": recipe.rate, "fused": fused}
     if recipe.momentum:
         settings["momentum"] = recipe.momentum
-    kind = getattr(torch.optim, {"adam": "Adam", "adagrad": "Adagrad"}.get(recipe.optimiser, "SGD"))
-    optimisers = [kind([own], **settings) for own in network.own]
+    # One optimiser for each block, so that a step can follow as soon as its gradient is there.
+    name = {"adam": "Adam", "adagrad": "Adagrad", "sgd": "SGD"}[recipe.optimiser]
+    optimisers = [getattr(torch.optim, name)([rows], **settings) for rows in network.shards]
     losses = torch.zeros(recipe.iterations, dtype=torch.float64, device=network.device)
     newest = [0 if folder is None else max(complete_checkpoints(folder), default=0)]
     dist.broadcast_object_list(newest)  # as rank 0 sees the folder
-    begun = done = newest[0]
+    first_iteration = done = newest[0]
     if folder is not None and done:
-        for own, optimiser in zip(network.own, optimisers, strict=True):
-            own.grad = torch.zeros_like(own)  # the first step makes the state that is read into
+        for rows, optimiser in zip(network.shards, optimisers, strict=True):
+            # The first step creates the optimiser's state, into which the checkpoint is read.
+            rows.grad = torch.zeros_like(rows)
             optimiser.step()
             optimiser.zero_grad()
         state = _state(network, optimisers, losses)
@@ -363,25 +366,28 @@ def train_sharded(
         before, done = done, min(recipe.iterations, (done // every + 1) * every)
         start = time.perf_counter()
         for iteration in range(before, done):
-            own_samples = chosen[iteration][rank::ranks]  # which may be none at all
-            x, y = flat.index_select(0, own_samples), aims.index_select(0, own_samples)
+            rank_samples = batches[iteration][rank::ranks]  # which may be none at all
+            x = flat_inputs.index_select(0, rank_samples)
+            y = flat_targets.index_select(0, rank_samples)
             for block, (first, last) in enumerate(network.blocks):
                 image = nn.functional.linear(x, network.gathered(block))
                 image = torch.relu(image) if network.relu else image
                 error = (image - y[:, first:last]).square().sum()
-                loss = error / (chosen.shape[1] * aims.shape[1])
+                # Divided by the size of the whole batch: the sum over ranks is then its mean.
+                loss = error / (batches.shape[1] * flat_targets.shape[1])
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimisers[block].step()
                 optimisers[block].zero_grad()
                 losses[iteration] += loss.detach()
         recent = losses[before:done]
-        if not all(bool(torch.isfinite(own).all()) for own in network.own):
+        # Weights may overflow while the loss is still finite.
+        if not all(bool(torch.isfinite(rows).all()) for rows in network.shards):
             recent[-1] = math.nan  # which all ranks are to see
-        dist.all_reduce(recent)  # each rank has the part of its own samples
-        wrong = (~torch.isfinite(recent)).nonzero()  # which waits for the device
+        dist.all_reduce(recent)  # each rank has the share of its samples
+        diverged_iterations = (~torch.isfinite(recent)).nonzero()  # which waits for the device
         seconds += time.perf_counter() - start
-        if len(wrong):
-            raise unsharded.diverged(before + int(wrong[0]) + 1, recipe)
+        if len(diverged_iterations):
+            raise unsharded.diverged(before + int(diverged_iterations[0]) + 1, recipe)
         if folder is not None:
             write_checkpoint(folder, done, identity, _state(network, optimisers, losses))
         if progress is not None and rank == 0:
@@ -392,8 +398,8 @@ def train_sharded(
         recipe=recipe,
         losses=losses.cpu(),
         ranks=ranks,
-        resumed_at=begun,
-        seconds_per_step=seconds / (done - begun) if done > begun else None,
+        resumed_at=first_iteration,
+        seconds_per_step=seconds / (done - first_iteration) if done > first_iteration else None,
         peak_bytes=tuple(peaks),
     )
 
@@ -401,17 +407,17 @@ def train_sharded(
 def _state(
     network: ShardedDense, optimisers: Sequence[torch.optim.Optimizer], losses: Tensor
 ) -> dict[str, Tensor]:
-    """What a checkpoint holds; reading it writes into these tensors."""
+    """Tensors of a checkpoint, by name; reading one writes into them."""
     state = {"losses": losses}
-    for at, (own, optimiser) in enumerate(zip(network.own, optimisers, strict=True)):
-        state[f"{at}.weight"] = network.sharded(at, own.detach())
-        for name, value in optimiser.state[own].items():
-            state[f"{at}.{name}"] = network.sharded(at, value) if value.ndim else value
+    for block, (rows, optimiser) in enumerate(zip(network.shards, optimisers, strict=True)):
+        state[f"{block}.weight"] = network.sharded(block, rows.detach())
+        for name, value in optimiser.state[rows].items():
+            state[f"{block}.{name}"] = network.sharded(block, value) if value.ndim else value
     return state
 
 
 def _peak(device: torch.device) -> int:
-    """The most bytes so far: on a GPU those of tensors, on the CPU those of the process."""
+    """Peak bytes so far: of tensors on a GPU, of the process on the CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -422,9 +428,8 @@ def _peak(device: torch.device) -> int:
 
 def complete_checkpoints(folder: Path) -> dict[int, Path]:
     """The complete checkpoints of a folder by their iteration, ascending."""
-    numbers = (path.name.removeprefix("iteration-") for path in folder.glob("iteration-*"))
-    found = {int(each): folder / f"iteration-{each}" for each in numbers if each.isdecimal()}
-    return dict(sorted(found.items()))
+    paths = ((path.name.removeprefix("iteration-"), path) for path in folder.glob("iteration-*"))
+    return dict(sorted((int(number), path) for number, path in paths if number.isdecimal()))
 
 
 def write_checkpoint(
@@ -432,22 +437,23 @@ def write_checkpoint(
 ) -> None:
     """Write a checkpoint whole or not at all, and delete all but the last two; on all ranks."""
     target = folder / f"iteration-{iteration:08d}"
-    partial = target.with_name(f"{target.name}.partial")
+    temporary = target.with_name(f"{target.name}.partial")
     try:
         if dist.get_rank() == 0:
-            shutil.rmtree(partial, ignore_errors=True)  # of a training that was killed
-            partial.mkdir(parents=True)
+            shutil.rmtree(temporary, ignore_errors=True)  # of a training that was killed
+            temporary.mkdir(parents=True)
         dist.barrier()
-        state_dict_saver.save(state, storage_writer=filesystem.FileSystemWriter(partial))
+        state_dict_saver.save(state, storage_writer=filesystem.FileSystemWriter(temporary))
         if dist.get_rank() == 0:  # what this process has just written may be unpickled
-            written = filesystem.FileSystemReader(partial).read_metadata()
-            torch.save(replace(written, storage_meta=None), partial / _INDEX)
+            written = filesystem.FileSystemReader(temporary).read_metadata()
+            torch.save(replace(written, storage_meta=None), temporary / _INDEX)
         dist.barrier()
-        files = _digests(partial, sorted(path.name for path in partial.iterdir()))
+        files = _digests(temporary, sorted(path.name for path in temporary.iterdir()))
         if dist.get_rank() == 0:
+            # Written last: a folder without it is incomplete.
             about = {"identity": {**identity, "iteration": iteration}, "sha256": files}
-            (partial / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-            partial.rename(target)
+            (temporary / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+            temporary.rename(target)
             outdated = list(complete_checkpoints(folder).values())[:-_KEPT]
             for path in (*outdated, *folder.glob("iteration-*.partial")):
                 shutil.rmtree(path, ignore_errors=True)
@@ -458,7 +464,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(path: Path, identity: dict[str, object], state: dict[str, Tensor]) -> None:
-    """Fill tensors from a checkpoint of this training, each rank its own rows; on all ranks."""
+    """Fill tensors from a checkpoint of this training; on all ranks, each with its rows."""
     identity = {**identity, "iteration": int(path.name.partition("-")[2])}
     try:
         try:
@@ -481,25 +487,25 @@ def read_checkpoint(path: Path, identity: dict[str, object], state: dict[str, Te
 
 
 class _Reader(filesystem.FileSystemReader):
-    """Reads checkpoints that may come from elsewhere: tensors alone, and no pickled objects."""
+    """Reader of checkpoints that may come from elsewhere: tensors, no pickled objects."""
 
     def read_metadata(self, *args: object, **kwargs: object) -> metadata.Metadata:
-        kinds: list[Any] = [metadata.Metadata, metadata.MetadataIndex, filesystem._StorageInfo]
-        kinds += [metadata.TensorStorageMetadata, metadata.ChunkStorageMetadata]
-        kinds += [metadata.TensorProperties, metadata._MEM_FORMAT_ENCODING]
-        with safe_globals(kinds):
-            found = torch.load(Path(self.path) / _INDEX, weights_only=True)
-        if not isinstance(found, metadata.Metadata):
+        classes: list[Any] = [metadata.Metadata, metadata.MetadataIndex, filesystem._StorageInfo]
+        classes += [metadata.TensorStorageMetadata, metadata.ChunkStorageMetadata]
+        classes += [metadata.TensorProperties, metadata._MEM_FORMAT_ENCODING]
+        with safe_globals(classes):
+            index = torch.load(Path(self.path) / _INDEX, weights_only=True)
+        if not isinstance(index, metadata.Metadata):
             raise TypeError("its index is something else")
-        return found
+        return index
 
 
 def _digests(folder: Path, names: list[str]) -> dict[str, str | None]:
     """SHA-256 of files, None for one that is missing; the ranks share the work."""
-    own: dict[str, str | None] = dict.fromkeys(names[dist.get_rank() :: dist.get_world_size()])
-    for name in own:
+    digests: dict[str, str | None] = dict.fromkeys(names[dist.get_rank() :: dist.get_world_size()])
+    for name in digests:
         with suppress(OSError), (folder / name).open("rb") as file:
-            own[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    everyone: list[dict[str, str | None]] = [{}] * dist.get_world_size()
-    dist.all_gather_object(everyone, own)
-    return {name: digest for each in everyone for name, digest in each.items()}
+            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    all_digests: list[dict[str, str | None]] = [{}] * dist.get_world_size()
+    dist.all_gather_object(all_digests, digests)
+    return {name: digest for rank_digests in all_digests for name, digest in rank_digests.items()}

@@ -1,4 +1,4 @@
-"""Training by gradients: any network, several runs side by side, interrupted and resumed."""
+"""Training by gradient descent: any network, several runs at once, resumable."""
 
 import hashlib
 import io
@@ -25,11 +25,11 @@ from korisk.operators.linear import LinearOperator
 _ADAM_BETAS = 0.9, 0.999
 _ADAM_EPSILON = 1e-8
 _ADAGRAD_EPSILON = 1e-10
-_EAGER = 3  # steps before a capture: libraries set themselves up in them
+_EAGER = 3  # steps before a CUDA graph is captured, in which libraries initialise themselves
 _FORMAT = "korisk training 3"
-_MARK = b"korisk training\n"  # 16 bytes; 32 of SHA-256 and PyTorch's own format follow
+_MARK = b"korisk training\n"  # 16 bytes; 32 of SHA-256 and PyTorch's format follow
 REMEDY = "delete it and run again, or name another"
-_SAMPLES = 64  # of each run, on which the loss is evaluated before, late and after
+_SAMPLES = 64  # of each run, for the loss at the start, before the last tenth and at the end
 _PIECE = 16  # samples that are evaluated at once
 
 Pool = tuple[Tensor, Tensor]  # inputs (samples, ...) and targets (samples, ...)
@@ -37,7 +37,7 @@ Progress = Callable[[int, Tensor], None]  # iterations done, mean loss since the
 
 
 def runs_of(network: nn.Module) -> int | None:
-    """How many runs are trained side by side in a network; None where it has no axis for them."""
+    """Number of runs that a network trains side by side; None if it has no axis of runs."""
     runs = getattr(network, "runs", None)
     return runs if isinstance(runs, int) else None
 
@@ -53,27 +53,28 @@ def gather(pool: Tensor, chosen: Tensor) -> Tensor:
 
 
 class Optimiser:
-    """PyTorch's Adam, Adagrad and SGD on lists of tensors; `state` is all that they remember."""
+    """PyTorch's Adam, Adagrad and SGD on lists of tensors, with all their memory in `state`."""
 
     def __init__(self, parameters: Sequence[Tensor], recipe: Recipe) -> None:
         self.parameters, self.recipe = list(parameters), recipe
         memories = {"adam": 2, "adagrad": 1, "sgd": 1 if recipe.momentum else 0}[recipe.optimiser]
         self.state = [[torch.zeros_like(p) for p in parameters] for _ in range(memories)]
-        step = torch.arange(1, recipe.iterations + 1, dtype=torch.float64)
+        steps = torch.arange(1, recipe.iterations + 1, dtype=torch.float64)
         first, second = _ADAM_BETAS
-        # Adam's rate and root at each iteration, which free its running means of their start.
-        self.rates = (recipe.rate / (1 - first**step)).to(self.parameters[0])
-        self.roots = (1 - second**step).sqrt().to(self.parameters[0])
+        # Adam's bias correction at each iteration, for running means that start at zero.
+        self.rates = (recipe.rate / (1 - first**steps)).to(self.parameters[0])
+        self.roots = (1 - second**steps).sqrt().to(self.parameters[0])
 
-    def step(self, slopes: Sequence[Tensor], iteration: Tensor) -> None:
+    def step(self, gradients: Sequence[Tensor], iteration: Tensor) -> None:
         """Move the parameters in place by the gradients; `iteration`, (1,), counts from 0."""
-        for parameter, gradient, *memory in zip(self.parameters, slopes, *self.state, strict=True):
+        tensors = zip(self.parameters, gradients, *self.state, strict=True)
+        for parameter, gradient, *memory in tensors:
             if self.recipe.optimiser == "adam":
                 mean, square = memory
                 mean.lerp_(gradient, 1 - _ADAM_BETAS[0])
                 square.mul_(_ADAM_BETAS[1]).addcmul_(gradient, gradient, value=1 - _ADAM_BETAS[1])
-                size = (square.sqrt() / self.roots[iteration]).add_(_ADAM_EPSILON)
-                parameter.sub_((mean / size).mul_(self.rates[iteration]))
+                scale = (square.sqrt() / self.roots[iteration]).add_(_ADAM_EPSILON)
+                parameter.sub_((mean / scale).mul_(self.rates[iteration]))
             elif self.recipe.optimiser == "adagrad":
                 (total,) = memory
                 total.addcmul_(gradient, gradient)
@@ -89,27 +90,27 @@ class Optimiser:
 
 def gradient(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
     """The losses of a batch, () or (runs,), and the gradients of their sum."""
-    lead = 0 if runs_of(network) is None else 1  # where the batch's axis is
+    batch_axis = 0 if runs_of(network) is None else 1
     if type(network) is not KnownOperatorNet:
         with torch.enable_grad():
-            losses = (network(x) - y).square().flatten(lead).mean(-1)
+            losses = (network(x) - y).square().flatten(batch_axis).mean(-1)
             gradients = torch.autograd.grad(losses.sum(), list(trainable(network).values()))
         return losses.detach(), list(gradients)
-    # ReLU(B W x) is written out: nothing is recorded, and no gradient of x is made on the way.
+    # ReLU(B W x) is differentiated by hand: no graph is recorded, no gradient of x computed.
     with torch.no_grad():
         tail = network.linear_tail
         image = tail(x * network.spread_weights(x))
         residual = (torch.relu(image) if network.relu else image) - y
-        losses = residual.square().flatten(lead).mean(-1)
+        losses = residual.square().flatten(batch_axis).mean(-1)
         if network.relu:
             residual = residual * (image > 0)
-        entries = residual[0].numel() if lead else residual.numel()
-        slope = (x * tail.adjoint(residual)).sum(lead).mul_(2 / entries)
-    return losses, [slope]
+        entries = residual[0].numel() if batch_axis else residual.numel()
+        weight_gradient = (x * tail.adjoint(residual)).sum(batch_axis).mul_(2 / entries)
+    return losses, [weight_gradient]
 
 
 def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
-    """A step as a CUDA graph; None where something in it cannot be captured."""
+    """A step as a CUDA graph; None if it cannot be captured."""
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):
@@ -120,12 +121,12 @@ def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
 
 
 class Stepper:
-    """Training, one iteration at a time; `losses` and `iteration` live on the device."""
+    """Training, one iteration at a time; `losses` and `iteration` are on the device."""
 
     def __init__(self, network: nn.Module, pool: Pool, indices: Tensor, recipe: Recipe) -> None:
         self.network, self.indices, (self.inputs, self.targets) = network, indices, pool
         self.optimiser = Optimiser([p.detach() for p in trainable(network).values()], recipe)
-        # Other networks may decide on the host what they do next, which a replay would not repeat.
+        # Other networks may branch on the host, and a replayed graph would not.
         fixed = indices.is_cuda and type(network) in (KnownOperatorNet, DenseNet)
         self.until_capture = _EAGER if fixed else -1
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -134,7 +135,7 @@ class Stepper:
         self.iteration = torch.zeros(1, dtype=torch.int64, device=indices.device)
 
     def advance(self, steps: int) -> None:
-        """Take so many steps, on CUDA all but the first by replaying a captured one."""
+        """Take so many steps; on CUDA, all but the first few replay a captured one."""
         with torch.cuda.device_of(self.indices):  # type: ignore[no-untyped-call]
             for _ in range(steps):
                 if self.until_capture == 0:
@@ -171,7 +172,7 @@ def train(
     ----------
     network : nn.Module
         The network. If it has an attribute `runs`, all its parameters have an axis of runs first,
-        and its loss is the sum of the runs' own: each run evolves as it would alone.
+        and its loss is the sum of the losses of the runs: each run evolves as it would alone.
     inputs : Tensor of shape (samples, *domain)
         Training inputs, in the precision and on the device of the weights.
     targets : Tensor of shape (samples, *range)
@@ -220,15 +221,15 @@ def train(
     if generator is not None:
         indices = draw_batches(len(inputs), recipe.batch, recipe.iterations, generator)
     runs = runs_of(network)
-    lead = (recipe.iterations,) if runs is None else (recipe.iterations, runs)
+    leading = (recipe.iterations,) if runs is None else (recipe.iterations, runs)
     if (
         not isinstance(indices, Tensor)
         or indices.dtype != torch.int64
-        or indices.shape[:-1] != lead
+        or indices.shape[:-1] != leading
         or not 1 <= indices.shape[-1] <= recipe.batch
         or not 0 <= int(indices.min()) <= int(indices.max()) < len(inputs)
     ):
-        shape, last = shape_text((*lead, recipe.batch)), len(inputs) - 1
+        shape, last = shape_text((*leading, recipe.batch)), len(inputs) - 1
         rule = f"be torch.int64 of shape {shape}, or fewer in the last axis, from 0 to {last}"
         raise invalid("indices", rule, indices, "use draw_batches")
     every = _checks.count("every", every, at_least=1, remedy="try 500")
@@ -238,37 +239,40 @@ def train(
         trainer.resume(path)
     else:
         trainer.evaluate()
+    # The loss before the last tenth is what convergence is judged by: a stop of its own, at which
+    # neither a checkpoint is written nor progress reported.
     late = recipe.iterations - recipe.last_tenth
     pauses = {*range(every, recipe.iterations, every), recipe.iterations}
-    for mark in sorted({late, *pauses}):
-        if mark <= trainer.done:
+    for pause in sorted({late, *pauses}):
+        if pause <= trainer.done:
             continue
-        trainer.advance(mark)
-        if mark in (late, recipe.iterations):
+        trainer.advance(pause)
+        if pause in (late, recipe.iterations):
             trainer.evaluate()
-        if mark not in pauses:
+        if pause not in pauses:
             continue
         if path is not None:
             trainer.save(path)
         if progress is not None:
-            progress(mark, trainer.stepper.losses[max(0, mark - every) : mark].mean(0).cpu())
+            progress(pause, trainer.stepper.losses[max(0, pause - every) : pause].mean(0).cpu())
     return trainer.result()
 
 
 class _Trainer:
-    """A training in progress: what is stepped, what is evaluated, and what a checkpoint holds."""
+    """A training in progress: steps, evaluations and checkpoints."""
 
     def __init__(self, network: nn.Module, pool: Pool, indices: Tensor, recipe: Recipe) -> None:
         self.network, self.recipe, self.pool, self.done = network, recipe, pool, 0
         self.stepper = Stepper(network, pool, indices, recipe)
         self.samples, self.shares = fixed_samples(indices, pool[0].dtype)
         self.standings: dict[int, Standing] = {}  # by the iterations done
-        operators = [each for each in network.modules() if isinstance(each, LinearOperator)]
+        operators = [module for module in network.modules() if isinstance(module, LinearOperator)]
+        # Buffers of known operators never change and can be large: a checkpoint leaves them out.
         known = {id(buffer) for operator in operators for buffer in operator.buffers()}
         buffers = {name: b for name, b in network.named_buffers() if id(b) not in known}
         self.learned: dict[str, Tensor] = {**trainable(network), **buffers}
-        shapes = (f"{name} {shape_text(tuple(v.shape))}" for name, v in self.learned.items())
-        seen = torch.unique(self.samples)
+        shapes = (f"{name} {shape_text(tuple(p.shape))}" for name, p in self.learned.items())
+        samples = torch.unique(self.samples)
         self.identity = {
             "format": _FORMAT,
             **asdict(recipe),
@@ -277,38 +281,38 @@ class _Trainer:
             "network": hashlib.sha256(repr(network).encode()).hexdigest(),
             "number of samples": len(pool[0]),
             "order of samples": fingerprint([indices]),
-            "data": fingerprint(gather(each, seen) for each in pool),
+            "data": fingerprint(gather(tensor, samples) for tensor in pool),
         }
 
     def evaluate(self) -> None:
-        """Take the loss of each run and the norm of its gradient on the fixed samples."""
+        """Record the loss of each run and the norm of its gradient on the fixed samples."""
         weights = list(trainable(self.network).values())
-        total = self.shares.new_zeros(self.shares.shape[:-1])
+        loss = self.shares.new_zeros(self.shares.shape[:-1])
         gradients = [torch.zeros_like(weight) for weight in weights]
-        pieces = (torch.split(each, _PIECE, -1) for each in (self.samples, self.shares))
+        pieces = (torch.split(values, _PIECE, -1) for values in (self.samples, self.shares))
         with _evaluating(self.network), torch.enable_grad():
             for samples, shares in zip(*pieces, strict=True):
-                inputs, targets = (gather(each, samples) for each in self.pool)
-                off = self.network(inputs) - targets
-                losses = (off.square().flatten(samples.ndim).mean(-1) * shares).sum(-1)
-                total += losses.detach()
-                parts = torch.autograd.grad(losses.sum(), weights)
-                for total_slope, part in zip(gradients, parts, strict=True):
-                    total_slope += part
-        squares = [each.square().flatten(total.ndim).sum(-1) for each in gradients]
+                inputs, targets = (gather(values, samples) for values in self.pool)
+                residual = self.network(inputs) - targets
+                losses = (residual.square().flatten(samples.ndim).mean(-1) * shares).sum(-1)
+                loss += losses.detach()
+                piece_gradients = torch.autograd.grad(losses.sum(), weights)
+                for total, piece_gradient in zip(gradients, piece_gradients, strict=True):
+                    total += piece_gradient
+        squares = [values.square().flatten(loss.ndim).sum(-1) for values in gradients]
         norm = torch.stack(squares).sum(0).sqrt()
-        self.standings[self.done] = Standing(total.cpu(), norm.cpu())
-        if not bool(torch.isfinite(total).all()):
+        self.standings[self.done] = Standing(loss.cpu(), norm.cpu())
+        if not bool(torch.isfinite(loss).all()):
             raise diverged(self.done, self.recipe)
 
     def advance(self, mark: int) -> None:
-        """Train up to an iteration, and check that nothing diverged on the way."""
+        """Train up to an iteration; raise if the training diverged."""
         before, self.done = self.done, mark
         self.stepper.advance(mark - before)
         recent = self.stepper.losses[before:mark].reshape(mark - before, -1)
-        wrong = (~torch.isfinite(recent)).any(1).nonzero()
-        if len(wrong):
-            raise diverged(before + int(wrong[0]) + 1, self.recipe)
+        diverged_iterations = (~torch.isfinite(recent)).any(1).nonzero()
+        if len(diverged_iterations):
+            raise diverged(before + int(diverged_iterations[0]) + 1, self.recipe)
         if not all(bool(torch.isfinite(p).all()) for p in self.stepper.optimiser.parameters):
             raise diverged(mark, self.recipe)
 
@@ -320,12 +324,12 @@ class _Trainer:
             "learned": {name: value.detach() for name, value in self.learned.items()},
             "state": self.stepper.optimiser.state,
             "losses": self.stepper.losses[: self.done].clone(),
-            "standings": {at: tuple(standing) for at, standing in self.standings.items()},
+            "standings": {mark: tuple(standing) for mark, standing in self.standings.items()},
         }
         file = io.BytesIO()
         torch.save(content, file)
-        written = file.getvalue()
-        write_bytes(path, _MARK + hashlib.sha256(written).digest() + written)
+        payload = file.getvalue()
+        write_bytes(path, _MARK + hashlib.sha256(payload).digest() + payload)
 
     @torch.no_grad()
     def resume(self, path: Path) -> None:
@@ -333,30 +337,30 @@ class _Trainer:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                written = path.read_bytes()
-                start, written = written[:48], written[48:]
-                if start != _MARK + hashlib.sha256(written).digest():
+                payload = path.read_bytes()
+                header, payload = payload[:48], payload[48:]
+                if header != _MARK + hashlib.sha256(payload).digest():
                     raise ValueError("it is not as it was written")
-                with zipfile.ZipFile(io.BytesIO(written)) as archive:
-                    if any(each.file_size > len(written) for each in archive.infolist()):
+                with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+                    if any(member.file_size > len(payload) for member in archive.infolist()):
                         raise ValueError("it claims more than it holds")
-                place = self.stepper.losses.device
-                content = torch.load(io.BytesIO(written), map_location=place, weights_only=True)
+                device = self.stepper.losses.device
+                content = torch.load(io.BytesIO(payload), map_location=device, weights_only=True)
             require_same(path, content["identity"], self.identity)
             self.done = int(content["iteration"])
             if not 0 < self.done <= self.recipe.iterations:
                 raise ValueError("the recipe has no such iteration")
             for name, value in self.learned.items():
                 value.copy_(content["learned"][name])
-            for kept, found in zip(self.stepper.optimiser.state, content["state"], strict=True):
-                for tensor, value in zip(kept, found, strict=True):
+            for tensors, values in zip(self.stepper.optimiser.state, content["state"], strict=True):
+                for tensor, value in zip(tensors, values, strict=True):
                     tensor.copy_(value)
             self.stepper.losses[: self.done].copy_(content["losses"])
             self.stepper.iteration.fill_(self.done)
-            standings = content["standings"].items()
-            self.standings = {at: Standing(*(t.cpu() for t in pair)) for at, pair in standings}
+            for mark, (loss, norm) in content["standings"].items():
+                self.standings[mark] = Standing(loss.cpu(), norm.cpu())
             if self.done == self.recipe.iterations:
-                self.result().explain()  # nothing else would notice that something is missing
+                self.result().explain()  # fails if an evaluation is missing
         except KoriskError:
             raise
         except Exception as error:  # whatever a damaged or foreign file causes in the reader
@@ -367,12 +371,12 @@ class _Trainer:
         """The outcome."""
         targets, recipe = self.pool[1], self.recipe
         # The mean squared error of outputs that are right but for rounding.
-        error = 8 * torch.finfo(targets.dtype).eps
-        size = float(torch.linalg.vector_norm(targets, dtype=torch.float64))
+        rounding = 8 * torch.finfo(targets.dtype).eps
+        norm = float(torch.linalg.vector_norm(targets, dtype=torch.float64))
         return Training(
             recipe=recipe,
             losses=self.stepper.losses.cpu(),
-            negligible=error**2 * size**2 / targets.numel(),
+            negligible=rounding**2 * norm**2 / targets.numel(),
             start=self.standings[0],
             late=self.standings[recipe.iterations - recipe.last_tenth],
             end=self.standings[recipe.iterations],
@@ -384,7 +388,7 @@ class _Trainer:
 
 @contextmanager
 def _evaluating(network: nn.Module) -> Iterator[None]:
-    """The network in evaluation mode, and every part of it back in its own afterwards."""
+    """Put the network into evaluation mode; restore the mode of every module at exit."""
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
@@ -396,13 +400,13 @@ def _evaluating(network: nn.Module) -> Iterator[None]:
 
 def fixed_samples(indices: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Up to 64 samples that each run draws, and their shares in its loss, ([runs,] samples)."""
-    alone = indices.ndim == 2
-    chosen = [spread(torch.unique(run)) for run in ([indices] if alone else indices.unbind(1))]
-    places = torch.arange(max(len(samples) for samples in chosen), device=indices.device)
+    single = indices.ndim == 2
+    runs = [spread(torch.unique(run)) for run in ([indices] if single else indices.unbind(1))]
+    positions = torch.arange(max(len(samples) for samples in runs), device=indices.device)
     # Runs of fewer samples are filled up with samples of weight zero.
-    filled = torch.stack([samples[places % len(samples)] for samples in chosen])
-    shares = torch.stack([(places < len(samples)) / len(samples) for samples in chosen]).to(dtype)
-    return (filled[0], shares[0]) if alone else (filled, shares)
+    filled = torch.stack([samples[positions % len(samples)] for samples in runs])
+    shares = torch.stack([(positions < len(samples)) / len(samples) for samples in runs]).to(dtype)
+    return (filled[0], shares[0]) if single else (filled, shares)
 
 
 def spread(samples: Tensor) -> Tensor:
@@ -427,50 +431,50 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
 def require_same(path: Path, theirs: object, ours: Mapping[str, object]) -> None:
     """Refuse the checkpoint of another training."""
     for field, value in ours.items():
-        found = theirs.get(field) if isinstance(theirs, dict) else None
-        if type(found) is not type(value) or found != value:
-            why = f"its {field} is {shown(found)} and here it is {shown(value)}; {REMEDY}"
+        stored = theirs.get(field) if isinstance(theirs, dict) else None
+        if type(stored) is not type(value) or stored != value:
+            why = f"its {field} is {shown(stored)} and here it is {shown(value)}; {REMEDY}"
             raise KoriskError(f"{path}: is a checkpoint of another training, {why}")
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, in one short line; of a failure on several ranks, that of the first."""
+    """An error as one short line; of a failure on several ranks, that of the first."""
     failures = getattr(error, "failures", None)
     if failures:
         error = next(iter(failures.values()))[0]
     text = " ".join(str(getattr(error, "strerror", None) or error).split())
-    if text.startswith("Weights only load failed"):  # after which PyTorch says how to allow it
+    if text.startswith("Weights only load failed"):  # PyTorch's text goes on to say how to allow it
         return "it holds something else than tensors"
     return text if len(text) <= 100 else text[:97] + "..."
 
 
 def diverged(iteration: int, recipe: Recipe) -> KoriskError:
-    """The error of a training whose loss or weights are not finite."""
+    """The error to raise if the loss or weights are not finite."""
     where = f"iteration {iteration:,} of {recipe.iterations:,}"
     remedy = f"lower the rate, now {recipe.rate:g}"
     return KoriskError(f"training diverged: the loss is not finite at {where}; {remedy}")
 
 
 def checked_pool(network: nn.Module, inputs: Tensor, targets: Tensor) -> Pool:
-    """Inputs and targets that fit the network."""
+    """Inputs and targets, checked to fit the network."""
     weights = list(trainable(network).values())
     if not weights:
         kind = type(network).__name__
         raise KoriskError(f"{kind} has no weights to train; unfreeze some with requires_grad_()")
-    like = weights[0]
+    weight = weights[0]
     for field, values in (("inputs", inputs), ("targets", targets)):
-        if (values.dtype, values.device) != (like.dtype, like.device):
-            rule = f"be {like.dtype} on {like.device} as the network is"
-            given = f"{values.dtype} on {values.device}"
-            raise invalid(field, rule, values, "bring them together with .to(...)", got=given)
+        if (values.dtype, values.device) != (weight.dtype, weight.device):
+            rule = f"be {weight.dtype} on {weight.device} as the network is"
+            got = f"{values.dtype} on {values.device}"
+            raise invalid(field, rule, values, "bring them together with .to(...)", got=got)
     require_pairs(inputs, targets)
-    # Broadcasting would compute a loss of targets that are not of the outputs' shape.
+    # Without this check, broadcasting would accept targets of another shape than the outputs.
     runs = runs_of(network)
-    lead = (1,) if runs is None else (runs, 1)
+    leading = (1,) if runs is None else (runs, 1)
     with _evaluating(network), torch.no_grad():
-        image = network(inputs[:1].expand(*lead, *inputs.shape[1:]))
-    wanted = shape_text(tuple(image.shape[len(lead) :]), batched=True)
+        image = network(inputs[:1].expand(*leading, *inputs.shape[1:]))
+    wanted = shape_text(tuple(image.shape[len(leading) :]), batched=True)
     rule = f"have the shape of the network's outputs, {wanted}"
-    fits = image.shape == (*lead, *targets.shape[1:])
+    fits = image.shape == (*leading, *targets.shape[1:])
     _checks.require(fits, "targets", rule, targets, got=shape_text(tuple(targets.shape)))
     return inputs.detach(), targets.detach()

@@ -1,4 +1,4 @@
-"""Choosing lambda: a score on samples that no fit has seen, and the grid that is searched."""
+"""Choice of the ridge penalty lambda: validation score and search grid."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,28 +15,28 @@ By = Literal["mse", "rmse_over_max"]
 BY: tuple[By, ...] = ("mse", "rmse_over_max")
 Score = Callable[[Sequence[float]], Sequence[float]]  # lambdas -> their scores, smaller is better
 
-_STEP = 10**0.5
+_STEP = 10**0.5  # ratio of neighbouring lambdas
 _MORE = 4  # values by which a grid grows at a time
-_HIGHEST = 10.0  # up to which a grid is tried at first, relative to the problem's scale
-_TOP = 28  # half powers of ten up to which it grows
+_HIGHEST = 10.0  # upper end of the first grid, relative to the problem's scale
+_TOP = 28  # largest exponent of _STEP that a grid grows to
 SMALLEST = 1e-14  # relative to the problem's scale: below that a solve is rounding
-SLACK = 1e-3  # scores this close are called equal; validation sets are far less certain than that
+SLACK = 1e-3  # scores this close count as equal; validation sets are far less certain than that
 
 
 def flat(samples: Tensor) -> Tensor:
-    """(samples, ...) as (samples, entries)."""
+    """Flatten (samples, ...) to (samples, entries)."""
     return samples.reshape(len(samples), -1)
 
 
 def require_pairs(inputs: Tensor, targets: Tensor) -> None:
-    """Raise unless every input has its target, there is one, and all values are finite."""
-    paired, given = len(inputs) == len(targets) > 0, f"{len(inputs):,} and {len(targets):,}"
+    """Raise unless inputs and targets are equally many, not empty, and finite."""
+    paired, got = len(inputs) == len(targets) > 0, f"{len(inputs):,} and {len(targets):,}"
     rule = "have the same number of samples, at least 1"
-    _checks.require(paired, "inputs and targets", rule, targets, "pair them", got=given)
-    remedy, given = "clean them first", "NaN or infinities"
+    _checks.require(paired, "inputs and targets", rule, targets, "pair them", got=got)
+    remedy, got = "clean them first", "NaN or infinities"
     for field, values in (("inputs", inputs), ("targets", targets)):
         finite = bool(torch.isfinite(values).all())
-        _checks.require(finite, field, "be finite", values, remedy, got=given)
+        _checks.require(finite, field, "be finite", values, remedy, got=got)
 
 
 class Scorer:
@@ -47,9 +47,9 @@ class Scorer:
     Parameters
     ----------
     inputs : Tensor of shape (samples, ...)
-        What predictions are made from.
+        Inputs of the predictions.
     targets : Tensor of shape (samples, ...)
-        What the predictions are compared with.
+        Reference values of the predictions.
     by : {"mse", "rmse_over_max"}, default "mse"
         "mse" is the mean squared error over all pixels. "rmse_over_max" is each image's root mean
         squared error divided by its target's maximum, which the released sweeps choose by; images
@@ -79,6 +79,7 @@ class Scorer:
         squared = (flat(predictions) - self.targets).square_()
         per_image = squared.mean(1, dtype=torch.float64)
         if self.by == "rmse_over_max":
+            # Images of zeros have no scale to divide by.
             highest = self.targets.amax(1).double()
             per_image = (per_image.sqrt() / highest)[highest > 0]
         return float(per_image.mean())
@@ -106,8 +107,8 @@ class Choice:
     >>> import torch
     >>> from korisk.fitting import DenseRidge
     >>> x = torch.eye(4, dtype=torch.float64)
-    >>> found = DenseRidge(x, 2 * x, relu=False).training(4).fit(grid=[0.1, 1.0]).choice
-    >>> found.value in (0.1, 1.0), len(found.tried)
+    >>> choice = DenseRidge(x, 2 * x, relu=False).training(4).fit(grid=[0.1, 1.0]).choice
+    >>> choice.value in (0.1, 1.0), len(choice.tried)
     (True, 2)
     """
 
@@ -117,7 +118,7 @@ class Choice:
     at_edge: bool
 
     def as_json(self) -> dict[str, float | None]:
-        """What a study stores of the choice.
+        """The choice as the fields that a study stores.
 
         Returns
         -------
@@ -125,12 +126,12 @@ class Choice:
             `lambda` (None if infinite), `score`, `lambda_at_edge` and `lambdas_tried`.
         """
         value = None if math.isinf(self.value) else self.value
-        tried = {"lambda_at_edge": self.at_edge, "lambdas_tried": len(self.tried)}
-        return {"lambda": value, "score": self.score} | tried
+        search = {"lambda_at_edge": self.at_edge, "lambdas_tried": len(self.tried)}
+        return {"lambda": value, "score": self.score} | search
 
 
 def stored_penalty(penalty: float, choice: Choice | None) -> dict[str, float | None]:
-    """What a study stores of a lambda that was passed, or chosen."""
+    """Fields that a study stores of a lambda, passed or chosen."""
     return {"lambda": penalty} if choice is None else choice.as_json()
 
 
@@ -139,43 +140,45 @@ def choose(
 ) -> Choice:
     """The best lambda: the first best of a fixed `grid`, or of a grid that grows.
 
-    A fixed grid is searched as the released code does. Without one, the largest lambda whose score
-    is within `SLACK` of the best is taken, over `scale` times half powers of ten from `lowest` to
-    10, infinity, at which a fit is what it shrinks towards, and with `zero` also 0. Nothing
-    lies beyond these two ends; between them the grid grows downwards while its smallest positive
-    value or 0 is chosen, and upwards while its largest finite one is.
+    A fixed grid is searched as in the released code. Without one, return the largest lambda whose
+    score is within `SLACK` of the best. Candidates are `scale` times half powers of ten from
+    `lowest` to 10, infinity (where a fit equals what it shrinks towards) and, with `zero`, also 0.
+    Between these two limits the grid grows downwards while its smallest positive value or 0 is
+    chosen, and upwards while its largest finite value is.
     """
     if grid:
         scores = dict(zip(grid, score(grid), strict=True))
         best = _best(scores)
-        value = next(each for each in grid if scores[each] == best)
+        value = next(penalty for penalty in grid if scores[penalty] == best)
         return _choice(value, scores, at_edge=value in (min(grid), max(grid)))
     positive = math.isfinite(scale) and scale > 0
     _checks.require(positive, "the scale of lambda", "be above 0", scale, "are all inputs zero?")
-    first, last = (round(2 * math.log10(end)) for end in (lowest, _HIGHEST))
-    ends = [*([0.0] if zero else []), math.inf]
-    scores = dict(zip(ends, score(ends), strict=True))
-    new = range(first, last + 1)
+    low, high = (round(2 * math.log10(bound)) for bound in (lowest, _HIGHEST))
+    limits = [*([0.0] if zero else []), math.inf]
+    scores = dict(zip(limits, score(limits), strict=True))
+    exponents = range(low, high + 1)
     while True:
-        values = [scale * _STEP**step for step in new]
-        scores |= dict(zip(values, score(values), strict=True))
-        good = _best(scores) * (1 + SLACK)
-        value = max(each for each, found in scores.items() if found <= good)
-        if value <= scale * _STEP**first * 1.001 and _STEP**first > SMALLEST:
-            new = range(first - _MORE, first)
-            first -= _MORE
-        elif math.isfinite(value) and value >= scale * _STEP**last * 0.999 and last < _TOP:
-            new = range(last + 1, last + _MORE + 1)
-            last += _MORE
+        candidates = [scale * _STEP**exponent for exponent in exponents]
+        scores |= dict(zip(candidates, score(candidates), strict=True))
+        # Of equally good lambdas the largest is the safest: it gives the smallest weights.
+        threshold = _best(scores) * (1 + SLACK)
+        value = max(penalty for penalty, error in scores.items() if error <= threshold)
+        # Factors 1.001 and 0.999 absorb the rounding of the powers.
+        if value <= scale * _STEP**low * 1.001 and _STEP**low > SMALLEST:
+            exponents = range(low - _MORE, low)
+            low -= _MORE
+        elif math.isfinite(value) and value >= scale * _STEP**high * 0.999 and high < _TOP:
+            exponents = range(high + 1, high + _MORE + 1)
+            high += _MORE
         else:
             break
-    solved = [each for each, found in scores.items() if not math.isnan(found)]
+    solved = [penalty for penalty, error in scores.items() if not math.isnan(error)]
     inner = 0 < value < math.inf  # nothing lies beyond 0 and infinity
     return _choice(value, scores, at_edge=inner and value in (min(solved), max(solved)))
 
 
 def _best(scores: dict[float, float]) -> float:
-    best = min((each for each in scores.values() if not math.isnan(each)), default=math.nan)
+    best = min((score for score in scores.values() if not math.isnan(score)), default=math.nan)
     if not math.isfinite(best):
         remedy = "look for NaN or infinities in inputs and targets"
         raise KoriskError(f"no lambda gives a finite score; {remedy}")

@@ -15,8 +15,8 @@ from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat, require_pa
 from korisk.networks import DenseNet
 
 _CHUNK = 2**26  # bytes of an operand that is converted to float64 at a time
-_TOGETHER = 2**27  # entries of predictions made at once
-_KERNELS = 4  # of samples by samples: the kernel, its vectors, and what decomposing needs
+_TOGETHER = 2**27  # entries of predictions computed at once
+_KERNELS = 4  # matrices of samples by samples: kernel, eigenvectors, workspace of eigh
 _EXACT = 1e-13  # relative size of eigenvalues that are rounding
 
 
@@ -30,9 +30,9 @@ class DenseRidge:
     inputs : Tensor of shape (samples, ...)
         Inputs of the layer.
     targets : Tensor of shape (samples, ...)
-        What the layer should return for them.
+        Desired outputs of the layer.
     relu : bool, default True
-        Whether a ReLU follows the layer. It takes no part in the fit, but in every prediction.
+        Whether a ReLU follows the layer. The fit ignores it; every prediction applies it.
 
     Raises
     ------
@@ -60,8 +60,8 @@ class DenseRidge:
 
     def __init__(self, inputs: Tensor, targets: Tensor, *, relu: bool = True) -> None:
         require_pairs(inputs, targets)
-        what = f"the kernel of a dense fit to {len(inputs):,} samples"
-        check_memory(kernel_bytes(len(inputs)), inputs.device, what, "use fewer samples")
+        purpose = f"the kernel of a dense fit to {len(inputs):,} samples"
+        check_memory(kernel_bytes(len(inputs)), inputs.device, purpose, "use fewer samples")
         self.inputs, self.targets, self.relu = flat(inputs), flat(targets), relu
         self._shapes = tuple(inputs.shape[1:]), tuple(targets.shape[1:])
         self._kernel = kernel(self.inputs, self.inputs)
@@ -89,9 +89,9 @@ class DenseRidge:
 
 
 class DenseTraining:
-    """A training set of `DenseRidge` whose kernel is decomposed: any lambda is a scaling now.
+    """A training set of `DenseRidge` with its kernel decomposed, so that every lambda is cheap.
 
-    Made by `DenseRidge.training`. Lambdas are numbers >= 0 in the unit of K, infinity among them.
+    Returned by `DenseRidge.training`. Lambdas are numbers >= 0 in the unit of K, or infinity.
 
     Parameters
     ----------
@@ -115,6 +115,7 @@ class DenseTraining:
     def __init__(self, ridge: DenseRidge, n: int) -> None:
         self.ridge, self.n = ridge, n
         values, self._vectors = torch.linalg.eigh(ridge._kernel[:n, :n])
+        # K is positive semidefinite; negative eigenvalues are rounding.
         self._values = values.clamp_min(0.0)
 
     @property
@@ -123,21 +124,25 @@ class DenseTraining:
         return float(self._values.mean())
 
     def _filter(self, penalty: float) -> Tensor:
-        """1 / (eigenvalue + lambda), and 0 where that is rounding over rounding."""
+        """1 / (eigenvalue + lambda), and 0 where the sum is below rounding."""
         shifted = self._values + penalty
-        kept = shifted > _EXACT * self._values[-1]
-        return torch.where(kept, 1 / shifted, torch.zeros_like(shifted))
+        resolved = shifted > _EXACT * self._values[-1]
+        return torch.where(resolved, 1 / shifted, torch.zeros_like(shifted))
 
     def _rotated(self, inputs: Tensor) -> Tensor:
-        """k(x)^T U, (inputs, n): what every lambda starts from."""
-        found: Tensor = kernel(flat(inputs), self.ridge.inputs[: self.n]) @ self._vectors
-        return found
+        """k(x)^T U, (inputs, n), the factor that does not depend on lambda."""
+        rotated: Tensor = kernel(flat(inputs), self.ridge.inputs[: self.n]) @ self._vectors
+        return rotated
 
     def _products(self, rotated: Tensor, penalties: Sequence[float]) -> Tensor:
         """M x for each lambda, (penalties, inputs, outputs)."""
         targets = self.ridge.targets[: self.n]
-        coefficients = [rotated * self._filter(each) @ self._vectors.T for each in penalties]
-        outputs = torch.cat([each.to(targets.dtype) for each in coefficients]) @ targets
+        coefficients = [
+            (rotated * self._filter(penalty) @ self._vectors.T).to(targets.dtype)
+            for penalty in penalties
+        ]
+        # One product for all lambdas: it reads the targets, the largest operand, once.
+        outputs = torch.cat(coefficients) @ targets
         return outputs.reshape(len(penalties), len(rotated), -1)
 
     def scores(self, scorer: Scorer) -> Callable[[Sequence[float]], list[float]]:
@@ -155,14 +160,15 @@ class DenseTraining:
         """
         rotated = self._rotated(scorer.inputs)
         entries = rotated.shape[0] * self.ridge.targets.shape[1]
-        together = max(1, _TOGETHER // max(1, entries))
+        count = max(1, _TOGETHER // max(1, entries))
 
         def score(penalties: Sequence[float]) -> list[float]:
-            found = []
-            for first in range(0, len(penalties), together):
-                made = self._products(rotated, penalties[first : first + together])
-                found += [scorer(each.relu_() if self.ridge.relu else each) for each in made]
-            return found
+            scores = []
+            for first in range(0, len(penalties), count):
+                products = self._products(rotated, penalties[first : first + count])
+                outputs = products.relu_() if self.ridge.relu else products
+                scores += [scorer(output) for output in outputs]
+            return scores
 
         return score
 
@@ -185,26 +191,28 @@ class DenseTraining:
         Eq. (eq:leave-one-out): the residual of the fit to all samples over what i itself adds.
         """
         targets = self.ridge.targets[: self.n]
-        rows = max(1, _TOGETHER // targets.shape[1])
+        rows_at_once = max(1, _TOGETHER // targets.shape[1])
         errors = []
         for penalty in penalties:
             if math.isinf(penalty) or self.n == 1:
+                # Nothing is learned from the others: the prediction is zero.
                 errors.append(float(targets.double().square().mean()))
                 continue
             shifted = self._values + penalty
             if float(shifted[0]) <= _EXACT * float(shifted[-1]):
                 errors.append(math.nan)  # interpolation: R_ii is rounding
                 continue
+            # Eq. (eq:leave-one-out): row i of R over R_ii, times Y, is the residual of sample i.
             inverse = self._vectors / shifted @ self._vectors.T
             weights = (inverse / inverse.diagonal()[:, None]).to(targets.dtype)
-            total = 0.0
-            for first in range(0, self.n, rows):
-                part = slice(first, first + rows)
-                predicted = targets[part] - weights[part] @ targets
+            squared_error = 0.0
+            for first in range(0, self.n, rows_at_once):
+                piece = slice(first, first + rows_at_once)
+                predicted = targets[piece] - weights[piece] @ targets
                 if self.ridge.relu:
                     predicted.relu_()
-                total += float((predicted - targets[part]).double().square().sum())
-            errors.append(total / targets.numel())
+                squared_error += float((predicted - targets[piece]).double().square().sum())
+            errors.append(squared_error / targets.numel())
         return errors
 
     def fit(
@@ -221,7 +229,7 @@ class DenseTraining:
         penalty : float, optional
             Lambda. Without it, lambda is chosen.
         scorer : Scorer, optional
-            What lambda is chosen by; by default the leave-one-out error.
+            Criterion for lambda; by default the leave-one-out error.
         grid : sequence of float, optional
             The lambdas to choose from, the first of the best. By default a grid that grows until
             the choice is inside it.
@@ -234,13 +242,13 @@ class DenseTraining:
         if penalty is not None:
             return DenseFit(self, penalty, None)
         score = self.leave_one_out if scorer is None else self.scores(scorer)
-        chosen = choose(score, grid=grid, scale=self.scale, lowest=1e-6, zero=True)
-        return DenseFit(self, chosen.value, chosen)
+        choice = choose(score, grid=grid, scale=self.scale, lowest=1e-6, zero=True)
+        return DenseFit(self, choice.value, choice)
 
 
 @dataclass(frozen=True)
 class DenseFit:
-    """A fitted dense layer, as its training set and lambda. Made by `DenseTraining.fit`.
+    """A fitted dense layer, held as training set and lambda. Returned by `DenseTraining.fit`.
 
     Parameters
     ----------
@@ -295,8 +303,8 @@ class DenseFit:
         Tensor of shape (inputs, ...)
             Of the targets' shape.
         """
-        made = self.training._products(self.training._rotated(inputs), [self.penalty])[0]
-        return made.reshape(len(inputs), *self.training.ridge._shapes[1])
+        product = self.training._products(self.training._rotated(inputs), [self.penalty])[0]
+        return product.reshape(len(inputs), *self.training.ridge._shapes[1])
 
     def network(self) -> DenseNet:
         """The layer as a module that holds M as a product of two factors.
@@ -308,12 +316,13 @@ class DenseFit:
         """
         training, ridge = self.training, self.training.ridge
         inverse = training._vectors * training._filter(self.penalty) @ training._vectors.T
-        right = inverse.to(ridge.inputs.dtype) @ ridge.inputs[: training.n]
-        left = ridge.targets[: training.n].T
-        return DenseNet.factored(left, right, *ridge._shapes, relu=ridge.relu)
+        right_factor = inverse.to(ridge.inputs.dtype) @ ridge.inputs[: training.n]
+        # M = Y^T (K + lambda I)^-1 X: as factors it takes n (inputs + outputs) numbers.
+        left_factor = ridge.targets[: training.n].T
+        return DenseNet.factored(left_factor, right_factor, *ridge._shapes, relu=ridge.relu)
 
     def detail(self) -> dict[str, float | None]:
-        """What a study stores beside the errors.
+        """Fields that a study stores beside the errors.
 
         Returns
         -------
@@ -324,17 +333,17 @@ class DenseFit:
 
 
 def kernel_bytes(samples: int) -> int:
-    """Bytes of a dense fit: the kernel in float64, its vectors, and what decomposing needs."""
+    """Peak bytes of a dense fit: kernel in float64, eigenvectors and workspace of `eigh`."""
     return _KERNELS * 8 * samples**2
 
 
 def kernel(left: Tensor, right: Tensor) -> Tensor:
-    """left right^T in float64, (a, b), from operands that are converted piece by piece."""
+    """left right^T in float64, (a, b), converting the operands piece by piece to save memory."""
     if left.dtype == torch.float64:
         return left @ right.T
     total = torch.zeros(len(left), len(right), dtype=torch.float64, device=left.device)
     width = max(1, _CHUNK // (8 * max(len(left), len(right))))
     for first in range(0, left.shape[1], width):
-        part = slice(first, first + width)
-        total.addmm_(left[:, part].double(), right[:, part].double().T)
+        columns = slice(first, first + width)
+        total.addmm_(left[:, columns].double(), right[:, columns].double().T)
     return total

@@ -1,4 +1,4 @@
-"""Diagonal layers in front of known operators, by ridge regression in closed form."""
+"""Diagonal layers in front of known operators, fitted by ridge regression in closed form."""
 
 from __future__ import annotations
 
@@ -21,79 +21,81 @@ from korisk.operators import Composed, LinearOperator, Matrix
 
 Product = Callable[[Tensor], Tensor]  # x (n,) -> G x (n,), or another linear map of it
 
-_WORTH_POLISHING = 512  # unknowns from which a factor in float32 and some steps are quicker
-_POLISHING_STEPS = 12
-# Relative residuals: to compare lambdas by, which differ in the second digit, and to keep.
+_WORTH_POLISHING = 512  # unknowns from which a float32 factor plus refinement is faster
+_POLISHING_STEPS = 12  # of conjugate gradients; three or four are usual
+# Relative residuals: enough to compare lambdas, whose scores differ in the second digit, and final.
 _ROUGH, _EXACT = 1e-8, 1e-13
-_PIECE = 32  # Lanczos steps between checks of the residuals, and by which the basis grows
-_ENTRIES = 2**26  # of images and sinograms that are worked on at once
-_FITS = 0.8  # of the free memory, for the normal matrix and what it is made of
+_PIECE = 32  # Lanczos steps between checks of the residuals, and growth of the basis
+_ENTRIES = 2**26  # of images and sinograms that are processed at once
+_FITS = 0.8  # share of the free memory for the normal matrix and B^T B
 # Relative residuals at which Lanczos stops, a few digits above rounding.
 _TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
-LARGEST_FACTORED = 4096  # weights up to which a Cholesky factor is quicker than many steps
-# Lambdas that are not solved by then are judged as they stand: stopping early regularises too. At
-# H = 128 and 256 more steps change no error in four digits: benchmarks/operators/lanczos_steps.py.
+LARGEST_FACTORED = 4096  # weights up to which a Cholesky factor is faster than many Lanczos steps
+# Lambdas not solved by then are scored as they are: stopping early regularises too. At H = 128 and
+# 256 more steps change no error in four digits: benchmarks/operators/lanczos_steps.py.
 MOST_STEPS = 400
-_SOLVED = 1e-3  # residual up to which the weights are called the minimiser's
-_PROBES = 4  # random signs that estimate the mean of a diagonal
+_SOLVED = 1e-3  # residual up to which the weights count as the minimiser
+_PROBES = 4  # vectors of random signs that estimate the mean of a diagonal
 
 
 class FactoredSystem:
-    """Each lambda is factored once; for systems of up to some thousand unknowns.
+    """Solver of (G + lambda I) x = b that factors once per lambda, for some thousand unknowns.
 
-    A factor in float32 costs half of one in float64 and leads conjugate gradients in float64 to
-    the solution in three or four steps. Where it does not, the factor is made in float64.
+    A float32 factor costs half of a float64 one and, as a preconditioner, lets conjugate gradients
+    in float64 converge in three or four steps. If they do not, the system is factored in float64.
     """
 
-    def __init__(self, matrix: Tensor, right: Tensor) -> None:
-        self.matrix, self.right = matrix, right
-        worth = matrix.dtype == torch.float64 and len(right) >= _WORTH_POLISHING
-        self._single = matrix.float() if worth else None
+    def __init__(self, matrix: Tensor, rhs: Tensor) -> None:
+        self.matrix, self.rhs = matrix, rhs
+        mixed_precision = matrix.dtype == torch.float64 and len(rhs) >= _WORTH_POLISHING
+        self._single = matrix.float() if mixed_precision else None
         self._factors: dict[float, Product | None] = {}
-        self._found: dict[tuple[float, bool], Tensor] = {}
+        self._solutions: dict[tuple[float, bool], Tensor] = {}
 
     def solve(self, shift: float, *, rough: bool = False) -> Tensor:
-        """The solution for one lambda; rough ones are good enough to compare lambdas by."""
-        for known in ((shift, False), (shift, rough)):
-            if known in self._found:
-                return self._found[known]
-        found = None
+        """The solution for one lambda; a rough one is accurate enough to compare lambdas."""
+        # An accurate solution serves a rough request, too.
+        for key in ((shift, False), (shift, rough)):
+            if key in self._solutions:
+                return self._solutions[key]
+        solution = None
         if self._single is not None:
             if shift not in self._factors:
                 self._factors[shift] = _factored(self._single, shift)
             factor = self._factors[shift]
             if factor is not None:
                 tolerance = _ROUGH if rough else _EXACT
-                found = conjugate_gradients(self.matrix, self.right, shift, factor, tolerance)
-        if found is None:
+                solution = conjugate_gradients(self.matrix, self.rhs, shift, factor, tolerance)
+        if solution is None:
             lower, failed = torch.linalg.cholesky_ex(_shifted(self.matrix, shift))
             if int(failed):
-                found = torch.full_like(self.right, math.nan)
+                solution = torch.full_like(self.rhs, math.nan)
             else:
-                found = torch.cholesky_solve(self.right[:, None], lower)[:, 0]
-        self._found[shift, rough] = found
-        return found
+                solution = torch.cholesky_solve(self.rhs[:, None], lower)[:, 0]
+        self._solutions[shift, rough] = solution
+        return solution
 
 
 def conjugate_gradients(
-    matrix: Tensor, right: Tensor, shift: float, preconditioner: Product, tolerance: float
+    matrix: Tensor, rhs: Tensor, shift: float, preconditioner: Product, tolerance: float
 ) -> Tensor | None:
-    """The solution of one system to a relative residual; None if a few steps do not suffice."""
-    goal = tolerance * float(torch.linalg.vector_norm(right))
-    found, residual = torch.zeros_like(right), right.clone()
+    """Solve one system to a relative residual; None if it takes more than a few steps."""
+    goal = tolerance * float(torch.linalg.vector_norm(rhs))
+    solution, residual = torch.zeros_like(rhs), rhs.clone()
+    # Below, rho = r^T M^-1 r, the squared norm of the residual in the preconditioner's metric.
     direction = preconditioned = preconditioner(residual)
-    size = residual @ preconditioned
+    rho = residual @ preconditioned
     for _ in range(_POLISHING_STEPS):
         product = matrix @ direction + shift * direction
-        length = size / (direction @ product)
-        found += length * direction
-        residual -= length * product
+        step = rho / (direction @ product)
+        solution += step * direction
+        residual -= step * product
         if float(torch.linalg.vector_norm(residual)) <= goal:
-            return found
+            return solution
         preconditioned = preconditioner(residual)
-        new = residual @ preconditioned
-        direction = preconditioned + (new / size) * direction
-        size = new
+        new_rho = residual @ preconditioned
+        direction = preconditioned + (new_rho / rho) * direction
+        rho = new_rho
     return None
 
 
@@ -104,15 +106,15 @@ def _shifted(matrix: Tensor, shift: float) -> Tensor:
 
 
 def _factored(single: Tensor, shift: float) -> Product | None:
-    """x -> (G + lambda I)^-1 x by a factor in float32; None where G is not positive definite."""
+    """x -> (G + lambda I)^-1 x by a float32 factor; None if G is not positive definite."""
     shifted = _shifted(single, shift)
     if not shifted.is_cpu:
         lower, failed = torch.linalg.cholesky_ex(shifted)
         if int(failed):
             return None
         return lambda x: torch.cholesky_solve(x.float()[:, None], lower)[:, 0].double()
-    # LAPACK is quicker than PyTorch for one right side. The matrix is symmetric, so its transpose
-    # is itself in the order that LAPACK wants.
+    # LAPACK is faster than PyTorch for a single right-hand side. The matrix is symmetric, so the
+    # transpose only turns it into the column order of LAPACK, without a copy.
     factor, failed = lapack.spotrf(shifted.numpy().T, lower=1, clean=0, overwrite_a=1)
     if failed:
         return None
@@ -120,66 +122,68 @@ def _factored(single: Tensor, shift: float) -> Product | None:
 
 
 class Krylov:
-    """Lanczos' basis of the space b, G b, G^2 b, ...: one for all lambdas.
+    """Lanczos basis of the Krylov space of G and b, shared by all lambdas.
 
-    The space does not change when a multiple of I is added to G, so the basis that solves one
-    lambda solves all, and a smaller lambda only asks for more of it. Vectors are made orthogonal to
-    all before them, twice, because short recurrences lose that in rounding.
+    The space does not change when a multiple of I is added to G, so one basis solves every lambda;
+    a smaller lambda only needs more of its vectors. Every vector is orthogonalised against all
+    previous ones, twice, because the short recurrence loses orthogonality to rounding.
     """
 
-    def __init__(self, product: Product, right: Tensor) -> None:
+    def __init__(self, product: Product, rhs: Tensor) -> None:
         self.product = product
-        self.size = float(torch.linalg.vector_norm(right))
+        self.size = float(torch.linalg.vector_norm(rhs))
         self.steps = 0
         self.exhausted = self.size == 0.0
-        self._basis = right.new_empty(min(_PIECE, len(right)) + 1, len(right))
+        self._basis = rhs.new_empty(min(_PIECE, len(rhs)) + 1, len(rhs))
         if self.size:
-            self._basis[0] = right / self.size
+            self._basis[0] = rhs / self.size
         self._diagonal: list[float] = []
-        self._beside: list[float] = []
+        self._off_diagonal: list[float] = []
 
     def extend(self, steps: int) -> None:
-        """Take more steps, fewer where the space is exhausted."""
+        """Add vectors to the basis, fewer if the space is exhausted."""
         for _ in range(steps):
-            at = self.steps
-            self.exhausted = self.exhausted or at == self._basis.shape[1]
+            index = self.steps
+            self.exhausted = self.exhausted or index == self._basis.shape[1]
             if self.exhausted:
                 return
-            if at + 1 == len(self._basis):
-                more = self._basis.new_empty(_PIECE, self._basis.shape[1])
-                self._basis = torch.cat([self._basis, more])
-            vector = self.product(self._basis[at])
-            before = self._basis[: at + 1]
-            along = before @ vector
-            vector = vector - along @ before
-            vector -= (before @ vector) @ before
-            diagonal, length = torch.stack([along[at], torch.linalg.vector_norm(vector)]).tolist()
+            if index + 1 == len(self._basis):
+                rows = self._basis.new_empty(_PIECE, self._basis.shape[1])
+                self._basis = torch.cat([self._basis, rows])
+            vector = self.product(self._basis[index])
+            previous = self._basis[: index + 1]
+            projections = previous @ vector
+            vector = vector - projections @ previous
+            vector -= (previous @ vector) @ previous
+            # Stacked, so that a device is waited for once.
+            entries = torch.stack([projections[index], torch.linalg.vector_norm(vector)])
+            diagonal, norm = entries.tolist()
             self._diagonal.append(diagonal)
-            self._beside.append(length)
-            self.steps = at + 1
-            # What is left is rounding: the space holds the solutions for every lambda.
-            if length <= 10 * torch.finfo(vector.dtype).eps * max(self._diagonal):
+            self._off_diagonal.append(norm)
+            self.steps = index + 1
+            # The remainder is rounding: the space contains the solutions for every lambda.
+            if norm <= 10 * torch.finfo(vector.dtype).eps * max(self._diagonal):
                 self.exhausted = True
             else:
-                self._basis[at + 1] = vector / length
+                self._basis[index + 1] = vector / norm
 
     def residuals(self, shifts: Sequence[float]) -> NDArray[np.float64]:
-        """|b - (G + lambda I) x| / |b| of the present solutions, for each lambda."""
+        """|b - (G + lambda I) x| / |b| of the current solution for each lambda."""
         if self.exhausted:
             return np.zeros(len(shifts))
         if not self.steps:
             return np.ones(len(shifts))
-        return np.asarray(abs(self._coordinates(shifts)[:, -1]) * self._beside[-1])
+        return np.asarray(abs(self._coordinates(shifts)[:, -1]) * self._off_diagonal[-1])
 
     def solve(self, shifts: Sequence[float]) -> Tensor:
-        """The present solutions, (shifts, n)."""
+        """The current solutions, (shifts, n)."""
         if not self.steps:
             return self._basis.new_zeros(len(shifts), self._basis.shape[1])
         coordinates = torch.from_numpy(self._coordinates(shifts) * self.size)
         return coordinates.to(self._basis) @ self._basis[: self.steps]
 
     def converge(self, shifts: Sequence[float], *, tolerance: float, most: int) -> bool:
-        """Take steps, `most` in all, until every lambda's residual is small; whether it is."""
+        """Extend the basis, to `most` steps, until all residuals are small; whether they are."""
         while True:
             if self.residuals(shifts).max(initial=0.0) <= tolerance:
                 return True
@@ -188,22 +192,22 @@ class Krylov:
             self.extend(min(_PIECE, most - self.steps))
 
     def _coordinates(self, shifts: Sequence[float]) -> NDArray[np.float64]:
-        """(shifts, steps) of x / |b| in the basis: tridiagonal systems, nan where one fails."""
-        first = np.zeros(self.steps)
-        first[0] = 1.0
+        """Coordinates (shifts, steps) of x / |b| in the basis; nan where a system fails."""
+        unit = np.zeros(self.steps)
+        unit[0] = 1.0
         bands = np.zeros((2, self.steps))
-        bands[0, 1:] = self._beside[:-1]
-        found = np.full((len(shifts), self.steps), math.nan)
+        bands[0, 1:] = self._off_diagonal[:-1]
+        coordinates = np.full((len(shifts), self.steps), math.nan)
         for row, shift in enumerate(shifts):
             bands[1] = np.array(self._diagonal) + shift
             if self.steps == 1:
-                found[row] = first / bands[1]
+                coordinates[row] = unit / bands[1]
                 continue
             try:
-                found[row] = scipy.linalg.solveh_banded(bands, first, check_finite=False)
+                coordinates[row] = scipy.linalg.solveh_banded(bands, unit, check_finite=False)
             except np.linalg.LinAlgError:  # not positive definite in rounding
                 continue
-        return found
+        return coordinates
 
 
 def tail_gram(tail: LinearOperator) -> Tensor:
@@ -226,13 +230,14 @@ def tail_gram(tail: LinearOperator) -> Tensor:
     >>> tail_gram(Matrix([[1.0, 2.0], [0.0, 3.0]])).tolist()
     [[1.0, 2.0], [2.0, 13.0]]
     """
-    only = tail.layers[0] if isinstance(tail, Composed) and len(tail) == 1 else tail
-    if isinstance(only, Matrix):
-        return only.matrix.T @ only.matrix
+    operator = tail.layers[0] if isinstance(tail, Composed) and len(tail) == 1 else tail
+    if isinstance(operator, Matrix):
+        return operator.matrix.T @ operator.matrix
     weights = math.prod(tail.domain)
     gram = torch.empty(weights, weights, device=tail.device, dtype=tail.dtype)
     for rows in parts(weights, weights + math.prod(tail.range)):
         unit = torch.zeros_like(gram[rows])
+        # Rows of the identity; B^T B is symmetric, so its rows are its columns.
         unit[torch.arange(len(unit)), torch.arange(rows.start, rows.stop)] = 1
         images = tail._map(unit.reshape(-1, *tail.domain))
         gram[rows] = flat(tail._map_adjoint(images))
@@ -251,7 +256,7 @@ def gram_fits(tail: LinearOperator) -> bool:
 
 
 def parts(samples: int, entries: int) -> Iterator[slice]:
-    """Samples in pieces, each of which has about as many entries as are worked on at once."""
+    """Split samples into slices small enough to be processed at once."""
     rows = max(1, _ENTRIES // entries)
     for first in range(0, samples, rows):
         yield slice(first, min(first + rows, samples))
@@ -267,15 +272,15 @@ class DiagonalRidge:
     tail : LinearOperator
         B, all known operators behind the weights.
     inputs : Tensor of shape (samples, *tail.domain)
-        What is multiplied by the weights.
+        Inputs of the diagonal layer.
     targets : Tensor of shape (samples, *tail.range)
-        What B should return.
+        Desired outputs of B.
     toward : Tensor of shape tail.domain, optional
-        What the weights shrink to, such as the analytic weights. By default zero, as in the
-        released code.
+        Value that the weights shrink towards, such as the analytic weights. By default zero, as in
+        the released code.
     relu : bool, default True
-        Whether a ReLU follows B. It takes no part in the fit, but in every prediction, also those
-        that lambda is chosen by.
+        Whether a ReLU follows B. The fit ignores it; every prediction applies it, also those that
+        lambda is chosen by.
     gram : Tensor of shape (weights, weights), optional
         B^T B, see `tail_gram`; it belongs to the tail alone and can be shared between pools.
         Without it, products with the normal matrix go through the operators sample by sample, and
@@ -316,20 +321,20 @@ class DiagonalRidge:
     ) -> None:
         if tuple(inputs.shape[1:]) != tail.domain or tuple(targets.shape[1:]) != tail.range:
             shapes = tuple(inputs.shape[1:]), tuple(targets.shape[1:])
-            given = f"inputs of shape {shapes[0]} and targets of {shapes[1]}"
-            raise invalid("samples", f"map {tail.domain} to {tail.range}", inputs, got=given)
+            got = f"inputs of shape {shapes[0]} and targets of {shapes[1]}"
+            raise invalid("samples", f"map {tail.domain} to {tail.range}", inputs, got=got)
         self.tail, self.inputs, self.targets, self.relu = tail, inputs, targets, relu
         self.gram = gram
-        start = torch.zeros(tail.domain) if toward is None else toward.detach()
-        self.toward = start.to(device=tail.device, dtype=tail.dtype)
+        center = torch.zeros(tail.domain) if toward is None else toward.detach()
+        self.toward = center.to(device=tail.device, dtype=tail.dtype)
         self._forms: tuple[Scorer, Tensor, Tensor, float] | None = None
         # x_i ∘ B^T y_i, from which the right side of every training set is a sum.
         self._correlations = torch.empty_like(inputs)
-        for part in self.parts(len(inputs)):
-            self._correlations[part] = inputs[part] * tail._map_adjoint(targets[part])
+        for piece in self.parts(len(inputs)):
+            self._correlations[piece] = inputs[piece] * tail._map_adjoint(targets[piece])
 
     def parts(self, samples: int) -> Iterator[slice]:
-        """Samples in pieces that are mapped by the tail at once.
+        """Split samples into slices that the tail maps at once.
 
         Parameters
         ----------
@@ -366,21 +371,23 @@ class DiagonalRidge:
 
     def _quadratic(self, scorer: Scorer) -> Callable[[Tensor], float] | None:
         """The mean squared error as a quadratic form of the weights, where there is no ReLU."""
-        small = math.prod(self.tail.domain) <= LARGEST_FACTORED
-        if self.relu or self.gram is None or scorer.by != "mse" or not small:
+        factored = math.prod(self.tail.domain) <= LARGEST_FACTORED
+        # |B (w x) - y|^2 summed over samples is w^T G w - 2 b^T w + c, without a pass over images.
+        if self.relu or self.gram is None or scorer.by != "mse" or not factored:
             return None
         if self._forms is None or self._forms[0] is not scorer:
             inputs, targets = scorer.inputs, scorer.targets
             rows = flat(inputs)
             matrix = (rows.T @ rows).mul_(self.gram)
-            back = self.tail._map_adjoint(targets.reshape(-1, *self.tail.range))
-            linear = (rows * flat(back)).sum(0)
+            backprojections = self.tail._map_adjoint(targets.reshape(-1, *self.tail.range))
+            linear = (rows * flat(backprojections)).sum(0)
+            # Kept for the next training set of the pool, which has the same scorer.
             self._forms = scorer, matrix, linear, float(targets.square().sum())
         _, matrix, linear, constant = self._forms
         entries = scorer.targets.numel()
 
         def error(w: Tensor) -> float:
-            # A perfect fit leaves rounding of either sign, and an error is never negative.
+            # Rounding may turn the error of a perfect fit negative.
             return max(0.0, float(w @ (matrix @ w) - 2 * (linear @ w) + constant)) / entries
 
         return error
@@ -401,24 +408,23 @@ class DiagonalRidge:
             With the ReLU if the network has one.
         """
         images = inputs.new_empty(len(inputs), *self.tail.range)
-        for part in self.parts(len(inputs)):
-            images[part] = self.tail._map(inputs[part] * weights)
+        for piece in self.parts(len(inputs)):
+            images[piece] = self.tail._map(inputs[piece] * weights)
         return images.relu_() if self.relu else images
 
 
 class NormalMatrix:
     """The normal matrix of a training set, stored or not, on its active weights.
 
-    Apart from the training, so that Krylov's basis and the training do not hold each other: a
-    matrix of tens of gigabytes is freed when its training is.
+    A class apart from the training, so that the Krylov basis and the training do not refer to each
+    other: a matrix of tens of gigabytes is freed together with its training.
     """
 
     def __init__(self, ridge: DiagonalRidge, n: int) -> None:
         self.tail, self.inputs, self.pieces = ridge.tail, ridge.inputs[:n], list(ridge.parts(n))
         rows, gram = flat(self.inputs), ridge.gram
-        # Weights of rays that met nothing in the training set stay where they shrink to, whatever
-        # lambda is. To leave them out saves time where the matrix is factored; where it is large,
-        # the copy would cost more.
+        # Weights of rays that are zero in every training input stay at `toward` for every lambda.
+        # Leaving them out makes the factor smaller; for a large matrix the copy would cost more.
         if rows.shape[1] > LARGEST_FACTORED:
             self.active = torch.arange(rows.shape[1], device=rows.device)
         else:
@@ -433,10 +439,10 @@ class NormalMatrix:
             return self.matrix @ vector
         weights = self.spread(vector)
         total = vector.new_zeros(weights.numel())
-        for part in self.pieces:
-            inputs = self.inputs[part]
-            back = self.tail._map_adjoint(self.tail._map(inputs * weights))
-            total += (inputs * back).sum(0).flatten()
+        for piece in self.pieces:
+            inputs = self.inputs[piece]
+            backprojections = self.tail._map_adjoint(self.tail._map(inputs * weights))
+            total += (inputs * backprojections).sum(0).flatten()
         return total[self.active]
 
     def spread(self, active: Tensor) -> Tensor:
@@ -449,7 +455,7 @@ class NormalMatrix:
         """The mean of the diagonal, the unit of lambda."""
         if self.matrix is not None:
             return float(self.matrix.diagonal().mean())
-        # Hutchinson's estimate: signs leave the diagonal and scatter the rest around zero.
+        # Hutchinson's estimate: with random signs the off-diagonal terms average to zero.
         generator = torch.Generator().manual_seed(0)
         signs = torch.randint(0, 2, (_PROBES, len(self.active)), generator=generator) * 2 - 1
         rows = signs.to(self.inputs)
@@ -459,7 +465,7 @@ class NormalMatrix:
 class DiagonalTraining:
     """A training set of `DiagonalRidge` with its normal equations.
 
-    Made by `DiagonalRidge.training`. Lambdas are numbers >= 0, infinity among them.
+    Returned by `DiagonalRidge.training`. Lambdas are numbers >= 0, or infinity.
 
     Parameters
     ----------
@@ -485,14 +491,15 @@ class DiagonalTraining:
         self.ridge, self.n = ridge, n
         self.normal = NormalMatrix(ridge, n)
         active, matrix = self.normal.active, self.normal.matrix
-        self.right = ridge._correlations[:n].sum(0).flatten()[active]
+        self.rhs = ridge._correlations[:n].sum(0).flatten()[active]
         if bool(ridge.toward.any()):
-            self.right = self.right - self.normal.product(ridge.toward.flatten()[active])
+            # Solve for the displacement w - toward, which shrinks to zero.
+            self.rhs = self.rhs - self.normal.product(ridge.toward.flatten()[active])
         self.scale = self.normal.scale()
-        self._krylov = Krylov(self.normal.product, self.right)
+        self._krylov = Krylov(self.normal.product, self.rhs)
         self._system = None
-        if matrix is not None and len(self.right) <= LARGEST_FACTORED:
-            self._system = FactoredSystem(matrix, self.right)
+        if matrix is not None and len(self.rhs) <= LARGEST_FACTORED:
+            self._system = FactoredSystem(matrix, self.rhs)
 
     def weights(self, penalties: Sequence[float], *, rough: bool = False) -> Tensor:
         """The minimisers for several lambdas.
@@ -502,29 +509,29 @@ class DiagonalTraining:
         penalties : sequence of float
             Lambdas; at an infinite one the weights are `toward`.
         rough : bool, default False
-            Whether it is enough to compare lambdas by them.
+            Whether an accuracy that suffices to compare lambdas is enough.
 
         Returns
         -------
         Tensor of shape (penalties, *tail.domain)
             The weights for each lambda.
         """
-        found = self.ridge.toward.expand(len(penalties), *self.ridge.toward.shape).clone()
-        finite = [at for at, each in enumerate(penalties) if math.isfinite(each)]
-        shifts = [penalties[at] for at in finite]
+        weights = self.ridge.toward.expand(len(penalties), *self.ridge.toward.shape).clone()
+        indices = [index for index, penalty in enumerate(penalties) if math.isfinite(penalty)]
+        shifts = [penalties[index] for index in indices]
         if not shifts:
-            return found
+            return weights
         if self._system is not None:
-            solved = torch.stack([self._system.solve(shift, rough=rough) for shift in shifts])
+            moves = torch.stack([self._system.solve(shift, rough=rough) for shift in shifts])
         else:
-            tolerance = _TOLERANCE[self.right.dtype]
+            tolerance = _TOLERANCE[self.rhs.dtype]
             self._krylov.converge(shifts, tolerance=tolerance, most=MOST_STEPS)
-            solved = self._krylov.solve(shifts)
-        found[finite] += self.normal.spread(solved)
-        return found
+            moves = self._krylov.solve(shifts)
+        weights[indices] += self.normal.spread(moves)
+        return weights
 
     def residual(self, weights: Tensor, penalty: float) -> float:
-        """How far weights are from solving the normal equations.
+        """Relative residual of the normal equations.
 
         Parameters
         ----------
@@ -540,10 +547,10 @@ class DiagonalTraining:
         """
         if math.isinf(penalty):
             return 0.0
-        moved = (weights - self.ridge.toward).flatten()[self.normal.active]
-        off = self.right - self.normal.product(moved) - penalty * moved
-        size = float(torch.linalg.vector_norm(self.right))
-        return float(torch.linalg.vector_norm(off)) / size if size else 0.0
+        displacement = (weights - self.ridge.toward).flatten()[self.normal.active]
+        residual = self.rhs - self.normal.product(displacement) - penalty * displacement
+        rhs_norm = float(torch.linalg.vector_norm(self.rhs))
+        return float(torch.linalg.vector_norm(residual)) / rhs_norm if rhs_norm else 0.0
 
     def scores(self, scorer: Scorer) -> Callable[[Sequence[float]], list[float]]:
         """A function from lambdas to their scores on other samples, such as a validation set.
@@ -558,13 +565,13 @@ class DiagonalTraining:
         callable
             Takes a sequence of lambdas and returns a list of scores.
         """
-        quick = self.ridge._quadratic(scorer)
+        quadratic = self.ridge._quadratic(scorer)
 
         def score(penalties: Sequence[float]) -> list[float]:
-            made = self.weights(penalties, rough=True)
-            if quick is not None:
-                return [quick(each.flatten()) for each in made]
-            return [scorer(self.ridge.predict(each, scorer.inputs)) for each in made]
+            candidates = self.weights(penalties, rough=True)
+            if quadratic is not None:
+                return [quadratic(weights.flatten()) for weights in candidates]
+            return [scorer(self.ridge.predict(weights, scorer.inputs)) for weights in candidates]
 
         return score
 
@@ -582,7 +589,7 @@ class DiagonalTraining:
         penalty : float, optional
             Lambda. Without it, lambda is chosen.
         scorer : Scorer, optional
-            What lambda is chosen by; needed if `penalty` is not passed.
+            Criterion for lambda; needed if `penalty` is not passed.
         grid : sequence of float, optional
             The lambdas to choose from, the first of the best. By default a grid that grows until
             the choice is inside it.
@@ -597,19 +604,19 @@ class DiagonalTraining:
         KoriskError
             If neither `penalty` nor `scorer` is passed.
         """
-        chosen = None
+        choice = None
         if penalty is None:
             if scorer is None:
                 raise KoriskError("a diagonal fit needs penalty= or a scorer to choose it by")
-            # Small lambdas need the most steps, so they are tried if larger ones do not suffice.
-            chosen = choose(self.scores(scorer), grid=grid, scale=self.scale, lowest=1e-2)
-            penalty = chosen.value
-        return DiagonalFit(self, penalty, chosen, self.weights([penalty])[0])
+            # Small lambdas need the most steps: the grid reaches them only if the choice is there.
+            choice = choose(self.scores(scorer), grid=grid, scale=self.scale, lowest=1e-2)
+            penalty = choice.value
+        return DiagonalFit(self, penalty, choice, self.weights([penalty])[0])
 
 
 @dataclass(frozen=True)
 class DiagonalFit:
-    """Fitted weights and their lambda. Made by `DiagonalTraining.fit`.
+    """Fitted weights and their lambda. Returned by `DiagonalTraining.fit`.
 
     Parameters
     ----------
@@ -656,7 +663,7 @@ class DiagonalFit:
         return self.training.ridge.predict(self.weights, inputs)
 
     def detail(self) -> dict[str, float | None]:
-        """What a study stores beside the errors.
+        """Fields that a study stores beside the errors.
 
         Returns
         -------
@@ -664,7 +671,7 @@ class DiagonalFit:
             The lambda, how it was chosen, `lambda_scale`, Lanczos `steps`, the `residual` of the
             normal equations, and whether it is small enough to call them `solved`.
         """
-        choice = stored_penalty(self.penalty, self.choice)
-        choice |= {"lambda_scale": self.training.scale, "steps": self.training._krylov.steps}
+        stored = stored_penalty(self.penalty, self.choice)
+        stored |= {"lambda_scale": self.training.scale, "steps": self.training._krylov.steps}
         residual = self.training.residual(self.weights, self.penalty)
-        return choice | {"residual": residual, "solved": residual <= _SOLVED}
+        return stored | {"residual": residual, "solved": residual <= _SOLVED}
