@@ -1,4 +1,4 @@
-"""Checks that turn a user's value into a plain number or say what is wrong with it."""
+"""Checks of users' values: return a plain number, or raise an error that names the problem."""
 
 import math
 import re
@@ -11,19 +11,19 @@ from korisk.errors import KoriskError, did_you_mean, invalid, shown
 
 _Options = TypeVar("_Options")
 
-LARGEST_N = 10**15  # beyond it no sample size means anything
+LARGEST_N = 10**15  # sample sizes beyond it have no meaning
 
 
 def require(
-    kept: bool, argument: str, rule: str, value: object, remedy: str = "", *, got: str | None = None
+    met: bool, argument: str, rule: str, value: object, remedy: str = "", *, got: str | None = None
 ) -> None:
-    """Raise `invalid(argument, rule, value, remedy)` unless the rule is kept."""
-    if not kept:
+    """Raise `invalid(argument, rule, value, remedy)` unless the rule is met."""
+    if not met:
         raise invalid(argument, rule, value, remedy, got=got)
 
 
 def options_of(field: str, value: _Options | None, kind: type[_Options]) -> _Options:
-    """The value object of a group of options, or its default where None is given."""
+    """The value object of a group of options, or its default if None is given."""
     if value is None:
         return kind()
     remedy = f"pass {kind.__name__}(...), or leave it out"
@@ -41,7 +41,7 @@ def real(
     at_most: float | None = None,
     finite: bool = True,
 ) -> float:
-    """`value` as a float, if it is a number that keeps the rule."""
+    """`value` as a float; raise unless it is a number within the limits."""
     rule = "a finite number" if finite else "a number"
     if at_least is not None:
         rule += f" >= {at_least:g}"
@@ -65,7 +65,7 @@ def real(
 def count(
     field: str, value: object, *, at_least: int, remedy: str, at_most: float = math.inf
 ) -> int:
-    """`value` as an int, if it is a whole number that keeps the rule."""
+    """`value` as an int; raise unless it is a whole number within the limits."""
     number = _to_float(value)
     if number is None or not number.is_integer() or not at_least <= number <= at_most:
         rule = f">= {at_least}" if math.isinf(at_most) else f"from {at_least} to {at_most:,}"
@@ -74,47 +74,47 @@ def count(
 
 
 def name(field: str, value: object, *, remedy: str) -> str:
-    """`value`, if it is a text that can stand in a table and a message."""
+    """`value`; raise unless it is a text that fits into a table and a message."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise invalid(field, "be a printable text", value, remedy)
-    long = f"shorten {shown(value)}"
-    require(len(value) <= 80, field, "have at most 80 characters", len(value), long)
+    advice = f"shorten {shown(value)}"
+    require(len(value) <= 80, field, "have at most 80 characters", len(value), advice)
     return value
 
 
 def function_or_none(field: str, value: object) -> None:
-    """Refuse what is neither a function nor left out."""
+    """Raise unless the value is a function or None."""
     remedy = "pass one, or leave it out"
     require(value is None or callable(value), field, "be a function", value, remedy)
 
 
 def path(field: str, value: object, *, remedy: str) -> Path:
-    """`value` as a path, if it names a file or a folder."""
+    """`value` as a path; raise unless it names a file or a folder."""
     if not isinstance(value, str | PathLike) or not str(value):
         raise invalid(field, "be the name of a file", value, remedy)
     return Path(value)
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A mapping of JSON, for `object_pairs_hook`, if it has no key twice."""
-    made: dict[str, Any] = {}
+    """A JSON object as a dict, for `object_pairs_hook`; raise if a key occurs twice."""
+    mapping: dict[str, Any] = {}
     for key, value in pairs:
-        if key in made:
+        if key in mapping:
             raise KoriskError(f"the key {shown(key)} is given twice; remove one")
-        made[key] = value
-    return made
+        mapping[key] = value
+    return mapping
 
 
 def one_of(field: str, value: object, known: tuple[str, ...]) -> None:
-    """Refuse a word that is not among the known ones, and suggest the nearest."""
+    """Raise unless the value is a known word; suggest the nearest one."""
     if value not in known:
         hint = did_you_mean(str(value), known)
-        hint = "" if "; known:" in hint else hint  # they are named already
+        hint = "" if "; known:" in hint else hint  # the rule lists them already
         raise invalid(field, f"be one of {', '.join(known)}", value, hint.removeprefix("; "))
 
 
 def sample_count(value: object) -> float:
-    """N as the bounds take it: at least 2, because log 1 = 0 makes N = 1 meaningless."""
+    """The sample size of a bound: at least 2, because the rate log n / n is 0 at n = 1."""
     return real(
         "n", value, at_least=2, remedy="count the training samples; the rate log n / n needs n >= 2"
     )
@@ -126,6 +126,7 @@ def target_error(value: object) -> float:
 
 
 def _to_float(value: object) -> float | None:
+    # True is an int in Python, and hardly ever meant as a number.
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     try:
@@ -135,9 +136,8 @@ def _to_float(value: object) -> float | None:
 
 
 def natural(text: str) -> tuple[list[tuple[int, str]], str]:
-    """A key for sorting by which `run 2` comes before `run 10`, however long the numbers are."""
-    # Texts and numbers take turns, so that like is compared with like.
-    parts = [
-        part.lstrip("0") if k % 2 else part for k, part in enumerate(re.split(r"([0-9]+)", text))
-    ]
-    return [(len(part) * (k % 2), part) for k, part in enumerate(parts)], text
+    """A sort key by which `run 2` comes before `run 10`, for numbers of any length."""
+    # Odd entries are numbers: without leading zeros, the longer one is the larger one.
+    pieces = re.split(r"([0-9]+)", text)
+    pieces[1::2] = (digits.lstrip("0") for digits in pieces[1::2])
+    return [(len(piece) * (index % 2), piece) for index, piece in enumerate(pieces)], text

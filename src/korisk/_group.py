@@ -1,4 +1,4 @@
-"""Values by key."""
+"""Grouping of values by key."""
 
 from collections.abc import Hashable, Iterable
 from typing import TypeVar
@@ -8,8 +8,8 @@ Value = TypeVar("Value")
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """The values of each key; keys are in the order in which they first come."""
-    found: dict[Key, list[Value]] = {}
+    """The values of each key; keys are in the order of their first occurrence."""
+    groups: dict[Key, list[Value]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
+        groups.setdefault(key, []).append(value)
+    return groups

@@ -1,7 +1,7 @@
-"""Types of what JSON and YAML hold: texts as keys, values of any kind until they are checked."""
+"""Types of JSON and YAML content: string keys, and values of any type until they are checked."""
 
 from collections.abc import Mapping
 from typing import Any
 
 JsonDict = dict[str, Any]
-JsonMapping = Mapping[str, Any]  # one that is read alone
+JsonMapping = Mapping[str, Any]  # read-only

@@ -1,4 +1,4 @@
-"""How much memory is free, for code that refuses what would not fit."""
+"""Free memory, and a check that a computation fits into it."""
 
 import os
 
@@ -19,6 +19,7 @@ def free_memory(device: torch.device) -> int:
     except OSError:
         pass
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        # Without /proc (macOS) only the total is known; half of it is a cautious guess.
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return 4 * 2**30
 
@@ -26,7 +27,7 @@ def free_memory(device: torch.device) -> int:
 def check_memory(
     needed: float, device: torch.device, what: str, remedy: str, *, share: float = 1.0
 ) -> None:
-    """Raise an error if so many bytes are more than a share of what is free on a device."""
+    """Raise if so many bytes exceed a share of the free memory of a device."""
     free = free_memory(device)
     if needed > share * free:
         raise KoriskError(

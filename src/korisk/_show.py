@@ -1,4 +1,4 @@
-"""The one arrow up: values draw themselves with `korisk.report`, loaded when something is shown."""
+"""Plots and notebook views of values. The only import upwards: `korisk.report`, loaded on use."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 
 def from_report(module: str, name: str) -> Any:
-    """A name of `korisk.report.<module>`; `MissingExtraError` where matplotlib is missing."""
+    """Import a name from `korisk.report.<module>`; `MissingExtraError` without matplotlib."""
     return getattr(import_module(f"korisk.report.{module}"), name)
 
 
 class InNotebooks:
-    """A value that a notebook shows as its figure and the numbers that matter."""
+    """A value that a notebook shows as a figure and its main numbers."""
 
     def _repr_html_(self) -> str:
         return str(from_report("notebook", "html")(self))
 
 
 class Drawn(InNotebooks):
-    """A value that has a plot as well."""
+    """A value that can also be plotted."""
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the value. Needs the `report` extra, and no pyplot.
@@ -30,12 +30,12 @@ class Drawn(InNotebooks):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw, such as an axes of pyplot. Default: a figure of its own, with notes.
+            Axes to draw into. Default: those of a new figure, with notes.
 
         Returns
         -------
         matplotlib.axes.Axes
-            What was drawn into; its `figure` has `savefig`.
+            The axes that were drawn into; their `figure` has `savefig`.
         """
         axes: Axes = from_report("notebook", "draw")(self, ax)
         return axes

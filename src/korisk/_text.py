@@ -1,6 +1,6 @@
-"""Texts from files, made safe to show: on a terminal, in one line, in Markdown, LaTeX and scripts.
+"""Escaping of texts for terminals, single lines, Markdown, LaTeX and scripts.
 
-HTML has `html.escape`, and cells of CSV have `korisk.files.to_cell`.
+For HTML use `html.escape`, for cells of CSV `korisk.files.to_cell`.
 """
 
 import json
@@ -10,7 +10,7 @@ from unicodedata import bidirectional, category
 
 _BREAKS = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # of writing direction
-# Entities for what ends a cell or begins a tag: no reader of tables disagrees about those.
+# Entities for characters that end a cell or begin a tag: all Markdown readers agree on those.
 _MARKDOWN = str.maketrans(
     {character: f"&#{ord(character)};" for character in "|\\"}
     | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -18,7 +18,7 @@ _MARKDOWN = str.maketrans(
 )
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "{}$&#_%"}
-    # In braces: after the end of a row, a bracket or a star would be taken for an argument of it.
+    # In braces: after \\ at the end of a row, LaTeX would read a bracket or a star as its argument.
     | {character: f"{{{character}}}" for character in "[]*"}
     | {
         "\\": r"\textbackslash{}",
@@ -30,20 +30,20 @@ _LATEX = str.maketrans(
         "`": r"\textasciigrave{}",
         '"': r"\char34{}",
         "\N{EN DASH}": r"\textendash{}",
-        "\N{REPLACEMENT CHARACTER}": "?",  # which most fonts of LaTeX lack
+        "\N{REPLACEMENT CHARACTER}": "?",  # missing in most LaTeX fonts
         "\0": "{}",
     }
 )
-_TWINS = re.compile(r"([-',])(?=\1)")  # two of them in a row would be set as one sign
+_TWINS = re.compile(r"([-',])(?=\1)")  # LaTeX joins two of them into one glyph
 
 
 def _steers(character: str) -> bool:
-    """Whether a character is invisible: controls, halves of pairs, writing directions."""
+    """Whether a character is a control, a lone surrogate or a change of writing direction."""
     return category(character) in ("Cc", "Cs") or bidirectional(character) in _TURNS
 
 
 def plain(text: str) -> str:
-    """A text for a terminal: control characters and changes of writing direction as escapes."""
+    """Escape control characters and changes of writing direction, for a terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -52,22 +52,22 @@ def plain(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text in one line: breaks are spaces, and what cannot be shown is marked."""
+    """Put a text on one line: breaks become spaces, invisible characters a replacement mark."""
     spaced = "".join(" " if character in _BREAKS else character for character in text)
     return "".join("\N{REPLACEMENT CHARACTER}" if _steers(c) else c for c in spaced)
 
 
 def markdown(text: str) -> str:
-    """A text that Markdown shows as it is, in a cell of a table too."""
+    """Escape a text for Markdown, also inside a table."""
     return text.translate(_MARKDOWN)
 
 
 def latex(text: str) -> str:
-    """A text that LaTeX shows as it is."""
+    """Escape a text for LaTeX."""
     return _TWINS.sub("\\1\0", text).translate(_LATEX)
 
 
 def script_json(content: Mapping[str, object] | Sequence[object]) -> str:
-    """JSON that can stand in a page: nothing in it ends the script or begins a tag."""
+    """JSON that is safe inside a script element: it cannot close it or open a tag."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,3 +1,3 @@
-"""The one place that states the version."""
+"""The version of korisk, stated only here."""
 
 __version__ = "0.3.0.dev0"

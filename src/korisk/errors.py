@@ -1,4 +1,4 @@
-"""Errors that a user can cause. The command line prints each in one line, without a traceback."""
+"""Errors that a user can cause. The command line prints them on one line, without a traceback."""
 
 import difflib
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 
 class Absent:
-    """The value of an argument that a message names without one; a class, so that it pickles."""
+    """Marks an `Argument` without a value; a class, so that it can be pickled."""
 
 
 @dataclass(frozen=True)
@@ -29,20 +29,20 @@ class Argument:
 
 
 class Message(str):
-    """A text for people that knows which of its parts are arguments.
+    """A message in which the names of arguments are marked.
 
-    It reads as Python says it. The command line renders `parts` and names its options instead, so
-    that nothing a user wrote is ever taken for an argument.
+    As a string it has the Python names. The command line renders `parts` with its option names
+    instead; text that a user wrote is never mistaken for an argument.
     """
 
     __slots__ = ("parts",)
     parts: tuple[str | Argument, ...]
 
     def __new__(cls, *parts: str | Argument) -> Self:
-        """Join the parts; those of a message among them become this message's own."""
+        """Join the parts; messages among them are flattened into their parts."""
         message = super().__new__(cls, "".join(map(str, parts)))
         message.parts = tuple(
-            piece for part in parts for piece in (part.parts if isinstance(part, cls) else (part,))
+            piece for item in parts for piece in (item.parts if isinstance(item, cls) else (item,))
         )
         return message
 
@@ -50,7 +50,7 @@ class Message(str):
 class KoriskError(ValueError):
     """Wrong input: the message names the thing, the rule, the value and the remedy.
 
-    A `ValueError`, on one line. All errors that korisk raises for what it was given derive from it.
+    A `ValueError` of one line, and the base of all errors that korisk raises for wrong input.
     Errors of `invalid` have these four as attributes.
 
     Parameters
@@ -83,35 +83,35 @@ def invalid(
     Parameters
     ----------
     argument : str
-        Its name, or what stands for it in a sentence, such as "layer 'K': lipschitz".
+        Its name, or the subject of the sentence, such as "layer 'K': lipschitz".
     rule : str
-        What it must do, after "must": "be a whole number >= 1", "have shape (8, 8)".
+        Continues "must": "be a whole number >= 1", "have shape (8, 8)".
     value : object
-        What was given.
+        The value that was passed.
     remedy : str or Message, optional
         What to do instead.
     got : str, optional
         The value in words; None shows the value itself.
     """
     subject = Argument(argument) if argument.isidentifier() else argument
-    given = shown(value) if got is None else got
-    error = KoriskError(subject, f" must {rule}, got {given}", *(("; ", remedy) if remedy else ()))
+    got = shown(value) if got is None else got
+    error = KoriskError(subject, f" must {rule}, got {got}", *(("; ", remedy) if remedy else ()))
     error.argument, error.rule, error.value, error.remedy = argument, rule, value, remedy
     return error
 
 
 class MissingExtraError(KoriskError, ImportError):
-    """What was asked for needs a package that is not installed; the message names the extra."""
+    """A feature needs a package that is not installed; the message names the extra."""
 
 
 @contextmanager
 def needed_by(what: str, package: str, install: str) -> Iterator[None]:
-    """Around the import of a package that may be missing: what needs it, and how to install it."""
+    """Wrap an import; if the package is missing, raise an error that says how to install it."""
     try:
         yield
     except ModuleNotFoundError as missing:
         absent = (missing.name or package).split(".")[0].lower()
-        which = "which" if absent in package.lower() else f"and {absent}"  # what it needs in turn
+        which = "which" if absent in package.lower() else f"and {absent}"  # a dependency of it
         text = f"{what} needs {package}, {which} is not installed; pip install {install}"
         raise MissingExtraError(text) from missing
 
@@ -129,18 +129,18 @@ class KoriskWarning(UserWarning):
 
 
 class UnreachableError(KoriskError):
-    """The question was sound, and the answer is that no amount of data reaches the target.
+    """No amount of data reaches the target.
 
     Parameters
     ----------
     target : float
-        The error that was asked for.
+        The desired error.
     floor : float
-        What more data cannot lower.
+        The error that more data cannot lower.
     what : str, default "the bound"
-        What levels off there.
+        Subject of the message: the quantity that levels off.
     remedy : str
-        What may help, for the message.
+        Advice at the end of the message.
 
     Examples
     --------
@@ -187,15 +187,16 @@ class OutOfReachError(KoriskError):
 
 
 def _written(value: object) -> str:
-    """A value as Python writes it, with `...` for what a reader fills in."""
+    """A value in Python's notation, with `...` as a placeholder."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_written(item)}" for key, item in value.items()) + "}"
     return "..." if value is ... else repr(value)
 
 
 def shown(value: object, *, limit: int = 60) -> str:
-    """A value as it may stand in a one-line message: on one line, and short."""
+    """A value for a message: on one line, and short."""
     try:
+        # Messages are one line: line breaks in a value's repr become spaces.
         text = " ".join(repr(value).split())
     except ValueError:  # Python refuses to write out whole numbers of thousands of digits
         text = f"<{type(value).__name__}, too long to show>"
@@ -203,11 +204,12 @@ def shown(value: object, *, limit: int = 60) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or the list of what is known where nothing is near."""
+    """`; did you mean 'x'?`, or the list of known words if none is similar."""
     choices = list(known)
+    # Compared without case, so that "PSNR" suggests "psnr".
     by_folded = {choice.casefold(): choice for choice in choices}
     near = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {by_folded[near[0]]!r}?"
-    more = f" and {len(choices) - 10} more" if len(choices) > 10 else ""
-    return "; known: " + ", ".join(choices[:10]) + more
+    rest = f" and {len(choices) - 10} more" if len(choices) > 10 else ""
+    return "; known: " + ", ".join(choices[:10]) + rest

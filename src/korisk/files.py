@@ -1,8 +1,8 @@
-"""Reading and writing users' files: bounded, safe, and with errors that say where and what.
+"""Safe reading and writing of users' files, bounded in size, with errors that name the place.
 
-Every YAML file that korisk takes goes through here, so that all of them are YAML 1.2 and refuse the
-same things in the same words: files that are missing, empty, too large or not text, tags that would
-build objects, aliases (a few lines of them can grow without limit), keys given twice, unknown keys.
+All YAML files are read here, as YAML 1.2. The same problems raise the same errors everywhere: files
+that are missing, empty, too large or not text, tags that would build objects, aliases (a few lines
+of them can expand without limit), duplicate keys, unknown keys.
 """
 
 import errno
@@ -29,13 +29,13 @@ from korisk.errors import KoriskError, did_you_mean, invalid, shown
 MAX_YAML_BYTES = 200_000  # some 6,000 layers, read in seconds
 MAX_VALUE = 20_000  # characters; numbers of more digits take long to read
 FIGURE_KINDS = ("png", "svg", "pdf")
-PATIENCE = 30.0  # seconds for a pipe to bring its first bytes
+PATIENCE = 30.0  # seconds to wait for the first bytes of a pipe
 _DATABASE = b"SQLite format 3\0"
 _PIECE = 2**20  # bytes that are read at once
-# A spreadsheet runs such a cell; a line that begins with # or % is a comment to korisk.
+# Spreadsheets run such a cell as a formula; korisk reads a line that begins with # or % as comment.
 _FORMULA = re.compile(r"'*(\s*[=+\-@#%\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
 _OF_TABLES = "korisk plan and korisk compare take tables of errors over N"
-# Files that are mistaken for each other, by a key that only one of them has.
+# Files that users mix up, by a key that only one kind of file has.
 _OTHER_KINDS = {
     "layers": "describes a network, which korisk bound takes",
     "points": "describes a study, which korisk run and korisk rehearse take",
@@ -67,7 +67,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Spec(BaseModel):
-    """Base of the models that describe files: typed strictly, no keys beyond the known ones."""
+    """Base of the models that describe files: strict types, no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -78,6 +78,7 @@ def read_yaml(path: str | PathLike[str]) -> Any:
     if not text.strip():
         raise KoriskError(f"{path}: the file is empty; see examples/ for complete ones")
     lines = (line.strip() for line in text[:2000].splitlines())
+    # A table of errors is a common mistake; YAML would read it as one long text.
     header = next((line for line in lines if line and not line.startswith("#")), "")
     if "n" in re.split(r"[\s,;\"]+", header.casefold()) and ":" not in header:
         raise KoriskError(f"{path}: is a table and not YAML; {_OF_TABLES}")
@@ -111,24 +112,24 @@ def write_yaml(path: str | PathLike[str], content: Any) -> None:
 
 
 def to_cell(value: Any) -> Any:
-    """A value as CSV has it: a text that would be run or skipped gets an apostrophe in front."""
+    """A value for CSV: a text that would be run or skipped gets a leading apostrophe."""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def from_cell(text: str) -> str:
-    """The text that `to_cell` was given."""
+    """The original text of `to_cell`."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 def read_bytes(path: str | PathLike[str], *, max_bytes: int) -> bytes:
-    """A file's content, never reading more than `max_bytes` of it."""
+    """The content of a file; at most `max_bytes` are read."""
     checked_path("path", path, remedy="name the file to read")
     try:
         with _opened(path) as file:
-            pieces, left = [], max_bytes + 1  # in pieces: read(n) allocates n bytes at once
-            while left > 0 and (piece := file.read(min(left, _PIECE))):
+            pieces, remaining = [], max_bytes + 1  # in pieces: read(n) allocates n bytes at once
+            while remaining > 0 and (piece := file.read(min(remaining, _PIECE))):
                 pieces.append(piece)
-                left -= len(piece)
+                remaining -= len(piece)
             content = b"".join(pieces)
     except FileNotFoundError:
         raise KoriskError(f"{path}: no such file; check the path") from None
@@ -144,7 +145,7 @@ def read_bytes(path: str | PathLike[str], *, max_bytes: int) -> bytes:
 
 
 def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
-    """A text file's content, never reading more than `max_bytes` of it."""
+    """The content of a text file; at most `max_bytes` are read."""
     content = read_bytes(path, max_bytes=max_bytes)
     if content.startswith(_DATABASE):
         takers = "korisk plan, compare, report, check and export take the stores of studies"
@@ -157,9 +158,10 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
 
 
 def _opened(path: str | PathLike[str]) -> BinaryIO:
-    """The file, open for reading; a pipe that brings nothing is given up after PATIENCE seconds."""
+    """Open a file for reading; raise if a pipe delivers nothing for PATIENCE seconds."""
 
     def at_once(name: str, flags: int) -> int:
+        # Opening a pipe without a writer would block for ever.
         return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
     file = open(path, "rb", opener=at_once)  # noqa: SIM115 (a Path takes no opener)
@@ -176,7 +178,7 @@ def _opened(path: str | PathLike[str]) -> BinaryIO:
 
 
 def make_folder(path: str | PathLike[str]) -> Path:
-    """The folder, created with its parents where it does not exist."""
+    """Create a folder and its parents, if needed; return its path."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -187,24 +189,26 @@ def make_folder(path: str | PathLike[str]) -> Path:
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Write a text file whole or not at all; lone surrogates are written as escapes."""
+    """Write a text file atomically; lone surrogates are written as escapes."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(path: str | PathLike[str], content: bytes) -> None:
-    """Write a file whole or not at all: an interrupted write leaves the old content.
+    """Write a file atomically: an interrupted write leaves the old content.
 
-    A link is followed, and stays one. A device or a pipe is written to.
+    Links are followed and remain links. Devices and pipes are written to directly.
     """
     target = Path(path)
     try:
         if target.is_symlink():
             target = target.resolve()
         if target.exists() and not target.is_dir():
+            # Files in /dev and /proc cannot be replaced by renaming another file.
             device = target.absolute().parts[1:2] in (("dev",), ("proc",))
             if device or not target.is_file():
                 target.write_bytes(content)
                 return
+        # In the same folder, so that renaming is atomic.
         temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
         try:
             with temporary.open("xb") as file:
@@ -222,7 +226,7 @@ def write_bytes(path: str | PathLike[str], content: bytes) -> None:
 
 
 def figure_kind(path: str | PathLike[str]) -> str:
-    """The kind of a figure's file, if its suffix names one and its folder is there."""
+    """The format of a figure by its suffix; raise if it is unknown or the folder is missing."""
     require(isinstance(path, str | PathLike), "path", "be the name of a picture", path)
     file = Path(path)
     kind = file.suffix.removeprefix(".").lower()
@@ -235,30 +239,30 @@ def figure_kind(path: str | PathLike[str]) -> str:
 
 
 def parse(model: type[Model], content: Any, *, source: object) -> Model:
-    """`content` as a `model`, or one line that names the first thing wrong with it."""
-    if (other := _other_kind(model, content)) is not None:
-        raise KoriskError(f"{source}: {other}")
+    """`content` as a `model`; raise a one-line error that names the first problem."""
+    if (mistaken := _other_kind(model, content)) is not None:
+        raise KoriskError(f"{source}: {mistaken}")
     if not isinstance(content, dict):
         known = f"known keys: {', '.join(_fields(model))}"
         raise invalid(f"{source}:", "be a mapping of keys to values", content, known)
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        # An unknown key explains a missing one (it is often the same, misspelt), so it goes first;
-        # where a value may take several forms, the form that was followed furthest was meant.
-        telling = min(
+        # An unknown key is often a missing one, misspelt, so it is reported first. Of several
+        # forms that a value may take, the one that matched most deeply was probably meant.
+        problem = min(
             error.errors(), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"]))
         )
-        raise KoriskError(f"{source}: {_problem(model, telling)}") from None
+        raise KoriskError(f"{source}: {_problem(model, problem)}") from None
 
 
 def _other_kind(model: type[BaseModel], content: Any) -> str | None:
-    """What a file is that was meant for another command."""
+    """Describe a file that is meant for another command; None if it is not."""
     first = content[0] if isinstance(content, list) and content else None
     if isinstance(first, dict) and {"n", "error"} <= first.keys():
         return f"is a list of records; {_OF_TABLES}"
-    own = _OTHER_KINDS.keys() & _fields(model).keys()
-    if not isinstance(content, dict) or any(key in content for key in own):
+    expected = _OTHER_KINDS.keys() & _fields(model).keys()
+    if not isinstance(content, dict) or any(key in content for key in expected):
         return None
     words = next((words for key, words in _OTHER_KINDS.items() if key in content), None)
     return words and f"{words}; give a file with the keys {', '.join(_fields(model))}"
@@ -285,12 +289,12 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
 
 
 def _locate(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, type[BaseModel]]:
-    """The place in the user's words, and the model that describes the mapping there."""
+    """The location as text, and the model of the mapping there."""
     text = ""
     for step in location:
         if isinstance(step, int):
             text += f"[{step + 1}]"
-        elif step in _fields(model):  # other words are pydantic's names for a value's forms
+        elif step in _fields(model):  # other steps are pydantic's names of union members
             text += f".{step}"
             model = _inner_model(_fields(model)[step].annotation) or model
     return text.removeprefix("."), model
@@ -304,11 +308,11 @@ def _inner_model(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     candidates = (_inner_model(argument) for argument in getattr(annotation, "__args__", ()))
-    return next((found for found in candidates if found), None)
+    return next((inner for inner in candidates if inner), None)
 
 
 def _named(path: str | PathLike[str]) -> str:
-    """A path as it may stand in a message, whatever it is made of."""
+    """A path for a message, safe for any characters and lengths."""
     text = str(path)
     return text if text.isprintable() and len(text) <= 300 else shown(text)
 
@@ -323,13 +327,13 @@ def _one_line(text: str | None) -> str:
 
 
 class StrictLoader(yaml.SafeLoader):
-    """Plain values as YAML 1.2 has them (its core schema); no aliases, no key twice.
+    """Loader of plain values by the core schema of YAML 1.2; no aliases, no duplicate keys.
 
-    PyYAML is of YAML 1.1, where 017 is 15, 1:30 is 90, 1_000 is 1000, and no is false.
+    PyYAML implements YAML 1.1, where 017 is 15, 1:30 is 90, 1_000 is 1000, and no is false.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Refuse tags, aliases and overlong values."""
+        """Raise for tags, aliases and overlong values."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         problem = None
         if getattr(event, "tag", None) is not None:
@@ -343,15 +347,15 @@ class StrictLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Refuse a key that is given twice."""
-        seen: set[object] = set()
+        """Raise for duplicate keys."""
+        keys: set[object] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                if {key.value, value := self.construct_object(key)} & seen:
+                if {key.value, value := self.construct_object(key)} & keys:
                     raise yaml.constructor.ConstructorError(
                         None, None, f"key {shown(key.value)} is given twice", key.start_mark
                     )
-                seen |= {key.value, value}
+                keys |= {key.value, value}
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: yaml.ScalarNode) -> float:
@@ -370,10 +374,10 @@ class StrictLoader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that YAML 1.2 or 1.1 would take for something else."""
+    """Dumper that quotes every text that YAML 1.1 or 1.2 would read as another type."""
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        # Line ends other than \n: only between double quotes do they stay what they are.
+        # Line ends other than \n survive only between double quotes.
         style = '"' if any(end in data for end in "\r\x85\u2028\u2029") else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 

@@ -16,14 +16,14 @@ MOST_SEEDS = 10_000  # of one call
 def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
     """The key of a Philox generator for one stream: 128 bits of SHA-256 of "korisk/seed/stream".
 
-    Another seed or another name gives independent random numbers.
+    Different seeds or names give independent random numbers.
 
     Parameters
     ----------
     seed : int
         Whole number from 0 to 2**63 - 1.
     stream : str
-        What the numbers are for, such as "train phantoms".
+        Purpose of the numbers, such as "train phantoms".
 
     Returns
     -------
@@ -37,20 +37,21 @@ def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
     False
     """
     remedy = "give a whole number"
-    number = _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy=remedy)
+    checked_seed = _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy=remedy)
     name = _checks.name("stream", stream, remedy="say what the numbers are for")
-    digest = hashlib.sha256(f"korisk/{number}/{name}".encode()).digest()
+    # A hash rather than seed arithmetic: streams of neighbouring seeds must not overlap.
+    digest = hashlib.sha256(f"korisk/{checked_seed}/{name}".encode()).digest()
     return np.frombuffer(digest[:16], dtype="<u8").astype(np.uint64)
 
 
 def checked_seeds(seeds: int | Iterable[int]) -> list[int]:
-    """Seeds: how many, from 0 on, or which."""
+    """A list of seeds, from a list or from their number, which counts from 0."""
     remedy, most = "give a count, or a list of whole numbers", 2**63 - 1
     if not isinstance(seeds, Iterable):
-        number = _checks.count("seeds", seeds, at_least=1, at_most=MOST_SEEDS, remedy=remedy)
-        return list(range(number))
-    some = islice(seeds, MOST_SEEDS + 1)
-    valid = [_checks.count("seeds", s, at_least=0, at_most=most, remedy=remedy) for s in some]
+        count = _checks.count("seeds", seeds, at_least=1, at_most=MOST_SEEDS, remedy=remedy)
+        return list(range(count))
+    seeds = islice(seeds, MOST_SEEDS + 1)  # iterables may be endless
+    valid = [_checks.count("seeds", s, at_least=0, at_most=most, remedy=remedy) for s in seeds]
     distinct = 0 < len(valid) == len(set(valid)) <= MOST_SEEDS
     rule = f"be one or more, each once, {MOST_SEEDS:,} at most"
     _checks.require(distinct, "seeds", rule, valid, remedy)

@@ -1,4 +1,4 @@
-"""Numbers and small tables as people read them, in a terminal or printed from Python."""
+"""Numbers and small tables as text, for terminals and Python."""
 
 import math
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ class Table(NamedTuple):
     Parameters
     ----------
     title : str
-        What it shows.
+        Title above the table.
     heads : sequence of str
-        Titles of the columns, maybe of several lines.
+        Titles of the columns; they may have several lines.
     rows : sequence of sequences of str
         Its cells.
     align : str, default "lr"
-        Each column's side, l or r; the last is that of all that follow.
+        Alignment of each column, l or r; the last one holds for all that follow.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class Table(NamedTuple):
     align: str = "lr"
 
     def left(self, place: int) -> bool:
-        """Whether a column is aligned at its left."""
+        """Whether a column is left-aligned."""
         return self.align[min(place, len(self.align) - 1)] == "l"
 
     def __str__(self) -> str:
@@ -44,17 +44,17 @@ class Table(NamedTuple):
             [f"{text:{'<' if self.left(place) else '>'}{max(map(len, column))}}" for text in column]
             for place, column in enumerate(zip(*lines, strict=True))
         ]
-        shown = ("  ".join(line).rstrip() for line in zip(*columns, strict=True))
-        return "\n".join([self.title, *shown])
+        printed = ("  ".join(line).rstrip() for line in zip(*columns, strict=True))
+        return "\n".join([self.title, *printed])
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number with a few digits; a dash where there is none."""
+    """A number with a few digits; a dash for None."""
     return "-" if value is None else f"{value:.{digits}g}"
 
 
 def whole(value: int | None) -> str:
-    """A count with its thousands apart, or as a power of ten where it is very long."""
+    """A count with thousands separators, or as a power of ten if it is very long."""
     return "-" if value is None else f"{value:,}" if value < 10**12 else short(value)
 
 
@@ -69,7 +69,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A span of time in the unit that suits it: `3.2 s`, `12 min`, `4.5 h`, `17 days`."""
+    """A duration in a suitable unit: `3.2 s`, `12 min`, `4.5 h`, `17 days`."""
     if math.isnan(seconds):
         return "-"
     for size, unit, until in ((1, "s", 90), (60, "min", 90), (3600, "h", 48)):

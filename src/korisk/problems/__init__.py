@@ -1,8 +1,8 @@
-"""Problems to learn: what is measured, what is wanted, and how results are judged.
+"""Inverse problems to learn: measurements, targets and metrics.
 
-Start with `problem.py`: what every problem has. `ct.py`, `mri.py`, `blur.py` and `pde.py` have
-one each, of which two share `imaging.py`; `sources.py` and `phantoms.py` make their images,
-`noise.py` their noise, and `metrics.py` compares results with targets.
+Start with `problem.py`, the base class. `ct.py`, `mri.py`, `blur.py` and `pde.py` have one problem
+each; the first three share `imaging.py`. `sources.py` and `phantoms.py` provide images, `noise.py`
+adds noise, and `metrics.py` compares results with targets.
 """
 
 from korisk.errors import needed_by

@@ -1,4 +1,4 @@
-"""Deblurring: a camera with a known blur and pixels of unknown gain."""
+"""Deblurring: a camera with known blur and pixels of unknown gain."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ from korisk.problems.sources import EllipseSource, ImageSource
 
 @dataclass(frozen=True, kw_only=True)
 class BlurProblem(ImageProblem):
-    """Learn images from blurred ones, taken by pixels of unknown gain.
+    """Learn images from blurred ones, recorded by pixels of unknown gain.
 
     Inputs and targets are (samples, side, side).
 
@@ -31,8 +31,8 @@ class BlurProblem(ImageProblem):
     deviation : float, default 1
         Standard deviation of the Gaussian blur in pixels, > 0.
     assumed : float, default: `deviation`
-        The deviation that the known inverse assumes. If it is wrong, the network keeps an error
-        that no data removes.
+        Deviation of the known inverse. If it is wrong, an error remains that more data cannot
+        remove.
     gain : float, default 0.2
         Gains are exp(uniform(-gain, gain)), one for each pixel, from 0 to 5.
     mu : float, default 0.01
@@ -44,9 +44,9 @@ class BlurProblem(ImageProblem):
 
     Notes
     -----
-    y = g (h * x) + noise, with a Gaussian h and black beyond the edges. The gains are learned; the
-    inverse behind them, `Tikhonov(Convolution(...), mu)`, is known. What the blur and `mu` take
-    away is a floor for it.
+    y = g (h * x) + noise, with a Gaussian h and zeros beyond the edges. The gains are learned; the
+    inverse behind them, `Tikhonov(Convolution(...), mu)`, is known. Detail lost to the blur and to
+    `mu` is a floor of the error.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class BlurProblem(ImageProblem):
             _checks.real(name, value, above=0, at_most=100, remedy=remedy)
         remedy = "0.2 gives gains from 0.82 to 1.22"
         _checks.real("gain", self.gain, at_least=0, at_most=5, remedy=remedy)
-        least = 1e-12 if self.side <= LARGEST_DOUBLE else 1e-6  # that its solver can tell from 0
+        least = 1e-12 if self.side <= LARGEST_DOUBLE else 1e-6  # above the solver's rounding
         remedy = "0.01 suits one per cent of noise"
         _checks.real("mu", self.mu, at_least=least, remedy=remedy)
 
@@ -82,11 +82,11 @@ class BlurProblem(ImageProblem):
 
     @property
     def gains(self) -> NDArray[np.float64]:
-        """g, (side, side)."""
+        """The gains g, (side, side)."""
         return random_gains(self.gain, self.side**2).reshape(self.side, self.side)
 
     def blur(self, deviation: float, device: Device = None) -> Convolution:
-        """h *, without the gains.
+        """The convolution with h, without the gains.
 
         Parameters
         ----------
@@ -103,14 +103,15 @@ class BlurProblem(ImageProblem):
         return Convolution((self.side, self.side), gaussian_kernel(deviation), **place)
 
     def operator(self, device: Device = None) -> LinearOperator:
-        """g (h * x): images to what the pixels show."""
+        """Images to measurements, g (h * x)."""
         blur = self.blur(self.deviation, device)
         gains = torch.from_numpy(self.gains).to(blur.device, blur.dtype)
+        # Gains act behind the blur, since pixels record the blurred image.
         composed: LinearOperator = Diagonal(gains, name="pixels") @ blur
         return composed
 
     def reconstruction(self, device: Device = None) -> Reconstruction:
-        """Weights of one, and the regularised inverse of the assumed blur."""
+        """Unit weights, and the regularised inverse of the assumed blur."""
         return Reconstruction.unweighted(self._inverse(self.blur(self._assumed, device)))
 
     def _known_operator(self, device: Device) -> LinearOperator:

@@ -1,4 +1,4 @@
-"""Computed tomography: scanners, and pools of sinograms with the images they belong to."""
+"""Computed tomography: scanners, and pools of sinograms and images."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ BEAMS: tuple[Beam, ...] = ("surrogate", "parallel", "fan", "cone", "released")
 Population = Literal["ellipses", "released", "released-surrogate"]
 POPULATIONS: tuple[Population, ...] = ("ellipses", "released", "released-surrogate")
 
+# Sizes, weight and pools of the paper's CPU surrogate.
 _SURROGATE_SIDES = (8, 16, 32)
 _SURROGATE_MU = 0.1
 _SURROGATE_POOLS = {"train": 128, "validation": 32, "test": 128}
-_EXAMPLE_SEEDS = 2**31  # from here on released generators, of 32 bits, draw examples
+_EXAMPLE_SEEDS = 2**31  # added to seeds of examples: the upper half of the generators' 32-bit seeds
 _BATCH = 2**24  # pixels that are projected at once
 
 
@@ -104,9 +105,9 @@ class CtScanner:
             number = _checks.count(name, value, at_least=least, at_most=65536, remedy=remedy)
             object.__setattr__(self, name, number)
         remedy = "it sums the columns of the rotated image: use beam='parallel' for other detectors"
-        both, rule = f"{self.bins} and {self.side}", "equal side for beam='surrogate'"
+        got, rule = f"{self.bins} and {self.side}", "equal side for beam='surrogate'"
         square = self.beam != "surrogate" or self.bins == self.side
-        _checks.require(square, "bins", rule, self.bins, remedy, got=both)
+        _checks.require(square, "bins", rule, self.bins, remedy, got=got)
         if self.beam == "released":
             views, bins = released_geometry(self.side).sinogram_shape
             if (self.views, self.bins) != (views, bins):
@@ -123,7 +124,7 @@ class CtScanner:
 
     @staticmethod
     def released(side: int) -> CtScanner:
-        """What the authors' code computes with: "surrogate" up to 32 pixels, then "released".
+        """The scanner of the authors' code: "surrogate" up to 32 pixels, then "released".
 
         Parameters
         ----------
@@ -153,12 +154,12 @@ class CtScanner:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision it is used in by default."""
+        """Default precision."""
         return torch.float64 if self.beam == "surrogate" else torch.float32
 
     @cached_property
     def geometry(self) -> Geometry | ConeBeam:
-        """Where source, image and detector are."""
+        """Positions of source, image and detector."""
         if self.beam == "released":
             return released_geometry(self.side)
         if self.beam == "cone":
@@ -167,12 +168,13 @@ class CtScanner:
         if self.beam != "fan":
             return ParallelBeam(self.side, views=self.views, bins=self.bins, arc=arc)
         with warnings.catch_warnings():
-            # The outer halves of the outermost pixels lie beyond it: more bins would not help.
+            # The outer halves of the outermost pixels lie outside the fan: more bins do not help.
             warnings.simplefilter("ignore", KoriskWarning)
             return fan_of_released(self.side, self.views, self.bins, arc)
 
     def _cone(self) -> ConeBeam:
-        """A detector of as many bins, as large as one that sees all at a voxel a bin."""
+        """A cone beam whose detector has so many bins and covers the whole cylinder."""
+        # Fewer bins are larger, so that the detector still covers the whole object.
         whole = ConeBeam(self.side)
         rows, columns = whole.detector_shape
         wide, high = columns * whole.bin_spacing, rows * whole.row_spacing
@@ -198,7 +200,7 @@ class CtScanner:
         return rest if self.motion is None else self.motion.moving(rest)
 
     def assumed(self, device: Device = None, dtype: Dtype = None) -> LinearOperator:
-        """A as networks know it: `projector`, but for motion that is estimated or ignored.
+        """A as networks know it: `projector`, except for motion that is estimated or ignored.
 
         Parameters
         ----------
@@ -215,13 +217,13 @@ class CtScanner:
         return rest if self.motion is None else self.motion.assumed(rest)
 
     def _at_rest(self, device: Device, dtype: Dtype) -> Projector:
-        chosen = self.dtype if dtype is None else dtype
+        precision = self.dtype if dtype is None else dtype
         kinds: dict[str, Kind] = {"surrogate": "rotate", "released": "sampled"}
         kind = kinds.get(self.beam, "joseph")
-        return Projector(self.geometry, kind=kind, device=device, dtype=chosen)
+        return Projector(self.geometry, kind=kind, device=device, dtype=precision)
 
     def reconstruction(self, device: Device = None, dtype: Dtype = None) -> Reconstruction:
-        """W before training and what follows it: (K, A^T), or Tikhonov's inverse.
+        """W before training and the known operators: (K, A^T), or Tikhonov's inverse.
 
         Parameters
         ----------
@@ -234,16 +236,17 @@ class CtScanner:
         -------
         Reconstruction
         """
-        chosen = self.dtype if dtype is None else dtype
+        precision = self.dtype if dtype is None else dtype
         if self.beam == "surrogate":
-            inverse = Tikhonov(self.assumed(device, chosen), mu=_SURROGATE_MU)
+            inverse = Tikhonov(self.assumed(device, precision), mu=_SURROGATE_MU)
             return Reconstruction.unweighted(inverse)
-        make: Any = released_fbp if self.beam == "released" else fbp
+        builder: Any = released_fbp if self.beam == "released" else fbp
         if self.beam == "parallel":
-            # Not the default: another A^T is another network, and stored cells have this one.
-            make = partial(fbp, backprojection="adjoint")
-        weights, *tail = make(self.geometry, device=device, dtype=chosen)
+            # Not the default of `fbp`: results of stored studies depend on the exact adjoint.
+            builder = partial(fbp, backprojection="adjoint")
+        weights, *tail = builder(self.geometry, device=device, dtype=precision)
         if self.motion is not None:
+            # Only the backprojection knows the poses; filtering a view does not depend on them.
             tail[-1] = self.motion.inverse(tail[-1])
         return Reconstruction(weights.weights, tuple(tail))
 
@@ -275,11 +278,11 @@ class CtProblem(ImageProblem):
     source : ImageSource, default EllipseSource()
         Where images come from.
     population : {"ellipses", "released", "released-surrogate"}, default "ellipses"
-        What an `EllipseSource` draws. "ellipses" are ours: the training and validation pools follow
-        the seed, and all seeds share one test set (`TEST_SEED`), so that seeds differ by what was
-        learned alone. "released" is the population of the released GPU sweeps: 3 to 6 ellipses, one
-        test set for all seeds and no validation pool. "released-surrogate" is that of the CPU
-        surrogate: up to 128 + 32 + 128 phantoms from one generator, a test set for each seed.
+        Distribution of the phantoms of an `EllipseSource`. "ellipses" is korisk's: training and
+        validation pools depend on the seed, and all seeds share one test set (`TEST_SEED`), so that
+        seeds differ only by what was learned. "released" is that of the released GPU sweeps: 3 to 6
+        ellipses, one test set for all seeds and no validation pool. "released-surrogate" is that of
+        the CPU surrogate: up to 128 + 32 + 128 phantoms from one generator, a test set per seed.
     noise : Gaussian or Poisson, optional
         Noise of the sinograms.
 
@@ -305,10 +308,10 @@ class CtProblem(ImageProblem):
                 f"source= belongs to population='ellipses', got {self.source} with "
                 f"{self.population!r}, whose phantoms are fixed; leave it out"
             )
-        drawn = isinstance(self.source, EllipseSource) and self.population == "ellipses"
-        if self.scanner.beam == "cone" and not drawn:
-            why = "beam='cone' images ellipsoids, which an EllipseSource draws"
-            raise KoriskError(f"{why}, got {self.source} with {self.population!r}")
+        random_ellipses = isinstance(self.source, EllipseSource) and self.population == "ellipses"
+        if self.scanner.beam == "cone" and not random_ellipses:
+            rule = "beam='cone' images ellipsoids, which an EllipseSource draws"
+            raise KoriskError(f"{rule}, got {self.source} with {self.population!r}")
 
     @property
     def side(self) -> int:  # type: ignore[override]
@@ -330,7 +333,7 @@ class CtProblem(ImageProblem):
         return self.scanner.projector(device)
 
     def prepared(self, device: Device = None) -> LinearOperator:
-        """The projector, with what it builds when it is first used."""
+        """The projector, called once so that its tables are built."""
         projector = self.scanner.projector(device)
         projector(torch.zeros(projector.domain, device=projector.device, dtype=projector.dtype))
         return projector
@@ -350,26 +353,27 @@ class CtProblem(ImageProblem):
         if not isinstance(self.source, EllipseSource):
             return super()._images(seed, counts, operator)
         if self.scanner.beam == "cone":
-            where = operator.device, operator.dtype
-            return {
-                name: self._volumes(number, TEST_SEED if name == "test" else seed, name).to(*where)
-                for name, number in counts.items()
-            }
+            volumes = {}
+            for name, count in counts.items():
+                drawn = self._volumes(count, TEST_SEED if name == "test" else seed, name)
+                volumes[name] = drawn.to(operator.device, operator.dtype)
+            return volumes
         draw = self.source.phantoms if self.population == "ellipses" else self._released
         place = Place(device=operator.device, dtype=operator.dtype)
-        return {name: each.images(self.side, **place) for name, each in draw(seed, counts).items()}
+        pools = draw(seed, counts)
+        return {name: phantoms.images(self.side, **place) for name, phantoms in pools.items()}
 
     def _inputs(self, images: Tensor, operator: LinearOperator, seed: int, stream: str) -> Tensor:
-        """Sinograms with noise, in pieces that stay small."""
-        result = images.new_empty((len(images), *operator.range))
+        """Noisy sinograms, computed in small pieces to save memory."""
+        sinograms = images.new_empty((len(images), *operator.range))
         key: JsonDict = {"seed": seed, "stream": f"{stream} noise"}
         step = max(1, _BATCH // math.prod(operator.domain))
         for first in range(0, len(images), step):
             batch = operator(images[first : first + step])
             if self.noise is not None:
                 batch = add_noise(batch, self.noise, width=self.width, first=first, **key)
-            result[first : first + step] = batch
-        return result
+            sinograms[first : first + step] = batch
+        return sinograms
 
     def _released(self, seed: int, counts: Counts) -> dict[str, Ellipses]:
         """The released phantoms of each pool, by the pool's name."""
@@ -381,8 +385,9 @@ class CtProblem(ImageProblem):
                     f"{counts[name]}; use population='ellipses' for larger pools"
                 )
         if not released:
-            drawn = _surrogate_draws(seed)
-            return {name: drawn[name][:number] for name, number in counts.items()}
+            phantoms = _surrogate_draws(seed)
+            return {name: phantoms[name][:count] for name, count in counts.items()}
+        # The released code seeds its training generator with 1 + seed.
         if 1 + seed == TEST_SEED:
             raise KoriskError(
                 f"seed {seed} would train on the test set of population='released', whose "
@@ -390,8 +395,8 @@ class CtProblem(ImageProblem):
             )
         seeds = {"train": 1 + seed, "validation": 0, "test": TEST_SEED}
         return {
-            name: released_ellipses(torch.Generator().manual_seed(seeds[name]), number)
-            for name, number in counts.items()
+            name: released_ellipses(torch.Generator().manual_seed(seeds[name]), count)
+            for name, count in counts.items()
         }
 
     def _volumes(self, count: int, seed: int, stream: str) -> Tensor:
@@ -403,16 +408,16 @@ class CtProblem(ImageProblem):
         if self.population == "ellipses":
             return super()._example_images(seed, count, device)
         surrogate = self.population == "released-surrogate"
-        number = min(count, _SURROGATE_POOLS["train"]) if surrogate else count
-        counts = {"train": number, "validation": 0, "test": 0}
+        limited_count = min(count, _SURROGATE_POOLS["train"]) if surrogate else count
+        counts = {"train": limited_count, "validation": 0, "test": 0}
         phantoms = self._released(seed + _EXAMPLE_SEEDS, counts)["train"]
         return DrawnExamples(phantoms.images(self.side, device=device))
 
 
 @lru_cache(maxsize=8)
 def _surrogate_draws(seed: int) -> dict[str, Ellipses]:
-    """Whole pools: each begins where the last one ends, and they are the same at every size."""
+    """Whole pools, drawn one after another from one generator, whatever counts are needed."""
     rng = np.random.default_rng(seed)
     return {
-        name: released_surrogate_ellipses(rng, number) for name, number in _SURROGATE_POOLS.items()
+        name: released_surrogate_ellipses(rng, count) for name, count in _SURROGATE_POOLS.items()
     }

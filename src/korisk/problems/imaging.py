@@ -1,4 +1,4 @@
-"""Images behind a linear operator, with noise: what CT, MRI and deblurring share."""
+"""The base class of CT, MRI and deblurring: images, a linear operator and noise."""
 
 from abc import abstractmethod
 from types import EllipsisType
@@ -15,11 +15,11 @@ from korisk.seeds import TEST_SEED
 
 Index = EllipsisType | tuple[EllipsisType | Tensor | slice, ...]
 
-LARGEST_DOUBLE = 64  # pixels a side up to which it is computed in float64, and inverses are stored
+LARGEST_DOUBLE = 64  # pixels a side up to which float64 is used and inverses are stored
 
 
 class ImageProblem(Problem):
-    """Learn images from what a linear operator makes of them; a dataclass with these fields."""
+    """Learn images from linear measurements; subclasses are dataclasses with these fields."""
 
     side: int
     mu: float
@@ -28,17 +28,17 @@ class ImageProblem(Problem):
 
     @property
     def width(self) -> float:
-        """The width of an image, in the unit of the paths through it."""
+        """Width of an image, in the unit of path lengths."""
         return 1.0
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision it is computed in."""
+        """Precision of the computation."""
         return torch.float64 if self.side <= LARGEST_DOUBLE else torch.float32
 
     @abstractmethod
     def operator(self, device: Device = None) -> LinearOperator:
-        """From images to inputs.
+        """The operator from images to inputs.
 
         Parameters
         ----------
@@ -51,16 +51,17 @@ class ImageProblem(Problem):
         """
 
     def _noisy(self) -> Index:
-        """Which entries of inputs have noise: all of them."""
+        """Index of the noisy entries of inputs: all of them."""
         return ...
 
     def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
-        """Images of the source, and what is measured of them."""
+        """Images of the source and their measurements."""
         operator = self.operator(device)
-        drawn, patients = self._example_images(seed, count, operator.device)
-        images = drawn.to(operator.dtype)
+        source_images, patients = self._example_images(seed, count, operator.device)
+        images = source_images.to(operator.dtype)
         clean = operator(images)
         variance, noisy = torch.zeros_like(clean[0]), self._noisy()
+        # Entries that are not measured have neither signal nor noise.
         variance[noisy] = noise_variance(clean[noisy], self.noise, width=self.width)
         inputs = self._inputs(images, operator, seed, "examples")
         return Examples(images, operator, None, inputs, images, variance, patients)
@@ -73,26 +74,27 @@ class ImageProblem(Problem):
         solver = "factor" if self.side <= LARGEST_DOUBLE else "cg"
         return Tikhonov(operator, self.mu, solver=solver)
 
-    _own_tests = False  # whether each seed has a test set of its own
+    _own_tests = False  # whether every seed has its own test set
 
     def _images(self, seed: int, counts: Counts, operator: LinearOperator) -> dict[str, Tensor]:
-        drawn = self.source.draw(self.side, seed=seed, counts=counts, device=operator.device)
-        return {name: images.to(operator.dtype) for name, images in drawn.items()}
+        pools = self.source.draw(self.side, seed=seed, counts=counts, device=operator.device)
+        return {name: images.to(operator.dtype) for name, images in pools.items()}
 
     def _known_operator(self, device: Device) -> LinearOperator:
         return self.operator(device)
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
-        """What is measured, and the images it is of."""
+        """Draw measurements and images."""
         operator = self.operator(device)
         pairs = []
         for name, targets in self._images(seed, counts, operator).items():
+            # The noise of a shared test set must not depend on the seed, either.
             key = TEST_SEED if name == "test" and not self._own_tests else seed
             pairs.append(Pairs(self._inputs(targets, operator, key, name), targets))
         return Pools(*pairs)
 
     def _inputs(self, images: Tensor, operator: LinearOperator, seed: int, stream: str) -> Tensor:
-        """What is measured of images, with noise."""
+        """Noisy measurements of images."""
         inputs: Tensor = operator(images)
         if self.noise is not None:
             noisy, name = self._noisy(), f"{stream} noise"

@@ -1,4 +1,4 @@
-"""Metrics of reconstructed images, each computed image by image in float64, then averaged."""
+"""Metrics of reconstructed images, computed per image in float64 and averaged."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from torch import Tensor
 from korisk._json import JsonDict
 from korisk.errors import KoriskError, invalid
 
-_PIECE = 2**20  # pixels that are looked at once
-_WINDOW, _SIGMA = 11, 1.5
+_PIECE = 2**20  # pixels that are compared at once
+_WINDOW, _SIGMA = 11, 1.5  # pixels; the Gaussian window of SSIM
 _LARGEST_BANDED = 64  # pixels a side up to which blurring is a product with matrices
-_K1, _K2 = 0.01, 0.03
+_K1, _K2 = 0.01, 0.03  # the usual stabilising constants of SSIM
 
 
 class Metric(NamedTuple):
-    """What a metric is.
+    """Unit, direction and name of a metric.
 
     Parameters
     ----------
     unit : str
         One of `korisk.curves.UNITS`.
     larger_is_better : bool
-        Its direction.
+        Whether larger values are better.
     words : str
-        What to call it.
+        Its name in texts.
 
     Examples
     --------
@@ -62,22 +62,22 @@ def measure(predictions: Tensor, targets: Tensor) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        An image whose target is zero throughout has no scale and is left out of all but the mse; a
-        metric for which no image is left is nan.
+        An image whose target is zero everywhere has no scale and counts for the mse only; a metric
+        without any image is nan.
 
     Examples
     --------
     >>> import torch
     >>> from korisk.problems import measure
     >>> target = torch.ones(2, 16, 16)
-    >>> found = measure(0.9 * target, target)
-    >>> round(found["mse"], 4), round(found["relative"], 4), round(found["psnr"], 2)
+    >>> means = measure(0.9 * target, target)
+    >>> round(means["mse"], 4), round(means["relative"], 4), round(means["psnr"], 2)
     (0.01, 0.1, 20.0)
     """
     means = {}
-    for name, each in measure_each(predictions, targets).items():
-        known = each[~each.isnan()]
-        means[name] = float(known.mean()) if len(known) else math.nan
+    for name, values in measure_each(predictions, targets).items():
+        valid = values[~values.isnan()]
+        means[name] = float(valid.mean()) if len(valid) else math.nan
     return means
 
 
@@ -103,12 +103,12 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
     >>> measure_each(0.5 * target, target)["mse"].tolist()
     [0.25, 0.25]
     """
-    given: JsonDict = {"predictions": predictions, "targets": targets}
-    for name, each in given.items():
-        if not isinstance(each, Tensor) or not each.is_floating_point() or each.ndim not in (3, 4):
+    images: JsonDict = {"predictions": predictions, "targets": targets}
+    for name, value in images.items():
+        if not (isinstance(value, Tensor) and value.is_floating_point() and value.ndim in (3, 4)):
             remedy = "reshape it, or take the magnitude of complex images"
             rule = "be a real floating point tensor (count, rows, columns) or of volumes"
-            raise invalid(name, rule, each, remedy)
+            raise invalid(name, rule, value, remedy)
     same = predictions.shape == targets.shape and predictions.device == targets.device
     if not same or not targets.numel():
         raise KoriskError(
@@ -117,28 +117,31 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
             f"{targets.device}"
         )
     pieces = []
+    # In pieces, since everything is copied to float64.
     step = max(1, _PIECE // targets[0].numel())
     for first in range(0, len(targets), step):
-        part = slice(first, first + step)
-        p, y = predictions[part].detach().double(), targets[part].detach().double()
-        inner = tuple(range(1, y.ndim))
-        mse, peak, size = ((p - y) ** 2).mean(inner), y.amax(inner), (y**2).mean(inner)
+        piece = slice(first, first + step)
+        p, y = predictions[piece].detach().double(), targets[piece].detach().double()
+        axes = tuple(range(1, y.ndim))
+        mse, peak, power = ((p - y) ** 2).mean(axes), y.amax(axes), (y**2).mean(axes)
         peak = torch.where(peak > 0, peak, math.nan)
-        size = torch.where(size > 0, size, math.nan)
+        # NaN marks images without a scale; `measure` leaves them out.
+        power = torch.where(power > 0, power, math.nan)
         psnr = 10 * torch.log10(peak**2 / mse)
+        # SSIM is defined for images: a volume is compared slice by slice, at the volume's peak.
         slices = math.prod(y.shape[1:-2])
-        flat = p.flatten(0, -3), y.flatten(0, -3), peak.repeat_interleave(slices)
-        similar = ssim(*flat).reshape(-1, slices).mean(1)
-        pieces.append([mse, (mse / size).sqrt(), mse.sqrt() / peak, psnr, similar])
+        slice_arguments = p.flatten(0, -3), y.flatten(0, -3), peak.repeat_interleave(slices)
+        similarity = ssim(*slice_arguments).reshape(-1, slices).mean(1)
+        pieces.append([mse, (mse / power).sqrt(), mse.sqrt() / peak, psnr, similarity])
     columns = zip(*pieces, strict=True)
-    return {name: torch.cat(list(each)) for name, each in zip(METRICS, columns, strict=True)}
+    return {name: torch.cat(list(parts)) for name, parts in zip(METRICS, columns, strict=True)}
 
 
 def ssim(predictions: Tensor, targets: Tensor, peak: Tensor) -> Tensor:
     """Structural similarity of each image, (count,), for targets with values up to `peak`.
 
-    A Gaussian window of 11 x 11 pixels with sigma 1.5, K1 = 0.01, K2 = 0.03, averaged where the
-    window lies inside the image: as scikit-image has it with gaussian_weights=True and
+    Uses a Gaussian window of 11 x 11 pixels with sigma 1.5, K1 = 0.01 and K2 = 0.03, and averages
+    over windows inside the image, as scikit-image does with gaussian_weights=True and
     use_sample_covariance=False. Along an axis with fewer than 11 pixels the window shrinks to the
     largest odd number that fits.
     """
@@ -146,6 +149,7 @@ def ssim(predictions: Tensor, targets: Tensor, peak: Tensor) -> Tensor:
     c1, c2 = (_K1 * scale) ** 2, (_K2 * scale) ** 2
     images = predictions, targets, predictions**2 + targets**2, predictions * targets
     p, y, squares, products = _blurred(torch.cat(images)).chunk(4)
+    # E[p^2 + y^2] - E[p]^2 - E[y]^2: the sum of both variances, which is all that SSIM needs.
     variance = squares - p**2 - y**2
     covariance = products - p * y
     brightness = (2 * p * y + c1) / (p**2 + y**2 + c1)
@@ -153,33 +157,34 @@ def ssim(predictions: Tensor, targets: Tensor, peak: Tensor) -> Tensor:
 
 
 def _blurred(images: Tensor) -> Tensor:
-    """Weighted means over all windows that lie inside, (count, rows - 10, columns - 10)."""
+    """Weighted means over all windows inside the image, (count, rows - 10, columns - 10)."""
     if max(images.shape[1:]) <= _LARGEST_BANDED:
-        place = images.device, images.dtype
-        rows, columns = (_banded(length, *place) for length in images.shape[1:])
+        location = images.device, images.dtype
+        rows, columns = (_banded(length, *location) for length in images.shape[1:])
         return rows @ images @ columns.T
+    # The Gaussian window is separable: one weighted sum per axis.
     for axis in (1, 2):
         length = images.shape[axis]
         width = min(_WINDOW, length - (length + 1) % 2)
         weights = _window(width)
-        kept = length - width + 1
-        blurred = weights[0] * images.narrow(axis, 0, kept)
-        for at, weight in enumerate(weights[1:], start=1):
-            blurred.add_(images.narrow(axis, at, kept), alpha=weight)
+        count = length - width + 1
+        blurred = weights[0] * images.narrow(axis, 0, count)
+        for offset, weight in enumerate(weights[1:], start=1):
+            blurred.add_(images.narrow(axis, offset, count), alpha=weight)
         images = blurred
     return images
 
 
 @cache
 def _banded(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The means along one axis as a matrix: quicker than many passes where it is small."""
+    """The window means along one axis as a matrix: faster than many passes if it is small."""
     width = min(_WINDOW, length - (length + 1) % 2)
     matrix = torch.zeros(length - width + 1, length, device=device, dtype=dtype)
-    for at, weight in enumerate(_window(width)):
-        matrix.diagonal(at).fill_(weight)
+    for offset, weight in enumerate(_window(width)):
+        matrix.diagonal(offset).fill_(weight)
     return matrix
 
 
 def _window(width: int) -> list[float]:
-    bell = [math.exp(-0.5 * ((at - width // 2) / _SIGMA) ** 2) for at in range(width)]
+    bell = [math.exp(-0.5 * ((index - width // 2) / _SIGMA) ** 2) for index in range(width)]
     return [height / sum(bell) for height in bell]

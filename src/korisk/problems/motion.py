@@ -1,4 +1,4 @@
-"""Motion of a problem: how the object drifts during a scan, and what a network knows of it."""
+"""Motion of the object during a scan, and what networks know of it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from korisk.operators.norms import drawn
 Handled = Literal["known", "estimated", "ignored"]
 HANDLED: tuple[Handled, ...] = ("known", "estimated", "ignored")
 
-_CALIBRATIONS, _SPOTS = 8, 4  # scans that motion is estimated from, and spots in each
-_CALIBRATION_NOISE = 0.02  # of their root mean square
+_CALIBRATIONS, _SPOTS = 8, 4  # scans for the estimation of motion, and spots in each
+_CALIBRATION_NOISE = 0.02  # standard deviation relative to the root mean square of the scans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class Motion:
     stretch : float, default 0
         Growth of the object at the last pose, such as 0.05 for 5%.
     handled : {"known", "estimated", "ignored"}, default "known"
-        What the known operators of networks have: the true poses; poses estimated from eight scans
-        of known smooth spots with 2% of noise; or an object at rest.
+        Poses in the known operators of networks: the true ones; estimates from eight scans of known
+        smooth spots with 2% of noise; or those of an object at rest.
 
     Raises
     ------
@@ -76,7 +76,7 @@ class Motion:
         _checks.require(moves, "motion", "move something", self, remedy, got="rest")
 
     def poses(self, axes: int) -> Tensor:
-        """The poses of an image with so many axes, as `Warp` takes them; of a volume in its slices.
+        """Poses of an image with so many axes, as `Warp` takes them; volumes move in-plane.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class Motion:
         Returns
         -------
         Tensor, float64
-            Rigid, or affine where something stretches.
+            Rigid, or affine if the object stretches.
         """
         drift = torch.linspace(0, 1, self.states, dtype=torch.float64)
         angle, shift = drift * math.radians(self.turn), drift[:, None] * torch.tensor(self.shift)
@@ -96,10 +96,11 @@ class Motion:
             return rigid
         affine = torch.eye(axes, axes + 1, dtype=torch.float64).repeat(self.states, 1, 1)
         cos, sin = torch.cos(angle), torch.sin(angle)
-        back = torch.stack([cos, -sin, sin, cos], -1).reshape(-1, 2, 2)
-        back = back / (1 + self.stretch * drift)[:, None, None]
-        affine[:, -2:, -3:-1] = back
-        affine[:, -2:, -1] = -(back @ shift[..., None])[..., 0]
+        # `Warp` maps positions of the output to the input: rotation, growth and shift are inverted.
+        inverse = torch.stack([cos, -sin, sin, cos], -1).reshape(-1, 2, 2)
+        inverse = inverse / (1 + self.stretch * drift)[:, None, None]
+        affine[:, -2:, -3:-1] = inverse
+        affine[:, -2:, -1] = -(inverse @ shift[..., None])[..., 0]
         return affine
 
     def moving(self, rest: LinearOperator, poses: Tensor | None = None) -> Moving:
@@ -110,7 +111,7 @@ class Motion:
         rest : LinearOperator
             The scan at rest, from real images.
         poses : Tensor, optional
-            Others than the true ones.
+            Default: the true poses.
 
         Returns
         -------
@@ -140,12 +141,13 @@ class Motion:
         scans = precise(images)
         noise = drawn(tuple(scans.shape), 0, "calibration noise").to(scans)
         scans = scans + _CALIBRATION_NOISE * float(scans.square().mean().sqrt()) * noise
-        start = precise.poses[:1].expand_as(precise.poses)  # rest
-        found = estimate_motion(self.moving(precise.rest, start), images, scans)
-        return self.moving(rest, found.poses)
+        # Starts at rest: the estimate must not know the true poses.
+        initial = precise.poses[:1].expand_as(precise.poses)  # rest
+        estimate = estimate_motion(self.moving(precise.rest, initial), images, scans)
+        return self.moving(rest, estimate.poses)
 
     def inverse(self, known: LinearOperator) -> LinearOperator:
-        """A backprojection of the scan at rest, with the motion as it is handled.
+        """A backprojection of the scan, with the motion as networks know it.
 
         Parameters
         ----------
@@ -162,12 +164,13 @@ class Motion:
 
 
 def _spots(scan: LinearOperator) -> Tensor:
-    """Smooth spots at random places in the middle half of images."""
+    """Images of smooth spots at random positions in the central half."""
     lines = [np.arange(length) / length - 0.5 for length in scan.domain]
     axes = len(lines)
-    numbers = drawn((_CALIBRATIONS, _SPOTS, axes + 1), 0, "calibration spots").to(scan.device)
+    draws = drawn((_CALIBRATIONS, _SPOTS, axes + 1), 0, "calibration spots").to(scan.device)
     grid = torch.from_numpy(np.stack(np.meshgrid(*lines, indexing="ij"), -1)).to(scan.device)
-    places = numbers[..., :axes].tanh().reshape(_CALIBRATIONS, _SPOTS, *[1] * axes, axes) / 4
-    widths = 0.06 * torch.exp(0.3 * numbers[..., axes]).reshape(_CALIBRATIONS, _SPOTS, *[1] * axes)
-    squares = (grid - places).square().sum(-1)
+    # tanh / 4 keeps the centres within the central half, [-1/4, 1/4] along each axis.
+    centres = draws[..., :axes].tanh().reshape(_CALIBRATIONS, _SPOTS, *[1] * axes, axes) / 4
+    widths = 0.06 * torch.exp(0.3 * draws[..., axes]).reshape(_CALIBRATIONS, _SPOTS, *[1] * axes)
+    squares = (grid - centres).square().sum(-1)
     return torch.exp(-squares / (2 * widths.square())).sum(1)

@@ -1,4 +1,4 @@
-"""Magnetic resonance imaging: lines of k-space, and pools of them with the images they are of."""
+"""Magnetic resonance imaging: pools of undersampled k-space and images."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -42,12 +42,12 @@ class MriProblem(ImageProblem):
     centre : int, default: half of the lines
         Lines about the origin that are all measured; the rest are spread evenly.
     coils : int, optional
-        Coils around the image, each with the sensitivity of `birdcage_sensitivities`; one that sees
-        everything alike where None.
+        Coils around the image, with sensitivities by `birdcage_sensitivities`; one coil of uniform
+        sensitivity where None.
     mu : float, default 0.001
         Weight of |x|^2 in the known inverse behind several coils, > 0.
     trajectory : {"radial", "spiral"}, optional
-        That of `korisk.operators.radial` or `spiral`; columns of a Cartesian grid where None.
+        As in `korisk.operators.radial` or `spiral`; columns of a Cartesian grid where None.
     motion : Motion, optional
         How the object moves from line to line, and what the reconstruction knows of it.
     noise : Gaussian, optional
@@ -57,13 +57,13 @@ class MriProblem(ImageProblem):
 
     Notes
     -----
-    y = m F x with the mask m of the lines. Lines come with their mirror images: a real image has
-    F(-k) = conj(F(k)), so a line whose mirror image was not measured would tell that one too, and
-    inverting with a factor of two there would make up for it. An odd number of lines leaves out
-    the outermost one, which is its own mirror image.
+    y = m F x with the mask m of the lines. Lines are measured together with their mirror images: a
+    real image has F(-k) = conj(F(k)), so a line determines its mirror image, and measuring only one
+    of the two would merely require a factor of two in the inverse. An odd number of lines leaves
+    out the outermost one, which is its own mirror image.
 
-    Several coils with known sensitivities s_c measure y_c = m F s_c x. What one line leaves out is
-    in the others, weighed by the coils, so the known inverse is no longer F^T but
+    Several coils with known sensitivities s_c measure y_c = m F s_c x. The coils supply information
+    on lines that are not measured, so the known inverse is no longer F^T but
     `Tikhonov(Sense(...), mu)`.
 
     Along a trajectory the known inverse is gridding: W starts as the density compensation of
@@ -98,39 +98,42 @@ class MriProblem(ImageProblem):
         lines = _checks.count("lines", self.lines, at_least=1, at_most=most, remedy=remedy)
         if self.trajectory is not None:
             _checks.one_of("trajectory", self.trajectory, TRAJECTORIES)
-            why, remedy = "be that of a Cartesian grid", "leave it out along a trajectory"
-            _checks.require(self.centre is None, "centre", why, self.centre, remedy)
+            rule, remedy = "be that of a Cartesian grid", "leave it out along a trajectory"
+            _checks.require(self.centre is None, "centre", rule, self.centre, remedy)
         centre = max(1, lines // 2) if self.centre is None else self.centre
         remedy = "count the lines about the origin that are all measured"
         _checks.count("centre", centre, at_least=1, at_most=lines, remedy=remedy)
         if self.trajectory is None:
-            object.__setattr__(self, "centre", centre - (centre + 1) % 2)  # the origin, and pairs
+            # Rounded down to an odd number: the origin, and pairs of mirror images.
+            object.__setattr__(self, "centre", centre - (centre + 1) % 2)
         if self.coils is not None:
             remedy = "count the coils, or leave it out for one that sees everything alike"
             _checks.count("coils", self.coils, at_least=1, at_most=64, remedy=remedy)
         elif self.mu != MriProblem.mu:
-            why = f" belongs to several coils, got {self.mu} without them; give "
-            raise KoriskError(Argument("mu"), why, Argument("coils", 4), ", or leave mu out")
+            rule = f" belongs to several coils, got {self.mu} without them; give "
+            raise KoriskError(Argument("mu"), rule, Argument("coils", 4), ", or leave mu out")
         _checks.real("mu", self.mu, above=0, remedy="0.001 suits coils whose squares add up to 1")
 
     @property
     def mask(self) -> NDArray[np.bool_]:
         """Which lines are measured, (side,), the origin at side // 2."""
-        middle, assigned = self.side // 2, self.centre
-        assert assigned is not None
-        inner = (assigned - 1) // 2
+        middle, centre = self.side // 2, self.centre
+        assert centre is not None
+        # In pairs of mirror images: `inner` ones around the origin, `outer` ones spread beyond.
+        inner = (centre - 1) // 2
         outer = (self.lines - 1) // 2 - inner
         pairs = middle - 1 - inner  # beyond the centre
-        places = inner + 1 + np.floor((np.arange(outer) + 0.5) * pairs / max(outer, 1)).astype(int)
-        taken = np.zeros(self.side, dtype=bool)
-        taken[middle] = True
-        for distance in (*range(1, inner + 1), *places.tolist()):
-            taken[[middle - distance, middle + distance]] = True
-        taken[0] |= self.lines % 2 == 0
-        return taken
+        steps = np.floor((np.arange(outer) + 0.5) * pairs / max(outer, 1)).astype(int)
+        measured = np.zeros(self.side, dtype=bool)
+        measured[middle] = True
+        for distance in (*range(1, inner + 1), *(inner + 1 + steps).tolist()):
+            measured[[middle - distance, middle + distance]] = True
+        # Line 0 is its own mirror image and makes the number of lines even.
+        measured[0] |= self.lines % 2 == 0
+        return measured
 
     def operator(self, device: Device = None) -> LinearOperator:
-        """F, S of several coils, or N along a trajectory: images to samples, of what moves."""
+        """Images to samples: F, S of several coils, or N along a trajectory, with motion."""
         rest = self._at_rest(device)
         return rest if self.motion is None else self.motion.moving(rest)
 
@@ -141,21 +144,21 @@ class MriProblem(ImageProblem):
     def _at_rest(self, device: Device) -> Fourier | Sense | Nufft:
         shape, place = (self.side, self.side), Place(device=device, dtype=self.dtype)
         if self.trajectory is not None:
-            scan = radial(shape, spokes=self.lines)
+            trajectory = radial(shape, spokes=self.lines)
             if self.trajectory == "spiral":
-                scan = spiral(shape, shots=self.lines)
+                trajectory = spiral(shape, shots=self.lines)
             maps = None if self.coils is None else birdcage_sensitivities(shape, self.coils)
-            return Nufft(shape, scan, sensitivities=maps, real=True, **place)
+            return Nufft(shape, trajectory, sensitivities=maps, real=True, **place)
         if self.coils is None:
             return Fourier(shape, self.mask, real=True, **place)
         sensitivities = birdcage_sensitivities(shape, self.coils)
         return Sense(shape, sensitivities, self.mask, real=True, **place)
 
     def reconstruction(self, device: Device = None) -> Reconstruction:
-        """Weights of one, and the inverse transform, regularised behind several coils.
+        """Unit weights and the inverse transform, which is regularised for several coils.
 
-        One coil's has zeros for what was not measured; along a trajectory, the weights are those
-        of its density.
+        With one coil, lines that were not measured are zero; along a trajectory, the weights are
+        its density compensation.
         """
         rest, known = self._at_rest(device), self._known_operator(device)
         if self.coils is not None:
@@ -165,7 +168,7 @@ class MriProblem(ImageProblem):
         return Reconstruction.unweighted(known.T)
 
     def _noisy(self) -> Index:
-        """Those lines that are measured."""
+        """The measured lines."""
         if self.trajectory is not None:
             return ...
         return ..., torch.from_numpy(self.mask), slice(None)

@@ -1,4 +1,4 @@
-"""Noise of sinograms: that of sample i depends on a seed, a stream and i alone."""
+"""Noise of measurements; that of sample i depends only on the seed, the stream and i."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Gaussian:
-    """White noise; its standard deviation is `level` times the sinogram's own root mean square.
+    """White noise; its standard deviation is `level` times the sinogram's root mean square.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class Poisson:
-    """Photon noise: counts ~ Poisson(photons exp(-m p)), and p again from their logarithm.
+    """Photon noise: counts ~ Poisson(photons exp(-m p)); the noisy p is their negative logarithm.
 
     Parameters
     ----------
@@ -71,11 +71,11 @@ class Poisson:
         Mean count of a bin without an object, from 1 to 1e15; 1e4 is a low dose, 1e6 a high one.
     attenuation : float, default 4
         A ray through the whole width of the image at amplitude 1 is attenuated by
-        exp(-attenuation), which sets m; 4 is that of some 20 cm of water in a medical scanner.
+        exp(-attenuation), which sets m; 4 is about 20 cm of water in a medical scanner.
 
     Notes
     -----
-    A bin that counts nothing is taken to have counted one photon.
+    A bin without counts is set to one count.
 
     Examples
     --------
@@ -123,23 +123,23 @@ Noise: TypeAlias = Gaussian | Poisson
 
 
 def noise_variance(sinograms: Tensor, noise: Noise | None, *, width: float) -> Tensor:
-    """(...) the variance at each entry of a sinogram, averaged over (count, ...) clean ones."""
+    """Variance at each entry, (...), averaged over clean sinograms (count, ...)."""
     if noise is None:
         return torch.zeros_like(sinograms[0])
     if isinstance(noise, Gaussian):
         return torch.full_like(sinograms[0], noise.level**2 * float(sinograms.square().mean()))
-    # A logarithm of counts varies by one over their mean.
+    # The logarithm of Poisson counts has variance 1 / mean to first order (delta method).
     scale = noise.attenuation / width
-    # The last photon is never lost, which bounds it.
-    most = math.log(noise.photons) ** 2
-    relative = ((scale * sinograms.double()).exp() / noise.photons).clamp(max=most)
+    # Counts are at least 1, so the logarithm, and with it the variance, is bounded.
+    largest = math.log(noise.photons) ** 2
+    relative = ((scale * sinograms.double()).exp() / noise.photons).clamp(max=largest)
     return (relative.mean(0) / scale**2).to(sinograms)
 
 
 def add_noise(
     sinograms: Tensor, noise: Noise, *, width: float, seed: int, stream: str, first: int = 0
 ) -> Tensor:
-    """Noisy copies of sinograms, drawn on the CPU in float64: the same on any device.
+    """Noisy copies of sinograms; noise is drawn on the CPU in float64, the same for any device.
 
     Parameters
     ----------
@@ -177,7 +177,8 @@ def add_noise(
     key = stream_key(seed, stream)
     clean = sinograms.detach().to("cpu", torch.float64).numpy()
     noisy = np.empty_like(clean)
-    for at, each in enumerate(clean):
-        bits = np.random.Philox(key=key, counter=[0, 0, 0, first + at])
-        noisy[at] = noise.sample(each, np.random.Generator(bits), width=width)
+    for index, sinogram in enumerate(clean):
+        # The sample's number in the counter: its noise does not depend on the batch it is in.
+        generator = np.random.Philox(key=key, counter=[0, 0, 0, first + index])
+        noisy[index] = noise.sample(sinogram, np.random.Generator(generator), width=width)
     return torch.from_numpy(noisy).to(sinograms.device, sinograms.dtype)

@@ -1,4 +1,4 @@
-"""Fields behind sensors of unknown gain, some time later: hybrid networks around a known solver."""
+"""Prediction of fields from sensors of unknown gain: hybrid networks around a known PDE solver."""
 
 import math
 from collections.abc import Callable
@@ -22,22 +22,22 @@ FloatArray = NDArray[np.float64]
 Equation = Literal["advection-diffusion", "burgers"]
 NETWORKS = ("solver-cnn", "cnn", "soft-pinn")
 
-_LARGEST_GAIN = 5
+_LARGEST_GAIN = 5  # exponent: gains from 1/148 to 148
 _GAIN_SEED = 0  # sensors are the same for every training set
-_REACH = 4.0  # amplitudes beyond which Burgers' fields are clipped: its steps are made for them
+_REACH = 4.0  # clipping of Burgers' fields, in amplitudes: its time step is stable up to there
 _PIECE = 64  # fields that are solved at once
 _DIRECTIONS = {1: ((1,),), 2: ((1, 0), (0, 1), (1, 1), (1, -1))}  # of waves, by dimension
 
 
 def random_gains(gain: float, count: int) -> FloatArray:
-    """Gains exp(uniform(-gain, gain)) of so many sensors, the same at every call."""
+    """Gains exp(uniform(-gain, gain)) of so many sensors, the same in every call."""
     rng = np.random.Generator(np.random.Philox(key=stream_key(_GAIN_SEED, "gains")))
     return np.exp(rng.uniform(-gain, gain, count))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PdeProblem(Problem):
-    """Learn u(t) from sensors of unknown gain that show u(0), for an equation of u.
+    """Learn u(t) from sensors of unknown gain that measure u(0), for a PDE of u.
 
     Inputs and targets are (samples, points), in the plane (samples, points, points), in float64.
     Lengths are in units of the periodic line; times and `speed` in units that agree.
@@ -53,8 +53,7 @@ class PdeProblem(Problem):
     viscosity : float, default 0.01
         nu, >= 0; of Burgers > 0.
     assumed : float, default: `viscosity`
-        The viscosity that the known flow assumes. If it is wrong, the network keeps an error that
-        no data removes.
+        Viscosity of the known flow. If it is wrong, an error remains that more data cannot remove.
     speed : float, default 1
         c, along each axis. Burgers has none.
     time : float, default 0.1
@@ -117,7 +116,7 @@ class PdeProblem(Problem):
         rule, remedy = "be left out for burgers", "its fields carry themselves"
         linear = self.equation != "burgers"
         _checks.require(linear or self.speed is None, "speed", rule, self.speed, remedy)
-        for viscosity in (self.viscosity, self._assumed):  # the solver checks what is its own
+        for viscosity in (self.viscosity, self._assumed):  # the solver checks its arguments
             self.solver(viscosity, fine=1 if linear else self.fine)
 
     @property
@@ -126,12 +125,12 @@ class PdeProblem(Problem):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a field."""
+        """Shape of a field."""
         return (self.points,) * self.dimension
 
     @property
     def largest(self) -> float:
-        """Beyond which values are clipped: 4 amplitudes with Burgers, else infinity."""
+        """Largest absolute value of u(0): 4 amplitudes for Burgers, else infinity."""
         return _REACH * self.amplitude if self.equation == "burgers" else math.inf
 
     @property
@@ -140,7 +139,7 @@ class PdeProblem(Problem):
         return random_gains(self.gain, self.points**self.dimension).reshape(self.shape)
 
     def flow(self, viscosity: float, device: Device = None, time: float | None = None) -> Diffusion:
-        """u(0) to u(t) in float64, of Burgers the linear part alone.
+        """The operator u(0) -> u(t) in float64; for Burgers its linear part.
 
         Parameters
         ----------
@@ -164,7 +163,7 @@ class PdeProblem(Problem):
     def solver(
         self, viscosity: float, device: Device = None, *, time: float | None = None, fine: int = 1
     ) -> Diffusion | Burgers:
-        """u(0) to u(t).
+        """The solver u(0) -> u(t).
 
         Parameters
         ----------
@@ -191,7 +190,7 @@ class PdeProblem(Problem):
     def networks(
         self, kind: str, *, device: Device = None, width: int = 16, **shape: float
     ) -> Callable[[int], nn.Module]:
-        """What builds networks that know the solver, learn without it, or by a penalty.
+        """A function that builds networks with the solver, without it, or with a penalty.
 
         Parameters
         ----------
@@ -211,57 +210,59 @@ class PdeProblem(Problem):
             From a seed to a network in float32.
         """
         _checks.one_of("kind", kind, NETWORKS)
-        place = torch.get_default_device() if device is None else device
+        location = torch.get_default_device() if device is None else device
         solver = self.solver(self._assumed)
+        # The penalty compares fields one solver step apart; a linear flow has no steps of its own.
         step_share = 1 / getattr(solver, "steps", self.points)
 
         def build(seed: int) -> nn.Module:
             if kind == "soft-pinn":
                 step = self.solver(self._assumed, time=step_share * self.time)
                 net = SoftPinn(self.shape, step, step_share, width=width, seed=seed, **shape)
-                return net.to(place)
+                return net.to(location)
             known = self.solver(self._assumed) if kind == "solver-cnn" else None
-            return FieldNet(self.shape, known, width=width, seed=seed).to(place)
+            return FieldNet(self.shape, known, width=width, seed=seed).to(location)
 
         return build
 
     def reconstruction(self, device: Device = None) -> Reconstruction:
-        """Weights of one, and the flow with the assumed viscosity, of Burgers its linear part."""
+        """Unit weights, and the flow with the assumed viscosity; for Burgers its linear part."""
         return Reconstruction.unweighted(self.flow(self._assumed, device))
 
     def truth(self, device: Device = None) -> Reconstruction:
-        """One over the gains, and the flow with the true viscosity, of Burgers its linear part."""
+        """Inverse gains, and the flow with the true viscosity; for Burgers its linear part."""
         flow = self.flow(self.viscosity, device)
         return Reconstruction(torch.from_numpy(1 / self.gains).to(flow.device), (flow,))
 
     def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
-        """Fields at time zero, what sensors show of them, and the fields at time t."""
+        """Fields at time zero, their measurements, and the fields at time t."""
         if self.equation == "burgers":
             return super().examples(seed=seed, count=count, device=device)
         flow = self.flow(self.viscosity, device)
         gains = torch.from_numpy(self.gains).to(flow.device)
-        start, noise = self._fields(stream_key(seed, "example fields"), count, flow.device)
+        initial, noise = self._fields(stream_key(seed, "example fields"), count, flow.device)
         variance = (self.noise * gains) ** 2
         sensors = Diagonal(gains, name="sensors")
-        return Examples(start, sensors, flow, gains * (start + noise), flow(start), variance)
+        return Examples(initial, sensors, flow, gains * (initial + noise), flow(initial), variance)
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
-        """What sensors show, and the field at time t."""
+        """Draw measurements at time zero and fields at time t."""
         fine = self._fine
         flow = self.solver(self.viscosity, device, fine=fine)
-        place = self.flow(self.viscosity, device).device
-        gains = torch.from_numpy(self.gains).to(place)
+        location = self.flow(self.viscosity, device).device
+        gains = torch.from_numpy(self.gains).to(location)
         pairs = []
         for name, count in counts.items():
             key = stream_key(TEST_SEED if name == "test" else seed, f"{name} fields")
-            start, noise = self._fields(key, count, place)
-            pieces = torch.split(start, _PIECE) if count else ()  # cuFFT refuses none
+            initial, noise = self._fields(key, count, location)
+            pieces = torch.split(initial, _PIECE) if count else ()  # cuFFT refuses none
             with torch.no_grad():
-                later = torch.cat([flow(piece) for piece in pieces]) if count else start
-            for axis in range(1, self.dimension + 1) if fine > 1 else ():  # means over cells
-                cells = (*start.shape[:axis], self.points, fine, *start.shape[axis + 1 :])
-                start, later = (field.reshape(cells).mean(axis + 1) for field in (start, later))
-            pairs.append(Pairs(gains * (start + noise), later))
+                final = torch.cat([flow(piece) for piece in pieces]) if count else initial
+            # A sensor shows the mean over its finer cells.
+            for axis in range(1, self.dimension + 1) if fine > 1 else ():
+                cells = (*initial.shape[:axis], self.points, fine, *initial.shape[axis + 1 :])
+                initial, final = (field.reshape(cells).mean(axis + 1) for field in (initial, final))
+            pairs.append(Pairs(gains * (initial + noise), final))
         return Pools(*pairs)
 
     @property
@@ -271,30 +272,32 @@ class PdeProblem(Problem):
     def _fields(
         self, key: NDArray[np.uint64], count: int, device: torch.device
     ) -> tuple[Tensor, Tensor]:
-        """Fields on the finer cells and sensor noise; those of sample i depend on i alone."""
+        """Fields on the finer cells and sensor noise; those of sample i depend only on i."""
         waves, cells = np.arange(1, self.points // 2 + 1), self.points * self._fine
         sizes = waves**-self.decay
+        # The standard deviations of the waves, whose squares add up to amplitude^2.
         sizes *= self.amplitude / math.sqrt(float((sizes**2).sum()))
         directions = _DIRECTIONS[self.dimension]
         grid = np.indices((cells,) * self.dimension)
-        start, noise = np.empty((count, *grid.shape[1:])), np.empty((count, *self.shape))
+        fields, noise = np.empty((count, *grid.shape[1:])), np.empty((count, *self.shape))
         for sample in range(count):
+            # The counter starts at the sample's number: it does not depend on how many are drawn.
             rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, sample]))
             field = np.full(grid.shape[1:], self.amplitude / 4 * rng.standard_normal())
             for direction in directions:
                 cosine, sine = rng.standard_normal((2, len(waves))) * sizes
+                # A plane wave is a function of one coordinate, the projection on its direction.
                 along = np.tensordot(direction, grid, 1) % cells
                 field += wave_series(cosine, sine, cells)[along] / math.sqrt(len(directions))
-            start[sample] = field.clip(-self.largest, self.largest)
+            fields[sample] = field.clip(-self.largest, self.largest)
             noise[sample] = self.noise * rng.standard_normal(self.shape)
-        return torch.from_numpy(start).to(device), torch.from_numpy(noise).to(device)
+        return torch.from_numpy(fields).to(device), torch.from_numpy(noise).to(device)
 
 
 def wave_series(cosine: FloatArray, sine: FloatArray, points: int) -> FloatArray:
-    """sum_j c_j cos(2 pi j x) + s_j sin(2 pi j x) at x = 0, 1/points, ..., by a transform."""
+    """sum_j c_j cos(2 pi j x) + s_j sin(2 pi j x) at x = 0, 1/points, ..., by an FFT."""
     spectrum = np.concatenate([[0], (cosine - 1j * sine) * points / 2])
-    if points == 2 * len(
-        cosine
-    ):  # of the last wave the points see the cosine alone, and see it whole
+    if points == 2 * len(cosine):
+        # At the Nyquist frequency the sine vanishes and the cosine has no mirror image.
         spectrum[-1] = cosine[-1] * points
     return np.fft.irfft(spectrum, n=points)

@@ -1,4 +1,4 @@
-"""Phantoms: images of ellipses, drawn at random and reproducibly, and turned into pixels fast."""
+"""Random phantoms of ellipses, reproducible and fast to rasterise."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from korisk.operators.inputs import DTYPES, checked_device, checked_dtype
 from korisk.operators.types import Device, Dtype
 from korisk.seeds import stream_key
 
-_PIECE = 2**22  # pixels that are painted at once; their temporaries stay below 256 MB
-_RELEASED_FEWEST, _RELEASED_MOST = 3, 6
-_SURROGATE_FEWEST, _SURROGATE_MOST = 1, 4
-_NUMBERS = 6  # that an ellipse takes: amplitude, x, y, a, b, angle
+_PIECE = 2**22  # pixels that are rasterised at once; temporaries stay below 256 MB
+_RELEASED_FEWEST, _RELEASED_MOST = 3, 6  # ellipses of a phantom in the released GPU sweeps
+_SURROGATE_FEWEST, _SURROGATE_MOST = 1, 4  # and in the released CPU surrogate
+_NUMBERS = 6  # parameters of an ellipse: amplitude, x, y, a, b, angle
 _WORDS = 4  # 64-bit numbers in one step of Philox
 
 
@@ -71,15 +71,15 @@ class Ellipses:
     def __len__(self) -> int:
         return len(self.amplitude)
 
-    def __getitem__(self, part: slice) -> Ellipses:
-        if not isinstance(part, slice):
-            raise KoriskError(f"phantoms are taken by slices, got [{shown(part)}]; use [i : i + 1]")
-        return Ellipses(*(value[part] for value in vars(self).values()))
+    def __getitem__(self, rows: slice) -> Ellipses:
+        if not isinstance(rows, slice):
+            raise KoriskError(f"phantoms are taken by slices, got [{shown(rows)}]; use [i : i + 1]")
+        return Ellipses(*(value[rows] for value in vars(self).values()))
 
     def images(
         self, side: int, *, device: Device = None, dtype: Dtype = None, highest: float = 1.5
     ) -> Tensor:
-        """The phantoms as pixels; x runs along the last axis.
+        """Rasterise the phantoms; x runs along the last axis.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class Ellipses:
             Pixels along an edge; their centres lie at linspace(-1, 1, side).
         device : torch.device or str, optional
             PyTorch's default where None.
-        dtype : torch.dtype, default: the ellipses' own
+        dtype : torch.dtype, default: that of the ellipses
             torch.float32 or torch.float64.
         highest : float, default 1.5
             Values are clipped to [0, highest].
@@ -98,22 +98,22 @@ class Ellipses:
 
         Notes
         -----
-        A pixel inside an ellipse gains its amplitude. Whether it is inside follows from the paper's
-        inequality, in the precision of the ellipses whatever `dtype` is.
+        A pixel inside an ellipse gains its amplitude. Whether it is inside is decided by the
+        paper's inequality in the precision of the ellipses, whatever `dtype` is.
         """
         remedy = "count the pixels along an edge"
         edge = _checks.count("side", side, at_least=2, at_most=65536, remedy=remedy)
         top = _checks.real("highest", highest, at_least=0, finite=False, remedy="try 1.5")
-        kept = self.amplitude.dtype
-        chosen = checked_dtype(kept if dtype is None else dtype)
-        images = torch.zeros((len(self), edge, edge), device=checked_device(device), dtype=chosen)
-        grid = torch.linspace(-1, 1, edge, dtype=kept).to(images.device)
-        # Lists of rows are as long as lists of pixels where there are many ellipses.
+        precision = self.amplitude.dtype
+        dtype = checked_dtype(precision if dtype is None else dtype)
+        images = torch.zeros((len(self), edge, edge), device=checked_device(device), dtype=dtype)
+        grid = torch.linspace(-1, 1, edge, dtype=precision).to(images.device)
+        # With many ellipses the lists of rows, not of pixels, take the most memory.
         step = max(1, _PIECE // (edge * max(edge, 16 * self.amplitude.shape[1])))
         for start in range(0, len(self), step):
-            part = slice(start, start + step)
-            _paint(images[part], self[part], grid)
-            images[part].clamp_(0, top)
+            piece = slice(start, start + step)
+            _paint(images[piece], self[piece], grid)
+            images[piece].clamp_(0, top)
         return images
 
 
@@ -139,16 +139,17 @@ def released_surrogate_ellipses(rng: np.random.Generator, count: int) -> Ellipse
     torch.Size([3, 16, 16])
     """
     total = _how_many(count)
+    # Unused slots have amplitude 0, and semi-axes of 1, since zero is not allowed.
     table = torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0, 0.0], dtype=torch.float64)  # adds nothing
     table = table.repeat(total, _SURROGATE_MOST, 1)
     for phantom in range(total):
-        for at in range(int(rng.integers(_SURROGATE_FEWEST, _SURROGATE_MOST + 1))):
+        for slot in range(int(rng.integers(_SURROGATE_FEWEST, _SURROGATE_MOST + 1))):
             amplitude = rng.uniform(0.2, 1.0)
             x, y = rng.uniform(-0.5, 0.5, size=2)
             a, b = rng.uniform(0.08, 0.4, size=2)
-            drawn = (amplitude, x, y, a, b, rng.uniform(0, math.pi))
-            table[phantom, at] = torch.tensor(drawn, dtype=torch.float64)
-    return Ellipses(*(part.contiguous() for part in table.unbind(-1)))
+            numbers = (amplitude, x, y, a, b, rng.uniform(0, math.pi))
+            table[phantom, slot] = torch.tensor(numbers, dtype=torch.float64)
+    return Ellipses(*(column.contiguous() for column in table.unbind(-1)))
 
 
 def released_ellipses(generator: torch.Generator, count: int) -> Ellipses:
@@ -167,9 +168,9 @@ def released_ellipses(generator: torch.Generator, count: int) -> Ellipses:
 
     Notes
     -----
-    The released code draws one number at a time. All of them come from one stream of words, of
-    which `rand` keeps the last 24 bits and `randint(3, 7)` the last two: so one long draw gives the
-    same phantoms, and leaves the generator in the same state.
+    The released code draws one number at a time. All come from one stream of words, of which `rand`
+    uses the last 24 bits and `randint(3, 7)` the last two. So one long draw gives the same
+    phantoms and leaves the generator in the same state.
 
     Examples
     --------
@@ -180,21 +181,23 @@ def released_ellipses(generator: torch.Generator, count: int) -> Ellipses:
     """
     total = _how_many(count)
     state = generator.get_state()
-    ahead = torch.rand(total * (1 + _NUMBERS * _RELEASED_MOST), generator=generator)
-    numbers = _RELEASED_FEWEST + (ahead * 2**24).int() % (_RELEASED_MOST - _RELEASED_FEWEST + 1)
+    uniform = torch.rand(total * (1 + _NUMBERS * _RELEASED_MOST), generator=generator)
+    # Every number may be the start of a phantom, so all are also read as counts of ellipses.
+    numbers = _RELEASED_FEWEST + (uniform * 2**24).int() % (_RELEASED_MOST - _RELEASED_FEWEST + 1)
     choices = numbers.tolist()
     starts, counts = [], []
-    at = 0
+    position = 0
     for _ in range(total):
-        starts.append(at + 1)
-        counts.append(choices[at])
-        at += 1 + _NUMBERS * choices[at]
+        starts.append(position + 1)
+        counts.append(choices[position])
+        position += 1 + _NUMBERS * choices[position]
+    # Rewind, and draw only as many numbers as the released code does.
     generator.set_state(state)
-    torch.rand(at, generator=generator)
+    torch.rand(position, generator=generator)
     slots = torch.arange(_NUMBERS * _RELEASED_MOST)
-    # A phantom with few ellipses reads on into the next ones; what it reads there is blanked.
-    taken = (torch.tensor(starts, dtype=torch.int64)[:, None] + slots).clamp_max(len(ahead) - 1)
-    draws = ahead[taken].reshape(total, _RELEASED_MOST, _NUMBERS)
+    # A phantom with few ellipses reads into the numbers of the next; `_from_uniform` blanks them.
+    indices = (torch.tensor(starts, dtype=torch.int64)[:, None] + slots).clamp_max(len(uniform) - 1)
+    draws = uniform[indices].reshape(total, _RELEASED_MOST, _NUMBERS)
     return _from_uniform(draws, torch.tensor(counts, dtype=torch.int64))
 
 
@@ -203,8 +206,8 @@ def random_ellipses(
 ) -> Ellipses:
     """Phantoms `first` to `first + count` of an endless stream, with the paper's distribution.
 
-    Phantom i depends on `seed`, `stream`, `fewest`, `most` and i alone, so the first N of a pool
-    are the same however large it is.
+    Phantom i depends only on `seed`, `stream`, `fewest`, `most` and i, so the first N of a pool
+    are the same for any pool size.
 
     Parameters
     ----------
@@ -237,11 +240,12 @@ def random_ellipses(
     remedy = "count the ellipses of a phantom"
     low = _checks.count("fewest", fewest, at_least=1, at_most=1000, remedy=remedy)
     high = _checks.count("most", most, at_least=low, at_most=1000, remedy=remedy)
-    skipped = _checks.count("first", first, at_least=0, at_most=2**40, remedy="try 0")
+    offset = _checks.count("first", first, at_least=0, at_most=2**40, remedy="try 0")
+    # Each phantom takes a whole number of Philox steps, so that `advance` can skip any of them.
     steps = -(-(1 + _NUMBERS * high) // _WORDS)  # of the counter, for one phantom
-    bits = np.random.Philox(key=stream_key(seed, stream))
-    bits.advance(skipped * steps)
-    draws = np.random.Generator(bits).random((total, steps * _WORDS))
+    philox = np.random.Philox(key=stream_key(seed, stream))
+    philox.advance(offset * steps)
+    draws = np.random.Generator(philox).random((total, steps * _WORDS))
     numbers = low + np.floor(draws[:, 0] * (high - low + 1))
     uniform = torch.from_numpy(draws[:, 1 : 1 + _NUMBERS * high]).reshape(total, high, _NUMBERS)
     return _from_uniform(uniform, torch.from_numpy(numbers))
@@ -250,7 +254,7 @@ def random_ellipses(
 def random_volumes(
     side: int, count: int, *, seed: int, stream: str, fewest: int = 1, most: int = 4
 ) -> Tensor:
-    """Volumes of ellipsoids, whose middles are the phantoms of `random_ellipses`.
+    """Volumes of ellipsoids, whose central sections are the phantoms of `random_ellipses`.
 
     Parameters
     ----------
@@ -278,22 +282,22 @@ def random_volumes(
     torch.Size([3, 8, 8, 8])
     """
     flat = random_ellipses(count, seed=seed, stream=stream, fewest=fewest, most=most)
-    # A stream of its own, of which two of six numbers are used.
+    # Positions and semi-axes along z are the x and a of ellipses from a separate stream.
     upright = random_ellipses(count, seed=seed, stream=f"{stream} z", fewest=most, most=most)
     volumes = torch.empty((len(flat), side, side, side), dtype=torch.float64)
-    for number, height in enumerate(torch.linspace(-1, 1, side, dtype=torch.float64)):
-        # A slice cuts an ellipsoid in an ellipse, smaller by the root of this.
+    for index, height in enumerate(torch.linspace(-1, 1, side, dtype=torch.float64)):
+        # A section of an ellipsoid is an ellipse, smaller by the square root of this factor.
         square = 1 - ((height - upright.x) / upright.a) ** 2
         inside = square > 0
         size = torch.where(inside, square, 1.0).sqrt()
         amplitude = torch.where(inside, flat.amplitude, 0.0)
-        place = flat.x, flat.y, flat.a * size, flat.b * size, flat.angle
-        volumes[:, number] = Ellipses(amplitude, *place).images(side, device="cpu")
+        shape = flat.x, flat.y, flat.a * size, flat.b * size, flat.angle
+        volumes[:, index] = Ellipses(amplitude, *shape).images(side, device="cpu")
     return volumes
 
 
 def _from_uniform(draws: Tensor, numbers: Tensor) -> Ellipses:
-    """The paper's ellipses from uniform draws (count, most, 6), of which `numbers` exist."""
+    """The paper's ellipses from uniform draws (count, most, 6), of which `numbers` are used."""
     amplitude, x, y, a, b, angle = draws.unbind(-1)
     exists = torch.arange(draws.shape[1]) < numbers[:, None]
     return Ellipses(
@@ -312,19 +316,19 @@ def _how_many(count: int) -> int:
 
 def _paint(images: Tensor, ellipses: Ellipses, grid: Tensor) -> None:
     """Add the amplitudes to images (count, side, side), one ellipse of each phantom at a time."""
-    side, place = len(grid), grid.device
+    side, device = len(grid), grid.device
     first, length = _spans(ellipses, grid)
-    amplitude = ellipses.amplitude.to(place, images.dtype)
-    begin = torch.arange(len(images) * side, device=place) * side  # of each row of pixels
+    amplitude = ellipses.amplitude.to(device, images.dtype)
+    rows = torch.arange(len(images) * side, device=device)  # of pixels, over all images
     flat = images.view(-1)
     for slot in range(first.shape[1]):
         lengths = length[:, slot].reshape(-1)
         total = int(lengths.sum())
-        row = torch.arange(len(begin), device=place).repeat_interleave(lengths, output_size=total)
-        # Within a row the pixels follow each other, and so do they in the list.
-        shift = begin + first[:, slot].reshape(-1) - (lengths.cumsum(0) - lengths)
-        pixel = shift[row] + torch.arange(total, device=place)
-        # No pixel twice: the sum has one order.
+        row = rows.repeat_interleave(lengths, output_size=total)
+        # Pixels of a row are consecutive in the image and in the list: their offset is constant.
+        shift = rows * side + first[:, slot].reshape(-1) - (lengths.cumsum(0) - lengths)
+        pixel = shift[row] + torch.arange(total, device=device)
+        # No pixel occurs twice, so the result does not depend on the order of summation.
         flat.index_add_(0, pixel, amplitude[:, slot].repeat_interleave(side)[row])
 
 
@@ -332,14 +336,14 @@ def _spans(ellipses: Ellipses, grid: Tensor) -> tuple[Tensor, Tensor]:
     """First pixel and number of pixels inside, for each row of each ellipse: (count, most, side).
 
     A row enters and leaves an ellipse where P dx^2 + 2 Q dx dy + R dy^2 = 1 with
-    P R - Q^2 = 1 / (a b)^2, solved for dx in float64. That is right to far less than half a pixel,
-    and the inequality itself decides among the three pixels nearest to either end.
+    P R - Q^2 = 1 / (a b)^2, solved for dx in float64. The solution is accurate to far less than
+    half a pixel; the inequality itself decides among the three pixels nearest to either end.
     """
     side, e = len(grid), ellipses
-    # Cosines are taken on the CPU: on a GPU they may differ in the last digit.
-    lines = e.amplitude, e.x, e.y, e.a, e.b, e.angle.cos(), e.angle.sin()
-    parts = [part.to(grid.device)[..., None] for part in lines]
-    amplitude, x, y, a, b, cosine, sine = parts
+    # Cosines are computed on the CPU: on a GPU they may differ in the last digit.
+    fields = e.amplitude, e.x, e.y, e.a, e.b, e.angle.cos(), e.angle.sin()
+    columns = [values.to(grid.device)[..., None] for values in fields]
+    amplitude, x, y, a, b, cosine, sine = columns
     dy = grid - y
 
     def inside(column: Tensor) -> Tensor:
@@ -347,16 +351,18 @@ def _spans(ellipses: Ellipses, grid: Tensor) -> tuple[Tensor, Tensor]:
         along, across = cosine * dx + sine * dy, -sine * dx + cosine * dy
         return (along / a) ** 2 + (across / b) ** 2 <= 1
 
-    _, middle, _, wide, high, c, s = (part.double() for part in parts)
-    p = (c / wide) ** 2 + (s / high) ** 2
-    q = c * s * (1 / wide**2 - 1 / high**2)
+    _, middle, _, width, height, c, s = (values.double() for values in columns)
+    p = (c / width) ** 2 + (s / height) ** 2
+    q = c * s * (1 / width**2 - 1 / height**2)
     middle = middle - q / p * dy
-    half = (p - (dy / (wide * high)) ** 2).clamp_min_(0).sqrt_() / p  # zero for rows that miss it
+    half = (p - (dy / (width * height)) ** 2).clamp_min_(0).sqrt_() / p  # 0 for rows that miss it
+    # From positions in [-1, 1] to indices of pixels.
     scale = (side - 1) / 2
     ends = ((middle - half + 1) * scale, (middle + half + 1) * scale)
     left, right = (end.round_().clamp_(-1, side).long() for end in ends)
     first = torch.full_like(left, side)
     last = torch.full_like(left, -1)
+    # From the inside outwards, so that the outermost pixel inside the ellipse remains.
     for step in (1, 0, -1):
         nearest = (left + step).clamp_(0, side - 1)
         first = torch.where(inside(nearest), nearest, first)

@@ -1,4 +1,4 @@
-"""What every problem has: samples to learn from, and a known way from inputs to targets."""
+"""The base class of problems: samples, and known operators from inputs to targets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Counts = Mapping[str, int]  # samples of each of POOLS
 
 
 class Reconstruction(NamedTuple):
-    """Layers of a reconstruction: inputs are multiplied by `weights`, then pass through `tail`.
+    """Layers of a reconstruction: inputs are multiplied by `weights`, then mapped by `tail`.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class Reconstruction(NamedTuple):
     Examples
     --------
     >>> from korisk.problems import CtScanner
-    >>> found = CtScanner(side=8, views=6, bins=12, beam="parallel").reconstruction()
-    >>> found.weights.shape, [operator.name for operator in found.tail]
+    >>> layers = CtScanner(side=8, views=6, bins=12, beam="parallel").reconstruction()
+    >>> layers.weights.shape, [operator.name for operator in layers.tail]
     (torch.Size([6, 12]), ['K', 'A^T'])
     """
 
@@ -45,7 +45,7 @@ class Reconstruction(NamedTuple):
 
     @classmethod
     def unweighted(cls, inverse: LinearOperator) -> Reconstruction:
-        """Weights of one before a known inverse.
+        """Unit weights before a known inverse.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class Reconstruction(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Inputs, such as sinograms, and the targets that belong to them.
+    """Inputs, such as sinograms, and their targets.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Pairs(NamedTuple):
 
 
 class Pools(NamedTuple):
-    """Samples to learn from, to choose by, and to judge with.
+    """Training, validation and test samples.
 
     Parameters
     ----------
@@ -102,9 +102,9 @@ class Pools(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Images behind a linear operator with noise: inputs = forward(latents) + noise.
+    """Noisy measurements by a linear operator: inputs = forward(latents) + noise.
 
-    Targets are `wanted(latents)`, or the latents themselves where `wanted` is None.
+    Targets are `wanted(latents)`, or the latents themselves if `wanted` is None.
     """
 
     latents: Tensor  # (n, ...) images, or fields on a line
@@ -113,17 +113,17 @@ class Examples:
     inputs: Tensor  # (n, ...) with noise
     targets: Tensor  # (n, ...)
     noise: Tensor  # (...) of an input's shape: the mean variance of the noise at each entry
-    patients: tuple[str, ...] | None = None  # whose image each is; None: each of its own
+    patients: tuple[str, ...] | None = None  # of each image; None: all images are independent
 
     def __len__(self) -> int:
         return len(self.latents)
 
 
 class Problem(ABC):
-    """Something to learn. A frozen value: equal problems give equal samples.
+    """Base class of problems to learn. A frozen value: equal problems give equal samples.
 
-    Abstract: `CtProblem`, `MriProblem`, `BlurProblem` and `PdeProblem` are some, and so is a
-    subclass of your own, which defines `reconstruction` and `_draw`.
+    Abstract: `CtProblem`, `MriProblem`, `BlurProblem` and `PdeProblem` derive from it, and so may
+    your own class, which defines `reconstruction` and `_draw`.
 
     Examples
     --------
@@ -150,7 +150,7 @@ class Problem(ABC):
     def pools(
         self, *, seed: int, train: int, validation: int, test: int, device: Device = None
     ) -> Pools:
-        """Samples; sample i of a pool is the same for any pool size, the test set for any seed.
+        """Draw samples. Sample i is the same for any pool size, the test set for any seed.
 
         Parameters
         ----------
@@ -166,26 +166,26 @@ class Problem(ABC):
         Pools
         """
         remedy = "give a whole number"
-        start = _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy=remedy)
+        checked_seed = _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy=remedy)
         counts = {}
-        for name, number in zip(POOLS, (train, validation, test), strict=True):
+        for name, count in zip(POOLS, (train, validation, test), strict=True):
             remedy = "count the samples of the pool"
-            counts[name] = _checks.count(name, number, at_least=0, at_most=2**31, remedy=remedy)
-        return self._draw(start, counts, device)
+            counts[name] = _checks.count(name, count, at_least=0, at_most=2**31, remedy=remedy)
+        return self._draw(checked_seed, counts, device)
 
     @abstractmethod
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
-        """The pools; `counts` has the number of samples by the pool's name."""
+        """Draw the pools; `counts` has the number of samples by the pool's name."""
 
     def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
-        """A few samples with the operator they come from, where that is linear.
+        """Draw samples with the operator that measures them, if that is linear.
 
         Parameters
         ----------
         seed : int
             Random seed.
         count : int
-            How many samples; fewer where the source has no more.
+            Number of samples; fewer if the source has no more.
         device : torch.device or str, optional
             PyTorch's default where None.
 
@@ -207,7 +207,7 @@ class Problem(ABC):
     def known_operators(
         self, device: Device = None
     ) -> tuple[LinearOperator, tuple[LinearOperator, ...]]:
-        """What networks of the zoo know, in float32: `zoo.build(kind, *problem.known_operators())`.
+        """Known operators for networks of the zoo: `zoo.build(kind, *problem.known_operators())`.
 
         Parameters
         ----------
@@ -217,9 +217,9 @@ class Problem(ABC):
         Returns
         -------
         tuple of LinearOperator and tuple of LinearOperator
-            A, from images to inputs, as far as it is known, and its known inverse in the order in
-            which its operators act: those of `reconstruction`, behind the weights W unless these
-            are one.
+            In float32: A, from images to inputs, as far as it is known, and its known inverse in
+            the order in which its operators act: those of `reconstruction`, behind the weights W
+            unless these are one.
 
         Raises
         ------
@@ -228,13 +228,14 @@ class Problem(ABC):
         """
         weights, tail = self.reconstruction(device)
         known = self._known_operator(device).to(torch.float32)
-        front = () if bool((weights == 1).all()) else (Diagonal(weights),)
-        return known, tuple(each.to(torch.float32) for each in (*front, *tail))
+        # Unit weights are no layer: they would only add a multiplication.
+        weighting = () if bool((weights == 1).all()) else (Diagonal(weights),)
+        return known, tuple(operator.to(torch.float32) for operator in (*weighting, *tail))
 
     def networks(
         self, kind: str, *, device: Device = None, **shape: Any
     ) -> Callable[[int], nn.Module]:
-        """What builds networks of a kind that `models.networks` names, each from a random seed.
+        """A function that builds networks of a kind, named in `models.networks`, from a seed.
 
         Parameters
         ----------
@@ -259,7 +260,7 @@ class Problem(ABC):
         return lambda seed: zoo.build(kind, *known, seed=seed, **shape)
 
     def _known_operator(self, device: Device) -> LinearOperator:
-        """A as networks know it."""
+        """The forward operator A as networks know it."""
         raise KoriskError(
             f"networks of the zoo take images behind a linear operator, got {type(self).__name__}; "
             "use CtProblem, MriProblem or BlurProblem"
@@ -282,11 +283,11 @@ class Problem(ABC):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of its samples."""
+        """Precision of the samples."""
         return torch.float64
 
     def prepared(self, device: Device = None) -> object:
-        """What all pools share; a caller keeps it so that it is not built again.
+        """Build what all pools share; as long as a caller holds it, it is not built again.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Where images come from: ellipses drawn at random, or files of your own."""
+"""Sources of images: random ellipses, or the user's files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
+from korisk.operators.inputs import Place
 from korisk.problems.phantoms import Ellipses, random_ellipses
 from korisk.problems.problem import POOLS, Counts
 from korisk.seeds import TEST_SEED
@@ -20,11 +21,11 @@ from korisk.seeds import TEST_SEED
 if TYPE_CHECKING:
     from korisk.images import ImageSet
 
-Where = torch.device | None  # images are made; None: on the CPU
+Where = torch.device | None  # device of the images; None: the CPU
 
 
 class DrawnExamples(NamedTuple):
-    """Example images, and whose they are.
+    """Example images and their patients.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ class ImageSource(ABC):
 
     @abstractmethod
     def examples(self, side: int, *, seed: int, count: int, device: Where) -> DrawnExamples:
-        """Some images that no pool has, or of all pools where the source is finite.
+        """Draw images that are in no pool, or from all pools if the source is finite.
 
         Parameters
         ----------
@@ -87,7 +88,7 @@ class ImageSource(ABC):
         seed : int
             Random seed.
         count : int
-            How many; all of them where there are fewer.
+            Number of images; all of them if there are fewer.
         device : torch.device or None
             PyTorch's default where None.
 
@@ -117,7 +118,7 @@ class EllipseSource(ImageSource):
     most: int = 4
 
     def phantoms(self, seed: int, counts: Counts) -> dict[str, Ellipses]:
-        """The phantoms of each pool; the test set is the same for all seeds.
+        """Draw the phantoms of each pool; the test set is the same for all seeds.
 
         Parameters
         ----------
@@ -131,22 +132,23 @@ class EllipseSource(ImageSource):
         dict of str to Ellipses
             By the pool's name.
         """
+        # One test set for all seeds: their errors then differ only by training.
+        seeds = {name: TEST_SEED if name == "test" else seed for name in counts}
         return {
-            name: random_ellipses(
-                number, seed=TEST_SEED if name == "test" else seed, stream=name, **vars(self)
-            )
-            for name, number in counts.items()
+            name: random_ellipses(count, seed=seeds[name], stream=name, **vars(self))
+            for name, count in counts.items()
         }
 
     def draw(self, side: int, *, seed: int, counts: Counts, device: Where) -> dict[str, Tensor]:
         """The images of `phantoms`."""
-        drawn = self.phantoms(seed, counts).items()
-        return {name: each.images(side, device=device, dtype=torch.float64) for name, each in drawn}
+        place = Place(device=device, dtype=torch.float64)
+        pools = self.phantoms(seed, counts)
+        return {name: phantoms.images(side, **place) for name, phantoms in pools.items()}
 
     def examples(self, side: int, *, seed: int, count: int, device: Where) -> DrawnExamples:
-        """Phantoms that are in none of the pools."""
-        drawn = random_ellipses(count, seed=seed, stream="examples", **vars(self))
-        return DrawnExamples(drawn.images(side, device=device, dtype=torch.float64))
+        """Draw phantoms that are in no pool."""
+        phantoms = random_ellipses(count, seed=seed, stream="examples", **vars(self))
+        return DrawnExamples(phantoms.images(side, device=device, dtype=torch.float64))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +166,7 @@ class FileSource(ImageSource):
     pattern : str, optional
         Of file names, such as "*.dcm".
     patients : str, default "auto"
-        Whose image it is; see docs/reference/images.md.
+        How the patient of an image is told; see docs/reference/images.md.
     on_error : {"stop", "skip"}, default "stop"
         Refuse a file that cannot be read, or leave it out.
     crop : {"square", "pad"}, default "square"
@@ -178,8 +180,8 @@ class FileSource(ImageSource):
     scale : float, optional
         The plain value that becomes 1.
     blank : {"skip", "keep"}, optional
-        Leave images out that are the same all over, or nearly, or keep the latter. Default:
-        examples are drawn without them, and pools with them.
+        Whether (nearly) constant images are left out or kept. Default: examples are drawn without
+        them, pools with them.
 
     Raises
     ------
@@ -193,8 +195,8 @@ class FileSource(ImageSource):
     >>> from korisk.problems import FileSource
     >>> Path("images").mkdir()
     >>> np.save("images/scans.npy", np.random.default_rng(0).random((10, 16, 16)))
-    >>> drawn = FileSource(path="images").examples(8, seed=0, count=4, device=None)
-    >>> drawn.images.shape, drawn.patients
+    >>> examples = FileSource(path="images").examples(8, seed=0, count=4, device=None)
+    >>> examples.images.shape, examples.patients
     (torch.Size([4, 8, 8]), ('.', '.', '.', '.'))
     """
 
@@ -211,7 +213,7 @@ class FileSource(ImageSource):
     blank: Literal["skip", "keep"] | None = None
 
     def read(self, side: int) -> ImageSet:
-        """The images at this size; the two last read are kept.
+        """Read the images at this size; the last two results are cached.
 
         Parameters
         ----------
@@ -226,7 +228,7 @@ class FileSource(ImageSource):
         return _read(self, side)
 
     def usable(self, side: int) -> ImageSet:
-        """The images that examples are drawn from: all but blank ones, unless those are kept.
+        """Images that examples are drawn from: all but blank ones, unless those are kept.
 
         Parameters
         ----------
@@ -236,7 +238,7 @@ class FileSource(ImageSource):
         Returns
         -------
         ImageSet
-            With what was left out in `skipped`.
+            Images that were left out are in `skipped`.
         """
         images = self._checked(side)
         return images if self.blank == "keep" else images.without_blank()
@@ -247,29 +249,29 @@ class FileSource(ImageSource):
 
         images = self._checked(side)
         train, validation, test = (counts[name] for name in POOLS)
-        chosen = image_pools(images, seed=seed, train=train, validation=validation, test=test)
+        pools = image_pools(images, seed=seed, train=train, validation=validation, test=test)
         values = torch.from_numpy(relative(images)).double()
-        return {name: values[getattr(chosen, name)].to(device) for name in counts}
+        return {name: values[getattr(pools, name)].to(device) for name in counts}
 
     def examples(self, side: int, *, seed: int, count: int, device: Where) -> DrawnExamples:
-        """Images from all pools, since nothing is trained on them or judged by them.
+        """Draw images from all pools, since examples are neither trained on nor tested with.
 
         Patients take turns, so that there are as many of them as possible. Blank images are left
-        out, unless they are to be kept.
+        out unless `blank` is "keep".
         """
         from korisk.images import relative
 
         images = self.usable(side)
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed)).numpy()
-        seen: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         turns = []  # how many images of the same patient come before
         for index in order:
-            turns.append(seen[images.patients[index]])
-            seen[images.patients[index]] += 1
-        chosen = images[order[np.argsort(turns, kind="stable")][:count]]
-        return DrawnExamples(
-            torch.from_numpy(relative(chosen)).double().to(device), chosen.patients
-        )
+            turns.append(counts[images.patients[index]])
+            counts[images.patients[index]] += 1
+        # Stable: first images of all patients in random order, then their second ones, and so on.
+        selection = images[order[np.argsort(turns, kind="stable")][:count]]
+        values = torch.from_numpy(relative(selection)).double().to(device)
+        return DrawnExamples(values, selection.patients)
 
     def _checked(self, side: int) -> ImageSet:
         images = self.read(side)
@@ -286,6 +288,7 @@ def _read(source: FileSource, side: int) -> ImageSet:
     from korisk.images import read_images
 
     options = {name: value for name, value in vars(source).items() if value is not None}
+    # Options of this class, not of `read_images`.
     for name in ("path", "fingerprint", "blank"):
         options.pop(name, None)
     images = read_images(source.path, side=side, **options)

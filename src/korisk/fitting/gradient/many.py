@@ -40,6 +40,7 @@ _ALIKE = 1e-3  # of the largest output: tolerated difference of stacked and sing
 
 Fit = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor], object]
 Forward = Callable[[Tensor], Tensor]  # inputs (members, batch, ...) to outputs of that shape
+Tensors = Mapping[str, Tensor]  # by the name of the parameter or buffer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,6 +329,7 @@ def _draws_after_checks(module: nn.Module, trial: Tensor, targets: Tensor) -> bo
     if not any(p.requires_grad for p in probe.parameters()):
         raise KoriskError("the network must have weights to train, got none; let some require_grad")
     with torch.no_grad():
+        # A draw changes the state of the generator.
         before = torch.get_rng_state()
         output = probe(trial)
         draws = not torch.equal(before, torch.get_rng_state())
@@ -345,6 +347,7 @@ def _reorder(members: Sequence[Member], trial: Tensor) -> None:
     """Store the weights of convolutions with channels last, which is faster on a CPU."""
     with suppress(RuntimeError):  # from networks that need another order
         first = copy.deepcopy(members[0].module).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        # The backward pass is tried, too: some networks reshape in ways that fail only there.
         weights = [p for p in first.parameters() if p.requires_grad]
         torch.autograd.grad(first(trial).square().mean(), weights, allow_unused=True)
         for member in members:
@@ -415,6 +418,7 @@ def _alone(member: Member, pool: Pool, schedule: Schedule) -> "_Training":
 
 def _stacked(members: Sequence[Member], trial: Tensor) -> _Stack:
     """Stack the members; tensors that are equal and constant, such as operators, are shared."""
+    # `probe` is called once in training mode: buffers that change in it cannot be shared.
     template, probe = (copy.deepcopy(members[0].module) for _ in range(2))
     with torch.no_grad():
         probe.train()(trial)
@@ -432,12 +436,9 @@ def _stacked(members: Sequence[Member], trial: Tensor) -> _Stack:
             unshared[name] = torch.stack([values[name] for values in stacks])
 
     def stacked(of: nn.Module, prefix: str = "") -> Forward:
-        def single(
-            weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor
-        ) -> Tensor:
+        def single(weights: Tensors, buffers: Tensors, x: Tensor) -> Tensor:
             values = {**shared, **buffers, **weights}
-            tensors = {prefix + name: values[name] for name in values}
-            output: Tensor = functional_call(of, tensors, (x,))
+            output: Tensor = functional_call(of, {prefix + k: v for k, v in values.items()}, (x,))
             return output
 
         batched = vmap(single, randomness="different")
@@ -497,6 +498,7 @@ def _at_once(members: Sequence[Member], pool: Pool, schedule: Schedule, trial: T
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
     training = _Training(pair, pool, schedule, _stacked(pair, trial))
+    # One step and one evaluation: either may be the peak of memory.
     training.step()
     training.judge()
     bytes_per_member = (torch.cuda.max_memory_allocated(device) - before) / len(pair)

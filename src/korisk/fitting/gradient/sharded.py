@@ -90,6 +90,7 @@ def sharded_blocks(
     By default up to 16 of at least 1 MiB, more if one would exceed 1 GiB.
     """
     size = rows * columns * itemsize
+    # The number of blocks must not depend on the ranks: checkpoints are read on any number of them.
     fewest = math.ceil(size / _LARGEST_BLOCK)
     count = min(rows, max(fewest, min(_BLOCKS, math.ceil(size / _SMALLEST_BLOCK))))
     if asked is not None:

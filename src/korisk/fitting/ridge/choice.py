@@ -154,6 +154,7 @@ def choose(
     positive = math.isfinite(scale) and scale > 0
     _checks.require(positive, "the scale of lambda", "be above 0", scale, "are all inputs zero?")
     low, high = (round(2 * math.log10(bound)) for bound in (lowest, _HIGHEST))
+    # Both limits are always candidates, since no finite grid reaches them.
     limits = [*([0.0] if zero else []), math.inf]
     scores = dict(zip(limits, score(limits), strict=True))
     exponents = range(low, high + 1)

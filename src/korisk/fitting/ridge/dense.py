@@ -137,12 +137,9 @@ class DenseTraining:
     def _products(self, rotated: Tensor, penalties: Sequence[float]) -> Tensor:
         """M x for each lambda, (penalties, inputs, outputs)."""
         targets = self.ridge.targets[: self.n]
-        coefficients = [
-            (rotated * self._filter(penalty) @ self._vectors.T).to(targets.dtype)
-            for penalty in penalties
-        ]
+        coefficients = [rotated * self._filter(penalty) @ self._vectors.T for penalty in penalties]
         # One product for all lambdas: it reads the targets, the largest operand, once.
-        outputs = torch.cat(coefficients) @ targets
+        outputs = torch.cat(coefficients).to(targets.dtype) @ targets
         return outputs.reshape(len(penalties), len(rotated), -1)
 
     def scores(self, scorer: Scorer) -> Callable[[Sequence[float]], list[float]]:
