@@ -1,8 +1,7 @@
-"""Studies: problems at several points, run cell by cell into a store, and read from it again.
+"""Studies: problems at several operating points, run cell by cell into a store.
 
-A study is a list of tasks (`korisk.store`): `spec/` makes them from a study's file, `run/` runs
-them into a store, `results.py` makes curves and tables of what is stored.
-`reproduction.py` is the paper's own study.
+A study is a list of tasks (`korisk.store`): `spec/` builds them from a study file, `run/` runs them
+into a store, and `results.py` turns stored results into curves and tables.
 """
 
 from korisk.store.cells import Result, Row, Task

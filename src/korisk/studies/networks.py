@@ -1,7 +1,7 @@
-"""The networks of a CT study as the theory has them, from what its points say of their problem.
+"""The networks of a CT study as `korisk.theory.Network`, built from the specs of its points.
 
-Norms come from the operators, where PyTorch is installed and they take seconds at most; else they
-are left unknown.
+Norms are computed from the operators if PyTorch is installed and that takes seconds at most;
+otherwise they are unknown.
 """
 
 import math
@@ -18,23 +18,24 @@ from korisk.theory import Composition, Known, Layer, Learned, Network, NormBrack
 
 Spec = JsonMapping  # of a point
 
-_LARGEST = {"surrogate": 32, "parallel": 128, "fan": 128, "released": 128}  # sides, for the norms
-_MOST_VALUES = 20_000  # of a sinogram
+# Largest sides and sinograms whose norms are computed, which takes seconds.
+_LARGEST = {"surrogate": 32, "parallel": 128, "fan": 128, "released": 128}
+_MOST_VALUES = 20_000
 
 
 @dataclass(frozen=True)
 class TitledNetwork:
-    """A network, what it is called in a figure, and the shapes of its input and output."""
+    """A network with its title in figures, and the shapes of its input and output."""
 
     title: str
     network: Network
     shapes: tuple[str, str] = ("", "")
-    calibrated: bool = False  # whether C and kappa are those of the study's own calibration
+    calibrated: bool = False  # whether C and kappa were calibrated on the study's curves
     last: int | None = None  # the largest N of its curve
 
 
 def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[TitledNetwork]:
-    """Both networks of the largest point of each kind of CT: others differ in numbers alone.
+    """Both networks of the largest point of each kind of CT; others differ only in numbers.
 
     `points` are names, specs and curves.
     """
@@ -47,7 +48,7 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
         sizes = [problem.get(name) for name in ("side", "views", "bins")]
         if not all(isinstance(size, int) and size >= 1 for size in sizes):
             continue
-        # A cone's counts are cubes, and norms of a scan that moves take longer.
+        # The counts below hold for images, and norms of a moving scan take longer.
         if problem.get("beam") == "cone" or problem.get("motion") is not None:
             continue
         relu = _relu(spec, "KO"), _relu(spec, "FC")
@@ -61,9 +62,9 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
         beam, arc = str(problem.get("beam", "")), problem.get("arc")
         tail, compositions = known_layers(side, views, bins, beam, arc)
         whole = Network([*tail, Known("end", lipschitz=1.0)], compositions=compositions)
-        over = "" if arc is None else f" over {arc:g} degrees"
-        scan = f"H = {side}, {views} views, {bins} bins, {beam} beam{over}"
-        for model, name, count, front, growth in (
+        arc_text = "" if arc is None else f" over {arc:g} degrees"
+        scan = f"H = {side}, {views} views, {bins} bins, {beam} beam{arc_text}"
+        for model, name, count, known_tail, lipschitz in (
             ("KO", "W", views * bins, tail, whole.lipschitz()),
             ("FC", "M", views * bins * side * side, [], 1.0),
         ):
@@ -71,16 +72,17 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
                 continue
             curve = by_model.get(model)
             constants: dict[str, float] = {}
-            if curve is not None and curve.metric == "mse" and 0 < growth < math.inf:
+            if curve is not None and curve.metric == "mse" and 0 < lipschitz < math.inf:
                 with suppress(KoriskError):  # a single size
                     line = calibrate(curve, "paper")
-                    if line.slope:  # the composed bound is to be this line
-                        kappa = line.slope / growth**2 / count
-                        constants = {"C": line.floor**0.5 / growth, "kappa": kappa}
-            layers: list[Layer] = [Learned(name, parameters=count, **constants), *front]  # type: ignore[arg-type]
+                    if line.slope:
+                        # Solve for C and kappa such that the composed bound equals the line.
+                        kappa = line.slope / lipschitz**2 / count
+                        constants = {"C": line.floor**0.5 / lipschitz, "kappa": kappa}
+            layers: list[Layer] = [Learned(name, parameters=count, **constants), *known_tail]  # type: ignore[arg-type]
             if _relu(spec, model):
                 layers.append(Known("ReLU", lipschitz=1.0))
-            network = Network(layers, compositions=compositions if front else ())
+            network = Network(layers, compositions=compositions if known_tail else ())
             title = f"{model}, {point_name}: {scan}"
             shapes = f"{views} x {bins}", f"{side} x {side}"
             last = None if curve is None else int(curve.sizes[-1])
@@ -90,19 +92,19 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
 
 def _relu(spec: Spec, model: str) -> bool:
     models = spec.get("models")
-    own = models.get(model) if isinstance(models, Mapping) else None
-    return bool(own.get("relu", True)) if isinstance(own, Mapping) else True
+    settings = models.get(model) if isinstance(models, Mapping) else None
+    return bool(settings.get("relu", True)) if isinstance(settings, Mapping) else True
 
 
 def known_layers(
     side: int, views: int, bins: int, beam: str, arc: float | None
 ) -> tuple[list[Layer], list[Composition]]:
-    """The known layers after W, with norms where these take seconds at most, and composed."""
+    """The known layers after W, with norms if these take seconds at most, and their composition."""
     names = ["A^+"] if beam == "surrogate" else ["K", "A^T"]
     try:
         norms = operator_norms(side, views, bins, beam, arc)
     except (KoriskError, ImportError):
-        norms = {}  # without PyTorch, or a scanner that cannot be made
+        norms = {}  # no PyTorch, or an invalid scanner
     layers: list[Layer] = [Known(name, lipschitz=norms.get(name)) for name in names]
     if "whole" not in norms or len(layers) == 1:
         return layers, []
@@ -113,7 +115,7 @@ def known_layers(
 def operator_norms(
     side: int, views: int, bins: int, beam: str, arc: float | None
 ) -> dict[str, NormBracket]:
-    """Norms of the known layers by name, and of them composed; none where they take long."""
+    """Norms of the known layers by name, and of their composition; empty if they take long."""
     if side > _LARGEST.get(beam, 0) or views * bins > _MOST_VALUES:
         return {}
     from korisk.problems.ct import CtScanner

@@ -1,4 +1,4 @@
-"""From stored rows to curves, crossovers, and tables for other programs (CSV, JSON, Parquet)."""
+"""Curves and tables (CSV, JSON, Parquet) of stored results."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
     -------
     dict of str to list of Curve
         Curves by point, in the metric that the study names; for a pilot in the metric that was
-        chosen, in its unit. Values that no curve can hold are left out.
+        chosen, in its unit. Sizes of 0 and errors that are not finite are left out.
 
     Examples
     --------
@@ -48,28 +48,28 @@ def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
     >>> curves(rows)
     {'a': [Curve('KO', mse, N = 8 ... 16 (2 sizes), 1 seed)]}
     """
-    found = {}
-    for point, own in stored.by_point(rows).items():
-        shown = stored.chosen(own[0].task.spec, (each.row for each in own))
+    curves_by_point = {}
+    for point, point_rows in stored.by_point(rows).items():
+        shown = stored.chosen(point_rows[0].task.spec, (flat.row for flat in point_rows))
         values: dict[str, list[tuple[int, float, int]]] = {}
-        for each in own:
-            of_model = values.setdefault(each.row.model, [])
-            error = shown.error(each.row)
-            if each.row.n > 0 and math.isfinite(error):
-                of_model.append((each.row.n, error, each.task.seed))
-        made = [curve_from(errors, model, shown)[0] for model, errors in values.items()]
-        found[point] = [curve for curve in made if curve is not None]
-    return found
+        for flat in point_rows:
+            model_values = values.setdefault(flat.row.model, [])
+            error = shown.error(flat.row)
+            if flat.row.n > 0 and math.isfinite(error):
+                model_values.append((flat.row.n, error, flat.task.seed))
+        candidates = [curve_from(errors, model, shown)[0] for model, errors in values.items()]
+        curves_by_point[point] = [curve for curve in candidates if curve is not None]
+    return curves_by_point
 
 
 def curve_from(
     values: Iterable[tuple[int, float, int]], model: str, shown: stored.Chosen
 ) -> tuple[Curve | None, list[str]]:
-    """The curve of (n, error, seed), None without errors, and notes on errors of 0."""
-    kept, notes = stored.without_perfect(values)
-    if not kept:
+    """The curve of (n, error, seed), or None if there are no errors, and notes on errors of 0."""
+    points, notes = stored.without_perfect(values)
+    if not points:
         return None, notes
-    sizes, errors, seeds = zip(*kept, strict=True)
+    sizes, errors, seeds = zip(*points, strict=True)
     curve = Curve.of_errors(sizes, errors, seeds, model, shown.metric, shown.unit)
     return curve, notes
 
@@ -79,82 +79,82 @@ def curve_from(
 
 @dataclass(frozen=True)
 class Table:
-    """Names of columns, and rows of plain values."""
+    """A table: names of columns, and rows of plain values."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
 
 
 def results_table(store: Store, *, point: str | None = None) -> Table:
-    """One row for each point, seed, model and n: the point's properties, then every metric.
+    """A table with a row for each point, seed, model and n: properties, then metrics.
 
-    The properties are the plain values at the top of a point's spec and of its problem; one with
+    Properties are the plain values at the top level of a point's spec and of its problem; one with
     the name of another column is called spec.NAME.
     """
-    found = _rows(store, point)
-    group = stored.grouping(found)
-    metrics = _names(flat.row.metrics for flat in found)
+    flat_rows = _rows(store, point)
+    group = stored.grouping(flat_rows)
+    metrics = _names(flat.row.metrics for flat in flat_rows)
     properties = []
-    for flat in found:
+    for flat in flat_rows:
         problem = flat.task.spec.get("problem")
-        own = _plain(problem if isinstance(problem, Mapping) else {}) | _plain(flat.task.spec)
-        if stored.PART_OF in own:  # a pilot: its N and what it is a part of are columns already
-            del own[stored.PART_OF], own["n"]
-        properties.append(own)
-    about = _names(properties)
-    detail = [name for name in _FROM_DETAIL if any(name in flat.row.detail for flat in found)]
-    taken = {"point", "seed", "model", "n", "error", "metric", *_FROM_DETAIL, *metrics}
-    titles = [f"spec.{name}" if name in taken else name for name in about]
+        values = _plain(problem if isinstance(problem, Mapping) else {}) | _plain(flat.task.spec)
+        if stored.PART_OF in values:  # a pilot, whose point and N are columns already
+            del values[stored.PART_OF], values["n"]
+        properties.append(values)
+    names = _names(properties)
+    detail = [name for name in _FROM_DETAIL if any(name in flat.row.detail for flat in flat_rows)]
+    columns = {"point", "seed", "model", "n", "error", "metric", *_FROM_DETAIL, *metrics}
+    titles = [f"spec.{name}" if name in columns else name for name in names]
     rows = []
-    for flat, own in zip(found, properties, strict=True):
-        task, row, told = flat.task, flat.row, _plain(flat.row.detail)
-        measured = [*map(row.metrics.get, metrics), *map(told.get, detail)]
-        rows.append((group(task), *map(own.get, about), task.seed, row.model, row.n, *measured))
+    for flat, values in zip(flat_rows, properties, strict=True):
+        task, row, details = flat.task, flat.row, _plain(flat.row.detail)
+        measured = [*map(row.metrics.get, metrics), *map(details.get, detail)]
+        rows.append((group(task), *map(values.get, names), task.seed, row.model, row.n, *measured))
     return Table(("point", *titles, "seed", "model", "n", *metrics, *detail), tuple(rows))
 
 
 def pilot_table(store: Store, metric: str, *, point: str | None = None) -> Table:
     """One point's values of one metric at n >= 2, as `Curve.read` and `korisk plan` take them."""
-    found = _rows(store, point)
-    points = list(stored.by_point(found))
+    flat_rows = _rows(store, point)
+    points = list(stored.by_point(flat_rows))
     if len(points) > 1:
-        there = f"{store.path}: a pilot is of one point, and there are {', '.join(points)}; "
-        raise KoriskError(there, "name one with ", Argument("point", ...))
-    metrics = _names(flat.row.metrics for flat in found)
+        problem = f"{store.path}: a pilot is of one point, and there are {', '.join(points)}; "
+        raise KoriskError(problem, "name one with ", Argument("point", ...))
+    metrics = _names(flat.row.metrics for flat in flat_rows)
     if metric not in metrics:
         raise KoriskError(f"{store.path}: no metric {metric!r}{did_you_mean(metric, metrics)}")
-    models = grouped((flat.row.model, flat) for flat in found)
-    units = {
-        model: stored.chosen(own[0].task.spec, (flat.row for flat in own), metric).unit.name
-        for model, own in models.items()
-    }
+    models = grouped((flat.row.model, flat) for flat in flat_rows)
+    units = {}
+    for model, model_rows in models.items():
+        spec, measured = model_rows[0].task.spec, (flat.row for flat in model_rows)
+        units[model] = stored.chosen(spec, measured, metric).unit.name
     rows = [
         (row.n, row.metrics[metric], flat.task.seed, row.model, metric, units[row.model])
-        for flat in found
+        for flat in flat_rows
         if (row := flat.row).n >= stored.LEAST_N and metric in row.metrics
     ]
     if not rows:
-        why = f"{store.path}: no {metric!r} of n >= {stored.LEAST_N}"
-        raise KoriskError(f"{why}; a pilot needs larger n")
+        problem = f"{store.path}: no {metric!r} of n >= {stored.LEAST_N}"
+        raise KoriskError(f"{problem}; a pilot needs larger n")
     return signed_table(rows)
 
 
 def signed_table(rows: Sequence[tuple[Value, ...]]) -> Table:
-    """A pilot of (n, value, seed, model, metric, unit), with a digest by which damage is noticed.
+    """A table of (n, value, seed, model, metric, unit), with a digest of each row.
 
-    The unit is left out where the names of all metrics tell it.
+    The column of units is left out if the names of all metrics imply it.
     """
     columns: tuple[str, ...] = ("n", "error", "seed", "model", "metric", "unit")
     if all(unit == unit_by_name(str(metric)) for *_, metric, unit in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     signed = zip(rows, row_digests(columns, rows), strict=True)
-    return Table((*columns, DIGEST), tuple((*row, own) for row, own in signed))
+    return Table((*columns, DIGEST), tuple((*row, digest) for row, digest in signed))
 
 
 def csv_text(table: Table) -> str:
-    """The table as CSV. Floats keep every digit; missing values are empty; nan and inf stay.
+    """The table as CSV, with all digits of floats, empty missing values, and nan and inf.
 
-    A text that a spreadsheet would take for a formula has an apostrophe in front.
+    A text that a spreadsheet would read as a formula gets a leading apostrophe.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -175,13 +175,13 @@ def json_text(table: Table) -> str:
 
 
 def parquet_bytes(table: Table) -> bytes:
-    """The table as a Parquet file; columns of several types become numbers, else texts."""
+    """The table as a Parquet file; columns of mixed types become floats or texts."""
     with needed_by("Parquet", "pyarrow", "'korisk[io]', or use the format csv"):
         import pyarrow as arrow
         from pyarrow import parquet
     columns = {}
-    for place, name in enumerate(table.columns):
-        values: list[Any] = [row[place] for row in table.rows]
+    for index, name in enumerate(table.columns):
+        values: list[Any] = [row[index] for row in table.rows]
         kinds = {type(value) for value in values if value is not None}
         if len(kinds) > 1:
             convert: Callable[[Any], Value] = float if kinds == {int, float} else str
@@ -193,25 +193,28 @@ def parquet_bytes(table: Table) -> bytes:
 
 
 def _rows(store: Store, point: str | None) -> list[FlatRow]:
-    """The rows of a point, or of all; numbers without a name have the one that came last."""
-    found = [flat for flat in store.rows() if not stored.is_probe(flat.task)]
-    if not found:
+    """Rows of a point, or of all points; unnamed metrics get the name that was used last."""
+    flat_rows = [flat for flat in store.rows() if not stored.is_probe(flat.task)]
+    if not flat_rows:
         raise KoriskError(f"{store.path}: no cell is finished yet; run the study first")
-    points, group = stored.by_point(found), stored.grouping(found)
+    points, group = stored.by_point(flat_rows), stored.grouping(flat_rows)
     if point is not None and point not in points:
         raise KoriskError(f"{store.path}: no point {point!r}{did_you_mean(point, points)}")
-    last = {f.row.model: next(iter(f.row.metrics)) for f in found if f.row.detail.get(stored.BARE)}
-    return [
-        replace(each, row=replace(each.row, metrics=stored.renamed(each.row, last[each.row.model])))
-        if each.row.detail.get(stored.BARE)
-        else each
-        for each in found
-        if point is None or group(each.task) == point
-    ]
+    # A pilot may return bare numbers and be told what they measure later: the last name counts.
+    bare = [flat.row for flat in flat_rows if flat.row.detail.get(stored.BARE)]
+    names = {row.model: next(iter(row.metrics)) for row in bare}
+    rows = []
+    for flat in flat_rows:
+        if flat.row.detail.get(stored.BARE):
+            metrics = stored.renamed(flat.row, names[flat.row.model])
+            flat = replace(flat, row=replace(flat.row, metrics=metrics))
+        if point is None or group(flat.task) == point:
+            rows.append(flat)
+    return rows
 
 
 def _names(mappings: Iterable[Mapping[str, object]]) -> list[str]:
-    """The keys of all mappings, in the order in which they first appear."""
+    """The keys of all mappings, in the order of their first occurrence."""
     return list(dict.fromkeys(name for mapping in mappings for name in mapping))
 
 

@@ -1,4 +1,4 @@
-"""What one cell of a study computes: a point and a seed, every model at every training set size."""
+"""The work of one cell, a point and a seed: every model at every training set size."""
 
 import math
 from collections.abc import Iterable
@@ -27,8 +27,8 @@ def run_cell(
 ) -> Result:
     """Fit every model at every size and measure it on the test set.
 
-    `uses` are classes whose modules a worker is to import, since they register kinds: a function
-    that is sent to a worker brings its arguments along.
+    `uses` are classes whose modules register kinds: pickled as an argument, they make a worker
+    import these modules.
     """
     spec = task.spec
     kind, measure, fits = kind_named(spec["problem"]["kind"]), measure_of(spec), _fits(spec)
@@ -39,9 +39,10 @@ def run_cell(
     needed, free = samples * entries * bench.tail.dtype.itemsize, free_memory(bench.tail.device)
     if needed > free:
         memory = f"{needed / 2**30:,.1f} GiB, of {free / 2**30:,.1f} GiB free"
-        why = f"{samples:,} images and sinograms take {memory}"
-        raise KoriskError(f"{why}; use fewer samples or smaller images")
+        problem = f"{samples:,} images and sinograms take {memory}"
+        raise KoriskError(f"{problem}; use fewer samples or smaller images")
     train = spec["sizes"][-1]
+    # One pool for all sizes: smaller training sets are its first samples.
     pools = bench.problem.pools(seed=task.seed, train=train, **spec["pools"], device=device)
     rows: list[Row] = []
     arrays: Arrays = {
@@ -55,9 +56,9 @@ def run_cell(
 
         settings = spec["models"][model]
         job = Job(model, spec["sizes"], settings, task.seed, bench, pools, share, measure)
-        for row, stored in fit.rows(job):
+        for row, row_arrays in fit.rows(job):
             rows.append(row)
-            arrays |= {f"{model}/{row.n}/{name}": array for name, array in stored.items()}
+            arrays |= {f"{model}/{row.n}/{name}": array for name, array in row_arrays.items()}
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
     detail: JsonDict = {"device": name, "precision": str(bench.tail.dtype).split(".")[-1]}
     if measure is not None:
@@ -66,12 +67,12 @@ def run_cell(
 
 
 def cell_work(tasks: Iterable[Task], *, device: str = "cpu") -> Work:
-    """`run_cell` for workers, with the kinds that these tasks need."""
+    """`run_cell` for workers, with the classes that these tasks need."""
     return partial(run_cell, device=device, uses=classes_for(task.spec for task in tasks))
 
 
 def memory_needed(spec: JsonMapping) -> int:
-    """Bytes of a cell's samples and of its largest fit; libraries and projectors come on top."""
+    """Bytes of a cell's samples and of its largest fit, without libraries and projectors."""
     kind = kind_named(spec["problem"]["kind"])
     outputs, inputs = kind.entries(spec["problem"])
     itemsize = kind.problem(spec).dtype.itemsize
@@ -81,13 +82,13 @@ def memory_needed(spec: JsonMapping) -> int:
 
 
 def _fits(spec: JsonMapping) -> dict[str, Fit]:
-    """How each model of a cell is fitted."""
+    """The fit of each model of a cell."""
     kind = kind_named(spec["problem"]["kind"])
     return {model: kind.fit(model, settings) for model, settings in spec["models"].items()}
 
 
 def _samples(spec: JsonMapping) -> int:
-    """The samples of all pools."""
+    """Number of samples of all pools."""
     return int(spec["sizes"][-1] + sum(spec["pools"].values()))
 
 

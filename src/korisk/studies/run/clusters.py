@@ -1,14 +1,14 @@
-"""Dask clusters that studies run on: started here, joined, or jobs of a batch system.
+"""Dask clusters for studies: started here, joined, or jobs of a batch system.
 
-`local_cluster`, `joined_cluster` and `job_cluster` are context managers that give a `Cluster` and
-close what they started. While one is open, Dask's own log is silenced: a run reports what matters.
+`local_cluster`, `joined_cluster` and `job_cluster` are context managers that yield a `Cluster` and
+close what they started. Meanwhile Dask's log is silenced: a run reports what matters.
 
-The driver places cells itself, one at a time on each worker process, instead of leaving that to
-Dask's scheduler (`client.submit(..., retries=)` and `as_completed`). A cell uses all threads and
-the memory of its process, so two must not share one; a death of a worker must count against the
-cell that it had and no other, up to `attempts`, which Dask sets for the whole scheduler; and
-`retries` are for exceptions, which here are results. A future is released once its cell is stored:
-otherwise the scheduler would compute it again if the worker that holds it dies.
+The driver places cells, one at a time on each worker process, instead of leaving that to Dask's
+scheduler (`client.submit(..., retries=)` and `as_completed`). A cell uses all threads and the
+memory of its process, so two must not share one; a worker's death must count only against the cell
+that it had, up to `attempts`, which Dask sets for the whole scheduler; and `retries` are for
+exceptions, which here are results. A future is released once its cell is stored: otherwise the
+scheduler would compute it again if the worker that holds it dies.
 """
 
 import asyncio
@@ -42,22 +42,22 @@ from korisk.store.usage import Usage, cores, versions
 from korisk.studies.run import worker as process
 from korisk.studies.run.events import EventLog
 
-Answer = process.Done | process.Failed | str | None  # of a worker: what is wrong there, if a text
+Answer = process.Done | process.Failed | str | None  # of a worker; a text is a problem there
 
 SYSTEMS = ("slurm", "pbs", "lsf", "sge", "oar", "moab", "htcondor")  # of dask-jobqueue
 
-_PATIENCE = 60.0  # seconds without a worker, where none stands in a queue
+_PATIENCE = 60.0  # seconds without a worker before a run ends, unless jobs are queued
 _CONNECTING = 8.0  # seconds for a scheduler to answer
-_CLOSING = 10.0
+_CLOSING = 10.0  # seconds for a client or a cluster to close
 _SURVEY = 0.5  # seconds between two checks of which workers are connected
-_SILENCE = 15.0  # seconds in which a scheduler answers, if it is there
+_SILENCE = 15.0  # seconds without an answer after which a scheduler counts as gone
 _FETCH = 60.0  # seconds after which to check whether a result's worker is still there
 _QUIET_WAIT = 2.0  # seconds without a worker before that is reported
 _RENEWAL = 30.0  # seconds between two requests for lost jobs
-_YEAR = 3.2e7  # seconds
+_YEAR = 3.2e7  # seconds: the longest timeout that faulthandler is given
 _LOGGERS = ("distributed", "dask_jobqueue", "tornado", "asyncio")
 _JOB_REMEDY = "correct them; dask-jobqueue needs at least cores and memory"
-_CANCELLED = (CancelledError, asyncio.CancelledError)  # distributed's has been either
+_CANCELLED = (CancelledError, asyncio.CancelledError)  # depending on the version of distributed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +69,13 @@ class Cluster:
     client : distributed.Client
         The connection.
     name : str
-        What messages call the cluster.
+        Name of the cluster in messages.
     gpu : bool, default False
         Whether cells ask for a worker's GPU resource.
     patience : float, default 60
         Seconds without a usable worker after which a run ends.
     remedy : str
-        What the message about that advises.
+        Advice in the message about that.
     renew : callable
         Called every half minute, to ask again for workers that were lost for good.
 
@@ -90,7 +90,7 @@ class Cluster:
     name: str
     gpu: bool = False  # cells ask for a worker's GPU resource
     patience: float = _PATIENCE  # seconds without a usable worker after which a run ends
-    remedy: str = "run again"  # where no worker comes
+    remedy: str = "run again"  # if no worker appears
     renew: Callable[[], None] = lambda: None  # asks again for workers that were lost for good
 
 
@@ -185,10 +185,10 @@ def joined_cluster(
     remedy = f"start one ({command}) and run again"
 
     async def identity() -> None:
-        """Ask who answers; a client would wait for ever for what is no scheduler."""
+        """Ask who answers; a client would wait for ever if it is not a scheduler."""
         arguments = distributed.Security().get_connection_args("client")
         rpc = distributed.rpc(where, timeout=timeout, connection_args=arguments)
-        async with asyncio.timeout(timeout + 1), rpc as there:  # a refusal says more than this
+        async with asyncio.timeout(timeout + 1), rpc as there:  # longer, so that rpc's error wins
             kind = str((await there.identity()).get("type"))
         if "Scheduler" not in kind:
             raise ValueError(f"a {kind} answers")
@@ -196,22 +196,22 @@ def joined_cluster(
     lack = f"{where}: no Dask scheduler found there"
     advice = "start it, or check the address, which must be like tcp://host:8786"
     with _silent_dask():
-        # This thread may have a running loop, as in notebooks.
-        with _as_one_line(lack, advice), ThreadPoolExecutor(1) as other:
+        # In a thread, since this one may have a running event loop, as in notebooks.
+        with _as_one_line(lack, advice), ThreadPoolExecutor(1) as executor:
             try:
-                other.submit(asyncio.run, identity()).result()
+                executor.submit(asyncio.run, identity()).result()
             except OSError as error:
                 causes = [error, error.__cause__, getattr(error.__cause__, "__cause__", None)]
-                try:  # Dask tries again until its time is over, and may not say what it met
-                    place = urlsplit(where)
-                    socket.create_connection((place.hostname, place.port), timeout).close()
-                except (OSError, ValueError, OverflowError) as met:
-                    causes.append(met)
-                if any(isinstance(each, ConnectionRefusedError) for each in causes):
+                try:  # Dask retries until its timeout, and may hide the error
+                    parts = urlsplit(where)
+                    socket.create_connection((parts.hostname, parts.port), timeout).close()
+                except (OSError, ValueError, OverflowError) as failure:
+                    causes.append(failure)
+                if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
                     refused = "the connection was refused: nothing listens at this port"
                     start = "start one (dask scheduler), or check the port"
                     raise KoriskError(f"{lack}: {refused}; {start}") from None
-                if any(isinstance(each, socket.gaierror) for each in causes):
+                if any(isinstance(cause, socket.gaierror) for cause in causes):
                     raise KoriskError(f"{lack}: the host is not known; {advice}") from None
                 check = f"{advice}, and whether a firewall blocks the port"
                 raise KoriskError(f"{lack}: no answer within {timeout:g} s; {check}") from None
@@ -256,11 +256,11 @@ def job_cluster(
     Traceback (most recent call last):
     korisk.errors.KoriskError: system must be one of slurm, pbs, lsf, sge, oar, moab, htcondor, ...
     """
-    kind, asked = _job_class(system, options or {})
+    kind, arguments = _job_class(system, options or {})
     name = f"{jobs} {system} job{'s' if jobs > 1 else ''}"
 
     def renew() -> None:
-        with suppress(Exception):  # refused for now; the next time may do
+        with suppress(Exception):  # refused for now; the next request may succeed
             client.cluster.sync(_scaled, client.cluster, jobs)
 
     with (
@@ -271,7 +271,7 @@ def job_cluster(
             f"{name}: cannot be submitted",
             f"correct the options, and run where the commands of {system} are installed",
             scheduler_options={"dashboard": False, "dashboard_address": ":0"},
-            **asked,
+            **arguments,
         ) as client,
     ):
         gpu, patience = uses_gpu(system, options), math.inf  # queues take hours
@@ -279,9 +279,9 @@ def job_cluster(
 
 
 def uses_gpu(system: str, options: JsonMapping | None) -> bool:
-    """Whether the jobs that these options ask for offer a GPU."""
-    _, asked = _job_class(system, options or {})
-    return any("GPU=1" in str(word) for word in asked["worker_extra_args"])
+    """Whether jobs with these options offer a GPU."""
+    _, arguments = _job_class(system, options or {})
+    return any("GPU=1" in str(word) for word in arguments["worker_extra_args"])
 
 
 def job_script(system: str, options: JsonMapping | None = None) -> str:
@@ -305,40 +305,40 @@ def job_script(system: str, options: JsonMapping | None = None) -> str:
     >>> "#SBATCH --cpus-per-task=4" in job_script("slurm", {"cores": 4, "memory": "8 GB"})
     True
     """
-    kind, asked = _job_class(system, options or {})
-    logs = Path(str(asked.get("log_directory") or "."))
+    kind, arguments = _job_class(system, options or {})
+    logs = Path(str(arguments.get("log_directory") or "."))
     with _as_one_line(f"the options of {system}", _JOB_REMEDY):
         had_logs = logs.exists()
-        job = kind.job_cls("tcp://ADDRESS-OF-THE-SCHEDULER", name="NAME", **asked)
-        if not had_logs:  # dask-jobqueue makes the folder even for a script that is only shown
+        job = kind.job_cls("tcp://ADDRESS-OF-THE-SCHEDULER", name="NAME", **arguments)
+        if not had_logs:  # dask-jobqueue creates the folder even for a script that is only shown
             with suppress(OSError):
                 logs.rmdir()
         return str(job.job_script())
 
 
 def _job_class(system: str, options: JsonMapping) -> tuple[Any, JsonDict]:
-    """dask-jobqueue's class of a system, and the arguments for it.
+    """dask-jobqueue's class of a system, and its arguments.
 
-    To the user's are added: one worker process in each job, unless a number is set, the threads of
-    its numeric libraries, and korisk as the job's name.
+    Added to the user's arguments are one worker process in each job, unless a number is set, the
+    threads of its numeric libraries, and korisk as the job's name.
     """
     one_of("system", system, SYSTEMS)
     name = {"htcondor": "HTCondor", "moab": "Moab"}.get(system, system.upper())
-    asked = {"job_name": "korisk"} | {key.replace("-", "_"): options[key] for key in options}
+    arguments = {"job_name": "korisk"} | {key.replace("-", "_"): options[key] for key in options}
     with _as_one_line(f"the options of {system}", _JOB_REMEDY):
         kind = getattr(_extra("dask_jobqueue"), f"{name}Cluster")
         configured = _extra("dask").config.get(f"jobqueue.{system}", {})
         for key in ("job_script_prologue", "worker_extra_args", "processes", "cores"):
-            asked.setdefault(key, configured.get(key.replace("_", "-")))
+            arguments.setdefault(key, configured.get(key.replace("_", "-")))
         for key in ("job_script_prologue", "worker_extra_args"):
-            asked[key] = asked[key] or []
-            if not isinstance(asked[key], list):
-                raise TypeError(f"{key} must be a list, got {asked[key]!r}")
-        asked["processes"] = asked["processes"] or 1
-        share = max(1, int(asked["cores"] or 1) // int(asked["processes"]))
+            arguments[key] = arguments[key] or []
+            if not isinstance(arguments[key], list):
+                raise TypeError(f"{key} must be a list, got {arguments[key]!r}")
+        arguments["processes"] = arguments["processes"] or 1
+        share = max(1, int(arguments["cores"] or 1) // int(arguments["processes"]))
     exports = [f"export {name}={share}" for name in process.THREAD_VARIABLES]
-    asked["job_script_prologue"] = [*exports, *asked["job_script_prologue"]]
-    return kind, asked
+    arguments["job_script_prologue"] = [*exports, *arguments["job_script_prologue"]]
+    return kind, arguments
 
 
 # --- Connections ---------------------------------------------------------------------------------
@@ -346,9 +346,9 @@ def _job_class(system: str, options: JsonMapping) -> tuple[Any, JsonDict]:
 
 @contextmanager
 def _started(kind: Any, workers: int, what: str, remedy: str, **options: Any) -> Iterator[Any]:
-    """A client of a new cluster with this many workers, which is closed at the end."""
+    """A client of a new cluster with this many workers, which is closed at exit."""
 
-    async def without_interrupts() -> None:  # in the thread that starts processes, which inherit it
+    async def without_interrupts() -> None:  # in the thread that starts processes: they inherit it
         process.block_interrupts()
 
     with _as_one_line(what, remedy):
@@ -369,14 +369,14 @@ def _connected(target: Any) -> Iterator[Any]:
     """A client of a cluster, or of the scheduler at an address."""
     distributed = _extra("distributed")
     with warnings.catch_warnings(), _as_one_line("no connection to Dask", "run again"):
-        # Versions are compared, and named, when a worker answers for the first time.
+        # Versions are compared in `run_there`, with an error that names them.
         warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
         client = distributed.Client(
             target,
             timeout=_CONNECTING,
             set_as_default=False,
             name="korisk",
-            direct_to_workers=False,  # they may be out of reach from here
+            direct_to_workers=False,  # they may not be reachable from here
         )
     try:
         yield client
@@ -386,12 +386,12 @@ def _connected(target: Any) -> Iterator[Any]:
 
 
 async def _scaled(cluster: Any, workers: int) -> None:
-    """Ask for workers, and raise what prevents them from starting."""
+    """Request workers, and raise the error that prevents them from starting."""
     status = _extra("distributed").Status
     cluster.scale(workers)
     try:
         await cluster
-    except Exception:  # forget what did not start: it could be neither closed nor tried again
+    except Exception:  # forget workers that did not start: Dask can neither close nor retry them
         for name, worker in list(cluster.workers.items()):
             if worker.status == status.created:
                 worker.status = status.failed
@@ -401,7 +401,7 @@ async def _scaled(cluster: Any, workers: int) -> None:
 
 @contextmanager
 def _as_one_line(what: str, remedy: str) -> Iterator[None]:
-    """Turn an exception into one line."""
+    """Turn any exception into a one-line `KoriskError`."""
     try:
         yield
     except KoriskError:
@@ -409,13 +409,13 @@ def _as_one_line(what: str, remedy: str) -> Iterator[None]:
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         wrong_value = isinstance(error, TypeError | ValueError)  # a command's last line says why
-        said = lines[0 if wrong_value else -1] if lines else type(error).__name__
-        raise KoriskError(f"{what}: {shown(said, limit=300)}; {remedy}") from None
+        reason = lines[0 if wrong_value else -1] if lines else type(error).__name__
+        raise KoriskError(f"{what}: {shown(reason, limit=300)}; {remedy}") from None
 
 
 @contextmanager
 def _silent_dask() -> Iterator[str]:
-    """A folder for Dask's files, no output of its loggers, and SIGTERM as Ctrl-C."""
+    """Yield a folder for Dask's files; silence its loggers, and treat SIGTERM as Ctrl-C."""
     names = [*_LOGGERS, *logging.Logger.manager.loggerDict]
     loggers = [logging.getLogger(name) for name in names if name.split(".")[0] in _LOGGERS]
     levels = [logger.level for logger in loggers]
@@ -436,7 +436,7 @@ def _silent_dask() -> Iterator[str]:
 
 
 def _extra(name: str) -> Any:
-    """A package of the extra; dask-jobqueue's import must not change what Ctrl-C does."""
+    """Import a package of the extra; dask-jobqueue's import must not change the SIGINT handler."""
     before = signal.getsignal(signal.SIGINT)
     try:
         with needed_by("running on a Dask cluster", name.replace("_", "-"), "'korisk[dask]'"):
@@ -448,12 +448,12 @@ def _extra(name: str) -> Any:
 
 # --- In a Dask worker ----------------------------------------------------------------------------
 #
-# A call travels as bytes that `pickle.loads` opens on the worker. So a scheduler needs no korisk,
-# and a worker without korisk raises an exception that the driver can name.
+# A call is sent as bytes that `pickle.loads` opens on the worker. So a scheduler needs no korisk,
+# and a worker without korisk raises an exception that the driver can report.
 
 
 class Call:
-    """A call that `pickle.loads` makes: unpickling gives what the function returns."""
+    """A call that `pickle.loads` makes: unpickling returns the function's result."""
 
     def __init__(self, function: Callable[..., Any], *arguments: object) -> None:
         self._parts = function, arguments
@@ -473,26 +473,26 @@ def run_there(
 ) -> Answer:
     """Run one cell on a Dask worker and report its progress on `topic`.
 
-    `folder` is the worker's own, new for each process. Another folder means a wrong process: the
-    scheduler has lost the worker and passed the cell to its successor at the same address, without
-    the driver's knowledge; the answer is None. A text is the reason why this worker cannot run
-    cells: its versions differ from those `wanted`, or it cannot import the work. After `timeout`
-    seconds the process ends itself, even if the cell holds Python's lock.
+    `folder` identifies the worker process. Another folder means a wrong process: the scheduler has
+    lost the worker and passed the cell to its successor at the same address, without the driver's
+    knowledge; the answer is None. A text is the reason why this worker cannot run cells: its
+    versions differ from those `wanted`, or it cannot import the work. After `timeout` seconds the
+    process ends itself, even if the cell holds Python's lock.
     """
     worker = import_module("distributed").get_worker()
     if folder != worker.local_directory:
         return None
-    for name, there in installed().items():
-        if (here := wanted.get(name, "missing")) != there:
+    for name, version in installed().items():
+        if (ours := wanted.get(name, "missing")) != version:
             remedy = "install the same version in both places"
-            return f"{name} is {here} here and {there} there, and results depend on it; {remedy}"
+            return f"{name} is {ours} here and {version} there, and results depend on it; {remedy}"
     try:
         work = _unpickled(pickled_work)
     except Exception as error:
-        said = process.describe_error(error).splitlines()[0]
+        reason = process.describe_error(error).splitlines()[0]
         remedy = "define it at the top of a module that workers have too"
-        return f"work cannot be imported there: {said}; {remedy}"
-    # A paused worker would take no cell until its memory shrinks, which it need not do.
+        return f"work cannot be imported there: {reason}; {remedy}"
+    # A paused worker would accept no cell until its memory shrinks, which may never happen.
     for name in ("memory_target_fraction", "memory_spill_fraction", "memory_pause_fraction"):
         setattr(worker.memory_manager, name, False)
 
@@ -512,21 +512,21 @@ def run_there(
 
 
 def installed() -> dict[str, str]:
-    """Versions of everything that a cell's numbers, and its way here, depend on.
+    """Versions of everything that a cell's results and their transport depend on.
 
-    Patches of Python and builds of a package for another device give the same numbers.
+    Patch releases of Python and builds for other devices are not distinguished.
     """
-    found = dict(versions())
+    packages = dict(versions())
     for name in ("dask", "distributed"):
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    found["python"] = ".".join(found["python"].split(".")[:2])
-    return {name: version.partition("+")[0] for name, version in found.items()}
+            packages[name] = metadata.version(name)
+    packages["python"] = ".".join(packages["python"].split(".")[:2])
+    return {name: version.partition("+")[0] for name, version in packages.items()}
 
 
 @lru_cache(maxsize=4)
 def _unpickled(packed: bytes) -> process.Work:
-    """What a driver sent; each of its functions is unpacked once."""
+    """Unpickle the work of a driver; cached, so that each is unpickled once."""
     work: process.Work = pickle.loads(packed)
     return work
 
@@ -540,7 +540,7 @@ class WorkerState(process.Holder):
 
     address: str
     folder: str  # new for each process
-    usable: bool  # unless it lacks a GPU that is asked for
+    usable: bool  # False if it lacks a GPU that cells need
     future: Any = None  # of its cell
 
 
@@ -577,7 +577,7 @@ class DaskPool:
                 self._client.unsubscribe_topic(self._topic)
 
     def _survey(self) -> None:
-        """Find out which workers have come and gone."""
+        """Update the list of workers; warn or raise if there is none for long."""
         clock = time.monotonic()
         if clock - self._surveyed < _SURVEY and self._client.status == "running":
             return
@@ -596,38 +596,38 @@ class DaskPool:
         if any(worker.usable for worker in self._workers.values()):
             self._staffed, self._warned = clock, False
             return
-        alone = clock - self._staffed
-        lack = f"{self._cluster.name}: no worker{' with a GPU' if self._workers else ''}"
-        if alone >= self._cluster.patience:
-            raise KoriskError(f"{lack} for {alone:.0f} s; {self._cluster.remedy}")
-        if alone >= _QUIET_WAIT and not self._warned:
+        idle = clock - self._staffed
+        problem = f"{self._cluster.name}: no worker{' with a GPU' if self._workers else ''}"
+        if idle >= self._cluster.patience:
+            raise KoriskError(f"{problem} for {idle:.0f} s; {self._cluster.remedy}")
+        if idle >= _QUIET_WAIT and not self._warned:
             self._warned = True
-            self._log.tell("waiting", self._log.queue.first(), words=f"{lack} yet")
+            self._log.tell("waiting", self._log.queue.first(), words=f"{problem} yet")
 
     def _present(self) -> JsonDict:
-        """The connected workers by address; raises where the scheduler is gone."""
+        """The connected workers by address; raise if the scheduler is gone."""
         client = self._client
         try:
             if client.status != "running":
                 raise OSError
-            asked = client.scheduler.identity
-            return dict(client.sync(asked, n_workers=-1, callback_timeout=_SILENCE)["workers"])
+            identity = client.scheduler.identity
+            return dict(client.sync(identity, n_workers=-1, callback_timeout=_SILENCE)["workers"])
         except (OSError, TimeoutError, *_CANCELLED):
             why = f"{self._cluster.name}: the scheduler is gone"
             raise KoriskError(f"{why}; finished cells are kept: run again") from None
 
     def _feed(self, worker: WorkerState) -> None:
-        """Give an idle worker a cell, bound to it."""
+        """Submit a cell to an idle worker, and to no other."""
         if not (self._log.queue and worker.usable and worker.future is None):
             return
-        busy = [other.point for other in self._workers.values() if other is not worker]
+        busy = [colleague.point for colleague in self._workers.values() if colleague is not worker]
         task = self._log.queue.take(worker.point, busy)
         worker.hold(task)
         key = f"korisk-{uuid4().hex}"
-        about = worker.folder, self._versions, self._topic, key, self._work, task
+        arguments = worker.folder, self._versions, self._topic, key, self._work, task
         worker.future = self._client.submit(
             pickle.loads,
-            pickle.dumps(Call(run_there, *about, self._log.timeout)),
+            pickle.dumps(Call(run_there, *arguments, self._log.timeout)),
             key=key,
             workers=[worker.address],
             resources={"GPU": 1} if self._cluster.gpu else None,
@@ -636,13 +636,13 @@ class DaskPool:
         self._log.tell("started", task)
 
     def _attend(self, key: str, fraction: float | None) -> None:
-        """Hear of a cell's progress, or of its end if `fraction` is None."""
+        """Process a cell's progress, or its end if `fraction` is None."""
         for worker in self._workers.values():
             if worker.future is not None and worker.future.key == key:
                 break
-        else:  # the cell has ended, or was given up
+        else:  # the cell has ended or was abandoned
             return
-        task, finished = worker.task, worker.future
+        task, future = worker.task, worker.future
         assert task is not None
         if fraction is not None:
             self._log.tell("progress", task, fraction=fraction)
@@ -653,40 +653,40 @@ class DaskPool:
         elif isinstance(answer, str):
             raise KoriskError(f"worker {worker.address}: {answer}")
         else:
-            # The worker continues first, so that it does not wait for the disk.
+            # The worker gets its next cell first, so that it does not wait for the disk.
             worker.future = worker.task = None
             self._feed(worker)
             self._log.outcome(task, answer)
-            finished.release()
+            future.release()
 
     def _answer(self, worker: WorkerState) -> Answer:
-        """The answer of a worker; None where it is lost."""
+        """The answer of a worker; None if it is lost."""
         patience = _FETCH
         while True:
             try:
                 answer: Answer = worker.future.result(timeout=patience)
                 return answer
-            except TimeoutError:  # a large result on a slow line, if its worker lives
+            except TimeoutError:  # a large result over a slow connection, if its worker lives
                 if worker.address not in self._present():
                     return None
                 patience *= 2
             except (Exception, *_CANCELLED) as error:
-                self._present()  # raises where it is the scheduler that was lost
+                self._present()  # raises if it is the scheduler that was lost
                 of_dask = type(error).__module__.startswith("distributed")
                 if of_dask or isinstance(error, (OSError, *_CANCELLED)):
                     return None  # the cluster failed, not the cell
-                said = process.describe_error(error.__cause__ or error).splitlines()[0]
-                return f"cannot use korisk as it is here: {said}; install the same version there"
+                reason = process.describe_error(error.__cause__ or error).splitlines()[0]
+                return f"cannot use korisk as it is here: {reason}; install the same version there"
 
     def _lose(self, worker: WorkerState) -> None:
-        """Forget a dead worker; retry its cell, or record the failure."""
+        """Remove a dead worker; retry its cell, or record the failure."""
         self._drop(worker)
         if worker.task is not None:
             usage = Usage(started=worker.started, seconds=worker.seconds, versions=versions())
             self._log.lost(worker.task, f"at {worker.address}", usage)
 
     def _drop(self, worker: WorkerState) -> None:
-        """Forget a worker; a cell that still runs there stops when it next reports."""
+        """Remove a worker; a cell that still runs there stops at its next report."""
         del self._workers[worker.address]
         if worker.future is not None:
             worker.future.release()

@@ -1,4 +1,4 @@
-"""Where and how the cells of a study are computed: device, processes or a cluster, groups."""
+"""Choice of the device, the processes or cluster, and the groups in which cells are run."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from korisk.studies.run import clusters
 from korisk.studies.run.worker import threads_asked
 
 _MOST_WORKERS = 512
-_LARGE, _MANY = 64, 4096  # pixels a side and rays from which a cell keeps all cores busy itself
+_LARGE, _MANY = 64, 4096  # pixels a side and rays from which a single cell uses all cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +58,9 @@ class Compute:
             raise KoriskError(Argument("options"), *jobs, ", or leave it out")
         if self.workers is not None:
             if self.joins:
-                started = " is for clusters that are started, and ", Argument("cluster")
-                joined = " ADDRESS joins one; leave it out, or start workers there"
-                raise KoriskError(Argument("workers"), *started, joined)
+                reason = " is for clusters that are started, and ", Argument("cluster")
+                remedy_text = " ADDRESS joins one; leave it out, or start workers there"
+                raise KoriskError(Argument("workers"), *reason, remedy_text)
             least = 0 if self.cluster is None else 1
             remedy = "count workers" if least else "count processes; 0 runs cells in this one"
             most = _MOST_WORKERS
@@ -73,21 +73,21 @@ class Compute:
 
     @property
     def joins(self) -> bool:
-        """Whether it is a running cluster, by its address."""
+        """Whether `cluster` is the address of a running one."""
         return self.cluster is not None and ":" in self.cluster
 
     @property
     def batch(self) -> str | None:
-        """The batch system, if it is one."""
+        """The batch system, or None."""
         return None if self.joins or self.cluster == "local" else self.cluster
 
     @property
     def elsewhere(self) -> bool:
-        """Whether cells may run on other machines than this one."""
+        """Whether cells may run on other machines."""
         return self.joins or self.batch is not None
 
     def device_kind(self) -> str:
-        """cpu or cuda, as far as that is known without starting anything."""
+        """cpu or cuda, as far as known without starting a cluster."""
         if self.device != "auto":
             return self.device.partition(":")[0]
         if self.batch is not None:
@@ -99,7 +99,7 @@ class Compute:
 
 
 def chosen_device(name: str) -> str:
-    """The device that a name means, `auto` being a GPU if there is one; raises if there is none."""
+    """Resolve the name of a device, `auto` to a GPU if there is one; raise if it is missing."""
     with needed_by("running or predicting a study", "PyTorch", "'korisk[torch]'"):
         import torch
     _check_device(name)
@@ -121,32 +121,33 @@ def _check_device(name: str) -> None:
 def opened(
     compute: Compute, *, processes: int, threads: int | None = None
 ) -> Iterator[tuple[clusters.Cluster | None, str]]:
-    """The cluster, None for processes without Dask, and the device of its cells.
+    """Open the cluster, None for processes without Dask; yield it and the device of its cells.
 
-    `processes` is how many a local cluster has unless --workers says, `threads` those of each.
+    `processes` is the default size of a local cluster, `threads` the threads of each process.
     """
     if compute.cluster is None:
         yield None, compute.device
         return
     device = compute.device
-    asked = None if device == "auto" else device.startswith("cuda")
+    wants_gpu = None if device == "auto" else device.startswith("cuda")
     if compute.batch is not None:
-        made = clusters.job_cluster(compute.batch, compute.workers or 1, compute.options)
+        opening = clusters.job_cluster(compute.batch, compute.workers or 1, compute.options)
     elif compute.joins:
-        made = clusters.joined_cluster(compute.cluster, gpu=asked)
+        opening = clusters.joined_cluster(compute.cluster, gpu=wants_gpu)
     else:
         count = compute.workers or processes
-        made = clusters.local_cluster(count, threads=threads, gpu=device != "cpu")
-    with made as cluster:
-        gpu = cluster.gpu if asked is None else asked
-        yield replace(cluster, gpu=gpu), (("cuda" if gpu else "cpu") if asked is None else device)
+        opening = clusters.local_cluster(count, threads=threads, gpu=device != "cpu")
+    with opening as cluster:
+        gpu = cluster.gpu if wants_gpu is None else wants_gpu
+        kind = "cuda" if gpu else "cpu"
+        yield replace(cluster, gpu=gpu), (kind if wants_gpu is None else device)
 
 
 def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], int, int | None]]:
-    """Tasks to run one group after the other, with local processes for each, and their threads.
+    """Groups of tasks to run one after another, with their local processes and threads.
 
-    Small images run in parallel; a cell of a large one keeps all cores busy itself. Threads depend
-    on the cell and on OMP_NUM_THREADS, never on --workers: results are the same bits with any.
+    Cells of small images run in parallel; one of a large image uses all cores. Threads depend on
+    the cell and on OMP_NUM_THREADS, never on --workers, so that results have the same bits.
     """
     if compute.elsewhere:
         return [(list(tasks), 1, None)]
@@ -159,15 +160,15 @@ def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], in
         rays = problem.get("views", 0) * problem.get("bins", 0)
         is_large = problem.get("side", 0) >= _LARGE or rays > _MANY
         (large if is_large else small).append(task)
-    asked = threads_asked()
-    each = (small, cores(), asked or 1), (large, 1, asked or cores())
-    return [group for group in each if group[0]]
+    threads = threads_asked()
+    candidates = (small, cores(), threads or 1), (large, 1, threads or cores())
+    return [group for group in candidates if group[0]]
 
 
 def expected_seconds(store: Store, tasks: Sequence[Task], device: str) -> dict[str, float]:
-    """Seconds of a cell by point, on this kind of device, from what the store has measured.
+    """Expected seconds of a cell by point, from cells in the store on this kind of device.
 
-    They are the mean of the point's own cells, or else of those of another point with the same kind
+    The mean over cells of the same point, or else over those of another point with the same kind
     and size of problem and the same fits.
     """
     measured = grouped(
@@ -177,12 +178,12 @@ def expected_seconds(store: Store, tasks: Sequence[Task], device: str) -> dict[s
         for name in (cell.task.point, _scale(cell.task.spec))
     )
     specs = {task.point: task.spec for task in tasks}
-    found = {point: measured.get(point) or measured.get(_scale(specs[point])) for point in specs}
-    return {point: fmean(seconds) for point, seconds in found.items() if seconds}
+    times = {point: measured.get(point) or measured.get(_scale(specs[point])) for point in specs}
+    return {point: fmean(seconds) for point, seconds in times.items() if seconds}
 
 
 def _scale(spec: JsonMapping) -> str:
-    """What the time of a cell depends on, and other points may share."""
+    """Key of points whose cells take about the same time."""
     problem = spec["problem"]
     size = [problem.get(name) for name in ("kind", "side", "views", "bins", "beam", "points")]
     return repr((size, *(spec.get(name) for name in ("sizes", "models", "pools"))))

@@ -1,9 +1,9 @@
-"""Runs the cells of a study, in this process or in others, and stores each as it finishes.
+"""Run the cells of a study, in this process or in others, and store each as it finishes.
 
 Whatever ends a run, finished cells are kept, and the next run does the rest. The pool of local
-processes is our own: `concurrent.futures` breaks as a whole when one worker is killed, and pebble
-and loky, which survive that, neither report progress from within a task, nor keep a worker at its
-point, nor end the children of a cell with its worker, nor end workers when their owner is killed.
+processes is korisk's: `concurrent.futures` breaks as a whole when one worker is killed; pebble and
+loky survive that, but do not report progress from within a task, keep a worker at its point, end
+the children of a cell with its worker, or end workers when their owner is killed.
 """
 
 import math
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 _STARTS = 3  # workers in a row that may die before they are ready
 _PATIENCE = 5.0  # seconds for a worker to end by itself
-_WAKE = 1.0  # seconds; where signals do not end a wait, this does
+_WAKE = 1.0  # seconds of a wait at most, for systems where signals do not interrupt it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(InNotebooks):
-    """What a run did; returned by `run_study`.
+    """The outcome of a run; returned by `run_study`.
 
     Parameters
     ----------
@@ -130,17 +130,17 @@ def run_study(
     >>> first.done, again.done, again.skipped
     (2, 0, 2)
     """
-    begun = time.monotonic()
+    start = time.monotonic()
     workers, threads = checked_workers(workers, threads, timeout, in_process=cluster is None)
     attempts = count("attempts", attempts, at_least=1, remedy="count tries")
-    asked = list(tasks)
-    store.check(asked)
-    missing = store.missing(asked)
+    all_tasks = list(tasks)
+    store.check(all_tasks)
+    missing = store.missing(all_tasks)
     todo = [task for task in missing if retry_failed or not store.failed(task)]
     log = EventLog(
         store,
         todo,
-        skipped=len(asked) - len(missing),
+        skipped=len(all_tasks) - len(missing),
         attempts=attempts,
         watch=watch,
         timeout=math.inf if timeout is None else timeout,
@@ -161,14 +161,14 @@ def run_study(
         elif todo:
             share = threads or process.threads_asked() or max(1, cores() // workers)
             LocalPool(log, work, workers, share).run()
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start
     return Summary(**log.counts, failed_before=len(missing) - len(todo), seconds=seconds)
 
 
 def checked_workers(
     workers: int, threads: int | None, timeout: float | None, *, in_process: bool
 ) -> tuple[int, int | None]:
-    """Processes and the threads of each, if they can be; `in_process`: 0 is no cluster's number."""
+    """Check the numbers of processes and threads; `in_process`: 0 workers means this process."""
     workers = count("workers", workers, at_least=0, remedy="count processes; 0 is this one")
     if threads is not None:
         threads = count("threads", threads, at_least=1, remedy="count threads")
@@ -197,9 +197,10 @@ class LocalPool:
         try:
             while self._log.queue or any(worker.task for worker in self._workers):
                 self._employ()
-                signs = [sign for w in self._workers for sign in (w.connection, w.process.sentinel)]
-                left = [self._log.timeout - worker.seconds for worker in self._workers]
-                wait(signs, timeout=max(0.0, min([_WAKE, *left])))
+                handles = [w.connection for w in self._workers]
+                handles += [w.process.sentinel for w in self._workers]
+                remaining = [self._log.timeout - worker.seconds for worker in self._workers]
+                wait(handles, timeout=max(0.0, min([_WAKE, *remaining])))
                 for worker in list(self._workers):
                     self._attend(worker)
             finished = True
@@ -214,7 +215,7 @@ class LocalPool:
         queue = self._log.queue
         for worker in self._workers:
             if queue and worker.ready and worker.task is None:
-                busy = [other.point for other in self._workers if other is not worker]
+                busy = [colleague.point for colleague in self._workers if colleague is not worker]
                 task = queue.take(worker.point, busy)
                 worker.give(task)
                 self._log.tell("started", task)
@@ -224,9 +225,9 @@ class LocalPool:
 
     def _attend(self, worker: process.Worker) -> None:
         """Read a worker's messages; replace it if it has died or takes too long."""
-        exit_code = worker.process.exitcode  # looked up first: no message comes after a death
+        exit_code = worker.process.exitcode  # read first: no message follows a worker's death
         for message in worker.messages():
-            if isinstance(message, str):  # why it cannot import the work
+            if isinstance(message, str):  # the reason why it cannot import the work, or ""
                 if message:
                     why = f"work cannot be imported by other processes: {message}; "
                     raise KoriskError(why, process.DEFINE_WORK)
@@ -241,8 +242,8 @@ class LocalPool:
                 self._log.outcome(task, message)
         if exit_code is None and worker.seconds < self._log.timeout:
             return
-        begun, seconds, about = worker.started, worker.seconds, versions()
-        usage = Usage(started=begun, seconds=seconds, machine=machine(), versions=about)
+        started, seconds, packages = worker.started, worker.seconds, versions()
+        usage = Usage(started=started, seconds=seconds, machine=machine(), versions=packages)
         self._workers.remove(worker)
         worker.stop(at_once=True)
         worker.join(patience=_PATIENCE)

@@ -1,4 +1,4 @@
-"""The cells that a run still has to do, what happens to them, and whom it is reported to."""
+"""The queue of cells of a run, and the events that are reported of them."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ Kind = Literal["started", "progress", "done", "failed", "retried", "waiting"]
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened to a cell, and how far the run was at that moment.
+    """An event of a cell, and the progress of the run at that moment.
 
     `run_study` calls its `watch` with one.
 
@@ -63,11 +63,11 @@ class Event:
 
 
 class OwnThread(threading.Thread):
-    """A thread of korisk beside a run: neither it nor a process that it starts is a cell's."""
+    """A thread of korisk beside a run; neither it nor its child processes belong to a cell."""
 
 
 class Queue:
-    """Tasks in order, point after point, so that a worker can reuse what it keeps of a point."""
+    """Tasks in order, point by point, so that a worker can reuse the operators of a point."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._points = grouped((task.point, task) for task in tasks)
@@ -76,9 +76,9 @@ class Queue:
         return sum(map(len, self._points.values()))
 
     def take(self, point: str | None = None, busy: Iterable[str | None] = ()) -> Task:
-        """The next task: of this point, else of one that no worker is at, else of the first."""
+        """Take the next task: of this point, else of a point without workers, else the first."""
         if point not in self._points:
-            free = (other for other in self._points if other not in set(busy))
+            free = (candidate for candidate in self._points if candidate not in set(busy))
             point = next(free, next(iter(self._points)))
         tasks = self._points[point]
         task = tasks.pop(0)
@@ -96,9 +96,9 @@ class Queue:
 
 
 class EventLog:
-    """Counts what happens to the cells of a run, stores outcomes, and calls `watch`.
+    """Counts the outcomes of a run's cells, stores them, and calls `watch`.
 
-    `queue` holds the tasks to do. A cell whose worker dies is tried `attempts` times in all; one
+    `queue` has the remaining tasks. A cell whose worker dies is tried `attempts` times in all; one
     that took longer than `timeout` seconds is not tried again.
     """
 
@@ -122,7 +122,7 @@ class EventLog:
         self._watch = watch
 
     def outcome(self, task: Task, outcome: Done | Failed) -> None:
-        """A cell has ended: store its results or its error."""
+        """Store the results or the error of a cell."""
         usage = replace(outcome.usage, attempts=self._deaths.get(task.key, 0) + 1)
         if isinstance(outcome, Done):
             self._store.record(task, outcome.packed, usage)
@@ -134,7 +134,7 @@ class EventLog:
             self.tell("failed", task, words=outcome.error)
 
     def lost(self, task: Task, how: str, usage: Usage) -> None:
-        """A worker died or was ended with this cell: put it back, or record the failure."""
+        """Put back a cell whose worker died or was ended, or record its failure."""
         deaths = self._deaths.get(task.key, 0) + 1
         if usage.seconds >= self.timeout:  # it would take as long again
             self.outcome(task, Failed(f"took longer than {self.timeout:g} s", usage))

@@ -1,4 +1,4 @@
-"""How the models of a cell are fitted at every training set size, and what that takes."""
+"""Fits of the models of a cell at every training set size, and the memory that they need."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ Settings = JsonMapping  # of a model
 Arrays = dict[str, NDArray[np.generic]]
 Fitted = tuple[Row, Arrays]
 
-_STARTS = (10.0, 1.0, 0.1)  # lambdas over the mean of the diagonal, for fits with the ReLU alone
-_CLEARLY = 0.99  # of a score, below which another beats weights that have no noise of their own
-_PIECE = 64  # inputs that a network takes at once outside of training
+_STARTS = (10.0, 1.0, 0.1)  # lambdas in units of `scale` from which a refinement is tried
+_CLEARLY = 0.99  # a score below this share of another beats the noise-free analytic weights
+_PIECE = 64  # inputs of a network's call outside of training
 PICTURES = 2  # test images whose reconstructions are stored
 
 
 class Measure(Protocol):
-    """What measures more of the networks of a cell than their errors; one is made for each cell."""
+    """An additional measurement of the networks of a cell; a new instance for each cell."""
 
     def of_row(self, job: Job, predictions: Tensor, fitted: Any) -> JsonDict:
-        """What is stored with the row of a network."""
+        """Details to store with the row of a network."""
 
     def of_cell(self) -> JsonDict:
-        """What is stored with the cell, after its last row."""
+        """Details to store with the cell, after its last row."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What all seeds of a point share: the problem and its known operators."""
+    """The problem and the known operators, which all seeds of a point share."""
 
     problem: Problem
-    prepared: object  # what all pools share
+    prepared: object  # held so that it is not built again
     weights: Tensor  # analytic, of an input's shape
     tail: Composed
-    gram: Tensor | None  # B^T B of the tail, where it was asked for and fits
+    gram: Tensor | None  # B^T B of the tail, if a fit uses it and it fits into memory
 
 
 class Extent(NamedTuple):
-    """How large the samples of a cell are."""
+    """Sizes of the samples of a cell."""
 
     outputs: int  # entries of one
     inputs: int  # entries of one
@@ -87,20 +87,20 @@ class Job:
     measure: Measure | None
 
     def each_size(self) -> Iterator[int]:
-        """The sizes; each is reported as done when the next is asked for."""
+        """Iterate over the sizes; each is reported as done when the next is requested."""
         for index, n in enumerate(self.sizes):
             yield n
             self.report(sum(self.sizes[: index + 1]) / sum(self.sizes))
 
     @property
     def recipe(self) -> Recipe:
-        """How networks are trained by gradients."""
+        """The recipe of training by gradients."""
         return recipe_of(self.settings)
 
     def trained(
         self, network: Module, n: int, batches: Tensor, share: int, shares: int
     ) -> Training:
-        """Train a network on the first n samples, as one of several equal shares of the work."""
+        """Train a network on the first n samples; it is one of several equal shares of the work."""
 
         def progress(done: int, _: Tensor) -> None:
             self.report((share + done / self.recipe.iterations) / shares)
@@ -116,7 +116,7 @@ class Job:
         weights: Tensor | None = None,
         fitted: object = None,
     ) -> Fitted:
-        """A row of the results, with arrays; `fitted` is what a `Measure` takes, if any does."""
+        """A row of the results, with arrays; `fitted` is the argument of a `Measure`."""
         targets = self.pools.test.targets
         arrays: Arrays = {"images": picture(predictions)}
         if weights is not None:
@@ -125,16 +125,16 @@ class Job:
             detail = detail | self.measure.of_row(self, predictions, fitted)
         if targets.ndim > 2:
             metrics = measure(predictions, targets)
-        else:  # fields on a line: those metrics that need neither a maximum nor a window
+        else:  # fields on a line: metrics that need neither a maximum nor a window
             measured = measure(predictions.unsqueeze(1), targets.unsqueeze(1))
             metrics = {name: measured[name] for name in ("mse", "relative")}
         return Row(model=self.model, n=n, metrics=metrics, detail=detail), arrays
 
 
 class Fit(ABC):
-    """How a model is fitted, with the settings that a study gives it."""
+    """Base class of the fits of a model, with the settings of a study."""
 
-    with_gram = False  # whether it computes with B^T B of the known operators
+    with_gram = False  # whether it uses B^T B of the known operators
 
     @abstractmethod
     def rows(self, job: Job) -> Iterator[Fitted]:
@@ -143,13 +143,13 @@ class Fit(ABC):
     def check(  # noqa: B027 (most have nothing to check)
         self, settings: Settings, side: int, outputs: int, inputs: int
     ) -> None:
-        """Raise for settings that no cell could be computed with.
+        """Raise for settings with which no cell can be computed.
 
-        `side` is that of images, else 0; outputs and inputs have so many entries.
+        `side` is that of images, else 0; `outputs` and `inputs` are numbers of entries.
         """
 
     def memory(self, settings: Settings, extent: Extent) -> int:
-        """Bytes that the largest fit takes, about, beside the samples."""
+        """Approximate bytes of the largest fit, without the samples."""
         return 0
 
 
@@ -177,7 +177,7 @@ class KnownRidge(Fit):
             yield job.row(n, ridge.predict(weights, test.inputs), detail, weights, weights)
 
     def memory(self, settings: Settings, extent: Extent) -> int:
-        """Of B^T B; where it does not fit, products go through the operators."""
+        """Bytes of B^T B; if it does not fit, products go through the operators."""
         needed = gram_bytes(extent.inputs, extent.itemsize)
         return needed if needed <= free_memory(torch.device("cpu")) else 0
 
@@ -185,14 +185,14 @@ class KnownRidge(Fit):
     def _fitted(
         ridge: DiagonalRidge, n: int, scorer: Scorer, settings: Settings
     ) -> tuple[Tensor, JsonDict]:
-        """Weights and details; the normal matrix is freed when this returns."""
+        """Weights and details; a function, so that the normal matrix is freed at its end."""
         training = ridge.training(n)
         fit = training.fit(scorer=scorer, grid=settings.get("grid"))
         if not settings["refine"]:
             return fit.weights, fit.detail()
         detail, refined = fit.detail(), refine(fit, scorer, steps=settings["refine"])
         if ridge.relu and math.isinf(fit.penalty):
-            # No fit without the ReLU was better than the analytic weights; one with it may be.
+            # No ridge fit was better than the analytic weights; one refined with the ReLU may be.
             for share in _STARTS:
                 start = training.fit(penalty=share * training.scale)
                 candidate = refine(start, scorer, steps=settings["refine"])
@@ -213,12 +213,12 @@ class KnownGradient(Gradient):
     """The known-operator network, trained at all sizes side by side."""
 
     def rows(self, job: Job) -> Iterator[Fitted]:
-        """The smaller training sets are the beginnings of the largest."""
+        """Before training, then at every size; training sets are nested."""
         recipe = job.recipe
         test, analytic = job.pools.test, job.bench.weights
-        make = partial(KnownOperatorNet, tail=job.bench.tail, relu=job.settings["relu"])
-        yield job.row(0, make(analytic)(test.inputs), {}, analytic, analytic)
-        # Batches of one group have one length; below `batch` samples each size has its own.
+        build = partial(KnownOperatorNet, tail=job.bench.tail, relu=job.settings["relu"])
+        yield job.row(0, build(analytic)(test.inputs), {}, analytic, analytic)
+        # Runs of a group share the batch length; sizes below `batch` have shorter batches.
         groups = [[n] for n in job.sizes if n < recipe.batch]
         if large := [n for n in job.sizes if n >= recipe.batch]:
             groups.append(large)
@@ -226,27 +226,27 @@ class KnownGradient(Gradient):
             start = time.perf_counter()
             size = recipe.batch, recipe.iterations
             batches = [draw_batches(n, *size, released_generator(job.seed)) for n in sizes]
-            network = make(analytic.expand(len(sizes), *analytic.shape))
-            chosen = torch.stack(batches, 1)
-            training = job.trained(network, job.sizes[-1], chosen, group, len(groups))
+            network = build(analytic.expand(len(sizes), *analytic.shape))
+            indices = torch.stack(batches, 1)
+            training = job.trained(network, job.sizes[-1], indices, group, len(groups))
             seconds = seconds_since(start, network.weights) / len(sizes)
             for index, n in enumerate(sizes):
                 weights = network.weights.detach()[index]
                 detail = convergence(training, index) | {"seconds": seconds}
-                yield job.row(n, make(weights)(test.inputs), detail, weights, weights)
+                yield job.row(n, build(weights)(test.inputs), detail, weights, weights)
 
 
 class DenseFits(Fit):
     """The dense network in closed form."""
 
     def rows(self, job: Job) -> Iterator[Fitted]:
-        """One for every size."""
+        """A row for every size."""
         test, settings = job.pools.test, job.settings
         ridge = DenseRidge(*job.pools.train, relu=settings["relu"])
         scorer = None
         if settings["select"] != "leave-one-out":
-            judges = test if settings["select"] == "test" else job.pools.validation
-            scorer = Scorer(*judges, by=settings["by"])
+            samples = test if settings["select"] == "test" else job.pools.validation
+            scorer = Scorer(*samples, by=settings["by"])
         for n in job.each_size():
             start = time.perf_counter()
             fit = ridge.training(n).fit(scorer=scorer, grid=settings.get("grid"))
@@ -254,7 +254,7 @@ class DenseFits(Fit):
             yield job.row(n, fit.predict(test.inputs), detail, fitted=fit)
 
     def memory(self, settings: Settings, extent: Extent) -> int:
-        """Of the dual form."""
+        """Bytes of the dual form."""
         return int(kernel_bytes(extent.training))
 
 
@@ -262,19 +262,20 @@ class ZooNetwork(Fit):
     """A network that the problem builds, such as one of `korisk.networks.zoo`."""
 
     def rows(self, job: Job) -> Iterator[Fitted]:
-        """All sizes trained at once where the device allows."""
+        """A row for every size; all sizes are trained at once if the device allows."""
         settings, device = job.settings, job.pools.test.inputs.device
         recipe = ("steps", "batch", "rate")
         shape = {name: value for name, value in settings.items() if name not in recipe}
         schedule = Schedule(**{name: settings[name] for name in recipe})
-        inputs, targets = (torch.cat(parts).float() for parts in zip(*job.pools, strict=True))
+        inputs, targets = (torch.cat(tensors).float() for tensors in zip(*job.pools, strict=True))
         counts = [len(pool.inputs) for pool in job.pools]
         rows, validation, test = torch.split(torch.arange(len(inputs), device=device), counts)
         build = job.bench.problem.networks(device=device, **shape)
         networks = [build(job.seed) for _ in job.sizes]
-        front, _ = zoo.split_known(networks[0])  # the same for all of them
+        # Operators before the first learned layer are applied once, not in every step.
+        known_part, _ = zoo.split_known(networks[0])  # the same for all of them
         learned = [zoo.split_known(network)[1] for network in networks]
-        images = torch.cat([front(piece) for piece in torch.split(inputs, _PIECE)])
+        images = torch.cat([known_part(piece) for piece in torch.split(inputs, _PIECE)])
         members = [
             Member(f"{job.model} at N = {n}", network, job.seed, rows[:n], validation, test)
             for n, network in zip(job.sizes, learned, strict=True)
@@ -291,14 +292,14 @@ class ZooNetwork(Fit):
             yield job.row(n, outputs, detail | {"parameters": weights})
 
     def check(self, settings: Settings, side: int, outputs: int, inputs: int) -> None:
-        """Raise for images that its levels cannot halve, or too many weights."""
+        """Raise if the levels cannot halve the images, or for too many weights."""
         if "levels" in settings:
             zoo.check_halved((side, side), settings["levels"])
         if settings["kind"] == "dense-unet":
             zoo.check_dense(inputs, outputs)
 
     def memory(self, settings: Settings, extent: Extent) -> int:
-        """About what training takes: samples, values of a batch, weights."""
+        """Approximate bytes of training: samples, activations of a batch, weights."""
         outputs, inputs = extent.outputs, extent.inputs
         width, passes = settings["width"], settings.get("passes")
         values = 3 * 8 * width * outputs
@@ -310,7 +311,7 @@ class ZooNetwork(Fit):
 
 
 def fit_of(model: str, settings: Settings) -> Fit:
-    """The fits that kinds share: of KO, of FC, and of networks of the zoo, which have a kind."""
+    """The fit of KO, of FC, or of a network of the zoo, whose settings have a kind."""
     if "kind" in settings:
         return ZooNetwork()
     if model == "FC":
@@ -319,26 +320,26 @@ def fit_of(model: str, settings: Settings) -> Fit:
 
 
 def recipe_of(settings: Settings) -> Recipe:
-    """How a network is trained by gradients."""
+    """The recipe of training by gradients."""
     return Recipe(**{name: settings[name] for name in OF_GRADIENT})
 
 
 def convergence(training: Training, run: int = 0) -> JsonDict:
-    """How a training ended; `run` is its index where several ran side by side."""
-    told = {"loss": training.end.loss, "improvement_in_last_tenth": training.improvement}
-    told["gradient_left"] = training.gradient_left
+    """Details on the convergence of a training; `run` is an index of side-by-side runs."""
+    figures = {"loss": training.end.loss, "improvement_in_last_tenth": training.improvement}
+    figures["gradient_left"] = training.gradient_left
     converged = bool(training.converged.reshape(-1)[run])
-    return {"converged": converged} | {k: float(v.reshape(-1)[run]) for k, v in told.items()}
+    return {"converged": converged} | {k: float(v.reshape(-1)[run]) for k, v in figures.items()}
 
 
 def picture(images: Tensor) -> NDArray[np.generic]:
-    """The first images as they are stored for figures; of volumes the middle slices."""
-    shown = images[:, images.shape[1] // 2] if images.ndim == 4 else images
-    return shown[:PICTURES].detach().cpu().numpy().astype(np.float16)
+    """The first images in the precision of figures; the middle slices of volumes."""
+    slices = images[:, images.shape[1] // 2] if images.ndim == 4 else images
+    return slices[:PICTURES].detach().cpu().numpy().astype(np.float16)
 
 
 def seconds_since(start: float, result: Tensor) -> float:
-    """Seconds until a result was there."""
+    """Seconds until a result was computed, waiting for the device."""
     if result.is_cuda:
         torch.cuda.synchronize()
     return time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""Where a run stands and when it will end, and a display of that on stderr if it is a terminal."""
+"""Progress of a run, an estimate of its end, and a display on stderr if that is a terminal."""
 
 import math
 import sys
@@ -15,13 +15,15 @@ from korisk.studies.run.events import Event, Watch
 
 _MAX_SHOWN = 8  # running cells
 _BAR = 24  # characters
-_SETTLE = 15.0  # seconds in which a new estimate of the end takes effect, at least,
-_SETTLE_PART = 0.25  # or this part of the time left: a long run has time to be sure
+# Time constant by which the displayed end follows a new estimate: seconds, or a share of the time
+# left if that is longer, since estimates of long runs fluctuate more.
+_SETTLE = 15.0
+_SETTLE_PART = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """Where a run stands at one moment."""
+    """Progress of a run at one moment."""
 
     done: int
     failed: int
@@ -29,8 +31,8 @@ class Standing:
     total: int  # of this run, as far as is known
     running: tuple[str, ...]  # keys of cells
     share: float  # of the run, from 0 to 1
-    left: float | None  # seconds, smoothed, without cells of unknown time; None if all are such
-    untimed: int  # those cells: none of their point has ended, nor told how far it is
+    left: float | None  # seconds, smoothed, of cells whose time is known; None if there are none
+    untimed: int  # cells of unknown time: no cell of their point has ended or reported progress
     next: float | None  # seconds until the next cell ends, if known
 
 
@@ -39,17 +41,16 @@ class _Running:
     point: str
     begun: float
     fraction: float
-    told: float  # when the fraction was told
+    told: float  # time of the fraction's report
 
 
 class Pace:
-    """Counts the events of a run, or of several after one another, and estimates the time left.
+    """Counts the events of one run, or of several in a row, and estimates the time left.
 
-    A cell takes as long as others of its point, in this run or else in earlier ones (`seconds`, by
-    point); a running cell of a new point as long as its own report of progress says. The end that
-    is told moves toward a new estimate little by little, so that the time left does not jump with
-    every cell; it starts anew where cells were added or came to have a time. One thread may note
-    events while others ask.
+    A cell is expected to take as long as others of its point, in this run or else in earlier ones
+    (`seconds`, by point); for a new point its progress is extrapolated. The displayed end follows
+    new estimates gradually, so that the time left does not jump with every cell; it is reset when
+    cells are added or get a known time. One thread may note events while others read.
     """
 
     def __init__(
@@ -62,20 +63,20 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queued = {task.key: task.point for task in tasks}
-        self._more = 0  # queued cells that were not announced
-        self._point = ""  # of these
+        self._more = 0  # queued cells that are not in `tasks`
+        self._point = ""  # their point
         self._running: dict[str, _Running] = {}
         self._width = 1  # cells that ran at a time
         self._took: dict[str, list[float]] = {}
-        self._earlier = {point: [each] for point, each in (seconds or {}).items()}
+        self._earlier = {point: [mean] for point, mean in (seconds or {}).items()}
         self._counts = {"done": 0, "failed": 0}
         self._before = dict(self._counts)  # of runs that have ended
         self._skipped = skipped
         self._unit = unit
         self._clock = clock
-        self._end: float | None = None  # of the run, as it was told last,
-        self._end_told = 0.0  # when that was,
-        self._end_of = (0, 0)  # and of how many cells: all, and those without a time
+        self._end: float | None = None  # of the run, as displayed last
+        self._end_told = 0.0  # time of that display
+        self._end_of = (0, 0)  # numbers of cells then: all, and those of unknown time
         self._lock = threading.Lock()
 
     def note(self, event: Event) -> None:
@@ -95,77 +96,81 @@ class Pace:
                     self._took.setdefault(point, []).append(now - cell.begun)
                 if event.kind == "retried":
                     self._queued[key] = point
-            now_over = {"done": event.done, "failed": event.failed}
-            self._counts = {name: self._before[name] + now_over[name] for name in now_over}
-            over = event.done + event.failed
-            waiting = event.total - over - len(self._running)
+            ended = {"done": event.done, "failed": event.failed}
+            self._counts = {name: self._before[name] + ended[name] for name in ended}
+            finished = event.done + event.failed
+            waiting = event.total - finished - len(self._running)
             self._more, self._point = max(0, waiting - len(self._queued)), point
-            if over == event.total:
+            if finished == event.total:
                 self._before = self._counts
 
     def standing(self) -> Standing:
-        """Where the run stands now."""
+        """Progress at this moment."""
         with self._lock:
             now = self._clock()
-            rests = [
+            remaining = [
                 max(0.0, cell.begun + whole - now)
                 for cell in self._running.values()
                 if (whole := self._seconds(cell.point)) is not None
             ]
             points = [*self._queued.values(), *[self._point] * self._more]
             queued = [took for took in map(self._seconds, points) if took is not None]
-            left = max([sum(rests + queued) / self._width, *rests]) if rests or queued else None
-            over = sum(self._counts.values())
-            total = over + len(self._running) + len(self._queued) + self._more
-            part = over + sum(cell.fraction for cell in self._running.values())
-            untimed = total - over - len(rests) - len(queued)
+            left = None
+            if remaining or queued:
+                # Cells share the workers evenly; but no run ends before its longest running cell.
+                left = max([sum(remaining + queued) / self._width, *remaining])
+            finished = sum(self._counts.values())
+            total = finished + len(self._running) + len(self._queued) + self._more
+            completed = finished + sum(cell.fraction for cell in self._running.values())
+            untimed = total - finished - len(remaining) - len(queued)
             return Standing(
                 **self._counts,
                 skipped=self._skipped,
                 total=total,
                 running=tuple(self._running),
-                share=part / total if total else 0.0,
-                left=0.0 if over == total > 0 else self._smooth(now, left, (total, untimed)),
+                share=completed / total if total else 0.0,
+                left=0.0 if finished == total > 0 else self._smooth(now, left, (total, untimed)),
                 untimed=untimed,
-                next=min(rests, default=None),
+                next=min(remaining, default=None),
             )
 
     def _smooth(self, now: float, left: float | None, cells: tuple[int, int]) -> float | None:
-        """The time left that is told, of a new estimate."""
+        """The time left to display, given a new estimate."""
         if left is None or self._end is None or cells != self._end_of:
             self._end = None if left is None else now + left
         else:
             settle = max(_SETTLE, _SETTLE_PART * left)
+            # Exponential smoothing whose weight depends on the time since the last update.
             self._end += (1 - math.exp((self._end_told - now) / settle)) * (now + left - self._end)
         self._end_told, self._end_of = now, cells
         return None if self._end is None else max(self._end - now, 0.0)
 
     def _seconds(self, point: str) -> float | None:
-        """What a cell of a point takes, if known: as others did, or as running ones tell."""
-        running = (each for each in self._running.values() if each.point == point)
-        told = [(each.told - each.begun) / each.fraction for each in running if each.fraction]
-        own = self._took.get(point) or self._earlier.get(point) or told
-        return fmean(own) if own else None
+        """Expected seconds of a cell of a point; None if unknown."""
+        running = (cell for cell in self._running.values() if cell.point == point)
+        projected = [(cell.told - cell.begun) / cell.fraction for cell in running if cell.fraction]
+        durations = self._took.get(point) or self._earlier.get(point) or projected
+        return fmean(durations) if durations else None
 
     def __str__(self) -> str:
         """As in `3 of 30 cells, 1 failed, about 0:02:10 left (until 14:32)`."""
-        now = self.standing()
-        if not now.total:
+        standing = self.standing()
+        if not standing.total:
             return "starting"
-        parts = [f"{now.done + now.failed} of {now.total} {self._unit}"]
-        parts += [f"{now.failed} failed"] if now.failed else []
-        parts += [f"{now.skipped} already done"] if now.skipped else []
-        if now.left:
-            about, end = ("at least", "not before") if now.untimed else ("about", "until")
-            time_left = timedelta(seconds=round(now.left))
-            parts.append(f"{about} {time_left} left ({end} {clock_time(now.left)})")
-        elif now.untimed:
+        parts = [f"{standing.done + standing.failed} of {standing.total} {self._unit}"]
+        parts += [f"{standing.failed} failed"] if standing.failed else []
+        parts += [f"{standing.skipped} already done"] if standing.skipped else []
+        if standing.left:
+            about, end = ("at least", "not before") if standing.untimed else ("about", "until")
+            time_left = timedelta(seconds=round(standing.left))
+            parts.append(f"{about} {time_left} left ({end} {clock_time(standing.left)})")
+        elif standing.untimed:
             parts.append("time left not known yet")
         return ", ".join(parts)
 
 
 def clock_time(seconds: float) -> str:
-    """The local time in so many seconds, with its date if that is another day."""
+    """The local time in so many seconds, with the date if it is another day."""
     now = datetime.now()
     then = now + timedelta(seconds=seconds)
     return f"{then:%H:%M}" if then.date() == now.date() else f"{then:%a %d %b, %H:%M}"
@@ -179,21 +184,21 @@ def progress(
     watches: Iterable[Watch | None] = (),
     lines: Watch | None = None,
 ) -> Iterator[Watch]:
-    """What to pass as `watch` to `run_study`: it keeps `pace`, shows it, and calls `watches`.
+    """A `watch` for `run_study` that updates `pace`, displays it, and calls `watches`.
 
-    It is shown in a terminal alone; elsewhere `lines` is called instead. `quiet` shows nothing.
+    The display needs a terminal; elsewhere `lines` is called instead. `quiet` displays nothing.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
     pace, watches = Pace() if pace is None else pace, list(watches)
-    console = Console(file=sys.stderr)  # this one, also while the output of a fit is redirected
+    console = Console(file=sys.stderr)  # the current one, even if a fit's output is redirected
     if quiet or not console.is_terminal:
-        told = [pace.note, *([lines] if lines and not quiet else []), *watches]
+        listeners = [pace.note, *([lines] if lines and not quiet else []), *watches]
 
         def tell(event: Event) -> None:
-            for watch in told:
+            for watch in listeners:
                 if watch is not None:
                     watch(event)
 
@@ -205,8 +210,8 @@ def progress(
         TimeElapsedColumn(),
     )
     settings = {"redirect_stdout": False, "redirect_stderr": False}
-    with Progress(*columns, console=console, transient=True, **settings) as shown:  # type: ignore[arg-type]
-        whole = shown.add_task("", total=None, line=pace)  # which is made anew at every look
+    with Progress(*columns, console=console, transient=True, **settings) as display:  # type: ignore[arg-type]
+        total_bar = display.add_task("", total=None, line=pace)  # formatted at every refresh
         running: dict[str, TaskID] = {}
 
         def show(event: Event) -> None:
@@ -215,13 +220,13 @@ def progress(
             if event.kind in {"started", "progress"}:
                 if key not in running:
                     visible = len(running) < _MAX_SHOWN
-                    running[key] = shown.add_task("", total=1.0, visible=visible, line=key)
-                shown.update(running[key], completed=event.fraction)
+                    running[key] = display.add_task("", total=1.0, visible=visible, line=key)
+                display.update(running[key], completed=event.fraction)
             elif event.kind != "waiting" and key in running:
-                shown.remove_task(running.pop(key))
-            shown.update(whole, completed=pace.standing().share, total=1.0)
+                display.remove_task(running.pop(key))
+            display.update(total_bar, completed=pace.standing().share, total=1.0)
             if event.kind in {"failed", "retried", "waiting"}:
-                shown.console.print(Text(event_line(event)))
+                display.console.print(Text(event_line(event)))
             for watch in watches:
                 if watch is not None:
                     watch(event)

@@ -1,4 +1,4 @@
-"""The dense network of a study's point, trained by gradients on several processes.
+"""Train the dense network of a study's point by gradients on several processes.
 
     torchrun --nproc-per-node 4 -m korisk.studies.run.sharded study.yaml --point large
 
@@ -34,6 +34,7 @@ from korisk.studies.spec.ct import scanner_of
 from korisk.studies.spec.study import Study, problem_of
 
 _PIECE = 64  # test samples that are reconstructed at once
+# Messages of gloo and NCCL when another rank has died.
 _LOST = ("closed by peer", "reset by peer", "broken pipe", "remote process exited")
 _OPTIONS: dict[str, tuple[Any, Any, str]] = {  # type, default and help
     "point": (str, "", "name of the point, if there are several"),
@@ -94,26 +95,27 @@ def train_point(options: argparse.Namespace) -> None:
     blocks = len(sharded.sharded_blocks(rows, columns, itemsize=size))
     _checks.one_of("device", options.device, ("cpu", "cuda"))
     with sharded.process_group(options.device) as device, ExitStack() as stack:
-        ranks, first = dist.get_world_size(), dist.get_rank() == 0
+        ranks, is_main = dist.get_world_size(), dist.get_rank() == 0
         data = (samples + tests) * (rows + columns) * size
-        kept, in_flight = sharded.sharded_bytes(rows * columns, recipe, blocks, itemsize=size)
-        predicted = math.ceil(kept / ranks) + in_flight
+        weights = rows * columns
+        shared_bytes, in_flight = sharded.sharded_bytes(weights, recipe, blocks, itemsize=size)
+        predicted = math.ceil(shared_bytes / ranks) + in_flight
         # Ranks of one machine share its memory, and each has its own GPU.
         local = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if device.type == "cpu" else 1
         remedy = "use more GPUs or machines, or fit in dual form with korisk run"
         check_memory(local * (predicted + data), device, "sharded training", remedy)
-        if first:
+        if is_main:
             make_folder(out)
             stack.callback(WriteLock(result).release)
             done = max(sharded.complete_checkpoints(checkpoints), default=0)
             print(f"korisk: {done:,} of {recipe.iterations:,} iterations already done")
         # Drawn by rank 0, so that all ranks have the same to the bit.
-        place: JsonDict = {"device": device, "dtype": scanner.dtype}
-        pool = [torch.empty(n, *shape, **place) for n in (samples, tests) for shape in shapes]
-        if first:
+        location: JsonDict = {"device": device, "dtype": scanner.dtype}
+        pool = [torch.empty(n, *shape, **location) for n in (samples, tests) for shape in shapes]
+        if is_main:
             sizes = {"train": samples, "validation": 0, "test": tests}
-            drawn = problem_of(spec).pools(seed=seed, device=device, **sizes)
-            pool = [*drawn.train, *drawn.test]
+            pools = problem_of(spec).pools(seed=seed, device=device, **sizes)
+            pool = [*pools.train, *pools.test]
         for values in pool:
             dist.broadcast(values, 0)
         inputs, targets, test_inputs, test_targets = pool
@@ -126,12 +128,12 @@ def train_point(options: argparse.Namespace) -> None:
         )
 
         def progress(done: int, loss: float) -> None:
-            result.unlink(missing_ok=True)  # it is of another training
+            result.unlink(missing_ok=True)  # results of an earlier training
             print(f"korisk: {done:,} iterations, loss {loss:.4g}")
 
-        # The last bits of a projector's values depend on the machine, so the data have a name.
+        # The last bits of projections depend on the machine, so data are identified by a name.
         task = Task(point=point, seed=seed, spec=spec["problem"])
-        made = sharded.train_sharded(
+        training = sharded.train_sharded(
             network,
             inputs,
             targets,
@@ -144,19 +146,19 @@ def train_point(options: argparse.Namespace) -> None:
         )
         images = torch.cat([network(piece) for piece in torch.split(test_inputs, _PIECE)])
         metrics = measure(images, test_targets)
-        if not first:
+        if not is_main:
             return
-        if made.resumed_at < recipe.iterations or not result.exists():
+        if training.resumed_at < recipe.iterations or not result.exists():
             content = {
                 "point": point,
                 "seed": seed,
                 "samples": samples,
-                "weights": rows * columns,
+                "weights": weights,
                 "blocks": blocks,
                 "device": device.type,
                 "predicted_bytes": predicted,
-                **asdict(made),
-                "losses": made.losses.tolist(),
+                **asdict(training),
+                "losses": training.losses.tolist(),
                 "metrics": {n: v if math.isfinite(v) else None for n, v in metrics.items()},
                 "versions": dict(versions()),
             }

@@ -1,8 +1,8 @@
-"""One process that computes cells: what runs in it, and how its owner controls it.
+"""A process that computes cells: the code that runs in it, and the control by its owner.
 
-Messages to a worker are tasks, then None. It answers with a text once, why it cannot import the
-work or "" if it can; then for each task with any number of fractions, then `Done` or `Failed`.
-Pickles pass between our own processes only, never from files.
+Messages to a worker are tasks, then None. It first answers with a text: "" if it can import the
+work, otherwise the reason. Then it answers each task with any number of fractions, followed by
+`Done` or `Failed`. Pickles are exchanged only between korisk's processes, never read from files.
 """
 
 import os
@@ -37,20 +37,20 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
-_POLL = 0.02  # seconds
+_POLL = 0.02  # seconds between two checks whether a process has ended
 Answer: TypeAlias = "str | float | Done | Failed"  # of a worker to its driver
 
 _REPORT_PAUSE = 0.1  # seconds between two fractions that are passed on
-_TRACEBACK_CALLS = 4
-_ERROR_LENGTH = 4000
-_NOTES_LENGTH = 4200  # the output of a pilot's fit, shortened already, fits in
-_MOST_FILES = 65_536
+_TRACEBACK_CALLS = 4  # the innermost ones
+_ERROR_LENGTH = 4000  # characters
+_NOTES_LENGTH = 4200  # characters: room for the shortened output of a pilot's fit
+_MOST_FILES = 65_536  # file descriptors that a guard closes
 _GUARD_PAUSE = 0.5  # seconds between two checks whether a guarded worker still lives
 
 
 @dataclass(frozen=True)
 class Done:
-    """A cell's results, packed where they were made."""
+    """A cell's results, packed by the worker."""
 
     packed: Packed
     usage: Usage
@@ -67,17 +67,17 @@ class Failed:
 def perform(
     work: Work, task: Task, report: Report, *, interruptible: bool = False
 ) -> Done | Failed:
-    """Run one cell in this process; whatever it raises is its failure.
+    """Run one cell in this process; any exception becomes its failure.
 
-    Where Ctrl-C reaches this process, `interruptible` lets a KeyboardInterrupt pass.
+    `interruptible` lets a KeyboardInterrupt pass, for a process that Ctrl-C reaches.
     """
-    last = -_REPORT_PAUSE
+    last_report = -_REPORT_PAUSE
 
     def report_rarely(fraction: float) -> None:
-        nonlocal last
-        clock = time.monotonic()
-        if clock - last >= _REPORT_PAUSE:
-            last = clock
+        nonlocal last_report
+        current = time.monotonic()
+        if current - last_report >= _REPORT_PAUSE:
+            last_report = current
             report(min(max(float(fraction), 0.0), 1.0))
 
     meter = Meter()
@@ -91,31 +91,32 @@ def perform(
 
 
 def describe_error(error: BaseException) -> str:
-    """Type and message first, then the last calls and the notes of the exception."""
+    """An exception as text: type and message, then the innermost calls and the notes."""
 
-    def said(text: Callable[[], str]) -> str:
+    def safe_text(text: Callable[[], str]) -> str:
         try:
             return text()
-        except BaseException as other:  # an exception's own __str__ may raise
-            return f"(its message cannot be shown: {type(other).__name__})"
+        except BaseException as failure:  # the __str__ of an exception may raise
+            return f"(its message cannot be shown: {type(failure).__name__})"
 
-    message = " ".join(said(lambda: str(error)).split())
+    message = " ".join(safe_text(lambda: str(error)).split())
     calls = traceback.extract_tb(error.__traceback__)[1:][-_TRACEBACK_CALLS:]
     lines = [f"{type(error).__name__}: {message}" if message else type(error).__name__]
     lines += [f"  {Path(call.filename).name}, line {call.lineno}, in {call.name}" for call in calls]
     text = "\n".join(lines)
     if len(text) > _ERROR_LENGTH:
         text = f"{text[: _ERROR_LENGTH - 3]}..."
-    notes = said(lambda: "\n".join(map(str, getattr(error, "__notes__", ()))))
+    notes = safe_text(lambda: "\n".join(map(str, getattr(error, "__notes__", ()))))
+    # The middle is cut: notes begin with what was run and end with its last output.
     if len(notes) > _NOTES_LENGTH:
         half = _NOTES_LENGTH // 2
         notes = f"{notes[: half - 3]}...{notes[-half:]}"
     text = f"{text}\n{notes}" if notes else text
-    return text.encode(errors="replace").decode()  # storable, whatever it quotes
+    return text.encode(errors="replace").decode()  # without lone surrogates, to be storable
 
 
 def threads_asked() -> int | None:
-    """The user's OMP_NUM_THREADS, where it is set to a number; of a list the first."""
+    """The user's OMP_NUM_THREADS if it is a number, or the first of a list; else None."""
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
@@ -128,7 +129,7 @@ def use_threads(threads: int) -> None:
 
 
 def pickled(work: Work) -> bytes:
-    """The work as it is sent to workers."""
+    """The work, pickled for workers."""
     try:
         return pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -138,9 +139,9 @@ def pickled(work: Work) -> bytes:
 
 @contextmanager
 def thread_environment(threads: int) -> Iterator[None]:
-    """Environment variables that numeric libraries read when a new process loads them.
+    """Set the variables by which numeric libraries of new processes choose their threads.
 
-    Afterwards the environment is as it was, whatever else was set meanwhile.
+    At exit the whole environment is restored, whatever else was set meanwhile.
     """
     before = dict(os.environ)
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
@@ -162,19 +163,19 @@ def block_interrupts() -> "set[int | signal.Signals]":
 
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
-    """Have SIGTERM, and SIGHUP of a closed terminal, end a run as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():  # others get no signals
+    """Let SIGTERM, and SIGHUP of a closed terminal, end a run as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # others receive no signals
         yield
         return
 
-    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, signal.default_int_handler)}
+    handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, signal.default_int_handler)}
     hangup = getattr(signal, "SIGHUP", None)  # which `nohup` ignores, and Windows lacks
     if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
-        before[hangup] = signal.signal(hangup, signal.default_int_handler)
+        handlers[hangup] = signal.signal(hangup, signal.default_int_handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
@@ -182,14 +183,14 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 
 def serve(connection: Connection, pickled_work: bytes, threads: int) -> None:
-    """The life of a worker: tasks one at a time until None, or until its owner ends."""
+    """The main loop of a worker: run tasks until None arrives or the owner ends."""
     owner = parent_process()
     assert owner is not None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner stops its workers
     if hasattr(os, "killpg"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `block_interrupts`
         os.setpgid(0, 0)
-        current_process().daemon = False  # what it starts ends with its group
+        current_process().daemon = False  # may start processes, which end with its group
         _guard_group(owner.sentinel)
     else:
         threading.Thread(target=_end_with, args=(owner.sentinel,), daemon=True).start()
@@ -211,10 +212,10 @@ def _end_with(owner: int) -> None:
 
 
 def _guard_group(owner: int) -> None:
-    """Start a process that waits for the owner's end and then kills this process's group.
+    """Start a process that kills this process's group when the owner ends.
 
-    The worker cannot do it itself: it is killed at the same moment. The guard is a grandchild, so
-    that a cell that waits for all its children does not wait for it. It holds no file open but the
+    The worker cannot do it: it is in the group that is killed. The guard is a grandchild, so that a
+    cell that waits for all its children does not wait for it. It keeps no file open except the
     owner's sentinel.
     """
     worker = os.getpid()
@@ -230,7 +231,7 @@ def _guard_group(owner: int) -> None:
             os.closerange(0, owner)
             os.closerange(owner + 1, _MOST_FILES)
             while not select.select([owner], [], [], _GUARD_PAUSE)[0]:
-                os.kill(worker, 0)  # raises once the worker has ended; its owner does the rest
+                os.kill(worker, 0)  # raises when the worker has ended; its owner cleans up
             os.killpg(worker, signal.SIGKILL)
     finally:
         os._exit(0)
@@ -240,15 +241,15 @@ def _guard_group(owner: int) -> None:
 
 
 class Holder:
-    """What the driver of a run knows of the cell that a worker has."""
+    """The driver's record of the cell that a worker runs."""
 
     task: Task | None = None
-    point: str | None = None  # of its last task, for which it may keep things
+    point: str | None = None  # of its last task, whose operators it may still have
     started = ""
     _clock = 0.0
 
     def hold(self, task: Task) -> None:
-        """Note that it has a task from now on."""
+        """Record that it has a task from now on."""
         self.task, self.point = task, task.point
         self.started, self._clock = now(), time.monotonic()
 
@@ -261,15 +262,15 @@ class Holder:
 class Worker(Holder):
     """A worker as its owner sees it.
 
-    It and all that it starts are one process group, which ends with it, and with its owner. A
-    process that starts a session or a group of its own has left it.
+    The worker and all processes that it starts are one process group, which ends with the worker
+    and with its owner, except for processes that start a new session or group.
     """
 
     def __init__(self, pickled_work: bytes, threads: int) -> None:
         self.ready = False
         context = get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        arguments = theirs, pickled_work, threads
+        self.connection, worker_end = context.Pipe()
+        arguments = worker_end, pickled_work, threads
         self.process = context.Process(target=serve, args=arguments, daemon=True)
         mask = block_interrupts()
         try:
@@ -279,12 +280,12 @@ class Worker(Holder):
             self.connection.close()
             raise
         finally:
-            theirs.close()  # so that the worker's end is the only one, and its death is seen
+            worker_end.close()  # only the worker's copy stays open, so that its death is noticed
             if hasattr(signal, "pthread_sigmask"):
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def give(self, task: Task) -> None:
-        """Hand over a task; a worker that is dead already is noticed later, by `messages`."""
+        """Send a task; the death of a worker is noticed later, by its owner's loop."""
         self.hold(task)
         with suppress(OSError):
             self.connection.send(task)
@@ -296,7 +297,7 @@ class Worker(Holder):
                 yield self.connection.recv()
 
     def stop(self, *, at_once: bool) -> None:
-        """End it, after its last message or at once."""
+        """Stop it, after its current task or at once."""
         if at_once:
             self.process.terminate()
             self._end_group()
@@ -309,7 +310,7 @@ class Worker(Holder):
         """Wait for its end, and kill it after `patience` seconds."""
         end = time.monotonic() + patience
         while self.process.exitcode is None and time.monotonic() < end:
-            time.sleep(_POLL)  # `Process.join` would also wait for children of the process
+            time.sleep(_POLL)  # `Process.join` would also wait for the worker's children
         self._end_group()
         if self.process.exitcode is None:
             self.process.kill()

@@ -1,9 +1,8 @@
-"""What a study is: the keys of its file, and the spec of each of its cells.
+"""Study files: their keys, and the spec of each cell.
 
-Start with `study.py`: `Study` reads and checks a file. `kind.py` has what a kind of problem tells
-about itself, and `ct.py`, `mri.py`, `blur.py` and `pde.py` one kind each, which register
-themselves. `entries.py` has the keys that they share, and `imaging.py` and
-`motion.py` what kinds of images do.
+Start with `study.py`: `Study` reads and checks a file. `kind.py` is the base class of kinds of
+problems; `ct.py`, `mri.py`, `blur.py` and `pde.py` have one kind each, which register themselves.
+`entries.py` has the keys that all kinds share, `imaging.py` and `motion.py` those of imaging.
 """
 
 from korisk.files import Spec

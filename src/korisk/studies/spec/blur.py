@@ -1,4 +1,4 @@
-"""Deblurring behind pixels of unknown gain."""
+"""Deblurring with pixels of unknown gain."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BlurProblemEntry(ImagingEntry):
-    """The camera, and what is in front of it: see `korisk.problems.BlurProblem`."""
+    """Keys of the problem: camera and images, see `korisk.problems.BlurProblem`."""
 
     kind: Literal["blur"]
     deviation: float = 1.0
@@ -23,7 +23,7 @@ class BlurProblemEntry(ImagingEntry):
 
 
 class BlurPointEntry(ImagingPointEntry):
-    """One operating point: the image's size, the blur that the network assumes, and more."""
+    """One operating point: the image's size, the assumed blur, and other differences."""
 
     assumed: float | None = None
     deviation: float | None = None
@@ -39,7 +39,7 @@ class Blur(ImagingKind[BlurProblemEntry, BlurPointEntry]):
     study = StudyEntry[BlurProblemEntry, BlurPointEntry]
 
     def settings(self, shared: BlurProblemEntry, point: BlurPointEntry) -> JsonDict:
-        """What is imaged, the camera, and the blur that the network assumes."""
+        """Images, camera and assumed blur."""
         settings = super().settings(shared, point)
         settings.setdefault("assumed", settings["deviation"])
         return settings
@@ -50,7 +50,7 @@ class Blur(ImagingKind[BlurProblemEntry, BlurPointEntry]):
         return f"side {settings['side']}, blur {assumed:g} for {true:g}"
 
     def entries(self, settings: JsonMapping) -> tuple[int, int]:
-        """Pixels, before and after."""
+        """Pixels, the same for outputs and inputs."""
         return settings["side"] ** 2, settings["side"] ** 2
 
     def problem(self, spec: JsonMapping) -> Problem:

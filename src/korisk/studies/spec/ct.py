@@ -25,7 +25,7 @@ _MOST_SURROGATE = 128  # training images that the released protocol has at these
 
 
 class CtProblemEntry(ImagingEntry):
-    """What is measured, and of what."""
+    """Keys of the problem: scanner, motion and images."""
 
     kind: Literal["ct"] = "ct"
     beam: Beam = "fan"
@@ -45,7 +45,7 @@ class CtPointEntry(ImagingPointEntry):
     motion: MotionEntry | None = None
 
     def scan(self) -> dict[str, int]:
-        """Its size, with the paper's views and bins where it has none."""
+        """Side, views and bins, by default the paper's."""
         views, bins = SCANS.get(self.side, (None, None))
         views = views if self.views is None else self.views
         bins = bins if self.bins is None else self.bins
@@ -70,7 +70,7 @@ class Ct(ImagingKind[CtProblemEntry, CtPointEntry]):
     photons = True
 
     def settings(self, shared: CtProblemEntry, point: CtPointEntry) -> JsonDict:
-        """The scanner, what is in it, and the noise."""
+        """Scanner, images and noise."""
         return super().settings(shared, point) | point.scan()
 
     def point(
@@ -84,9 +84,10 @@ class Ct(ImagingKind[CtProblemEntry, CtPointEntry]):
             settings = self.settings(entry.problem, point)
             name = f"rigorous-{point.side}{motion_words(settings)}"
             return name, self.spec(entry, settings, sizes)
-        given = entry.models, entry.pools, entry.metric, point.beam, point.ellipses, point.motion
-        other = entry.problem != CtProblemEntry() or entry.theorem
-        if other or any(value is not None for value in (*given, point.noise, point.arc)):
+        changes = [entry.models, entry.pools, entry.metric, point.beam, point.ellipses]
+        changes += [point.motion, point.noise, point.arc]
+        changed = entry.problem != CtProblemEntry() or entry.theorem
+        if changed or any(value is not None for value in changes):
             why = "protocol 'released' fixes problem, models, pools and metric"
             raise KoriskError(f"{why}; leave those keys out, or use protocol: rigorous")
         if SCANS.get(point.side) != (scan["views"], scan["bins"]):
@@ -108,7 +109,7 @@ class Ct(ImagingKind[CtProblemEntry, CtPointEntry]):
         images = settings["population"]
         released = images in ("released", "released-surrogate")
         scanner = scanner_of(settings)
-        _ = scanner.geometry  # raises if there is no such scanner
+        _ = scanner.geometry  # raises for an impossible scanner
         return CtProblem(
             scanner=scanner,
             source=EllipseSource() if released else source_of(spec),
@@ -117,7 +118,7 @@ class Ct(ImagingKind[CtProblemEntry, CtPointEntry]):
         )
 
     def check(self, settings: JsonMapping, problem: Problem) -> None:
-        """Nothing is drawn: building a large projector takes a while."""
+        """Draw no sample: building a large projector takes a while."""
 
 
 def scanner_of(settings: JsonMapping) -> CtScanner:
@@ -129,7 +130,7 @@ def scanner_of(settings: JsonMapping) -> CtScanner:
 
 
 def _released(scan: dict[str, int], sizes: list[int]) -> JsonDict:
-    """The spec of the released protocol, whose settings are the authors'."""
+    """The spec of the released protocol, with the settings of the authors' code."""
     small = scan["side"] in _SMALL
     known: JsonDict
     if small:

@@ -1,4 +1,4 @@
-"""Keys that the files of all kinds share, and the images and the noise that they describe.
+"""Keys that the files of all kinds share, and the images and noise that they describe.
 
 PyTorch is imported when a value is built, so that a study can be read without it.
 """
@@ -37,13 +37,10 @@ NetworkKind = Literal[
 ]
 FieldNetworkKind = Literal["solver-cnn", "cnn", "soft-pinn"]
 
+# Keys that belong to one way of fitting, or to networks whose kind has this ending.
 OF_GRADIENT = ("optimiser", "rate", "iterations", "batch")
 _OF_RIDGE = ("toward", "refine", "grid", "select")
-_OF_NETWORK = {
-    "levels": "unet",
-    "passes": "primal-dual",
-    "penalty": "pinn",
-}  # by what the name of its kind ends with
+_OF_NETWORK = {"levels": "unet", "passes": "primal-dual", "penalty": "pinn"}
 
 ProblemKeys = TypeVar("ProblemKeys", bound=Spec)
 PointKeys = TypeVar("PointKeys", bound="PointEntry")
@@ -72,7 +69,7 @@ class ImagesEntry(Spec):
 
     @property
     def found_at(self) -> dict[str, str]:
-        """Where the images and the table of patients are; a fingerprint says what they are."""
+        """Paths of images and of the table of patients; a fingerprint identifies the content."""
         table = {"patients": self.patients} if is_table(self.patients) else {}
         return {"path": self.path, **table}
 
@@ -81,15 +78,15 @@ class ModelEntry(Spec):
     """How one model is fitted."""
 
     def misplaced(self) -> tuple[str, Sequence[str]]:
-        """What decides which keys the model has, and the keys that it then has not."""
+        """The choice that decides which keys the model has, and the keys that it excludes."""
         return "", ()
 
     def check(self, where: str) -> None:
-        """Raise if a key was given that the model has not."""
-        chosen, keys = self.misplaced()
+        """Raise if an excluded key was given."""
+        choice, keys = self.misplaced()
         for key in keys:
             if key in self.model_fields_set:
-                raise KoriskError(f"{where}.{key} does not belong to {chosen}; leave it out")
+                raise KoriskError(f"{where}.{key} does not belong to {choice}; leave it out")
 
 
 class KnownEntry(ModelEntry):
@@ -109,7 +106,7 @@ class KnownEntry(ModelEntry):
     batch: Batch = 4
 
     def misplaced(self) -> tuple[str, Sequence[str]]:
-        """The keys of the other fit."""
+        """Keys of the other fit."""
         return f"fit: {self.fit}", OF_GRADIENT if self.fit == "ridge" else _OF_RIDGE
 
 
@@ -123,7 +120,7 @@ class DenseEntry(ModelEntry):
 
 
 class TrainedEntry(ModelEntry):
-    """A network that the problem builds, and how it is trained: Adam, the best step kept."""
+    """A network that the problem builds and trains by Adam; its best validation step is used."""
 
     kind: NetworkKind | FieldNetworkKind
     name: Annotated[str, Field(min_length=1, max_length=60)] | None = None  # None: the kind
@@ -136,7 +133,7 @@ class TrainedEntry(ModelEntry):
     rate: Positive = 1e-3
 
     def misplaced(self) -> tuple[str, Sequence[str]]:
-        """The keys of networks of other kinds."""
+        """Keys of other kinds of networks."""
         keys = [key for key, ending in _OF_NETWORK.items() if not self.kind.endswith(ending)]
         return f"kind {self.kind}", keys
 
@@ -150,7 +147,7 @@ class ModelsEntry(Spec):
 
 
 class PoolsEntry(Spec):
-    """Samples by which lambda is chosen, and samples on which errors are measured."""
+    """Numbers of validation samples, to choose lambda, and of test samples."""
 
     validation: Samples = 64
     test: Annotated[Samples, Field(ge=1)] = 256
@@ -173,13 +170,13 @@ class StudyEntry(Spec, Generic[ProblemKeys, PointKeys]):
     pools: PoolsEntry | None = None
     models: ModelsEntry | None = None
     metric: Metric | None = None
-    theorem: bool = False  # whether errors are measured layer by layer
+    theorem: bool = False  # whether errors of single layers are measured
     problem: ProblemKeys
     points: Annotated[list[PointKeys], Field(min_length=1)]
 
 
 class FieldStudyEntry(StudyEntry[ProblemKeys, PointKeys]):
-    """Keys of a study of what is no image, or has both signs: metrics need no maximum."""
+    """Keys of a study of fields, which may have both signs: metrics must not need a maximum."""
 
     metric: Literal["mse", "relative"] | None = None
 
@@ -198,7 +195,7 @@ def checked_sizes(sizes: list[int]) -> list[int]:
 def population(
     ellipses: list[int], images: ImagesEntry | None, noise: NoiseEntry | None
 ) -> JsonDict:
-    """What is imaged, and the noise, as they stand in the problem of a spec."""
+    """Images and noise as settings of a problem."""
     rule = "be the least and the largest number in an image, from 1 to 100"
     valid = len(ellipses) == 2 and 1 <= ellipses[0] <= ellipses[1] <= 100
     require(valid, "ellipses", rule, ellipses, "write [1, 4]")
@@ -208,13 +205,14 @@ def population(
         rule = "have exactly one of the keys 'gaussian' and 'poisson'"
         require(len(kinds) == 1, "noise", rule, len(kinds), "write noise: {gaussian: 0.02}")
     if images is not None:
-        about = images.model_dump(exclude_unset=True, exclude=set(images.found_at))
-        settings |= {"population": "images", "images": about}
+        # Paths are left out of the settings: images may move without becoming another study.
+        description = images.model_dump(exclude_unset=True, exclude=set(images.found_at))
+        settings |= {"population": "images", "images": description}
     return settings
 
 
 def source_of(spec: JsonMapping) -> ImageSource:
-    """Where the images of a point come from."""
+    """The source of a point's images."""
     from korisk.problems import EllipseSource, FileSource
 
     problem = spec["problem"]

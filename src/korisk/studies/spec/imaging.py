@@ -1,4 +1,4 @@
-"""What kinds of problems share whose outputs are images: what is imaged, and the noise."""
+"""Keys and settings that all kinds of imaging share: images and noise."""
 
 from typing import ClassVar, TypeVar, get_args
 
@@ -22,7 +22,7 @@ _SHARED = {"ellipses", "images", "noise"}  # keys that `population` turns into s
 
 
 class ImagingEntry(Spec):
-    """Keys of a problem: what is imaged, and the noise."""
+    """Keys of a problem: images and noise."""
 
     ellipses: list[int] = Field(default_factory=lambda: [1, 4])  # least and largest number
     images: ImagesEntry | None = None  # instead of ellipses
@@ -30,7 +30,7 @@ class ImagingEntry(Spec):
 
 
 class ImagingPointEntry(PointEntry):
-    """Keys of an operating point: the image's size, and the noise where it is another."""
+    """Keys of an operating point: the image's size, and the noise if it differs."""
 
     side: int
     noise: NoiseEntry | None = None
@@ -44,10 +44,10 @@ class ImagingKind(Kind[ImagingKeys, ImagingPointKeys]):
     """Images of ellipses or of the user, from noisy measurements."""
 
     networks = get_args(NetworkKind)
-    photons: ClassVar[bool] = False  # whether noise may count them
+    photons: ClassVar[bool] = False  # whether Poisson noise makes sense
 
     def settings(self, shared: ImagingKeys, point: ImagingPointKeys) -> JsonDict:
-        """What is imaged, the study's numbers, then the point's own."""
+        """Images and the study's numbers, overridden by the point's."""
         ellipses, noise = getattr(point, "ellipses", None), point.noise or shared.noise
         settings = {
             "kind": self.name,
@@ -61,8 +61,8 @@ class ImagingKind(Kind[ImagingKeys, ImagingPointKeys]):
         return settings
 
     def arguments(self, spec: JsonMapping) -> JsonDict:
-        """What the problem of a point takes: its numbers, the noise, and where images come from."""
+        """Arguments of a point's problem: numbers, noise and source of images."""
         settings = spec["problem"]
         numbers = settings.keys() - {"kind", "population", *_SHARED}
-        about: JsonDict = {name: settings[name] for name in numbers}
-        return about | {"noise": noise_of(settings), "source": source_of(spec)}
+        arguments: JsonDict = {name: settings[name] for name in numbers}
+        return arguments | {"noise": noise_of(settings), "source": source_of(spec)}

@@ -1,7 +1,7 @@
-"""A kind of problem: the keys of its files, the spec of a point, its problem and its fits.
+"""Kinds of problems: the keys of their files, the specs of points, problems and fits.
 
-A kind is a subclass of `Kind` in a module of its own that registers itself; `ct.py`, `mri.py`,
-`blur.py` and `pde.py` have one each. docs/how-to/add-a-kind.md adds one from outside.
+A kind is a subclass of `Kind` that registers itself; `ct.py`, `mri.py`, `blur.py` and `pde.py` have
+one each. docs/how-to/add-a-kind.md shows how to add one from outside.
 """
 
 from __future__ import annotations
@@ -42,48 +42,48 @@ FROM_OUTSIDE = "KORISK_KINDS"  # modules and files to import, as in PATH
 
 
 class Kind(ABC, Generic[ProblemKeys, PointKeys]):
-    """What a study needs to know of a kind of problem; `settings` is the problem of a spec.
+    """Base class of kinds of problems; `settings` is the problem of a spec.
 
-    Importing the module of a kind imports no PyTorch, so that studies can be read without it.
+    Modules of kinds import PyTorch only inside functions, so that studies can be read without it.
     """
 
     name: ClassVar[str]  # `problem.kind` of a study
     study: ClassVar[type[StudyEntry[Any, Any]]]  # the keys of its files
-    sizes: ClassVar[tuple[int, ...]] = (4, 16, 64, 256, 1024)  # unless a study has its own
-    models: ClassVar[Spec] = ModelsEntry(KO=KnownEntry(), FC=DenseEntry())  # likewise
-    relu: ClassVar[bool] = True  # whether outputs have one sign, so that a ReLU may follow
+    sizes: ClassVar[tuple[int, ...]] = (4, 16, 64, 256, 1024)  # default of studies
+    models: ClassVar[Spec] = ModelsEntry(KO=KnownEntry(), FC=DenseEntry())  # default of studies
+    relu: ClassVar[bool] = True  # whether outputs are non-negative, so that a ReLU may follow
     networks: ClassVar[tuple[str, ...]] = ()  # kinds that its problem builds, for models.networks
 
     @abstractmethod
     def problem(self, spec: JsonMapping) -> Problem:
-        """The problem that the cells of a point work on."""
+        """The problem of a point."""
 
     def settings(self, shared: ProblemKeys, point: PointKeys) -> JsonDict:
-        """All that the samples of a point depend on: the study's keys, then the point's own."""
-        own = point.model_dump(exclude={"name", "sizes"}, exclude_none=True)
-        return {"kind": self.name} | shared.model_dump() | own
+        """Settings of a point's samples: the study's keys, overridden by the point's."""
+        changes = point.model_dump(exclude={"name", "sizes"}, exclude_none=True)
+        return {"kind": self.name} | shared.model_dump() | changes
 
     def title(self, settings: JsonMapping) -> str:
-        """The name of a point that has none."""
+        """Default name of a point."""
         numbers = {name: value for name, value in settings.items() if name != "kind"}
         return ", ".join(f"{name} {value}" for name, value in numbers.items()) or self.name
 
     def entries(self, settings: JsonMapping) -> tuple[int, int]:
-        """Entries of an output and of an input."""
+        """Number of entries of an output and of an input."""
         weights, tail = self.problem({"problem": settings}).reconstruction()
         return math.prod(tail[-1].range), weights.numel()
 
     def check(self, settings: JsonMapping, problem: Problem) -> None:
-        """Raise where no cell could be computed: by drawing a sample, where that is quick."""
+        """Raise if no cell could be computed; draws a sample, unless a subclass finds that slow."""
         import numpy as np
 
         with np.errstate(all="ignore"):
-            drawn = problem.pools(seed=0, train=0, validation=0, test=1).test
-        if not all(bool(values.square().sum().isfinite()) for values in drawn):
+            sample = problem.pools(seed=0, train=0, validation=0, test=1).test
+        if not all(bool(values.square().sum().isfinite()) for values in sample):
             raise KoriskError("a sample of this problem is not finite; use smaller numbers")
 
     def fit(self, model: str, settings: JsonMapping) -> Fit:
-        """How a model with these settings is fitted."""
+        """The fit of a model with these settings."""
         from korisk.studies.run.fits import fit_of
 
         return fit_of(model, settings)
@@ -101,9 +101,10 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         settings: JsonDict,
         sizes: list[int] | None,
     ) -> JsonDict:
-        """Everything that the numbers of a point depend on.
+        """Everything that the results of a point depend on.
 
-        Keys that came later and are not used are left out, so that earlier stores can be continued.
+        Keys of later versions are left out unless they are used, so that older stores can be
+        continued.
         """
         if entry.protocol != "rigorous":
             why = f"protocol {entry.protocol!r} exists for kind ct only, got kind {self.name}"
@@ -119,13 +120,13 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
             "metric": entry.metric or "mse",
         }
         if not spec["models"] and (entry.theorem or not trained):
-            measured = " where theorem is true" if entry.theorem else ", or networks"
-            wrong = f"models must name KO, FC or both{measured}, got neither"
-            raise KoriskError(f"{wrong}; leave models out for both")
+            condition = " where theorem is true" if entry.theorem else ", or networks"
+            problem = f"models must name KO, FC or both{condition}, got neither"
+            raise KoriskError(f"{problem}; leave models out for both")
         for model, fitted in spec["models"].items():
             keys = getattr(models, model)
             keys.check(f"models.{model}")
-            # Outputs of both signs need a network without a ReLU, and without steps that fit one.
+            # Outputs of both signs need a network without a ReLU, and without its refinement.
             fixed = {} if self.relu else {"relu": False, "refine": 0}
             for key, value in fixed.items():
                 if key in keys.model_fields_set and fitted[key] != value:
@@ -142,18 +143,18 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         return spec | ({"theorem": True} if entry.theorem else {})
 
     def _trained(self, networks: list[TrainedEntry], validation: int) -> JsonDict:
-        """The networks by their names, each with the keys that its kind has."""
+        """Networks by name, with the keys of their kind."""
         for network in networks:
             if network.kind not in self.networks:
-                others = ", ".join(
+                kinds = ", ".join(
                     kind.name for kind in KINDS.values() if network.kind in kind.networks
                 )
-                wrong = f"models.networks: {network.kind} is for problems of kind {others}"
+                problem = f"models.networks: {network.kind} is for problems of kind {kinds}"
                 remedy = f"; use {', '.join(self.networks)}" if self.networks else ""
-                raise KoriskError(f"{wrong}, got {self.name}{remedy}")
+                raise KoriskError(f"{problem}, got {self.name}{remedy}")
         if not validation:
-            best = "models.networks keep their best step on validation images"
-            raise KoriskError(f"{best}, but pools.validation is 0; give it images")
+            rule = "models.networks keep their best step on validation images"
+            raise KoriskError(f"{rule}, but pools.validation is 0; give it images")
         settings: JsonDict = {}
         for network in networks:
             name = network.name or network.kind
@@ -168,18 +169,18 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
 
 AnyKind = Kind[Any, Any]
 
-KINDS: dict[str, AnyKind] = {}  # by their names, in the order in which they were registered
-MEASURES: dict[str, type[Measure]] = {}  # by the key of a study that asks for them
+KINDS: dict[str, AnyKind] = {}  # by name, in the order of registration
+MEASURES: dict[str, type[Measure]] = {}  # by the key of a study that requests them
 
 
 def register(kind: KindClass) -> KindClass:
-    """Make a kind known by its name; for use as a decorator of its class."""
+    """Class decorator that registers a kind by its name."""
     KINDS[kind.name] = kind()
     return kind
 
 
 def measures(key: str) -> Callable[[MeasureClass], MeasureClass]:
-    """Make known what a study with this key measures; for use as a decorator of a `Measure`."""
+    """Class decorator that registers the `Measure` of studies with this key."""
 
     def remember(measure: MeasureClass) -> MeasureClass:
         MEASURES[key] = measure
@@ -189,10 +190,10 @@ def measures(key: str) -> Callable[[MeasureClass], MeasureClass]:
 
 
 def classes_for(specs: Iterable[JsonMapping]) -> tuple[type, ...]:
-    """What cells of these specs find in the registers, to be sent to workers.
+    """The registered classes that cells of these specs use, to be sent to workers.
 
-    Classes are pickled by the names of their modules: a worker that gets them imports those, and
-    they register themselves there.
+    Classes are pickled by the names of their modules: a worker that unpickles them imports these
+    modules, which register themselves there.
     """
     needed: dict[type, None] = {}
     for spec in specs:
@@ -203,7 +204,7 @@ def classes_for(specs: Iterable[JsonMapping]) -> tuple[type, ...]:
 
 
 def kind_named(name: object) -> AnyKind:
-    """The kind of this name; modules that `KORISK_KINDS` lists are asked last."""
+    """The kind of this name; modules in `KORISK_KINDS` are imported if it is unknown."""
     if isinstance(name, str) and name not in KINDS:
         _import_listed(filter(None, os.environ.get(FROM_OUTSIDE, "").split(os.pathsep)))
     if not isinstance(name, str) or name not in KINDS:
@@ -213,12 +214,12 @@ def kind_named(name: object) -> AnyKind:
 
 
 def entries(settings: JsonMapping) -> tuple[int, int]:
-    """Entries of an output and of an input of a point's problem."""
+    """Number of entries of an output and of an input of a point's problem."""
     return kind_named(settings["kind"]).entries(settings)
 
 
 def measure_of(spec: JsonMapping) -> Measure | None:
-    """What measures more of each network than its error, where a study asks for that."""
+    """The additional measurement of networks that a study requests, or None."""
     if not spec.get("theorem"):
         return None
     if "theorem" not in MEASURES:
@@ -244,6 +245,7 @@ def _import_listed(places: Iterable[str]) -> None:
                 remedy = "name a module that Python finds, or a file that ends in .py"
             problem = f"{FROM_OUTSIDE}: {place} cannot be imported: {reason}; {remedy}"
             raise KoriskError(problem) from error
+        # Python caches modules by name: a file may be hidden by another module.
         if is_file and Path(module.__file__ or "").resolve() != path.resolve():
             why = f"{FROM_OUTSIDE}: another module is called {path.stem}"
             raise KoriskError(f"{why}; rename {place}")

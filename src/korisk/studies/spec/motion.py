@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MotionEntry(Spec):
-    """How the object moves during a scan, as `korisk.problems.Motion` has it."""
+    """Keys of the motion during a scan, see `korisk.problems.Motion`."""
 
     states: int = 4
     turn: float = 0.0  # degrees at the end of the scan
@@ -27,11 +27,11 @@ def motion_of(settings: JsonMapping) -> Motion | None:
     """The motion of a point."""
     from korisk.problems import Motion
 
-    given = settings.get("motion")
-    return None if given is None else Motion(**{**given, "shift": tuple(given["shift"])})
+    motion = settings.get("motion")
+    return None if motion is None else Motion(**{**motion, "shift": tuple(motion["shift"])})
 
 
 def motion_words(settings: JsonMapping) -> str:
-    """What the name of a point says of its motion."""
-    given = settings.get("motion")
-    return "" if given is None else f", motion {given['handled']}"
+    """The motion in the name of a point."""
+    motion = settings.get("motion")
+    return "" if motion is None else f", motion {motion['handled']}"

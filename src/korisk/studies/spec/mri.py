@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MriProblemEntry(ImagingEntry):
-    """What is measured, and of what."""
+    """Keys of the problem: trajectory, motion and images."""
 
     kind: Literal["mri"]
     trajectory: Literal["radial", "spiral"] | None = None  # None: lines of a Cartesian grid
@@ -28,8 +28,8 @@ class MriPointEntry(ImagingPointEntry):
 
     lines: int
     centre: int | None = None
-    coils: int | None = None  # None: one that sees everything alike
-    mu: float | None = None  # of the inverse behind several coils
+    coils: int | None = None  # None: one of uniform sensitivity
+    mu: float | None = None  # of the regularised inverse for several coils
     trajectory: Literal["radial", "spiral"] | None = None
     motion: MotionEntry | None = None
 
@@ -42,7 +42,7 @@ class Mri(ImagingKind[MriProblemEntry, MriPointEntry]):
     study = StudyEntry[MriProblemEntry, MriPointEntry]
 
     def settings(self, shared: MriProblemEntry, point: MriPointEntry) -> JsonDict:
-        """What is imaged, the lines, and the coils where there are several."""
+        """Images, lines and coils."""
         if point.mu is not None and point.coils is None:
             why = "mu of kind mri belongs to several coils"
             raise KoriskError(f"{why}; add coils: 4, or leave mu out")
@@ -51,15 +51,15 @@ class Mri(ImagingKind[MriProblemEntry, MriPointEntry]):
     def title(self, settings: JsonMapping) -> str:
         """Such as "8 of 32 lines, 4 coils"."""
         coils = settings.get("coils")
-        several = "" if coils is None else f", {coils} coil{'s' * (coils > 1)}"
-        taken = f"{settings['lines']} of {settings['side']} lines"
+        coil_text = "" if coils is None else f", {coils} coil{'s' * (coils > 1)}"
+        lines = f"{settings['lines']} of {settings['side']} lines"
         if (trajectory := settings.get("trajectory")) is not None:
             shots = "spokes" if trajectory == "radial" else "spiral shots"
-            taken = f"{settings['lines']} {shots}, {settings['side']} pixels"
-        return f"{taken}{several}{motion_words(settings)}"
+            lines = f"{settings['lines']} {shots}, {settings['side']} pixels"
+        return f"{lines}{coil_text}{motion_words(settings)}"
 
     def entries(self, settings: JsonMapping) -> tuple[int, int]:
-        """Pixels, and real and imaginary parts of what every coil measures."""
+        """Pixels, and real and imaginary parts of all coils."""
         pixels = settings["side"] ** 2
         if settings.get("trajectory") is not None:
             return super().entries(settings)

@@ -1,4 +1,4 @@
-"""Fields of an equation behind sensors of unknown gain."""
+"""Fields of a PDE, measured by sensors of unknown gain."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PdePointEntry(PointEntry):
 
 @register
 class Pde(Kind[PdeProblemEntry, PdePointEntry]):
-    """A field on a line or a square, some time after sensors saw it."""
+    """A field on a line or a square at a later time than its measurement."""
 
     name = "pde"
     study = FieldStudyEntry[PdeProblemEntry, PdePointEntry]
@@ -59,7 +59,7 @@ class Pde(Kind[PdeProblemEntry, PdePointEntry]):
     networks = get_args(FieldNetworkKind)
 
     def settings(self, shared: PdeProblemEntry, point: PdePointEntry) -> JsonDict:
-        """The study's numbers with the point's own, and the viscosity that the network assumes."""
+        """The study's numbers, overridden by the point's, and the assumed viscosity."""
         settings = super().settings(shared, point)
         settings.setdefault("assumed", settings["viscosity"])
         return settings
@@ -69,7 +69,7 @@ class Pde(Kind[PdeProblemEntry, PdePointEntry]):
         return f"viscosity {settings['assumed']:g} for {settings['viscosity']:g}"
 
     def entries(self, settings: JsonMapping) -> tuple[int, int]:
-        """Points of the field, before and after."""
+        """Points of the field, the same for outputs and inputs."""
         count = settings["points"] ** settings["dimension"]
         return count, count
 

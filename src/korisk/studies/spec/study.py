@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class Study:
-    """A study whose file was checked.
+    """A checked study.
 
     Parameters
     ----------
     content : dict
         The keys of a study file, docs/reference/study.md.
     source : object, default "the study"
-        What error messages call it, such as the path of the file.
+        Name of the study in error messages, such as the path of the file.
     ran : bool, default False
-        Whether it ran before; then the values of the problem are not checked again, which needs
-        PyTorch.
+        Whether it ran before; then the values of the problem are not checked again, since that
+        needs PyTorch.
     folder : Path, optional
         The folder to which paths of images are relative.
 
@@ -77,8 +77,9 @@ class Study:
         images = getattr(entry.problem, "images", None)
         if folder is not None and images is not None:
             paths = {key: str((folder / path).resolve()) for key, path in images.found_at.items()}
-            found = entry.problem.model_copy(update={"images": images.model_copy(update=paths)})
-            entry = entry.model_copy(update={"problem": found})
+            images = images.model_copy(update=paths)
+            problem_entry = entry.problem.model_copy(update={"images": images})
+            entry = entry.model_copy(update={"problem": problem_entry})
         try:
             self.name = _checks.name("name", entry.name, remedy="give the study a short name")
             if len(set(entry.seeds)) < len(entry.seeds):
@@ -100,7 +101,7 @@ class Study:
             for name, spec in points.items()
             for seed in entry.seeds
         )
-        # Without defaults: a study that names one would be another study.
+        # Without defaults, so that a study stays the same when a default is written out or added.
         self.content = entry.model_dump(mode="json", exclude_unset=True)
 
     @classmethod
@@ -139,25 +140,25 @@ class Study:
 
 
 def asked_for(study: JsonMapping) -> list[Task] | None:
-    """The cells that a store's study asked for; None if its description is not a study file."""
-    parts = study.get("studies", [study])
+    """The cells of a store's study; None if its description is not a study file."""
+    contents = study.get("studies", [study])
     try:
-        return [task for part in parts for task in Study(part, ran=True).tasks]
+        return [task for content in contents for task in Study(content, ran=True).tasks]
     except (KoriskError, TypeError, AttributeError):
         return None
 
 
 def problem_of(spec: JsonMapping) -> Problem:
-    """The problem that a cell of this spec works on."""
+    """The problem of a cell with this spec."""
     return kind_named(spec["problem"]["kind"]).problem(spec)
 
 
 def _check_values(kind: AnyKind, spec: JsonDict, seeds: list[int]) -> None:
-    """Build what the cells will build, so that wrong values are reported before anything runs."""
+    """Build the problem and the fits once, so that wrong values are reported before a run."""
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:
-        return  # nothing can run without it
+        return  # nothing can run without PyTorch
     from korisk.images import image_pools
     from korisk.problems import FileSource
 
@@ -173,4 +174,5 @@ def _check_values(kind: AnyKind, spec: JsonDict, seeds: list[int]) -> None:
         images = source.read(settings["side"])
         for seed in seeds:  # raises if there are too few
             image_pools(images, seed=seed, train=spec["sizes"][-1], **spec["pools"])
+        # Part of the spec: other images in the same folder would be another study.
         settings["images"]["fingerprint"] = images.fingerprint
