@@ -1,8 +1,8 @@
-"""What a known operator saves: a network as it is, and with one known layer replaced.
+"""Measure the saving by a known operator: train a network as it is and with the layer replaced.
 
-`replacing` finds the layer in a user's module and makes what takes its place: a learned layer of
-the same shapes, or an operator that is somewhat wrong. `ablation` trains both networks over a
-ladder of sizes and compares their curves.
+`replacing` finds the layer in a user's module and builds its substitute: a learned layer of the
+same shapes, or an operator with a wrong geometry. `ablation` trains both networks at several sizes
+and compares their curves.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Train a network as it is and with a known layer replaced, and compare what both need."""
+"""Train a network as it is and with a known layer replaced, and compare the samples they need."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from korisk.texts import Table, number, whole
 from korisk.theory import barron_bound
 
 _REMEDY = "use korisk.operators"
-ABOVE = 1.05  # times the best error of the worse network: the default target, which both reach
+ABOVE = 1.05  # default target: this factor times the worse network's best error, so both reach it
 
 
 def ablate(
@@ -67,17 +67,17 @@ def ablate(
     ----------
     build : callable
         `build()` returns a new network: a `torch.nn.Module` from inputs (batch, *range) to images
-        (batch, *domain). Its initial weights may be random; they follow the seed.
+        (batch, *domain). Its initial weights may be random; they depend on the seed.
     operator : LinearOperator or Problem
-        The operator from images to inputs, which simulates pairs. A problem has an operator, noise
-        and images of its own.
+        The operator from images to inputs, which simulates pairs. A problem has its own operator,
+        noise and images.
     images : array or Tensor of shape (count, *domain), optional
-        Example images, 12 at least; a third of them judges. Default: random ellipses, or the
+        Example images, 12 at least; a third of them is for tests. Default: random ellipses, or the
         problem's images.
     noise : float, Gaussian, Poisson or callable, optional
         Noise of the inputs, as for `rehearse`. Default: none, or the problem's.
     replace : str or Replacement, default "A^T"
-        The known layer and what takes its place; a name alone is replaced by a learned matrix.
+        The known layer and its substitute; a name alone means a learned matrix.
     target : float, optional
         Mean squared error at which numbers of samples are compared. Default: 5% above the best
         error of the worse network, which both reach.
@@ -86,22 +86,22 @@ def ablate(
     seeds : int or iterable of int, default 3
         How many networks for each size (0, 1, ...), or their seeds.
     patients : sequence of str, optional
-        Whose image each is.
+        The patient of each image.
     training : Training, optional
-        How networks are trained, and where, as for `rehearse`.
+        Settings and device of the training, as for `rehearse`.
     bound : bool, default True
-        Whether to describe both networks, and compare what the bound says of them.
+        Whether to describe both networks and compare their bounds.
     folder : path, optional
-        Where finished networks are kept: those that are there already are not trained again.
+        Folder of finished networks, which are not trained again.
     callbacks : Callbacks, optional
-        Whom to tell of progress, and of each rehearsal as its networks finish.
+        Functions that are called with the progress, and with each rehearsal as it advances.
 
     Returns
     -------
     Ablation
-        Both curves, the ratio of samples with its interval, and what the bound said. After an
-        interruption from the keyboard while the second network is trained, that of the trainings
-        that had finished, if these are enough.
+        Both curves, the ratio of samples with its interval, and the bounds. After Ctrl-C during
+        the training of the second network, the result of the finished trainings, if these are
+        enough.
 
     Raises
     ------
@@ -116,43 +116,44 @@ def ablate(
     >>> from korisk.operators import ParallelBeam, Projector, fbp
     >>> scan = ParallelBeam(8, views=6, bins=12)
     >>> A = Projector(scan)
-    >>> made = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
-    ...                  replace="A^T", sizes=[4, 8, 16], seeds=2,
-    ...                  training=kr.prediction.Training(steps=10))
-    >>> [curve.model for curve in made.curves]
+    >>> ablation = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
+    ...                      replace="A^T", sizes=[4, 8, 16], seeds=2,
+    ...                      training=kr.prediction.Training(steps=10))
+    >>> [curve.model for curve in ablation.curves]
     ['known A^T', 'dense A^T']
-    >>> made.parameters[1] - made.parameters[0] == 6 * 12 * 8 * 8
+    >>> ablation.parameters[1] - ablation.parameters[0] == 6 * 12 * 8 * 8
     True
     """
     change = Replacement(layer=replace) if isinstance(replace, str) else replace
-    given: object = replace
-    if not isinstance(given, str | Replacement):
+    argument: object = replace
+    if not isinstance(argument, str | Replacement):
         rule, remedy = "name a known layer, or be a Replacement", "pass replace='A^T', for example"
         raise invalid("replace", rule, replace, remedy)
     numbers, recipe = checked_seeds(seeds), _checks.options_of("training", training, Training)
-    told = _checks.options_of("callbacks", callbacks, Callbacks)
-    watch = told.progress or (lambda what, share: None)
+    callbacks = _checks.options_of("callbacks", callbacks, Callbacks)
+    watch = callbacks.progress or (lambda what, share: None)
     watch("describing", 0.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(numbers[0])
-        whole = built(build)
-        example = _example(operator, whole, numbers[0], recipe.device)
-        other = replaced(build, change, example=example)
+        network = built(build)
+        example = _example(operator, network, numbers[0], recipe.device)
+        build_replaced = replaced(build, change, example=example)
         torch.manual_seed(numbers[0])
-        pair = whole.to(example.device), other().to(example.device)
+        # Seeded again: layers that both networks have start with the same weights.
+        pair = network.to(example.device), build_replaced().to(example.device)
     _check_used(pair, change.layer, example)
-    named = f"{change.by}{' for' * (change.by == 'convolution')} {change.layer}"
+    replaced_name = f"{change.by}{' for' * (change.by == 'convolution')} {change.layer}"
     if change.by == "wrong" and not isinstance(change.wrong, nn.Module):
-        named = f"{change.layer} {100 * (change.wrong or 0):.3g}% wrong"
+        replaced_name = f"{change.layer} {100 * (change.wrong or 0):.3g}% wrong"
     if change.start == "operator":
-        named += " from the operator" if change.wrong is None else " from a wrong operator"
+        replaced_name += " from the operator" if change.wrong is None else " from a wrong operator"
     ratio, why = None, "it was not asked for"
     if change.by == "wrong":
         why = "how far a wrong operator is from the true one is not known to it"
     elif bound:
         ratio, why = _bounds(pair, example)
     arms: list[Rehearsal] = []
-    for function, name in ((build, f"known {change.layer}"), (other, named)):
+    for function, name in ((build, f"known {change.layer}"), (build_replaced, replaced_name)):
         done = len(arms)
         arm = rehearse(
             function,
@@ -169,11 +170,12 @@ def ablate(
                 progress=lambda what, share, done=done, name=name: watch(  # type: ignore[misc]
                     f"{what} ({name})", (done + share) / 2
                 ),
-                estimate=told.estimate,
-                finished=told.finished,
+                estimate=callbacks.estimate,
+                finished=callbacks.finished,
             ),
         )
         if not done and any(note.startswith("Interrupted") for note in arm.notes):
+            # One network alone cannot be compared.
             raise KeyboardInterrupt
         arms.append(arm)
     first, second = arms
@@ -196,7 +198,7 @@ def ablate(
 
 
 def default_target(first: Curve, second: Curve) -> tuple[float, str]:
-    """A target that both curves reach, and the model whose best error it is close to."""
+    """A target that both curves reach, and the model whose best error defines it."""
     worse = max(first, second, key=lambda curve: float(curve.means.min()))
     return float(f"{ABOVE * float(worse.means.min()):.3g}"), worse.model
 
@@ -216,17 +218,18 @@ def _example(
             inputs = operator(images.to(operator.device, operator.dtype))
     else:
         raise invalid("operator", "be a LinearOperator or a Problem", operator, _REMEDY)
-    weights = next((each for each in network.parameters() if each.requires_grad), None)
-    return inputs.to(torch.float32 if weights is None else weights.dtype)
+    dtypes = (weights.dtype for weights in network.parameters() if weights.requires_grad)
+    return inputs.to(next(dtypes, torch.float32))
 
 
 def _check_used(pair: tuple[nn.Module, nn.Module], name: str, example: Tensor) -> None:
-    """Raise if the layer that was put into a network has nothing to do with its output."""
-    had = dict(pair[0].named_parameters())
-    new = [weights for key, weights in pair[1].named_parameters() if key not in had]
-    if new:
+    """Raise if the output of the second network does not depend on the new layer."""
+    shared = dict(pair[0].named_parameters())
+    added = [weights for key, weights in pair[1].named_parameters() if key not in shared]
+    if added:
         total = pair[1](example).sum()
-        slopes = torch.autograd.grad(total, new, allow_unused=True) if total.requires_grad else ()
+        # Without a gradient no weight, and so not the new layer, reaches the output.
+        slopes = torch.autograd.grad(total, added, allow_unused=True) if total.requires_grad else ()
         used = any(slope is not None for slope in slopes)
     else:
         with torch.no_grad():
@@ -237,7 +240,7 @@ def _check_used(pair: tuple[nn.Module, nn.Module], name: str, example: Tensor) -
 
 
 def _bounds(pair: tuple[nn.Module, nn.Module], example: Tensor) -> tuple[float | None, str]:
-    """The ratio of N / log N by the bounds of both networks; without one, why there is none."""
+    """The ratio of N / log N by the bounds of both networks, or None and the reason."""
     totals = []
     for network in pair:
         try:
@@ -253,27 +256,27 @@ def _bounds(pair: tuple[nn.Module, nn.Module], example: Tensor) -> tuple[float |
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ablation(Drawn):
-    """Two curves, with a known layer and with it replaced, and what the layer saves. By `ablate`.
+    """Curves with a known layer and with its substitute, and their comparison. From `ablate`.
 
     Parameters
     ----------
     layer : str
         The known layer.
     by : {"dense", "low-rank", "convolution", "wrong"}
-        What took its place.
+        The kind of its substitute.
     start : {"random", "operator"}
-        Where that started, if it was learned.
+        Where the substitute started, if it was learned.
     first, second : Rehearsal
         The network as it is, and with the layer replaced.
     target : float
         Mean squared error at which samples are compared.
     default : str, optional
-        The network whose best error gave the target, where none was asked for.
+        The network whose best error gave the target, if none was passed.
     bound_ratio : float, optional
         N / log N of the second over that of the first by the bound, if every learned layer has the
-        same kappa; None where the bound has none.
+        same kappa; None if the bound is not known.
     bound_words : str
-        Why there is none.
+        Why it is not known.
 
     Examples
     --------
@@ -282,10 +285,11 @@ class Ablation(Drawn):
     >>> from korisk.operators import ParallelBeam, Projector, fbp
     >>> scan = ParallelBeam(8, views=6, bins=12)
     >>> A = Projector(scan)
-    >>> made = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
-    ...                  replace=kr.ablation.Replacement(by="wrong", wrong=0.2),
-    ...                  sizes=[4, 8, 16], seeds=2, training=kr.prediction.Training(steps=10))
-    >>> print(made.explain())
+    >>> wrong = kr.ablation.Replacement(by="wrong", wrong=0.2)
+    >>> ablation = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
+    ...                      replace=wrong, sizes=[4, 8, 16], seeds=2,
+    ...                      training=kr.prediction.Training(steps=10))
+    >>> print(ablation.explain())
     To reach ...
     """
 
@@ -306,7 +310,7 @@ class Ablation(Drawn):
 
     @property
     def parameters(self) -> tuple[int, int]:
-        """Weights that are trained, of both networks."""
+        """Numbers of trained weights of both networks."""
         return self.first.parameters, self.second.parameters
 
     @property
@@ -316,12 +320,12 @@ class Ablation(Drawn):
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Time of both rehearsals."""
         return self.first.seconds + self.second.seconds
 
     @cached_property
     def comparison(self) -> Comparison:
-        """Both curves at the target: `ratio`, `ratio_range` and `crossover` are what it saves."""
+        """Both curves at the target, with `ratio`, `ratio_range` and `crossover`."""
         return compare(*self.curves, self.target)
 
     @cached_property
@@ -331,7 +335,7 @@ class Ablation(Drawn):
 
     @property
     def bound_sentence(self) -> str:
-        """What the bound says of both networks."""
+        """The bounds of both networks in one sentence."""
         weights = "{1:,} weights instead of {0:,} are learned".format(*self.parameters)
         if self.by == "wrong":
             weights = "as many weights are learned"
@@ -341,18 +345,18 @@ class Ablation(Drawn):
         return f"{ratio}, if every learned layer has the same kappa; {weights}."
 
     def explain(self) -> str:
-        """What the known operator saves, where the curves cross, and what the bound said.
+        """Explain the saving by the known operator, the crossover and the bounds.
 
         Returns
         -------
         str
-            Four sentences on one line; more where a network does not reach the target.
+            Four sentences on one line; more if a network does not reach the target.
         """
-        said = self.comparison.headline()
+        headline = self.comparison.headline()
         if self.default is not None:
-            said = f"{said[:-1]}; the target is 5% above the best error of {self.default}."
+            headline = f"{headline[:-1]}; the target is 5% above the best error of {self.default}."
         real = f"On real images the ratio {self.worth.words}."
-        return f"{said} {real} {self.comparison.crossing.explain()} {self.bound_sentence}"
+        return f"{headline} {real} {self.comparison.crossing.explain()} {self.bound_sentence}"
 
     def to_dict(self) -> dict[str, Any]:
         """The ablation as plain values, for JSON.
@@ -383,7 +387,7 @@ class Ablation(Drawn):
         }
 
     def tables(self) -> Iterator[Table]:
-        """Both curves and their samples as texts.
+        """Both curves, and the samples for the target, as tables.
 
         Yields
         ------
@@ -398,12 +402,11 @@ class Ablation(Drawn):
         ]
         names = [curve.model for curve in self.curves]
         yield Table("Mean squared errors", ["N", *names, "ratio"], rows, "r")
-        found = self.comparison
+        comparison = self.comparison
+        plans = comparison.first, comparison.second
         rows = [
             [name, whole(weights), *sample_cells(plan, (0.9,))]
-            for name, plan, weights in zip(
-                found.names, (found.first, found.second), self.parameters, strict=True
-            )
+            for name, plan, weights in zip(comparison.names, plans, self.parameters, strict=True)
         ]
         heads = ["network", "weights", *sample_heads((0.9,))]
-        yield Table(f"Samples for {number(found.target)}", heads, rows)
+        yield Table(f"Samples for {number(comparison.target)}", heads, rows)

@@ -1,8 +1,7 @@
-"""A known layer of a network, found by its name and replaced everywhere by one other layer.
+"""Find a known layer of a network by its name, and replace every use of it by a substitute.
 
-The other layer is learned (`Dense`, two of them for low rank, `Filter`), or the operator of a
-geometry that is somewhat wrong. Where the network uses the known layer at several passes, all of
-them share the one that takes its place.
+The substitute is learned (`Dense`, two of them for low rank, `Filter`), or an operator with a wrong
+geometry. If the network uses the known layer several times, all uses share one substitute.
 """
 
 import math
@@ -39,13 +38,13 @@ Start = Literal["random", "operator"]
 WAYS: tuple[By, ...] = ("dense", "low-rank", "convolution", "wrong")
 STARTS: tuple[Start, ...] = ("random", "operator")
 
-_ALIKE = 1e-4  # of the largest output: how far uses of one operator may differ by rounding
-_TURN = math.pi * (3 - math.sqrt(5))  # between the phases of wrong coils, no two alike
+_ALIKE = 1e-4  # of the largest output: tolerated difference between uses of one operator
+_TURN = math.pi * (3 - math.sqrt(5))  # golden angle between the phases of wrong coils: no two equal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """A known layer, and what takes its place.
+    """A known layer and its substitute.
 
     Parameters
     ----------
@@ -54,9 +53,8 @@ class Replacement:
         that `kr.known` gave a module, or the path of either, such as "inverse.parts.2". Every
         use of it is replaced by one layer, which they share.
     by : {"dense", "low-rank", "convolution", "wrong"}, default "dense"
-        What takes its place: a learned matrix; a product of two learned matrices of a small inner
-        rank; a learned convolution, resized linearly to the layer's output; or another known
-        operator, which is wrong.
+        The substitute: a learned matrix; a product of two learned matrices of a small inner rank; a
+        learned convolution, resized linearly to the layer's output; or a wrong known operator.
     start : {"random", "operator"}, default "random"
         Where a learned layer starts: at random numbers, scaled so that its outputs are as large as
         the operator's; or at the operator, for a low rank at the nearest matrix of that rank.
@@ -65,14 +63,14 @@ class Replacement:
     kernel : int, default 9
         Edge of a convolution's kernel in pixels, odd.
     wrong : float or LinearOperator, optional
-        The operator that is wrong: a share such as 0.05 for the same geometry that is wrong by so
-        much, see `wrong_operator`, or an operator of your own with the same shapes. A learned layer
-        with start="operator" starts at it.
+        The wrong operator: a share such as 0.05 by which the geometry is wrong, see
+        `wrong_operator`, or your own operator of the same shapes. A learned layer with
+        start="operator" starts at it.
 
     Raises
     ------
     KoriskError
-        If a value is outside its range, or does not go with another.
+        If a value is outside its range, or contradicts another.
 
     Examples
     --------
@@ -97,11 +95,11 @@ class Replacement:
         require(kernel % 2 == 1, "kernel", "be odd", kernel, f"use {kernel + 1}")
         by_wrong, at_operator = Argument("by", "wrong"), Argument("start", "operator")
         if by == "wrong" and self.wrong is None:
-            how = Message(" needs to know how wrong; give ", Argument("wrong", 0.05))
-            raise KoriskError(by_wrong, how, ", or an operator")
+            reason = Message(" needs to know how wrong; give ", Argument("wrong", 0.05))
+            raise KoriskError(by_wrong, reason, ", or an operator")
         if by == "wrong" and start != "random":
-            none = Argument("start", ...)
-            raise KoriskError("a wrong operator is not learned; leave ", none, " out")
+            start_argument = Argument("start", ...)
+            raise KoriskError("a wrong operator is not learned; leave ", start_argument, " out")
         if by == "convolution" and start == "operator":
             remedy = Message(Argument("by", "dense"), ", or ", Argument("start", "random"))
             raise KoriskError("a convolution cannot start at the operator; use ", remedy)
@@ -114,27 +112,27 @@ class Replacement:
 def replaced(
     build: Callable[[], nn.Module], replace: str | Replacement, *, example: Tensor | None = None
 ) -> Callable[[], nn.Module]:
-    """A function that makes a network as `build` does, and replaces one of its known layers.
+    """A function that builds a network as `build` does, with one known layer replaced.
 
     Parameters
     ----------
     build : callable
         `build()` returns a new network.
     replace : str or Replacement
-        The known layer and what takes its place; a name alone is replaced by a learned matrix.
+        The known layer and its substitute; a name alone means a learned matrix.
     example : Tensor, shape (batch, *input), optional
-        An input of the network, where the layer is a marked module, which states no shapes.
+        An input of the network, needed if the layer is a marked module, whose shapes are unknown.
 
     Returns
     -------
     callable
-        Makes the network with the layer replaced; the other layers start as `build` makes them.
+        Builds the network with the layer replaced; the other layers start as `build` makes them.
 
     Raises
     ------
     KoriskError
-        If no known layer has the name, several of other shapes or outputs do, or the network does
-        not use it. Raised when a network is made.
+        If no known layer has the name, several different ones do, or the network does not use it.
+        Raised when a network is built.
 
     Examples
     --------
@@ -154,19 +152,19 @@ def replaced(
         uses = known_uses(network, change.layer)
         layer = _as_operator(uses[0], network, example)
         assumed = layer if wrong is None else _assumed(layer, wrong)
-        new = assumed
+        substitute = assumed
         if by == "convolution":
             place: dict[str, Any] = {"device": layer.device, "dtype": layer.dtype}
-            new = Filter(layer.domain, layer.range, change.kernel, **place)
+            substitute = Filter(layer.domain, layer.range, change.kernel, **place)
         elif by != "wrong":
-            new = _matrices(layer, None if by == "dense" else change.rank)
+            substitute = _matrices(layer, None if by == "dense" else change.rank)
         if by != "wrong" and change.start == "random":
-            _match_size(new, layer)
+            _match_size(substitute, layer)
         elif by != "wrong":
-            _set_to(new, assumed)
-        new.name = layer.name
+            _set_to(substitute, assumed)
+        substitute.name = layer.name
         for use in uses:
-            use.parent._modules[use.key] = new
+            use.parent._modules[use.key] = substitute
         return network
 
     return make
@@ -176,7 +174,7 @@ def replaced(
 
 
 class Use(NamedTuple):
-    """A place in a network that holds a known layer."""
+    """A use of a known layer: the module that contains it, and its key there."""
 
     parent: nn.Module
     key: str
@@ -186,11 +184,11 @@ class Use(NamedTuple):
 
 
 def known_uses(network: nn.Module, name: str) -> list[Use]:
-    """The places that hold the known layer of a name; raises unless it is one operator."""
-    every = list(dict.fromkeys(_uses(network, "")))
-    uses = [use for use in every if name in (use.path, use.name)]
+    """All uses of the known layer of a name; raise unless it is one operator."""
+    all_uses = list(dict.fromkeys(_uses(network, "")))
+    uses = [use for use in all_uses if name in (use.path, use.name)]
     if not uses:
-        names = dict.fromkeys(use.name for use in every)
+        names = dict.fromkeys(use.name for use in all_uses)
         hint = did_you_mean(name, names) if names else "; it has none"
         raise KoriskError(
             f"the network has no known layer {shown(name)}{hint}; hold an operator or its adjoint "
@@ -199,19 +197,18 @@ def known_uses(network: nn.Module, name: str) -> list[Use]:
         )
     first, *others = dict.fromkeys(use.layer for use in uses)
     paths = ", ".join(use.path for use in uses)
-    if any(weights.requires_grad for each in (first, *others) for weights in each.parameters()):
+    if any(weights.requires_grad for layer in (first, *others) for weights in layer.parameters()):
         raise KoriskError(f"{shown(name)} must be a known layer, got a learned one ({paths})")
-    for other in others:
-        if not _same(first, other):
-            why = f"{shown(name)} must be one operator, got several that differ: {paths}"
-            raise KoriskError(f"{why}; give the path of one of them")
+    if not all(_same(first, layer) for layer in others):
+        why = f"{shown(name)} must be one operator, got several that differ: {paths}"
+        raise KoriskError(f"{why}; give the path of one of them")
     return uses
 
 
 def _uses(module: nn.Module, prefix: str) -> Iterator[Use]:
-    """Every place that holds an operator or a marked known module.
+    """All uses of operators and of marked known modules.
 
-    What is inside of an operator is no layer of the network, unless it is a composition.
+    Modules inside an operator are not layers of the network, unless it is a composition.
     """
     for key, child in module._modules.items():
         if child is None:
@@ -228,7 +225,7 @@ def _uses(module: nn.Module, prefix: str) -> Iterator[Use]:
 
 
 def _same(first: nn.Module, second: nn.Module) -> bool:
-    """Whether two layers are one operator, as outputs for random numbers tell."""
+    """Whether two layers are the same operator, judged by outputs for random inputs."""
     if not isinstance(first, LinearOperator) or not isinstance(second, LinearOperator):
         return False
     if (first.domain, first.range) != (second.domain, second.range):
@@ -242,32 +239,32 @@ def _same(first: nn.Module, second: nn.Module) -> bool:
 
 def _probe(layer: LinearOperator, count: int = 8) -> Tensor:
     """Random inputs of a layer, always the same."""
-    draws = torch.Generator().manual_seed(271828)  # none that weights are drawn with
+    draws = torch.Generator().manual_seed(271828)  # unlikely to be a seed of weights
     return torch.randn(count, *layer.domain, generator=draws).to(layer._standing())
 
 
 class _Marked(LinearOperator):
-    """A marked module with the shapes that it has for an example; not trained, often not linear."""
+    """A marked module as an operator, with the shapes of an example; it may be nonlinear."""
 
-    def __init__(self, of: nn.Module, given: Tensor, found: Tensor, name: str) -> None:
-        place: dict[str, Any] = {"device": found.device, "dtype": found.dtype}
-        super().__init__(given.shape[1:], found.shape[1:], name=name, **place)
+    def __init__(self, of: nn.Module, inputs: Tensor, outputs: Tensor, name: str) -> None:
+        place: dict[str, Any] = {"device": outputs.device, "dtype": outputs.dtype}
+        super().__init__(inputs.shape[1:], outputs.shape[1:], name=name, **place)
         self.of = of
 
     def _map(self, x: Tensor) -> Tensor:
         batch = x.shape[: x.ndim - len(self.domain)]
-        out: Tensor = self.of(x.reshape(-1, *self.domain))
-        return out.reshape(*batch, *self.range)
+        output: Tensor = self.of(x.reshape(-1, *self.domain))
+        return output.reshape(*batch, *self.range)
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
         raise KoriskError(f"{self.name} is a module without an adjoint; use a LinearOperator")
 
     def as_matrix(self) -> Tensor:
-        """The whole matrix; raises if the module is not linear."""
+        """The whole matrix; raise if the module is not linear."""
         x, y = _probe(self, 1), _probe(self, 2)[1:]
         with torch.no_grad():
-            both, parts = self(x + y), self(x) + self(y)
-            if not bool((both - parts).abs().max() <= _ALIKE * both.abs().max()):
+            of_sum, sum_of = self(x + y), self(x) + self(y)
+            if not bool((of_sum - sum_of).abs().max() <= _ALIKE * of_sum.abs().max()):
                 use = f" needs a linear layer, and {self.name} is not; use "
                 starts = Argument("start", "operator"), Argument("start", "random")
                 raise KoriskError(starts[0], use, starts[1])
@@ -277,14 +274,14 @@ class _Marked(LinearOperator):
 
 
 def _as_operator(use: Use, network: nn.Module, example: Tensor | None) -> LinearOperator:
-    """The known layer with its shapes, which a marked module has for an example."""
+    """The known layer as an operator; the shapes of a marked module come from an example."""
     if isinstance(use.layer, LinearOperator):
         return use.layer
     if example is None:
         stated = f"{use.path} is a module that states no shapes; give "
         raise KoriskError(stated, Argument("example", ...), ", an input")
-    seen: list[tuple[Any, Any]] = []
-    hook = use.layer.register_forward_hook(lambda _, given, out: seen.append((given, out)))
+    calls: list[tuple[Any, Any]] = []
+    hook = use.layer.register_forward_hook(lambda _, args, output: calls.append((args, output)))
     training = network.training
     try:
         with torch.no_grad():
@@ -292,20 +289,20 @@ def _as_operator(use: Use, network: nn.Module, example: Tensor | None) -> Linear
     finally:
         hook.remove()
         network.train(training)
-    if not seen:
+    if not calls:
         raise KoriskError(f"the network does not use its layer {use.path}; name another one")
     shapes = set()
-    for given, out in seen:
-        if len(given) != 1 or not isinstance(given[0], Tensor) or not isinstance(out, Tensor):
+    for args, output in calls:
+        if len(args) != 1 or not isinstance(args[0], Tensor) or not isinstance(output, Tensor):
             why = f"{use.path} must take one tensor and return one to be replaced"
             raise KoriskError(f"{why}; wrap it in a module that does")
-        shapes.add((given[0].shape[1:], out.shape[1:]))
+        shapes.add((args[0].shape[1:], output.shape[1:]))
     if len(shapes) > 1:
-        several = ", ".join(shape_text(tuple(each[0])) for each in shapes)
+        listed = ", ".join(shape_text(tuple(shape[0])) for shape in shapes)
         rule = "be used with one shape of input to be replaced"
-        raise KoriskError(f"{use.path} must {rule}, got {several}")
-    (given, *_), out = seen[0]
-    return _Marked(use.layer, given, out, use.name)
+        raise KoriskError(f"{use.path} must {rule}, got {listed}")
+    (arguments, *_), output = calls[0]
+    return _Marked(use.layer, arguments, output, use.name)
 
 
 # --- Layers that take its place ------------------------------------------------------------------
@@ -331,8 +328,8 @@ class Dense(LinearOperator):
 class Filter(LinearOperator):
     """A learned convolution from the channels of the input to those of the output, then resized.
 
-    Rows and columns are the last two axes, before an axis of 2 for real and imaginary parts where
-    there are three or more; all others are channels. Zeros lie beyond the edges.
+    Rows and columns are the last two axes, or the two before a last axis of 2 for real and
+    imaginary parts; all others are channels. Beyond the edges are zeros.
     """
 
     rows: Tensor
@@ -349,13 +346,14 @@ class Filter(LinearOperator):
         options: dict[str, Any] = {"device": self.device, "dtype": self.dtype}
         self.kernel = nn.Parameter(torch.zeros(outputs, inputs, edge, edge, **options))
         for name, new, old in zip(("rows", "columns"), ends, sides, strict=True):
-            unit = torch.eye(old, dtype=self.dtype)[None]  # resized along one axis, a matrix
+            # Resizing is linear and separable: resizing the identity gives its matrix.
+            unit = torch.eye(old, dtype=self.dtype)[None]
             resized = F.interpolate(unit, new, mode="linear", align_corners=False)[0].t()
             self.register_buffer(name, resized.to(self.device).contiguous())
 
     @staticmethod
     def _split(shape: Shape) -> tuple[int, Shape]:
-        """Channels, and rows and columns."""
+        """Number of channels, and (rows, columns)."""
         sides = shape[-3:-1] if len(shape) > 2 and shape[-1] == 2 else shape[-2:]
         return math.prod(shape) // math.prod(sides), sides
 
@@ -380,14 +378,14 @@ class Filter(LinearOperator):
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
         batch = tuple(y.shape[: y.ndim - len(self.range)])
-        back = self.rows.t() @ self._planes(y, self.range) @ self.columns
-        reach = self.kernel.shape[-1] // 2
-        planes = F.conv_transpose2d(back, self.kernel, padding=reach)
+        resized = self.rows.t() @ self._planes(y, self.range) @ self.columns
+        padding = self.kernel.shape[-1] // 2
+        planes = F.conv_transpose2d(resized, self.kernel, padding=padding)
         return self._joined(planes, batch, self.domain)
 
 
 def _matrices(layer: LinearOperator, rank: int | None) -> LinearOperator:
-    """A dense layer of the same shapes, or two of an inner rank."""
+    """A dense layer of the same shapes, or a product of two with an inner rank."""
     place: dict[str, Any] = {"device": layer.device, "dtype": layer.dtype}
     if rank is None:
         return Dense(layer.domain, layer.range, **place)
@@ -399,19 +397,19 @@ def _matrices(layer: LinearOperator, rank: int | None) -> LinearOperator:
 
 
 def _match_size(new: LinearOperator, layer: LinearOperator) -> None:
-    """Draw the weights so that random inputs give outputs as large as the known layer's."""
+    """Draw the weights, scaled so that outputs are as large as those of the known layer."""
     probe = _probe(layer, 64)
     with torch.no_grad():
         for weights in new.parameters():
-            drawn = torch.randn(weights.shape, dtype=weights.dtype)  # the same on every device
-            weights.copy_(drawn * weights[0].numel() ** -0.5)
-        sizes = [float(each(probe).square().mean()) for each in (layer, new)]
+            numbers = torch.randn(weights.shape, dtype=weights.dtype)  # the same on every device
+            weights.copy_(numbers * weights[0].numel() ** -0.5)
+        sizes = [float(operator(probe).square().mean()) for operator in (layer, new)]
         last = list(new.parameters())[-1]
         last.mul_(math.sqrt(sizes[0] / sizes[1]))
 
 
 def _set_to(new: LinearOperator, operator: LinearOperator) -> None:
-    """Set the weights to the operator's matrix, or to the nearest one of their rank."""
+    """Set the weights to the operator's matrix, or to its best approximation of their rank."""
     matrix = operator.as_matrix()
     with torch.no_grad():
         if isinstance(new, Dense):
@@ -419,6 +417,7 @@ def _set_to(new: LinearOperator, operator: LinearOperator) -> None:
             return
         first, last = new.parameters()
         left, values, right = torch.linalg.svd(matrix.double(), full_matrices=False)
+        # Truncated SVD, the nearest matrix of this rank; the roots give both factors one scale.
         roots = values[: len(first)].sqrt()
         first.copy_(roots[:, None] * right[: len(first)])
         last.copy_(left[:, : len(first)] * roots)
@@ -428,7 +427,7 @@ def _set_to(new: LinearOperator, operator: LinearOperator) -> None:
 
 
 def _assumed(layer: LinearOperator, wrong: float | LinearOperator) -> LinearOperator:
-    """The operator that is wrong, on the layer's device and in its precision."""
+    """The wrong operator, on the layer's device and in its precision."""
     if not isinstance(wrong, nn.Module):
         return wrong_operator(layer, wrong)
     remedy = "make one with korisk.operators.from_callables"
@@ -449,10 +448,10 @@ def wrong_operator(operator: LinearOperator, share: float) -> LinearOperator:
         `Moving`, or an adjoint, a multiple, an inverse by `Tikhonov` or a combination of such
         operators.
     share : float
-        How wrong, above -0.9 and at most 9, such as 0.05 for 5%: the detector's bins of a scanner
-        are wider by it, a kernel is wider by it with the same sum, a trajectory is shorter by
-        it, turns and shifts of a motion are larger by it, and what each coil sees is off by so much
-        in a direction of its own, s_c (1 + share exp(i phase_c)).
+        Relative error of the geometry, above -0.9 and at most 9, such as 0.05 for 5%. Detector bins
+        of a scanner get wider by it; a kernel gets wider, with the same sum; a trajectory gets
+        shorter; turns and shifts of a motion get larger; and sensitivities of coils become
+        s_c (1 + share exp(i phase_c)), with another phase for each coil.
 
     Returns
     -------
@@ -462,7 +461,7 @@ def wrong_operator(operator: LinearOperator, share: float) -> LinearOperator:
     Raises
     ------
     KoriskError
-        If nothing in the operator has such a geometry.
+        If the operator has no such geometry.
 
     Examples
     --------
@@ -473,18 +472,18 @@ def wrong_operator(operator: LinearOperator, share: float) -> LinearOperator:
     ('A^T', 1.05)
     """
     remedy = "5% is 0.05"
-    part = _checks.real("wrong", share, above=-0.9, at_most=9, remedy=remedy)
-    found = _distorted(operator, part)
-    if found is None:
+    checked_share = _checks.real("wrong", share, above=-0.9, at_most=9, remedy=remedy)
+    distorted = _distorted(operator, checked_share)
+    if distorted is None:
         rule = f"{operator.name} is no operator whose geometry korisk can make wrong"
         give = f"{rule}, got {type(operator).__name__}; give one of your own with "
         raise KoriskError(give, Argument("wrong", ...))
-    found.name = operator.name
-    return found
+    distorted.name = operator.name
+    return distorted
 
 
 def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
-    """The operator with a wrong geometry, or None where it has none."""
+    """The operator with a wrong geometry, or None if it has no geometry."""
     place: dict[str, Any] = {"device": operator.device, "dtype": operator.dtype}
     if isinstance(operator, Projector | PixelBackprojector):
         scan = operator.geometry
@@ -499,11 +498,11 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
         return Projector(scan, kind=kind, samples=samples, **place)
     if isinstance(operator, Sense):
         maps, phases = operator.sensitivities.cpu().double(), torch.arange(operator.coils) * _TURN
-        off = torch.polar(torch.full_like(phases, share, dtype=torch.float64), phases.double())
-        wrong = torch.view_as_complex(maps.contiguous())
-        wrong = wrong * (1 + off).reshape(-1, *[1] * (wrong.ndim - 1))
+        errors = torch.polar(torch.full_like(phases, share, dtype=torch.float64), phases.double())
+        complex_maps = torch.view_as_complex(maps.contiguous())
+        complex_maps = complex_maps * (1 + errors).reshape(-1, *[1] * (complex_maps.ndim - 1))
         shape = tuple(operator.fourier.image_shape)
-        return Sense(shape, wrong, operator.mask.cpu(), real=operator.real, **place)
+        return Sense(shape, complex_maps, operator.mask.cpu(), real=operator.real, **place)
     if isinstance(operator, Nufft):
         grid, shorter = operator.cartesian, operator.trajectory / (1 + share)
         place |= {"real": operator.real, "points": operator.points}
@@ -514,11 +513,12 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
         return Moving(operator.rest, poses, states=operator.states, axis=operator.axis)
     if isinstance(operator, Convolution):
         kernel = operator.kernel.cpu().double().numpy()
-        more = [math.ceil(length * max(share, 0) / 2) for length in kernel.shape]
-        wide = np.pad(kernel, [(each, each) for each in more])
-        origin = np.array([length // 2 for length in wide.shape])
+        margins = [math.ceil(length * max(share, 0) / 2) for length in kernel.shape]
+        padded = np.pad(kernel, [(margin, margin) for margin in margins])
+        origin = np.array([length // 2 for length in padded.shape])
+        # Stretched about the kernel's centre.
         stretched = ndimage.affine_transform(
-            wide, np.eye(wide.ndim) / (1 + share), origin - origin / (1 + share)
+            padded, np.eye(padded.ndim) / (1 + share), origin - origin / (1 + share)
         )
         if kernel.sum() and stretched.sum():
             stretched *= kernel.sum() / stretched.sum()
@@ -534,9 +534,9 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
             return inner * operator.factor
         return Tikhonov(inner, operator.mu, solver=operator.solver)
     if isinstance(operator, linear.Composed | linear.Sum | linear.Stacked):
-        parts = [_distorted(part, share) for part in operator.operators]
-        if all(part is None for part in parts):
+        components = [_distorted(component, share) for component in operator.operators]
+        if all(component is None for component in components):
             return None
-        pairs = zip(parts, operator.operators, strict=True)
+        pairs = zip(components, operator.operators, strict=True)
         return type(operator)([old if new is None else new for new, old in pairs])
     return None

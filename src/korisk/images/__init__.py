@@ -1,8 +1,8 @@
-"""The user's own images: files of several formats, one size and value scale, split by patient.
+"""Users' images: read from several formats, converted to one size and unit, split by patient.
 
-Start with `read.read_images`. It finds the files, lets `formats` read their pages, brings each to
-one unit and size (`pixels`), and returns a `patients.ImageSet`. `patients` finds the patient of
-each image and splits a set into pools that share no patient.
+Start with `read.read_images`. It finds the files, reads their pages (`formats`), converts them to
+one unit and size (`pixels`), and returns a `patients.ImageSet`. `patients` identifies the patient
+of each image and splits a set into pools that share no patient.
 """
 
 from korisk.errors import needed_by

@@ -1,4 +1,4 @@
-"""Whose image each is, and splits into pools that share no patient."""
+"""Sets of images with their patients, and splits into pools that share no patient."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ORDERS: tuple[Order, ...] = ("mixed", "patients")
 Parts = Mapping[str, object] | Callable[[str], object]
 _LARGEST_TABLE = 64_000_000  # bytes
 _SHARE = 10  # a pool is drawn from a tenth of the patients, unless they have too few images
-_BLANK = 0.05  # of a typical image's standard deviation
-_VERSION = "korisk images 1"  # another one wherever the same files would give other values
+_BLANK = 0.05  # standard deviation of a blank image, relative to that of a typical one
+_VERSION = "korisk images 1"  # changes whenever the same files would give other values
 
 
 class Skipped(NamedTuple):
@@ -42,7 +42,7 @@ class Skipped(NamedTuple):
     reason : str
         Why it was left out.
     blank : bool, default False
-        Whether it is an image that shows nothing.
+        Whether it is a constant or nearly constant image.
 
     Examples
     --------
@@ -77,15 +77,15 @@ class ImageSet:
     mu_water : float
         Attenuation of water in 1/mm.
     scaling : tuple of str
-        How values were made from those of the files, in words.
+        How values were converted from those of the files, in words.
     digests : tuple of str
-        Hashes of what the files hold, before any conversion.
+        Hashes of the images as stored, before any conversion.
     settings : str
         The options of the conversion, for `fingerprint`.
     skipped : tuple of Skipped, default ()
-        What was left out.
+        Files and pages that were left out.
     shapes : tuple of (int, int), default ()
-        Rows and columns in the files, each pair once.
+        The different sizes in the files, as (rows, columns).
 
     Examples
     --------
@@ -116,18 +116,18 @@ class ImageSet:
         return len(self.images)
 
     @overload
-    def __getitem__(self, part: int) -> NDArray[np.float32]: ...
+    def __getitem__(self, selection: int) -> NDArray[np.float32]: ...
     @overload
-    def __getitem__(self, part: Any) -> ImageSet: ...
-    def __getitem__(self, part: Any) -> NDArray[np.float32] | ImageSet:
-        if isinstance(part, int | np.integer):
-            return cast(NDArray[np.float32], self.images[part])
-        chosen = np.arange(len(self))[part]
+    def __getitem__(self, selection: Any) -> ImageSet: ...
+    def __getitem__(self, selection: Any) -> NDArray[np.float32] | ImageSet:
+        if isinstance(selection, int | np.integer):
+            return cast(NDArray[np.float32], self.images[selection])
+        indices = np.arange(len(self))[selection]
         columns: dict[str, Any] = {
-            name: tuple(getattr(self, name)[index] for index in chosen)
+            name: tuple(getattr(self, name)[index] for index in indices)
             for name in ("patients", "files", "spacings", "digests")
         }
-        return replace(self, images=self.images[chosen], **columns)
+        return replace(self, images=self.images[indices], **columns)
 
     @property
     def spacing(self) -> tuple[float, float] | None:
@@ -137,11 +137,11 @@ class ImageSet:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of contents, patients and settings that does not depend on where the files are."""
-        whole = hashlib.blake2b(digest_size=16)
-        for part in (_VERSION, self.settings, *self.digests, "patients", *self.patients):
-            whole.update(f"{len(part)}:{part}".encode("utf-8", "surrogatepass"))
-        return whole.hexdigest()
+        """A hash of contents, patients and settings, independent of where the files are."""
+        hasher = hashlib.blake2b(digest_size=16)
+        for text in (_VERSION, self.settings, *self.digests, "patients", *self.patients):
+            hasher.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
+        return hasher.hexdigest()
 
     def summary(self) -> str:
         """Describe the set in two to four lines.
@@ -163,29 +163,29 @@ class ImageSet:
         rows, columns = self.images.shape[1:]
         patients = Counter(self.patients).values()
         count = counted(len(patients), "patient")
-        whose = f"{count} ({_span(patients, '')} each)" if patients else "no patient"
+        owners = f"{count} ({_span(patients, '')} each)" if patients else "no patient"
         name = "Linear attenuation in 1/mm" if self.unit == "1/mm" else "Plain values"
         if len(self):
             name += f" from {self.images.min():.4g} to {self.images.max():.4g}"
-        lines = [f"{counted(len(self), 'image')} of {rows} x {columns} pixels from {whose}."]
+        lines = [f"{counted(len(self), 'image')} of {rows} x {columns} pixels from {owners}."]
         lines.append(f"{name}, {'; '.join(self.scaling)}.")
         if sizes := [size for spacing in self.spacings if spacing for size in spacing]:
             unknown = sum(spacing is None for spacing in self.spacings)
-            rest = f" (not known for {unknown:,})" if unknown else ""
-            lines.append(f"Pixels of {_span(sizes, '.3g')} mm{rest}.")
+            exception = f" (not known for {unknown:,})" if unknown else ""
+            lines.append(f"Pixels of {_span(sizes, '.3g')} mm{exception}.")
         if self.skipped:
             lines.append(f"Left out: {in_words(self.skipped)}.")
         return "\n".join(lines)
 
     def without_blank(self) -> ImageSet:
-        """Leave out images that are nearly the same everywhere, as air beside a patient is.
+        """Leave out nearly constant images, such as slices of air beside a patient.
 
-        Their standard deviation is below 5% of that of a typical image, the upper quartile of all.
+        Their standard deviation is below 5% of the upper quartile of all.
 
         Returns
         -------
         ImageSet
-            The others; `skipped` lists those left out.
+            The remaining images; `skipped` lists those left out.
 
         Examples
         --------
@@ -194,8 +194,8 @@ class ImageSet:
         >>> values = np.random.default_rng(0).random((4, 8, 8))
         >>> values[1] *= 0.01
         >>> np.save("slices.npy", values)
-        >>> kept = read_images("slices.npy").without_blank()
-        >>> kept.files, kept.skipped[0].file
+        >>> images = read_images("slices.npy").without_blank()
+        >>> images.files, images.skipped[0].file
         (('slices.npy#0', 'slices.npy#2', 'slices.npy#3'), 'slices.npy#1')
         """
         deviation = self.images.std(axis=(1, 2), dtype=np.float64)
@@ -204,32 +204,32 @@ class ImageSet:
             Skipped(self.files[index], "is nearly the same everywhere", blank=True)
             for index in np.flatnonzero(blank)
         )
-        kept: ImageSet = self[~blank]
-        return replace(kept, skipped=(*self.skipped, *left_out))
+        remaining: ImageSet = self[~blank]
+        return replace(remaining, skipped=(*self.skipped, *left_out))
 
     def mixture(self) -> str | None:
-        """Say that files of several sizes were brought to one.
+        """Describe the sizes in the files, if there are several.
 
         Returns
         -------
         str or None
-            One sentence; None where all files have one size.
+            One sentence; None if all files have one size.
         """
         if len(self.shapes) < 2:
             return None
         first, *_, last = (f"{rows} x {columns}" for rows, columns in sorted(self.shapes))
         rows, columns = self.images.shape[1:]
         sizes = f"The files hold images of {len(self.shapes)} sizes, from {first} to {last} pixels"
-        same = f"{rows} x {columns}, whatever the size of their pixels in mm"
-        return f"{sizes}; all were brought to {same}."
+        common = f"{rows} x {columns}, whatever the size of their pixels in mm"
+        return f"{sizes}; all were brought to {common}."
 
 
 def relative(images: ImageSet) -> NDArray[np.float32]:
     """Values for studies, at least 0, as a new array.
 
-    Attenuation is divided by that of water, so that 1 is water. Plain values are as they were
-    read: fractions of `scale=`, or of the largest value of their type, or unchanged where the
-    files hold fractions.
+    Attenuation is divided by that of water, so that 1 is water. Plain values stay as they were
+    read: fractions of `scale=`, or of the largest value of their type, or unchanged if the files
+    contain fractions.
 
     Parameters
     ----------
@@ -260,14 +260,14 @@ def relative(images: ImageSet) -> NDArray[np.float32]:
 
 
 def require_images(images: object) -> None:
-    """Raise if it is not a set of images."""
+    """Raise unless the argument is an `ImageSet`."""
     remedy, kind = "read_images returns one", type(images).__name__
     rule = "be an ImageSet"
     _checks.require(isinstance(images, ImageSet), "images", rule, images, remedy, got=kind)
 
 
 def in_words(skipped: Sequence[Skipped]) -> Message:
-    """How many were left out, and the first three with their reasons."""
+    """The number of skipped pages, and the first three with their reasons."""
     listed = Message(f"{len(skipped):,}, ")
     for position, page in enumerate(skipped[:3]):
         listed = Message(listed, "; " * (position > 0), f"{page.file} (", page.reason, ")")
@@ -276,20 +276,20 @@ def in_words(skipped: Sequence[Skipped]) -> Message:
 
 def digest(values: NDArray[np.generic], *context: object) -> str:
     """Hash of an image as stored, the same on machines of either byte order."""
-    same = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-    whole = hashlib.blake2b(digest_size=16)
-    whole.update(f"{same.dtype.str} {same.shape} {context!r}".encode())
-    whole.update(same.data)
-    return whole.hexdigest()
+    portable = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+    hasher = hashlib.blake2b(digest_size=16)
+    hasher.update(f"{portable.dtype.str} {portable.shape} {context!r}".encode())
+    hasher.update(portable.data)
+    return hasher.hexdigest()
 
 
 def _span(numbers: Collection[float], form: str) -> str:
-    few, many = format(min(numbers), form), format(max(numbers), form)
-    return few if few == many else f"{few} to {many}"
+    lowest, highest = format(min(numbers), form), format(max(numbers), form)
+    return lowest if lowest == highest else f"{lowest} to {highest}"
 
 
 class ImagePools(NamedTuple):
-    """Which images to train on, to choose settings with, and to measure errors on.
+    """Indices of the training, validation and test images.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ class ImagePools(NamedTuple):
 
 
 def checked_rule(rule: object) -> Patients:
-    """`rule` if it can name patients, checked before anything is read; a .csv file is read."""
+    """Check a rule for patients before images are read; a .csv file becomes a mapping."""
     if callable(rule) or isinstance(rule, Mapping) or (isinstance(rule, str) and rule in RULES):
         return rule
     if isinstance(rule, PathLike) or (isinstance(rule, str) and rule.lower().endswith(".csv")):
@@ -320,7 +320,7 @@ def checked_rule(rule: object) -> Patients:
 
 
 def read_table(path: str | PathLike[str]) -> dict[str, str]:
-    """File to patient, from a table with these two columns."""
+    """A mapping of files to patients, from a table with the columns file and patient."""
     text = read_text(path, max_bytes=_LARGEST_TABLE)
     try:
         reader = csv.DictReader(io.StringIO(text, newline=None))  # any line ends
@@ -337,26 +337,27 @@ def read_table(path: str | PathLike[str]) -> dict[str, str]:
             rule = "must have a file and a patient, under a first line 'file,patient'"
             raise KoriskError(f"{path}, line {number}: {rule}; complete it")
         if table.setdefault(file, patient) != patient:
-            both = f"{shown(patient)} here and of {shown(table[file])} above"
-            raise KoriskError(f"{path}, line {number}: {file} is of {both}; keep one")
+            owners = f"{shown(patient)} here and of {shown(table[file])} above"
+            raise KoriskError(f"{path}, line {number}: {file} is of {owners}; keep one")
     return table
 
 
 def patients_of(
     rule: Patients, names: Sequence[str], stated: Sequence[str | None]
 ) -> tuple[str, ...]:
-    """The patient of each image, from its name ("folder/file#page") and what its file states.
+    """The patient of each image, from its name ("folder/file#page") and the file's header.
 
     `rule` comes from `checked_rule`.
     """
     if rule in ("image", "file"):
         return tuple(name if rule == "image" else _file_of(name) for name in names)
     if isinstance(rule, str | PathLike):
-        # The first folder, so that all series of a patient stay together; with "auto" what the
-        # file states goes first.
+        # The first folder, so that all series of a patient stay together; with "auto" the patient
+        # that the file states has priority.
         folders = [name.split("/", 1)[0] if "/" in name else "." for name in names]
-        pairs = zip(folders, stated, strict=True)
-        return tuple(folder if rule == "folder" or own is None else own for folder, own in pairs)
+        owners = folders if rule == "folder" else stated
+        pairs = zip(folders, owners, strict=True)
+        return tuple(folder if owner is None else owner for folder, owner in pairs)
     if isinstance(rule, Mapping):
         keys = [name if name in rule else _file_of(name) for name in names]
         missing = [name for name, key in zip(names, keys, strict=True) if key not in rule]
@@ -401,9 +402,8 @@ def image_pools(
     train, validation, test : int
         Images in each pool.
     split : mapping or callable, optional
-        A split of your own: a mapping of files to "train", "validation" or "test", a mapping of
-        these words to lists of files, or a function of a file's name. Default: as
-        `split_patients` does it.
+        Your own split: a mapping of files to "train", "validation" or "test", a mapping of these
+        words to lists of files, or a function of a file's name. Default: that of `split_patients`.
     order : {"mixed", "patients"}, default "mixed"
         Whether training images are mixed over all patients, or follow patient by patient.
 
@@ -434,16 +434,16 @@ def image_pools(
         parts = [split(name) for name in images.files]
     elif split is not None:
         pairs: list[tuple[object, object]] = list(split.items())
-        if all(isinstance(each, list | tuple) for each in split.values()):  # lists of files
-            pairs = [(name, part) for part, names in pairs for name in names]  # type: ignore[attr-defined]
-        words: dict[object, object] = {}
-        read = {key for name in images.files for key in (name, _file_of(name))}
+        if all(isinstance(value, list | tuple) for value in split.values()):  # lists of files
+            pairs = [(name, pool) for pool, names in pairs for name in names]  # type: ignore[attr-defined]
+        pool_names: dict[object, object] = {}
+        known_names = {key for name in images.files for key in (name, _file_of(name))}
         for file, word in pairs:
-            if file not in read or words.setdefault(file, word) != word:
+            if file not in known_names or pool_names.setdefault(file, word) != word:
                 rule, remedy = "name files that were read, each in one part", "name files as in "
                 got = f"{file} for {word}"
                 raise invalid("split", rule, split, f"{remedy}ImageSet.files", got=got)
-        parts = [words.get(name, words.get(_file_of(name))) for name in images.files]
+        parts = [pool_names.get(name, pool_names.get(_file_of(name))) for name in images.files]
     return split_patients(images.patients, **counts, seed=seed, order=order, parts=parts)
 
 
@@ -459,12 +459,11 @@ def split_patients(
 ) -> ImagePools:
     """Split images into three pools that share no patient.
 
-    The test pool is drawn from one patient in ten, mixed, and from more, one after the other, if
-    these have too few images; this order is the same for all seeds. The validation pool is drawn
-    likewise from the remaining patients, in the seed's order. All images of a patient with an
-    image in one of these two pools are kept out of training; all others are for training. The
-    first n images of a pool are the same however large it is, and `train` changes neither of the
-    other pools.
+    The test pool is drawn from a tenth of the patients, mixed, and, if these have too few images,
+    from further patients, one after another; this order is the same for all seeds. The validation
+    pool is drawn likewise from the remaining patients, in an order that depends on the seed. All
+    images of patients in these two pools are excluded from training. The first n images of a pool
+    are the same for any pool size, and `train` does not change the other pools.
 
     Parameters
     ----------
@@ -479,7 +478,7 @@ def split_patients(
     order : {"mixed", "patients"}, default "mixed"
         Whether training images are mixed over all patients, or follow patient by patient.
     parts : sequence of {"train", "validation", "test", None}, optional
-        The part of each image in a split of your own; None leaves an image out.
+        The pool of each image in your own split; None leaves an image out.
 
     Returns
     -------
@@ -502,11 +501,11 @@ def split_patients(
     counts = {"test": test, "validation": validation, "train": train}
     _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy="give a whole number")
     _checks.one_of("order", order, ORDERS)
-    for part, wanted in counts.items():
-        if wanted is not None or part != "train":
+    for pool, wanted in counts.items():
+        if wanted is not None or pool != "train":
             remedy = "count the pool's images"
-            _checks.count(part, wanted, at_least=0, at_most=2**31, remedy=remedy)
-    labels = np.asarray([str(each) for each in patients], dtype=str)
+            _checks.count(pool, wanted, at_least=0, at_most=2**31, remedy=remedy)
+    labels = np.asarray([str(patient) for patient in patients], dtype=str)
     if not len(labels):
         rule = "name the patient of each image"
         raise invalid("patients", rule, patients, "read images", got="none")
@@ -518,32 +517,34 @@ def split_patients(
             both = f"is in two parts of the split, {first[label]} and {word}"
             remedy = "put all images of a patient into one part"
             raise KoriskError(f"patient {shown(label)} {both}; {remedy}")
-    names, whose = np.unique(labels, return_inverse=True)
-    free = np.ones(len(labels), dtype=bool)
+    names, owners = np.unique(labels, return_inverse=True)
+    available = np.ones(len(labels), dtype=bool)
     pools = {}
-    for part, wanted in counts.items():
-        # A part takes images of `mixed` patients mixed, then those of each other patient. Sorted by
-        # keys, not shuffled: those who are left keep their order when others go.
+    for pool, wanted in counts.items():
+        # A pool takes the images of `mixed` patients in mixed order, then those of further patients
+        # one by one. Random keys are sorted instead of shuffling the list: if some patients go, the
+        # others keep their order.
         mixed = len(names) if parts is not None else -(-len(names) // _SHARE)
-        if part == "train":
+        if pool == "train":
             mixed = len(names) if order == "mixed" else 1
-        inside = np.flatnonzero(free if parts is None else np.asarray(parts) == part)
+        inside = np.flatnonzero(available if parts is None else np.asarray(parts) == pool)
         keys = []
-        for what, count in (("patients", len(names)), ("images", len(labels))):
-            key = stream_key(TEST_SEED if part == "test" else seed, f"order of {part} {what}")
+        for kind, count in (("patients", len(names)), ("images", len(labels))):
+            key = stream_key(TEST_SEED if pool == "test" else seed, f"order of {pool} {kind}")
             keys.append(np.random.Generator(np.random.Philox(key=key)).random(count))
-        present = np.unique(whose[inside])
-        wait = np.empty(len(names), dtype=np.int64)
+        present = np.unique(owners[inside])
+        turn = np.empty(len(names), dtype=np.int64)
         turns = np.maximum(np.arange(len(present)) - mixed + 1, 0)
-        wait[present[np.argsort(keys[0][present])]] = turns
-        pools[part] = inside[np.lexsort((keys[1][inside], wait[whose[inside]]))][:wanted]
+        turn[present[np.argsort(keys[0][present])]] = turns
+        pools[pool] = inside[np.lexsort((keys[1][inside], turn[owners[inside]]))][:wanted]
         if len(inside) < (least := 1 if wanted is None else wanted):
-            asked = ", ".join(f"{each} {number}" for each, number in counts.items() if number)
-            why = f"{len(labels):,} images of {len(names):,} patients for {asked}, with seed {seed}"
-            given = f"{least:,}: no patient may be in two pools, and there are {why}"
-            fewer = "ask for fewer, add patients, or read images with "
-            end = " or 'image' if every file or image is a patient of its own"
-            advice = Message(fewer, Argument("patients", "file"), end)
-            raise invalid(part, f"be at most {len(inside):,}", wanted, advice, got=given)
-        free &= ~np.isin(labels, labels[pools[part]])
+            sizes = ", ".join(f"{name} {number}" for name, number in counts.items() if number)
+            why = f"{len(labels):,} images of {len(names):,} patients for {sizes}, with seed {seed}"
+            got = f"{least:,}: no patient may be in two pools, and there are {why}"
+            remedy = "ask for fewer, add patients, or read images with "
+            condition = " or 'image' if every file or image is a patient of its own"
+            advice = Message(remedy, Argument("patients", "file"), condition)
+            raise invalid(pool, f"be at most {len(inside):,}", wanted, advice, got=got)
+        # All images of a drawn patient, not only the drawn ones, are closed to the other pools.
+        available &= ~np.isin(labels, labels[pools[pool]])
     return ImagePools(**pools)

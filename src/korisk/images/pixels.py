@@ -1,4 +1,4 @@
-"""From a page of a file to an image: values in one unit, cut and resampled to one size."""
+"""Conversion of pages to images: one unit, cropped and resampled to one size."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ _LARGEST = float(np.finfo(np.float32).max)  # 3.4e38
 
 
 class BlankError(KoriskError):
-    """An image that shows nothing, which is left out."""
+    """A constant image, which is left out."""
 
 
 class Image(NamedTuple):
-    """An image as it is kept, and what is known about it."""
+    """A converted image with its properties."""
 
     name: str
     values: NDArray[np.float32]
     unit: str  # "1/mm" or "plain"
-    scaling: str  # how values were made, in words
+    scaling: str  # how values were converted, in words
     spacing: tuple[float, float] | None  # mm from row to row, from column to column
     shape: tuple[int, int]  # in the file
     stated: str | None  # its patient, as stated in the file
-    note: str | None  # what to warn about
-    digest: str  # of what the file holds
+    note: str | None  # for a warning
+    digest: str  # of the stored values
 
 
 @dataclass(kw_only=True)
 class Conversion:
-    """How every page becomes an image: the options of `read_images`, checked here."""
+    """Converts pages to images, by the options of `read_images`, which are checked here."""
 
     side: int | None = None
     crop: Crop = "square"
     resample: Resample = "area"
-    unit: PixelUnit | None = None  # of files that do not say theirs
+    unit: PixelUnit | None = None  # of files that do not state theirs
     mu_water: float = MU_WATER
     scale: float | None = None
 
@@ -79,11 +79,11 @@ class Conversion:
             self.scale = _checks.real("scale", self.scale, above=0, remedy=remedy)
 
     def key(self) -> str:
-        """The options as a fingerprint has them."""
+        """The options as text, for a fingerprint."""
         return " ".join(f"{name}={value}" for name, value in vars(self).items())
 
     def __call__(self, page: Page, name: str) -> Image:
-        """The image of a page, under the name that messages use."""
+        """Convert a page; `name` is its name in messages."""
         high, wide = page.values.shape
         if min(high, wide) < 2:
             raise KoriskError(f"is {high} x {wide}, too small for an image; remove it")
@@ -94,8 +94,8 @@ class Conversion:
         if largest > _LARGEST * (min(1.0, self.mu_water) if unit == "1/mm" else 1.0):
             raw = page.values.max()
             stated = f"{float(raw):.4g}" if np.isfinite(float(raw)) else str(raw)
-            made = "" if float(raw) == largest else f", read as {largest:.4g},"
-            start = f"pixel value {stated}{made} does not fit single precision (up to 3.4e+38)"
+            converted = "" if float(raw) == largest else f", read as {largest:.4g},"
+            start = f"pixel value {stated}{converted} does not fit single precision (up to 3.4e+38)"
             remedy = "; divide the values, or correct "
             raise KoriskError(start, remedy, _UNIT, " or ", _SCALE)
         rows, columns = cut_shape((high, wide), self.crop)
@@ -108,8 +108,8 @@ class Conversion:
                 start = f"is {rows} x {columns} and would be distorted to {self.side} x {self.side}"
                 raise KoriskError(start, "; use ", square, " or ", pad)
             values = resampled(values, self.side, self.side, method=self.resample)
-            values = np.clip(values, 0, _LARGEST)  # a spline may go beyond
-            if spacing is not None:  # the field of view is that of what was cut out
+            values = np.clip(values, 0, _LARGEST)  # a spline may overshoot
+            if spacing is not None:  # the cropped field of view stays the same
                 spacing = spacing[0] * rows / self.side, spacing[1] * columns / self.side
         image = values.astype(np.float32)
         if float(image.min()) == float(image.max()):
@@ -118,20 +118,20 @@ class Conversion:
                 why = f"varies from {low!r} to {high!r}, which single precision does not tell apart"
                 raise KoriskError(f"{why}; scale or shift its values")
             raise BlankError(f"is {low:g} everywhere")
-        mark = digest(page.values, page.unit, page.full)
-        known = (spacing, (high, wide), page.patient, page.note, mark)
-        return Image(name, image, unit, scaling, *known)
+        page_digest = digest(page.values, page.unit, page.full)
+        properties = (spacing, (high, wide), page.patient, page.note, page_digest)
+        return Image(name, image, unit, scaling, *properties)
 
     def _in_unit(self, page: Page) -> tuple[Array, str, str]:
-        """The values in float64, their unit ("1/mm" or "plain"), and what was done in words."""
+        """Values in float64, their unit ("1/mm" or "plain"), and the conversion in words."""
         values = np.asarray(page.values, dtype=np.float64)
-        if bad := values.size - int(np.isfinite(page.values).sum()):
-            raise KoriskError(f"has {bad:,} values that are NaN or infinite; replace them")
+        if count := values.size - int(np.isfinite(page.values).sum()):
+            raise KoriskError(f"has {count:,} values that are NaN or infinite; replace them")
         if page.unit is not None and self.unit not in (None, "plain", page.unit):
             start = f"has its values in {page.unit}, which contradicts "
             remedy = ", or read the two kinds of files separately with "
-            given, pattern = Argument("unit", self.unit), Argument("pattern", ...)
-            raise KoriskError(start, given, "; leave out ", _UNIT, remedy, pattern)
+            stated_unit, pattern = Argument("unit", self.unit), Argument("pattern", ...)
+            raise KoriskError(start, stated_unit, "; leave out ", _UNIT, remedy, pattern)
         unit = self.unit or page.unit or "plain"
         if unit != "plain":
             if self.scale is not None:
@@ -161,7 +161,7 @@ def _pixel_count(field: str, value: object) -> int:
 
 
 def cut_shape(shape: tuple[int, int], crop: Crop) -> tuple[int, int]:
-    """Rows and columns of what is cut out of an image."""
+    """Rows and columns after cropping."""
     if crop == "square":
         return (min(shape),) * 2
     if crop == "pad":
@@ -170,24 +170,24 @@ def cut_shape(shape: tuple[int, int], crop: Crop) -> tuple[int, int]:
 
 
 def cut(image: Array, rows: int, columns: int) -> Array:
-    """The middle of an image, with zeros around it where it is smaller."""
+    """The centre of an image, padded with zeros where it is smaller."""
     result = np.zeros((rows, columns))
     inside, outside = [], []
     for have, want in zip(image.shape, (rows, columns), strict=True):
-        kept = min(have, want)
-        inside.append(slice((have - kept) // 2, (have - kept) // 2 + kept))
-        outside.append(slice((want - kept) // 2, (want - kept) // 2 + kept))
+        count = min(have, want)
+        inside.append(slice((have - count) // 2, (have - count) // 2 + count))
+        outside.append(slice((want - count) // 2, (want - count) // 2 + count))
     result[tuple(outside)] = image[tuple(inside)]
     return result
 
 
 def resampled(image: Array, rows: int, columns: int, *, method: Resample = "area") -> Array:
-    """The image with other numbers of rows and columns, over the same field of view.
+    """Resample an image to other numbers of rows and columns, over the same field of view.
 
     An axis that shrinks is averaged over areas, y_i = (m / n) sum_j |I_i ∩ J_j| x_j, where pixel j
-    covers J_j = [j, j + 1] and the new pixel i covers I_i = [i n / m, (i + 1) n / m]; so the mean
-    stays. An axis that grows is interpolated between pixel centres, linearly ("area") or by a
-    cubic spline ("spline"), and continued by its outermost value.
+    covers J_j = [j, j + 1] and the new pixel i covers I_i = [i n / m, (i + 1) n / m]; this keeps
+    the mean. An axis that grows is interpolated between pixel centres, linearly ("area") or by a
+    cubic spline ("spline"), and extended by its outermost value.
     """
     return _along_rows(_along_rows(image, rows, method).T, columns, method).T
 
@@ -211,19 +211,19 @@ def weights(have: int, want: int) -> csr_array:
 
     if want < have:
         # In units of 1 / want of a pixel all edges are whole numbers, so nothing is rounded before
-        # the division. Between two edges lies a piece of one new pixel and of one old.
+        # the division. Between two edges is the overlap of one new and one old pixel.
         new, old = (np.arange(count + 1, dtype=np.int64) for count in (want, have))
         edges = np.union1d(new * have, old * want)
         start, entries = edges[:-1], np.diff(edges) / have
         return csr_array((entries, (start // have, start // want)), shape=(want, have))
     centres = _centres(have, want)
     left = np.minimum(centres.astype(np.int64), max(have - 2, 0))
-    part = centres - left
-    entries = np.concatenate([1 - part, part])
-    places = np.tile(np.arange(want), 2), np.concatenate([left, np.minimum(left + 1, have - 1)])
-    return csr_array((entries, places), shape=(want, have))
+    fraction = centres - left
+    entries = np.concatenate([1 - fraction, fraction])
+    columns = np.concatenate([left, np.minimum(left + 1, have - 1)])
+    return csr_array((entries, (np.tile(np.arange(want), 2), columns)), shape=(want, have))
 
 
 def _centres(have: int, want: int) -> Array:
-    """Where the centres of the new pixels lie among the old ones."""
+    """Centres of the new pixels, as positions among the old ones."""
     return np.clip((np.arange(want) + 0.5) * have / want - 0.5, 0, have - 1)

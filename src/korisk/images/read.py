@@ -1,4 +1,4 @@
-"""read_images: find image files, read their pages, and put them together as one set."""
+"""`read_images`: find image files, read their pages, and combine them into one set."""
 
 import logging
 import os
@@ -40,9 +40,9 @@ _SIDE, _UNIT = Argument("side", ...), Argument("unit", ...)  # for messages
 _OR_SKIP = Message(" (or leave out such files with ", Argument("on_error", "skip"), ")")
 _FEWER = Message("give ", _SIDE, " for smaller ones, or ", Argument("limit", ...), " for fewer")
 KINDS = ".npy, .npz, .png, .tif, .h5, .hdf5, and DICOM under any name"
-_DIRECTORY = "DICOMDIR"  # a table of contents
+_DIRECTORY = "DICOMDIR"  # a table of contents, without images
 _LONGEST = 160  # characters of another package's message
-_MOST_UNUSABLE = 1000  # images of one file
+_MOST_UNUSABLE = 1000  # images of one file, before the file is given up
 
 
 def read_images(
@@ -76,11 +76,11 @@ def read_images(
     crop : {"square", "pad", "none"} or (int, int), default "square"
         Keep the middle square, add zeros to a square, keep all, or cut to (rows, columns).
     resample : {"area", "spline"}, default "area"
-        How images are enlarged: linearly, or by a cubic spline. Shrinking averages areas.
+        Enlarge images linearly or by a cubic spline. Shrinking averages areas.
     on_error : {"stop", "skip"}, default "stop"
         Raise at the first file that cannot be used, or leave such files out and warn.
     patients : str, path, callable or mapping, default "auto"
-        Whose image it is: what the file states or else its first folder ("auto"), "folder",
+        The patient of an image: stated by the file or else its first folder ("auto"), "folder",
         "file", "image", a function of a name, a mapping of names, or a .csv file.
     unit : {"HU", "1/mm", "1/cm", "1/m", "plain"}, optional
         Unit of files that do not state theirs. Default: plain.
@@ -143,36 +143,37 @@ def read_images(
             f"{shape} {unit} in {len(names):,} images such as {names[0]}"
             for (shape, unit), names in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
         ]
-        more = f"; and {len(listed) - 3} more kinds" if len(listed) > 3 else ""
-        start = f"images must be of one size and one unit, got {'; '.join(listed[:3])}{more}; give "
+        rest = f"; and {len(listed) - 3} more kinds" if len(listed) > 3 else ""
+        start = f"images must be of one size and one unit, got {'; '.join(listed[:3])}{rest}; give "
         one_kind = ", or read one kind with ", Argument("pattern", ...)
         raise KoriskError(start, _SIDE, " or ", _UNIT, *one_kind)
     names = [image.name for image in images]
     labels = patients_of(rule, names, [image.stated for image in images])
     noted = [image for image in images if image.note is not None]
-    seen: dict[str, tuple[str, str]] = {}
-    twins = [
-        (image.name, seen[image.digest][0])
+    # The same image under two patients could be in training and in the test.
+    first_uses: dict[str, tuple[str, str]] = {}
+    duplicates = [
+        (image.name, first_uses[image.digest][0])
         for image, label in zip(images, labels, strict=True)
-        if seen.setdefault(image.digest, (image.name, label))[1] != label
+        if first_uses.setdefault(image.digest, (image.name, label))[1] != label
     ]
-    told: list[str] = []
-    if blank := [each for each in skipped if each.blank]:
+    texts: list[str] = []
+    if blank := [page for page in skipped if page.blank]:
         many = f"{counted(len(blank), 'blank image')} left out, with one value everywhere"
-        told.append(f"{many}; the first is {blank[0].file}")
+        texts.append(f"{many}; the first is {blank[0].file}")
     if reading.failed:
-        told.append(Message("left out what cannot be read: ", in_words(reading.failed)))
+        texts.append(Message("left out what cannot be read: ", in_words(reading.failed)))
     if noted and unit is None:
         notes = ", ".join(sorted({str(image.note) for image in noted}))
         which = f"({notes}) in {counted(len(noted), 'image')}, the first is {noted[0].name}"
         why = "their values are not attenuation and are read as plain values; confirm this with "
         start = f"DICOM without Hounsfield units {which}; {why}"
-        told.append(Message(start, Argument("unit", "plain")))
-    if twins:
+        texts.append(Message(start, Argument("unit", "plain")))
+    if duplicates:
         why = "one may be tested on what was learned from the other"
-        both = f"{' and '.join(twins[0])} are the same image, under two patients"
-        told.append(f"{both}; {why}: remove one, or name one patient")
-    for text in told:
+        names_text = f"{' and '.join(duplicates[0])} are the same image, under two patients"
+        texts.append(f"{names_text}; {why}: remove one, or name one patient")
+    for text in texts:
         warnings.warn(text, KoriskWarning, stacklevel=2)
     return ImageSet(
         images=np.stack([image.values for image in images]),
@@ -190,10 +191,10 @@ def read_images(
 
 
 class ImageFile(NamedTuple):
-    """A file to read, under the name that messages and `ImageSet.files` use."""
+    """A file to read, with its name in messages and in `ImageSet.files`."""
 
     path: Path
-    name: str  # relative to what was searched
+    name: str  # relative to the common folder of all sources
     read: Callable[[], Iterator[Page]]
     by_name: bool  # named by the user, not found in a folder
 
@@ -201,22 +202,22 @@ class ImageFile(NamedTuple):
 def find_images(
     source: Source | Sequence[Source], pattern: str | None, fail: Callable[[str, str], None]
 ) -> list[ImageFile]:
-    """Image files in one order on every machine.
+    """Image files, in the same order on every machine.
 
-    All files in folders are found that are not hidden, in linked folders too; each file once.
-    `fail` gets the name of a folder that cannot be opened, and the reason.
+    Folders are searched for files that are not hidden, linked folders included; each file is listed
+    once. `fail` is called with the name of a folder that cannot be opened, and the reason.
     """
     places: list[tuple[Path, str | None]] = []
-    for each in [source] if isinstance(source, str | PathLike) else list(source):
-        given: object = each
-        if not isinstance(given, str | PathLike) or not os.fspath(each):
-            raise invalid("source", "be a path or a list of paths", each)
-        text, member = os.fspath(each), None
+    for entry in [source] if isinstance(source, str | PathLike) else list(source):
+        checked: object = entry
+        if not isinstance(checked, str | PathLike) or not os.fspath(entry):
+            raise invalid("source", "be a path or a list of paths", entry)
+        text, member = os.fspath(entry), None
         path = Path(os.path.abspath(text))  # noqa: PTH100 (links keep their names)
         try:
             if not path.exists() and ":" in text:  # "file.h5:/path"
-                before, _, member = text.rpartition(":")
-                path = Path(os.path.abspath(before))  # noqa: PTH100
+                file_part, _, member = text.rpartition(":")
+                path = Path(os.path.abspath(file_part))  # noqa: PTH100
             exists = path.is_dir() or path.is_file()
         except (OSError, ValueError):  # too long a name, a null byte
             exists = False
@@ -226,13 +227,13 @@ def find_images(
     if not places:
         raise invalid("source", "name a folder or files", source, "name one", got="an empty list")
     folders = [path if path.is_dir() else path.parent for path, _ in places]
-    root = Path(os.path.commonpath(folders))  # names relative to it stay when all is moved
+    root = Path(os.path.commonpath(folders))  # relative names survive a move of the folder
     files: dict[str, ImageFile] = {}
-    for start, member in places:
-        for path in _below(start, root, fail) if start.is_dir() else [start]:
-            by_name = path == start
+    for place, member in places:
+        for path in _below(place, root, fail) if place.is_dir() else [place]:
+            by_name = path == place
             if not by_name and pattern is not None:
-                relative = path.relative_to(start).as_posix() if "/" in pattern else path.name
+                relative = path.relative_to(place).as_posix() if "/" in pattern else path.name
                 if not fnmatchcase(relative, pattern):
                     continue
             name = _name(path, root)
@@ -252,39 +253,40 @@ def find_images(
 
 
 def _below(folder: Path, root: Path, fail: Callable[[str, str], None]) -> list[Path]:
-    """All files that are not hidden; linked folders too, each once, so that loops end."""
+    """All files that are not hidden, also in linked folders; each folder is visited once."""
 
     def cannot_open(error: OSError) -> None:
         name = _name(Path(error.filename or folder), root)
         fail(name, f"cannot be opened: {(error.strerror or 'error').lower()}")
 
-    found = []
+    paths = []
     visited: set[tuple[int, int]] = set()
-    for here, folders, names in os.walk(folder, followlinks=True, onerror=cannot_open):
-        status = Path(here).stat()
+    for parent, folders, names in os.walk(folder, followlinks=True, onerror=cannot_open):
+        status = Path(parent).stat()
+        # Links may form loops.
         if (status.st_dev, status.st_ino) in visited:
             folders.clear()
             continue
         visited.add((status.st_dev, status.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(here, name) for name in names if not name.startswith(".")]
-    return sorted(found, key=lambda path: path.relative_to(folder).parts)
+        paths += [Path(parent, name) for name in names if not name.startswith(".")]
+    return sorted(paths, key=lambda path: path.relative_to(folder).parts)
 
 
 def _name(path: Path, root: Path) -> str:
-    """One line of plain text, whatever bytes the name has."""
+    """The relative name of a file as one printable line."""
     text = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
     clean = text.encode("utf-8", "backslashreplace").decode()
     return clean if clean.isprintable() else clean.encode("unicode_escape").decode()
 
 
 class ReadingStoppedError(KoriskError):
-    """The end of all reading: a file that cannot be used, or too many images for the memory."""
+    """Reading stops: a file cannot be used, or the images do not fit into memory."""
 
 
 @dataclass
 class Reading:
-    """What was read so far."""
+    """The state of reading: images, skipped pages and failures so far."""
 
     convert: Conversion
     on_error: OnError
@@ -299,22 +301,22 @@ class Reading:
         return self.limit is not None and len(self.images) >= self.limit
 
     def fail(self, name: str, reason: str) -> None:
-        """Stop at what cannot be used, or leave it out."""
-        # A name in a file, or another package's message, may take several lines.
+        """Raise for a file that cannot be used, or skip it, as `on_error` says."""
+        # Names inside files and messages of other packages may have several lines.
         parts = Message(reason).parts
-        texts = (re.sub(r"\s+", " ", part) if isinstance(part, str) else part for part in parts)
+        texts = (re.sub(r"\s+", " ", piece) if isinstance(piece, str) else piece for piece in parts)
         reason = Message(*texts)
         if self.on_error == "stop":
             raise ReadingStoppedError(f"{name}: ", reason, _OR_SKIP)
         self.failed.append(Skipped(name, reason))
 
     def take(self, file: ImageFile) -> None:
-        """Read a file whole or not at all; pages that show nothing are left out alone."""
-        before, skipped, failed = len(self.images), len(self.skipped), len(self.failed)
+        """Read a file completely or not at all, except for its blank pages."""
+        image_count, skipped, failed = len(self.images), len(self.skipped), len(self.failed)
         tifffile = logging.getLogger("tifffile")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other packages, about odd headers
-            logged, tifffile.disabled = tifffile.disabled, True
+            was_disabled, tifffile.disabled = tifffile.disabled, True
             try:
                 if not file.path.is_file() or file.path.stat().st_size == 0:
                     raise KoriskError("is empty, a broken link, or not a regular file; remove it")
@@ -335,14 +337,14 @@ class Reading:
                             why = f"holds more than {_MOST_UNUSABLE:,} images that cannot be used"
                             raise KoriskError(why, " (", error.message, "); remove it") from None
                         continue
-                    coming = page.count if number == 0 else 1
+                    expected = page.count if number == 0 else 1
                     if self.limit is not None:
-                        coming = min(coming, self.limit - len(self.images))
-                    # What was read is copied once, into one array; so it must fit again.
-                    needed = (len(self.images) + 2 * coming) * image.values.nbytes
-                    what = f"{name}: with it, a set of {len(self.images) + coming:,} images"
+                        expected = min(expected, self.limit - len(self.images))
+                    # All images are copied into one array in the end, so they must fit twice.
+                    needed = (len(self.images) + 2 * expected) * image.values.nbytes
+                    purpose = f"{name}: with it, a set of {len(self.images) + expected:,} images"
                     try:
-                        check_fits(needed, what, _FEWER, share=0.9)
+                        check_fits(needed, purpose, _FEWER, share=0.9)
                     except KoriskError as error:
                         raise ReadingStoppedError(error.message) from None
                     self.images.append(image)
@@ -354,10 +356,10 @@ class Reading:
                 if isinstance(error, NotAnImageError) and not file.by_name:
                     self.skipped.append(Skipped(file.name, reason))
                     return
-            except Exception as error:  # a broken file makes a reader raise anything
+            except Exception as error:  # readers of broken files may raise anything
                 text = shorten(f"{type(error).__name__}: {error}", _LONGEST, placeholder="...")
                 reason = Message(f"cannot be read: {text}")
             finally:
-                tifffile.disabled = logged
-        del self.images[before:], self.skipped[skipped:]
+                tifffile.disabled = was_disabled
+        del self.images[image_count:], self.skipped[skipped:]
         self.fail(file.name, reason)

@@ -1,4 +1,4 @@
-"""Pilots: learning curves of the user's own training.
+"""Pilots: learning curves measured with the user's training code.
 
 Start with `run.py`: `run_pilot` runs each fit as a cell of a study (`fit.py`), with the options of
 `options.py`, and returns a `Pilot` (`result.py`). `adapters.py` builds fits of scikit-learn

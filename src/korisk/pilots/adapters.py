@@ -1,6 +1,6 @@
 """Pilots of scikit-learn estimators and of PyTorch datasets, on nested training subsets.
 
-For each seed the samples have one order, and a training set of n is its first n.
+Each seed defines an order of the samples; a training set of size n is its first n samples.
 """
 
 import hashlib
@@ -33,9 +33,9 @@ Labels = NDArray[np.generic]
 Scoring = str | Sequence[str] | None
 TrainFunction = Callable[..., object]  # of a training set, a test set and a seed
 
-_SPLIT_SEED = 20_261  # of the one test set that all seeds share
-_DEFAULT_TEST = 0.25
-_MOST_SEED = 2**32  # scikit-learn takes seeds below
+_SPLIT_SEED = 20_261  # of the test set, which all seeds share
+_DEFAULT_TEST = 0.25  # share of the samples
+_MOST_SEED = 2**32  # seeds of scikit-learn are below
 
 
 # --- scikit-learn --------------------------------------------------------------------------------
@@ -43,44 +43,44 @@ _MOST_SEED = 2**32  # scikit-learn takes seeds below
 
 @dataclass(frozen=True)
 class SklearnFit:
-    """`fit(n, seed)` of an estimator: trained on n samples, scored on one test set."""
+    """`fit(n, seed)` of an estimator: train on n samples, score on the test set."""
 
     estimator: Any
     train: tuple[Any, Any]  # X and y
     test: tuple[Any, Any]
-    scoring: Mapping[str, str]  # scikit-learn's names by the metrics'
+    scoring: Mapping[str, str]  # names in scikit-learn, by metric
     stratified: bool
     groups: Labels | None
 
     def __call__(self, n: int, seed: int, longer: float = 1.0) -> dict[str, float]:
-        """Train a clone and score it; errors are positive, scores as scikit-learn gives them.
+        """Train a clone and score it; errors are positive, scores as in scikit-learn.
 
-        To train longer, it may take so many times the iterations (`max_iter`).
+        `longer` multiplies the iterations (`max_iter`).
         """
         from sklearn.base import clone
         from sklearn.metrics import get_scorer
 
         y = self.train[1]
-        every = np.arange(len(y))
+        indices = np.arange(len(y))
         if self.groups is None and self.stratified:
-            order = stratified_order(every, np.asarray(y), seed)
+            order = stratified_order(indices, np.asarray(y), seed)
         else:
-            order = subset_order(every, self.groups, seed)
+            order = subset_order(indices, self.groups, seed)
         model = clone(self.estimator)
         names = [name.rpartition("__") for name in model.get_params(deep=True)]
         states = ["".join(name) for name in names if name[2] == "random_state"]
         model.set_params(**dict.fromkeys(states, seed % _MOST_SEED))
         if longer != 1.0:
             model.set_params(**{k: round(v * longer) for k, v in _iterations(model).items()})
-        trained = [_rows(part, order[:n]) for part in self.train]
-        model.fit(*trained)
+        training_set = [_rows(values, order[:n]) for values in self.train]
+        model.fit(*training_set)
         numbers = {
             metric: float(get_scorer(name)(model, *self.test)) * _sign(name)
             for metric, name in self.scoring.items()
         }
         for metric, name in self.scoring.items():
-            with suppress(ValueError):  # of a score that needs more classes than n samples have
-                score = float(get_scorer(name)(model, *trained)) * _sign(name)
+            with suppress(ValueError):  # a score may need more classes than n samples have
+                score = float(get_scorer(name)(model, *training_set)) * _sign(name)
                 numbers |= {f"train_{metric}": score} if math.isfinite(score) else {}
         steps = getattr(model, "n_iter_", None)
         return numbers if steps is None else numbers | {"steps": float(np.max(steps))}
@@ -98,10 +98,10 @@ def pilot_sklearn(
     groups: ArrayLike | None = None,
     **options: Any,
 ) -> Pilot:
-    """The pilot of a scikit-learn estimator.
+    """Run the pilot of a scikit-learn estimator.
 
-    A clone is trained on nested subsets (for each seed the first n of an order of its own; for a
-    classifier with the classes in their shares) and scored on one test set for all.
+    A clone is trained on nested subsets (the first n samples of an order that depends on the seed,
+    stratified for classifiers) and scored on one test set.
 
     Parameters
     ----------
@@ -160,41 +160,43 @@ def pilot_sklearn(
         remedy = Message("take one that trains in steps, or leave out ", Argument("probe", ...))
         rule, got = "have max_iter to be trained longer", type(estimator).__name__
         require(bool(_iterations(estimator)), "estimator", rule, estimator, remedy, got=got)
-    x, target, labels = _samples(X, y)
+    rows, target, labels = _samples(X, y)
     classes = bool(is_classifier(estimator))
     strata = labels if classes and labels.ndim == 1 else None
     names = _checked_groups(groups, len(labels))
-    asked = checked_sizes(sizes)
+    training_sizes = checked_sizes(sizes)
     if isinstance(test, tuple) and len(test) == 2:
         train = np.arange(len(labels))
-        tested = _samples(*test)[:2]
+        test_set = _samples(*test)[:2]
     else:
         share = _DEFAULT_TEST if test is None else test
-        train, rest = held_out(len(labels), share, labels=strata, groups=names)
-        tested = _rows(x, rest), _rows(target, rest)
-    scorers, trained = _scorers(scoring, classes), (_rows(x, train), _rows(target, train))
-    of_train = None if names is None else names[train]
-    fit = SklearnFit(estimator, trained, tested, scorers, strata is not None, of_train)
+        train, test_rows = held_out(len(labels), share, labels=strata, groups=names)
+        test_set = _rows(rows, test_rows), _rows(target, test_rows)
+    scorers, training_set = _scorers(scoring, classes), (_rows(rows, train), _rows(target, train))
+    training_groups = None if names is None else names[train]
+    stratified = strata is not None
+    fit = SklearnFit(estimator, training_set, test_set, scorers, stratified, training_groups)
     parameters = estimator.get_params()
-    about = {  # so that a store refuses results of another estimator or other data
+    identity = {  # by which a store rejects results of another estimator or other data
         "estimator": type(estimator).__qualname__,
         "parameters": {
             name: re.sub(r" at 0x[0-9a-f]+", "", repr(parameters[name]))[:200]
             for name in sorted(parameters)
         },
         "scoring": sorted(scorers.values()),
-        "data": data_hash((*trained, *tested, of_train)),
+        "data": data_hash((*training_set, *test_set, training_groups)),
     }
-    units = {  # all scores of scikit-learn but negated errors are best at 1
+    units = {  # scores of scikit-learn are best at 1, except for negated errors
         metric: name if name in {"accuracy", "r2"} else "complement"
         for metric, name in scorers.items()
     } | {metric: "error" for metric, name in scorers.items() if _is_negated(name)}
-    given = _run_options(options, type(estimator).__name__, about, asked, len(train))
-    return run_pilot(fit, asked, seeds, **{"unit": units} | given)
+    name = type(estimator).__name__
+    run_options = _run_options(options, name, identity, training_sizes, len(train))
+    return run_pilot(fit, training_sizes, seeds, **{"unit": units} | run_options)
 
 
 def _samples(x: object, y: object) -> tuple[object, object, Labels]:
-    """X and y as scikit-learn indexes them, and y as an array."""
+    """X and y as indexable objects, and y as an array."""
     from sklearn.utils import indexable
 
     try:
@@ -219,7 +221,7 @@ def _rows(values: object, rows: Indices) -> object:
 
 
 def _scorers(scoring: Scoring, classes: bool) -> dict[str, str]:
-    """Scikit-learn's names by ours: errors lose their neg_."""
+    """Names of scorers by metric: errors lose their prefix neg_."""
     if scoring is None:
         scoring = "accuracy" if classes else "r2"
     names = [scoring] if isinstance(scoring, str) else scoring
@@ -245,7 +247,7 @@ def _sign(name: str) -> int:
 
 
 def _iterations(estimator: Any) -> dict[str, int]:
-    """Parameters that end the training of an estimator or of its parts, by name."""
+    """Values of `max_iter` of an estimator and its components, by name."""
     parameters = estimator.get_params(deep=True).items()
     return {
         name: value
@@ -259,7 +261,7 @@ def _iterations(estimator: Any) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class TorchFit:
-    """`fit(n, seed)` of a dataset: the user's function on a subset of n samples."""
+    """`fit(n, seed)` of a dataset: call the user's function on a subset of n samples."""
 
     fit: TrainFunction
     dataset: Any
@@ -268,7 +270,7 @@ class TorchFit:
     groups: Labels | None  # of `train`
 
     def __call__(self, n: int, seed: int, **longer: float) -> object:
-        """What the user's function returns for the subset; a probe's factor goes to it too."""
+        """The result of the user's function for the subset; a probe passes `longer`."""
         from torch.utils.data import Subset
 
         order = subset_order(self.train, self.groups, seed)
@@ -285,14 +287,14 @@ def pilot_torch(
     groups: ArrayLike | None = None,
     **options: Any,
 ) -> Pilot:
-    """The pilot of a function that trains on a PyTorch dataset.
+    """Run the pilot of a function that trains on a PyTorch dataset.
 
     Parameters
     ----------
     fit : callable
-        `fit(train, test, seed)` gets a nested `Subset` of the dataset (for each seed the first n
-        of an order of its own) and returns an error or a dict of metrics. It seeds PyTorch itself.
-        For a `probe` it takes the keyword `longer` too.
+        `fit(train, test, seed)` gets a nested `Subset` of the dataset (the first n samples of an
+        order that depends on the seed) and returns an error or a dict of metrics. It must seed
+        PyTorch. For a `probe` it also takes the keyword `longer`.
     dataset : dataset
         Any object with a length and an index.
     test : float or object
@@ -343,12 +345,12 @@ def pilot_torch(
     require(indexed, "dataset", "have a length and give samples by index", dataset, remedy)
     samples = len(dataset)
     names = _checked_groups(groups, samples)
-    asked = checked_sizes(sizes)
+    training_sizes = checked_sizes(sizes)
     train = np.arange(samples)
     if isinstance(test, int | float):
         described: object = test
-        train, rest = held_out(samples, test, groups=names)
-        test = Subset(dataset, rest.tolist())
+        train, test_rows = held_out(samples, test, groups=names)
+        test = Subset(dataset, test_rows.tolist())
     else:
         kind = type(test).__qualname__
         described = f"{kind} of {len(test)}" if hasattr(test, "__len__") else kind
@@ -356,7 +358,7 @@ def pilot_torch(
     digest = None
     if names is not None:
         digest = hashlib.sha256(names.dtype.str.encode() + names.tobytes()).hexdigest()[:16]
-    about = {
+    identity = {
         "function": name,
         "dataset": type(dataset).__qualname__,
         "samples": samples,
@@ -365,8 +367,8 @@ def pilot_torch(
         **bound,
     }
     wrapped = TorchFit(fit, dataset, train, test, None if names is None else names[train])
-    given = _run_options(options, short_name(name), about, asked, len(train))
-    return run_pilot(wrapped, asked, seeds, **given)
+    run_options = _run_options(options, short_name(name), identity, training_sizes, len(train))
+    return run_pilot(wrapped, training_sizes, seeds, **run_options)
 
 
 # --- Shared --------------------------------------------------------------------------------------
@@ -375,7 +377,7 @@ def pilot_torch(
 def _run_options(
     options: dict[str, Any], name: str, about: dict[str, Any], sizes: Sequence[int], samples: int
 ) -> dict[str, Any]:
-    """Options of `run_pilot`: the user's, the model's name and settings, and an end of growing."""
+    """Options of `run_pilot`: the user's, the model's name and settings, and the largest size."""
     limits, model = options.get("limits") or Limits(), PilotModel.of(options.get("model"))
     rule = f"be at most the {samples:,} training samples there are"
     remedy = "ask for less, or leave a smaller part for the test"
@@ -383,22 +385,22 @@ def _run_options(
         require(n <= samples, argument, rule, n, remedy, got=f"{n:,}")
     if limits.grow and limits.largest is None:
         limits = replace(limits, largest=samples)
-    named = replace(model, name=model.name or name, settings=about | dict(model.settings))
-    return options | {"limits": limits, "model": named}
+    named_model = replace(model, name=model.name or name, settings=about | dict(model.settings))
+    return options | {"limits": limits, "model": named_model}
 
 
 def _checked_groups(groups: ArrayLike | None, samples: int) -> Labels | None:
-    """Group labels, one for each sample."""
+    """Group labels as an array; raise unless there is one for each sample."""
     if groups is None:
         return None
-    found = np.asarray(groups)
-    rule, got = f"have one label for each of the {samples} samples", f"shape {found.shape}"
-    require(found.shape == (samples,), "groups", rule, groups, "give a list of them", got=got)
-    return found if found.dtype.kind in "iub" else found.astype(str)
+    labels = np.asarray(groups)
+    rule, got = f"have one label for each of the {samples} samples", f"shape {labels.shape}"
+    require(labels.shape == (samples,), "groups", rule, groups, "give a list of them", got=got)
+    return labels if labels.dtype.kind in "iub" else labels.astype(str)
 
 
 def subset_order(samples: Indices, groups: Labels | None, seed: int) -> Indices:
-    """The samples in an order drawn from the seed: one by one, or group after group."""
+    """The samples in a random order by the seed: one by one, or group by group."""
     if groups is None:
         return np.asarray(np.random.default_rng([seed, 1]).permutation(samples))
     names = np.unique(groups)
@@ -407,22 +409,24 @@ def subset_order(samples: Indices, groups: Labels | None, seed: int) -> Indices:
 
 
 def stratified_order(samples: Indices, labels: Labels, seed: int) -> Indices:
-    """An order whose every start holds the classes in nearly their shares.
+    """A random order in which every prefix has the classes in nearly their shares.
 
-    The k-th sample of a class with m samples stands at (k + u) / m of the way, with one u drawn for
-    the class. The second sample is of another class than the first, however rare that is: few
-    classifiers take a single class.
+    The k-th sample of a class with m samples gets the position (k + u) / m, with a random u of the
+    class. The second sample is of another class than the first, however rare that is, since few
+    classifiers accept a single class.
     """
     rng = np.random.default_rng([seed, 2])
-    place = np.empty(len(samples))
+    positions = np.empty(len(samples))
     for label in np.unique(labels):
-        own = np.flatnonzero(labels == label)
-        place[rng.permutation(own)] = (np.arange(len(own)) + rng.random()) / len(own)
-    order = np.argsort(place, kind="stable")
-    others = np.flatnonzero(labels[order] != labels[order[0]])
-    if len(others):
-        moved = order[others[0]]
-        order = np.insert(np.delete(order, others[0]), 1, moved)
+        members = np.flatnonzero(labels == label)
+        shares = (np.arange(len(members)) + rng.random()) / len(members)
+        # Permuted after the draw of u: another order would change the samples of stored pilots.
+        positions[rng.permutation(members)] = shares
+    order = np.argsort(positions, kind="stable")
+    different = np.flatnonzero(labels[order] != labels[order[0]])
+    if len(different):
+        sample = order[different[0]]
+        order = np.insert(np.delete(order, different[0]), 1, sample)
     return np.asarray(samples[order])
 
 
@@ -433,23 +437,24 @@ def held_out(
     labels: Labels | None = None,
     groups: Labels | None = None,
 ) -> tuple[Indices, Indices]:
-    """(train, test) indices: about this fraction for the test; a group is on one side."""
+    """Indices (train, test), with about this fraction for the test; groups are not divided."""
     if not isinstance(fraction, float) or not 0 < fraction < 1:
         rule = "be a fraction between 0 and 1 or a test set, for scikit-learn a pair (X, y)"
         raise invalid("test", rule, fraction, "pass 0.25, for example")
-    every = np.arange(samples)
+    indices = np.arange(samples)
     cut = max(1, round(fraction * samples))
     if groups is not None:
-        order = subset_order(every, groups, _SPLIT_SEED)
+        order = subset_order(indices, groups, _SPLIT_SEED)
+        # Cut between two groups, where the share of the test is closest to the fraction.
         ends = np.append(np.flatnonzero(groups[order][1:] != groups[order][:-1]) + 1, samples)
         cut = int(ends[int(np.argmin(np.abs(ends - fraction * samples)))])
         if cut >= samples:
-            two = "a test set of groups of its own needs at least two of them, or pass "
-            remedy = Message(two, Argument("test", ...), " yourself")
+            advice = "a test set of groups of its own needs at least two of them, or pass "
+            remedy = Message(advice, Argument("test", ...), " yourself")
             got = f"{len(ends)} in {samples} samples"
             raise invalid("groups", "be several", groups, remedy, got=got)
     elif labels is None:
-        order = subset_order(every, None, _SPLIT_SEED)
+        order = subset_order(indices, None, _SPLIT_SEED)
     else:
-        order = stratified_order(every, labels, _SPLIT_SEED)
+        order = stratified_order(indices, labels, _SPLIT_SEED)
     return np.sort(order[cut:]), np.sort(order[:cut])

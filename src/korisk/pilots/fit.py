@@ -1,4 +1,4 @@
-"""One fit of a pilot as a cell of a study: calling it safely, its output, and its numbers."""
+"""One fit of a pilot as a cell of a study: the call, its metrics and its printed output."""
 
 import contextlib
 import io
@@ -30,15 +30,15 @@ from korisk.studies.run.worker import Report
 
 Fit = Callable[..., object]  # of n and seed, and of longer if it is probed
 
-PRINTED = "printed:"  # begins the part of a failure's text that the fit has printed
-LENGTH = 4_000  # bytes kept of one fit's output: half from its start, half from its end
+PRINTED = "printed:"  # line before the fit's output in the text of a failure
+LENGTH = 4_000  # bytes kept of a fit's output: half from its start, half from its end
 _HALF = LENGTH // 2
 _MOST_METRICS = 100
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Which of a fit's metrics is planned with, and the units of all."""
+    """The metric of a fit to plan with, and the units of all metrics."""
 
     metric: str | None = None  # None: the first that the fit returns
     unit: Unit | str | Mapping[str, Unit | str] | None = None  # None: by the metric's name
@@ -53,14 +53,14 @@ class Reading:
         return known_unit(self.unit).name
 
     def chosen(self, metrics: Mapping[str, float]) -> str:
-        """The metric that is planned with."""
+        """The metric to plan with."""
         return next(iter(metrics)) if self.metric is None else self.metric
 
     def unit_of(self, metric: str, *, chosen: bool) -> Unit:
-        """A metric's unit: as given (one unit is that of the chosen metric), or by its name."""
-        of_chosen = None if isinstance(self.unit, Mapping) or not chosen else self.unit
-        given = self.unit.get(metric) if isinstance(self.unit, Mapping) else of_chosen
-        return known_unit(given or suggested_unit(metric) or "error")
+        """A metric's unit: as given (a single unit is for the chosen metric), or by its name."""
+        chosen_unit = None if isinstance(self.unit, Mapping) or not chosen else self.unit
+        unit = self.unit.get(metric) if isinstance(self.unit, Mapping) else chosen_unit
+        return known_unit(unit or suggested_unit(metric) or "error")
 
     def stored(self, metrics: Mapping[str, float]) -> dict[str, str]:
         """The metric and its unit as a row stores them, for later readers."""
@@ -71,7 +71,7 @@ class Reading:
         return {METRIC: metric, UNIT: unit.name if UNITS.get(unit.name) == unit else unit.law}
 
     def refusal(self, metrics: Mapping[str, float]) -> str:
-        """Why a fit's numbers are no error; empty if they are."""
+        """Why the chosen metric is missing or not an error; empty if it is one."""
         metric = self.chosen(metrics)
         if metric not in metrics:
             return f"gave no metric {metric!r}, but {', '.join(map(repr, list(metrics)[:8]))}"
@@ -79,13 +79,13 @@ class Reading:
 
 
 def out_of_range(unit: Unit, metric: str, value: float) -> str:
-    """Why a value is no error in its unit; empty if it is one, or perfect."""
+    """Why a value is not an error in its unit; empty if it is one, or perfect."""
     return f"{metric}: {unit.refusal(value)}" if math.isnan(error_of(unit, value)) else ""
 
 
 @dataclass(frozen=True)
 class FitWork:
-    """The work of a pilot's cells. `alone` says that it has a process of its own."""
+    """The work of a pilot's cells; `alone` means that it has its own process."""
 
     fit: Fit
     model: str
@@ -93,7 +93,7 @@ class FitWork:
     alone: bool
 
     def __call__(self, task: Task, report: Report) -> Result:
-        """The metrics of one fit."""
+        """Call the fit once; return its metrics, output and time."""
         n, seed = int(task.spec["n"]), task.seed
         longer = {LONGER: task.spec[LONGER]} if LONGER in task.spec else {}
         before = _running()
@@ -101,20 +101,21 @@ class FitWork:
         try:
             with printed.caught(whole_process=self.alone):
                 owner = os.getpid()
-                begun = time.perf_counter()
+                start = time.perf_counter()
                 try:
                     value = self.fit(n, seed, **longer)
                 finally:
-                    if os.getpid() != owner:  # a child that the fit forked must not go on
+                    if os.getpid() != owner:  # a child that the fit forked must not continue
                         os._exit(0)
-                seconds = time.perf_counter() - begun
+                seconds = time.perf_counter() - start
             metrics, training = divided(metrics_of(value, self.reading.only_name))
-            # A metric that is missing may be chosen anew later; one that is no error may not.
-            if self.reading.chosen(metrics) in metrics and (why := self.reading.refusal(metrics)):
-                raise KoriskError(why)
+            # A missing metric is no failure, since another may be chosen later; a wrong value is.
+            present = self.reading.chosen(metrics) in metrics
+            if present and (reason := self.reading.refusal(metrics)):
+                raise KoriskError(reason)
         except BaseException as error:
             if printed.text:
-                with suppress(Exception):  # an exception of the user's own may refuse notes
+                with suppress(Exception):  # exceptions of the user may not accept notes
                     error.add_note(f"{PRINTED}\n{printed.text}")
             raise
         detail = {
@@ -125,8 +126,8 @@ class FitWork:
             TRAINING: training or "",
             **self.reading.stored(metrics),
         }
-        kept = {name: value for name, value in detail.items() if value != ""}
-        return Result(rows=(Row(model=self.model, n=n, metrics=metrics, detail=kept),))
+        stored = {name: value for name, value in detail.items() if value != ""}
+        return Result(rows=(Row(model=self.model, n=n, metrics=metrics, detail=stored),))
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"fit": pickled(self.fit)}
@@ -136,7 +137,7 @@ class FitWork:
 
 
 def pickled(fit: Fit) -> bytes:
-    """The fit in the form in which other processes receive it."""
+    """The fit, pickled for other processes."""
     try:
         cloudpickle: Any = import_module("cloudpickle")
     except ImportError:
@@ -163,7 +164,7 @@ def pickled(fit: Fit) -> bytes:
 
 
 def metrics_of(value: object, only_name: str) -> dict[str, float]:
-    """A fit's metrics as plain numbers; `KoriskError` says why they are none."""
+    """A fit's metrics as floats; raise if they are not numbers."""
     if not isinstance(value, Mapping):
         return {only_name: number_of("fit", value)}
     if not 0 < len(value) <= _MOST_METRICS:
@@ -175,7 +176,7 @@ def metrics_of(value: object, only_name: str) -> dict[str, float]:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a name is one of training errors, steps or epochs, and of no metric to plan with."""
+    """Whether a name is reserved for training errors, steps or epochs."""
     return name in {"train", "steps", "epochs"} or name.startswith("train_")
 
 
@@ -190,16 +191,16 @@ def divided(numbers: Mapping[str, float]) -> tuple[dict[str, float], dict[str, f
 
 
 def number_of(name: str, value: object) -> float:
-    """A number of the user as a float; `KoriskError` says what is wrong with it."""
-    plain: Any = value
+    """A number of the user as a float; raise unless it is finite."""
+    scalar: Any = value
     shape = getattr(value, "shape", None)
     if shape == () and hasattr(value, "item"):  # a scalar of NumPy or PyTorch
-        plain = value.item()
-    if isinstance(plain, bool) or not isinstance(plain, Real | Decimal):
+        scalar = value.item()
+    if isinstance(scalar, bool) or not isinstance(scalar, Real | Decimal):
         got = f"an array of shape {tuple(shape)}" if shape else shown(value)
         raise KoriskError(f"{name} must give a number, got {got}; return a float")
     try:
-        number = float(plain)
+        number = float(scalar)
     except (OverflowError, ValueError):
         number = math.inf
     if not math.isfinite(number):
@@ -211,7 +212,7 @@ def number_of(name: str, value: object) -> float:
 
 
 class Printed:
-    """What a fit prints, kept short: neither lost nor in the way of the progress display."""
+    """The output of a fit, shortened, and kept away from the progress display."""
 
     def __init__(self) -> None:
         self.text = ""  # after `caught`
@@ -220,7 +221,7 @@ class Printed:
         self._total = 0
 
     def add(self, content: bytes) -> None:
-        """Keep the first and the last bytes."""
+        """Append output, keeping its first and last bytes."""
         free = _HALF - len(self._first)
         self._first += content[:free]
         self._last = (self._last + content[free:])[-_HALF:]
@@ -228,10 +229,10 @@ class Printed:
 
     @contextlib.contextmanager
     def caught(self, *, whole_process: bool) -> Iterator[None]:
-        """Catch what is printed meanwhile.
+        """Capture the output in this context.
 
-        With `whole_process` that includes what libraries and child processes write; else it is
-        what goes to Python's `sys.stdout` and `sys.stderr`.
+        With `whole_process` that includes the output of libraries and child processes; otherwise
+        only Python's `sys.stdout` and `sys.stderr`.
         """
         self.open = True
         try:
@@ -252,14 +253,14 @@ class Printed:
     def _caught_files(self) -> Iterator[None]:
         with tempfile.TemporaryFile() as file:
             _flush()
-            before = {number: os.dup(number) for number in (1, 2)}
-            for number in before:
+            copies = {number: os.dup(number) for number in (1, 2)}
+            for number in copies:
                 os.dup2(file.fileno(), number)
             try:
                 yield
             finally:
                 _flush()
-                for number, copy in before.items():
+                for number, copy in copies.items():
                     os.dup2(copy, number)
                     os.close(copy)
                 self._total = os.fstat(file.fileno()).st_size
@@ -270,10 +271,10 @@ class Printed:
 
 
 class _Raw(io.RawIOBase):
-    """The bytes of `sys.stdout` or `sys.stderr` while a fit runs.
+    """Replacement of `sys.stdout` or `sys.stderr` while a fit runs.
 
-    Whoever keeps it longer, such as a handler of `logging` that a fit has created, writes to what
-    is `sys.stdout` or `sys.stderr` then: that of the next fit, or the real one.
+    If it is used later, such as by a handler of `logging` that the fit created, it writes to the
+    current `sys.stdout` or `sys.stderr`: that of the next fit, or the real one.
     """
 
     def __init__(self, printed: Printed, name: str) -> None:
@@ -283,14 +284,14 @@ class _Raw(io.RawIOBase):
         return True
 
     def write(self, content: Any) -> int:
-        new, now = bytes(content), getattr(sys, self._name)
-        stream = self._real if getattr(now, "buffer", None) is self else now
+        data, current = bytes(content), getattr(sys, self._name)
+        stream = self._real if getattr(current, "buffer", None) is self else current
         if self._printed.open:
-            self._printed.add(new)
+            self._printed.add(data)
         elif stream is not None:
-            stream.write(new.decode(errors="replace"))
+            stream.write(data.decode(errors="replace"))
             stream.flush()
-        return len(new)
+        return len(data)
 
     def fileno(self) -> int:
         return int(self._real.fileno())
@@ -299,7 +300,7 @@ class _Raw(io.RawIOBase):
         return bool(self._real.isatty())
 
     def close(self) -> None:
-        """Nothing: the stream is not the fit's to close."""
+        """Do nothing: a fit must not close the stream."""
 
 
 def _stream(printed: Printed, name: str) -> io.TextIOWrapper:
@@ -317,28 +318,28 @@ def _flush() -> None:
 
 
 def _running() -> tuple[set[threading.Thread], set[int]]:
-    """Threads and child processes, without those of korisk's own threads."""
+    """Threads and child processes, without korisk's threads and their children."""
     threads = set(threading.enumerate())
-    own = {thread for thread in threads if isinstance(thread, OwnThread)}
-    own_ids = {str(thread.native_id) for thread in own}
+    internal = {thread for thread in threads if isinstance(thread, OwnThread)}
+    internal_ids = {str(thread.native_id) for thread in internal}
     children = {child.pid for child in active_children() if child.pid is not None}
-    for listed in Path("/proc/self/task").glob("*/children"):  # Linux only; by thread
-        if listed.parent.name in own_ids:
+    for children_file in Path("/proc/self/task").glob("*/children"):  # Linux only; by thread
+        if children_file.parent.name in internal_ids:
             continue
         with suppress(OSError):
-            for pid in listed.read_text().split():
+            for pid in children_file.read_text().split():
                 with suppress(OSError):
                     state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
                     if state != "Z":
                         children.add(int(pid))
-    return threads - own, children
+    return threads - internal, children
 
 
 def _left_running(before: tuple[set[threading.Thread], set[int]]) -> str:
-    """The threads and child processes that are new, in words."""
+    """New threads and child processes, in words."""
     threads, children = _running()
     names = sorted(thread.name for thread in threads - before[0] if thread.is_alive())
     children -= before[1]
-    parts = [f"threads: {', '.join(names)[:100]}"] if names else []
-    parts += [f"child processes: {len(children)}"] if children else []
-    return "; ".join(parts)
+    phrases = [f"threads: {', '.join(names)[:100]}"] if names else []
+    phrases += [f"child processes: {len(children)}"] if children else []
+    return "; ".join(phrases)

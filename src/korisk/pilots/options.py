@@ -1,4 +1,4 @@
-"""What a pilot is given beside its fit: how fits run, when it ends, who follows it, whose it is."""
+"""Options of a pilot: where fits run, when it ends, who follows it, and its model's identity."""
 
 import inspect
 import json
@@ -76,7 +76,7 @@ class Compute:
 
     @property
     def processes(self) -> int:
-        """How many workers are started here; only a process can be ended by a timeout."""
+        """Number of workers to start here; a timeout needs one, which can be ended."""
         if self.workers is None:
             return int(self.timeout is not None and self.cluster is None)
         return self.workers
@@ -99,7 +99,7 @@ class Limits:
     most_fits : int, optional
         Largest number of fits in all.
     cost : callable, optional
-        `cost(n)` of one fit; then sizes are chosen by what they narrow per cost.
+        `cost(n)` of one fit; sizes are then chosen by their benefit per cost.
 
     Raises
     ------
@@ -136,7 +136,7 @@ class Limits:
         return self.grow or self.largest is not None
 
     def check(self, target: float | None, sizes: list[int]) -> None:
-        """Refuse limits that do not go with a pilot's target and first sizes.
+        """Raise if the limits contradict a pilot's target and first sizes.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Tracking:
-    """Who follows a pilot while it runs, beside the progress in the terminal.
+    """Ways to follow a running pilot, beside the progress in the terminal.
 
     Parameters
     ----------
@@ -208,21 +208,21 @@ class Tracking:
 
 @dataclass(frozen=True, kw_only=True)
 class PilotModel:
-    """Whose results a store keeps: only the same model with the same settings continues them.
+    """Identity of a model: only the same model with the same settings continues its results.
 
     Parameters
     ----------
     name : str, optional
         Name of the model. Default: the name of the fit.
     settings : mapping, optional
-        Plain values that the results depend on; a store refuses others for the same model.
+        Plain values that the results depend on; a store rejects other values for the same model.
     study : str, default "pilot"
         Name of the study; a store holds models of one study.
 
     Raises
     ------
     KoriskError
-        If a name is not printable, or a setting is no plain value.
+        If a name is not printable, or a setting is not a plain value.
 
     Examples
     --------
@@ -239,10 +239,10 @@ class PilotModel:
         for field_name, text in (("name", self.name), ("study", self.study)):
             if text is not None:
                 _checks.name(field_name, text, remedy=_SHORT_NAME)
-        given: object = self.settings
-        if isinstance(given, Mapping) and all(isinstance(key, str) for key in given):
+        settings: object = self.settings
+        if isinstance(settings, Mapping) and all(isinstance(key, str) for key in settings):
             with suppress(TypeError, ValueError, RecursionError):
-                plain = {key: _plain(value) for key, value in given.items()}
+                plain = {key: _plain(value) for key, value in settings.items()}
                 object.__setattr__(self, "settings", plain)
                 return
         remedy = "give numbers, texts, lists and dicts of these"
@@ -250,7 +250,7 @@ class PilotModel:
 
     @classmethod
     def of(cls, model: "str | PilotModel | None") -> "PilotModel":
-        """A model by its name alone, or one already.
+        """A `PilotModel` from a name, or unchanged.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ class PilotModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """How a pilot finds out what limits its error, beside its curve.
+    """Additional measurements that show what limits a pilot's error.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ class Probe:
 
     @classmethod
     def of(cls, probe: "float | Probe | None") -> "Probe":
-        """A probe by its factor alone, or one already.
+        """A `Probe` from a factor, or unchanged.
 
         Parameters
         ----------
@@ -330,7 +330,7 @@ class Probe:
         return cls(longer=_checks.real("probe", probe, above=1, remedy=remedy))
 
     def check(self, fit: Callable[..., object], signature: str = "n, seed") -> None:
-        """Refuse a fit that cannot be told to train longer.
+        """Raise if a fit does not take the keyword `longer`.
 
         Parameters
         ----------
@@ -343,10 +343,10 @@ class Probe:
             return
         try:
             parameters = list(inspect.signature(fit).parameters.values())
-        except (TypeError, ValueError):  # of some functions that are written in C
+        except (TypeError, ValueError):  # some functions written in C have no signature
             parameters = []
         by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        takes = any(
+        accepts = any(
             parameter.kind is parameter.VAR_KEYWORD
             or (parameter.name == LONGER and parameter.kind in by_name)
             for parameter in parameters
@@ -356,10 +356,10 @@ class Probe:
             "leave out ",
             Argument("probe", ...),
         )
-        require(takes, "fit", "take the keyword longer to be probed", fit, remedy)
+        require(accepts, "fit", "take the keyword longer to be probed", fit, remedy)
 
     def measured(self) -> "Probe":
-        """With a baseline that is a number, by its function if it has one.
+        """The probe with its baseline evaluated, if that is a function.
 
         Returns
         -------
@@ -372,23 +372,23 @@ class Probe:
 
 @dataclass(frozen=True)
 class Identity:
-    """A fit and its model, as a store compares them."""
+    """Names and settings by which a store compares fits."""
 
     study: str
     model: str
-    fit: str  # the function's own name
+    fit: str  # qualified name of the function
     settings: Mapping[str, object]
 
     @classmethod
     def of(cls, fit: Fit, model: PilotModel) -> "Identity":
-        """The identity of a fit, as its user names it."""
+        """The identity of a fit and its model."""
         require(callable(fit), "fit", "be a function of n and seed", fit, "pass one")
         fit_name, bound = own_name(fit)
         name = short_name(fit_name) if model.name is None else model.name
         return cls(model.study, name, fit_name, dict(model.settings) | bound)
 
     def task(self, n: int, seed: int, longer: float | None = None) -> Task:
-        """The cell of one fit, or of one that is trained longer."""
+        """The cell of one fit, possibly trained longer."""
         spec: dict[str, object] = {PART_OF: self.model, "n": n, "fit": self.fit}
         spec["settings"] = dict(self.settings)
         point = f"{self.model}, n = {n}"
@@ -398,7 +398,7 @@ class Identity:
         return Task(point=point, seed=seed, spec=spec)
 
     def check(self, store: Store) -> None:
-        """Refuse a store with results of this model under other settings."""
+        """Raise if a store has results of this model with other settings."""
         for spec in [cell.task.spec for cell in store.results()]:
             expected = self.task(spec.get("n", 0), 0, spec.get(LONGER))
             if (
@@ -416,7 +416,7 @@ class Identity:
 
 
 def own_name(fit: Callable[..., object]) -> tuple[str, dict[str, object]]:
-    """A function's own name, and the plain values that `functools.partial` has bound to it."""
+    """Qualified name of a function, and the plain values bound to it by `functools.partial`."""
     inner: object = fit
     bound: dict[str, object] = {}
     while isinstance(inner, partial):
@@ -424,17 +424,17 @@ def own_name(fit: Callable[..., object]) -> tuple[str, dict[str, object]]:
             with suppress(TypeError, ValueError, RecursionError):
                 bound.setdefault(f"partial {key}", _plain(value))
         inner = inner.func
-    known = getattr(inner, "__qualname__", None) or type(inner).__qualname__
-    return str(known), bound
+    name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    return str(name), bound
 
 
 def short_name(name: str) -> str:
-    """The last part of a qualified name; `lambda` for one without a name."""
+    """Last component of a qualified name; `lambda` for an anonymous function."""
     return re.sub(r"[<>]", "", name.rpartition(".")[2])[:80] or "fit"
 
 
 def checked_sizes(sizes: Iterable[int]) -> list[int]:
-    """Training set sizes: whole numbers from 2, ascending."""
+    """Training set sizes; raise unless they are whole numbers from 2, ascending."""
     remedy = "give a list of ascending N; three or more make a plan"
     require(isinstance(sizes, Iterable), "sizes", "be a list", sizes, remedy)
     valid = [_checks.count("sizes", n, at_least=2, at_most=LARGEST_N, remedy=remedy) for n in sizes]
@@ -444,5 +444,5 @@ def checked_sizes(sizes: Iterable[int]) -> list[int]:
 
 
 def _plain(value: object) -> Any:
-    """A value as JSON has it, scalars of NumPy included; raises where JSON has none."""
+    """A value as JSON would return it, including NumPy scalars; raise if it is not plain."""
     return json.loads(json.dumps(value, allow_nan=False, default=np.generic.item))

@@ -31,7 +31,7 @@ _SHOWN_FAILURES = 5
 
 @dataclass(frozen=True)
 class PilotFailure:
-    """A fit that gave no error.
+    """A fit that failed or returned no valid error.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class PilotFailure:
     reason : str
         Why, in one line.
     printed : str
-        What it printed.
+        Its output.
     """
 
     n: int
@@ -51,7 +51,7 @@ class PilotFailure:
 
 @dataclass(frozen=True)
 class PilotFit:
-    """A fit that gave its metrics.
+    """A fit that returned its metrics.
 
     Parameters
     ----------
@@ -60,13 +60,13 @@ class PilotFit:
     metrics : mapping of str to float
         Values by the name of the metric.
     seconds : float
-        How long it took.
+        Its duration.
     printed : str
-        What it printed.
+        Its output.
     left_running : str
         Threads and child processes that it left running, in words.
     training : mapping of str to float
-        Training errors, steps and epochs, where the fit gave them.
+        Training errors, steps and epochs, if the fit returned them.
     """
 
     n: int
@@ -82,16 +82,16 @@ class PilotFit:
 class Pilot(Drawn, Answers):
     """The result of `run_pilot`. Errors and targets are in the metric's unit.
 
-    `print(pilot)` shows all of it in sentences.
+    `print(pilot)` summarises it in sentences.
 
     Parameters
     ----------
     model : str
         Name of the model.
     fits : tuple of PilotFit
-        Fits that gave their metrics, in order of n and seed.
+        Fits that returned their metrics, in order of n and seed.
     failures : tuple of PilotFailure
-        Fits that did not.
+        Fits that failed.
     seconds : float
         Seconds of fitting, failed fits included.
     stopped : str
@@ -107,7 +107,7 @@ class Pilot(Drawn, Answers):
     reading : Reading
         The chosen metric and the units.
     longer_fits : tuple of PilotFit
-        Fits of the largest size that were trained longer; they are in no curve.
+        Fits of the largest size that were trained longer; they are not part of the curves.
     probe : Probe
         How much longer, the baseline, and the noise's floor.
 
@@ -138,17 +138,17 @@ class Pilot(Drawn, Answers):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The names of the metrics that the fits gave."""
+        """Names of the metrics that the fits returned."""
         return tuple(self.fits[0].metrics) if self.fits else ()
 
     @property
     def metric(self) -> str:
-        """The metric that plans are about."""
+        """The metric of plans."""
         if self.fits:
             return self.reading.chosen(self.fits[0].metrics)
-        first = f", the first because: {self.failures[0].reason}" if self.failures else ""
+        example = f", the first because: {self.failures[0].reason}" if self.failures else ""
         raise KoriskError(
-            f"pilot {self.model!r}: no fit gave an error, {len(self.failures)} failed{first}; "
+            f"pilot {self.model!r}: no fit gave an error, {len(self.failures)} failed{example}; "
             "correct fit, and run again with ",
             Argument("retry_failed", True),
         )
@@ -167,24 +167,24 @@ class Pilot(Drawn, Answers):
 
     @cached_property
     def curves(self) -> dict[str, Curve]:
-        """The curves of all metrics whose values are errors in their unit, by name."""
-        found = {name: self._curve(name)[0] for name in self.metrics if not self._unfit(name)}
-        return {name: curve for name, curve in found.items() if curve is not None}
+        """Curves of all metrics whose values are errors in their unit, by name."""
+        candidates = {name: self._curve(name)[0] for name in self.metrics if not self._unfit(name)}
+        return {name: curve for name, curve in candidates.items() if curve is not None}
 
     @property
     def left_out(self) -> dict[str, str]:
-        """The metrics without a curve, and why."""
-        found = {name: self._unfit(name) for name in self.metrics if name not in self.curves}
-        return {name: why or "every fit was perfect" for name, why in found.items()}
+        """Metrics without a curve, with the reasons."""
+        reasons = {name: self._unfit(name) for name in self.metrics if name not in self.curves}
+        return {name: why or "every fit was perfect" for name, why in reasons.items()}
 
     @cached_property
     def training(self) -> Curve | None:
-        """Errors on training samples in the chosen metric, from 1e-6 of the test error; or None."""
+        """Training errors in the chosen metric, at least 1e-6 of the test errors; or None."""
         return self.evidence.training
 
     @cached_property
     def evidence(self) -> Evidence:
-        """What the pilot knows beside its curve: training errors, longer training, and the like."""
+        """Evidence beside the curve: training errors, longer training, baseline and noise."""
         metric, baseline = self.metric, self.probe.baseline
         usual = [(fit, None) for fit in self.fits]
         longer = [(fit, self.probe.longer) for fit in self.longer_fits if metric in fit.metrics]
@@ -203,13 +203,13 @@ class Pilot(Drawn, Answers):
 
     @property
     def limit(self) -> Limit:
-        """What limits the error at the largest N, or which run would tell."""
+        """What limits the error at the largest N, or which run would show it."""
         target = None if self.target is None else target_error(self.curve, self.target)
         return limit(self.curve, self.evidence, target)
 
     @property
     def perfect(self) -> tuple[str, ...]:
-        """Where fits had an error of 0 in the chosen metric, and how the curve treats them."""
+        """Notes on fits with an error of 0 in the chosen metric, and how the curve treats them."""
         return tuple(self._curve(self.metric)[1]) if self.fits else ()
 
     @property
@@ -228,10 +228,10 @@ class Pilot(Drawn, Answers):
         return {fit.n for fit in self.fits} | {failure.n for failure in self.failures}
 
     def _unfit(self, metric: str) -> str:
-        """Why a metric has no curve: a value that is no error in its unit."""
+        """Why a metric has no curve: the first value that is not an error in its unit."""
         unit = self.reading.unit_of(metric, chosen=metric == self.metric)
-        found = (out_of_range(unit, metric, fit.metrics[metric]) for fit in self.fits)
-        return next((why for why in found if why), "")
+        reasons = (out_of_range(unit, metric, fit.metrics[metric]) for fit in self.fits)
+        return next((reason for reason in reasons if reason), "")
 
     def _curve(self, metric: str) -> tuple[Curve | None, list[str]]:
         unit = self.reading.unit_of(metric, chosen=metric == self.metric)
@@ -239,7 +239,7 @@ class Pilot(Drawn, Answers):
         return curve_from(values, self.model, Chosen(metric, unit))
 
     def plan(self, target: float | None = None) -> Plan:
-        """How many samples a target needs.
+        """Plan the number of samples for a target.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class Pilot(Drawn, Answers):
         Returns
         -------
         Plan
-            As `korisk.plan` returns it, with the pilot's `evidence`.
+            The result of `korisk.plan`, with the pilot's `evidence`.
 
         Raises
         ------
@@ -266,11 +266,11 @@ class Pilot(Drawn, Answers):
         return plan(self.curve, self._ready("plan", target), evidence=self.evidence)
 
     def expected(self, n: float) -> Expectation:
-        """What is expected at one N."""
+        """Expected error at one N."""
         return forecast(self.curve).expected(n)
 
     def next_size(self, target: float | None = None, *, seeds: int | None = None) -> NextSize:
-        """Where one more size would narrow the answer for a target most.
+        """The size whose measurement would narrow the answer for a target most.
 
         Parameters
         ----------
@@ -282,7 +282,7 @@ class Pilot(Drawn, Answers):
         Returns
         -------
         NextSize
-            As `korisk.next_size` returns it.
+            The result of `korisk.next_size`.
 
         Raises
         ------
@@ -296,23 +296,23 @@ class Pilot(Drawn, Answers):
         >>> pilot.next_size(target=0.005).n > 256
         True
         """
-        asked = self._ready("next_size", target)
-        return next_size(self.curve, asked, candidates=self.open_sizes, seeds=seeds, cost=self.cost)
+        goal = self._ready("next_size", target)
+        return next_size(self.curve, goal, candidates=self.open_sizes, seeds=seeds, cost=self.cost)
 
     def _ready(self, asker: str, target: float | None) -> float:
-        """The target, if the pilot has one and enough sizes."""
-        asked = self.target if target is None else target
-        if asked is None:
+        """The target; raise if there is none, or if the pilot has too few sizes."""
+        goal = self.target if target is None else target
+        if goal is None:
             raise KoriskError(f"{asker} needs a target, got None; pass the error you want to reach")
         sizes = self.curve.sizes.tolist()
         if len(sizes) < LEAST_SIZES:
-            lost = sorted(self._tried - set(sizes))
-            why = f"; every fit failed or was perfect at N = {_listed(lost)}" if lost else ""
+            missing = sorted(self._tried - set(sizes))
+            why = f"; every fit failed or was perfect at N = {_listed(missing)}" if missing else ""
             raise KoriskError(
                 f"pilot {self.model!r}: a plan needs errors at {LEAST_SIZES} sizes, got "
                 f"{len(sizes)} (N = {_listed(sizes)}){why}; measure more sizes"
             )
-        return asked
+        return goal
 
     @property
     def open_sizes(self) -> list[int]:
@@ -322,18 +322,19 @@ class Pilot(Drawn, Answers):
 
     @property
     def printed(self) -> dict[tuple[int, int], str]:
-        """What fits have printed, by n and seed, without those that printed nothing."""
-        every: list[PilotFit | PilotFailure] = [*self.fits, *self.failures]
-        return {(each.n, each.seed): each.printed for each in every if each.printed}
+        """Output of the fits by n and seed, without those that printed nothing."""
+        results: list[PilotFit | PilotFailure] = [*self.fits, *self.failures]
+        return {(result.n, result.seed): result.printed for result in results if result.printed}
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write all metrics as measured, with the columns n, error, seed, model and metric.
 
-        Training errors, steps and epochs are metrics there; fits that were trained longer are not.
+        Training errors, steps and epochs are included as metrics; fits that were trained longer
+        are not.
 
-        A column `unit` follows where a metric's name does not tell it. `Curve.read` and `korisk
-        plan` take the file with the metric's name; they refuse perfect values, and rows that do not
-        fit their `digest`, the last column.
+        A column `unit` follows if a metric's name does not imply it. `Curve.read` and `korisk plan`
+        read the file with the metric's name; they reject perfect values, and rows that do not match
+        their `digest`, the last column.
 
         Parameters
         ----------
@@ -357,7 +358,7 @@ class Pilot(Drawn, Answers):
         units = {
             name: self.reading.unit_of(name, chosen=name == chosen).name for name in self.metrics
         }
-        # Where all metrics have one training error, it is that of the chosen metric.
+        # If there is one training error for all metrics, it is that of the chosen metric.
         training = dict.fromkeys(name for fit in self.fits for name in fit.training)
         units |= {training_name(name, training): units[name] for name in (*self.metrics, chosen)}
         rows = [
@@ -375,36 +376,34 @@ class Pilot(Drawn, Answers):
 
     def __str__(self) -> str:
         sizes = sorted({fit.n for fit in self.fits})
-        done = f"{_fits(len(self.fits))} at N = {_listed(sizes)}"
-        words = [
-            f"{self.model}: {done if sizes else 'no fit gave an error'}, in {self.seconds:.3g} s "
-            f"of fitting. {_sentence(self.stopped)}"
-        ]
+        fits = f"{_fits(len(self.fits))} at N = {_listed(sizes)}"
+        fits = f"{fits if sizes else 'no fit gave an error'}, in {self.seconds:.3g} s of fitting"
+        lines = [f"{self.model}: {fits}. {_sentence(self.stopped)}"]
         if self.failures:
-            listed = [f"N = {each.n}, seed {each.seed}: {each.reason}" for each in self.failures]
-            more = "; ..." if len(listed) > _SHOWN_FAILURES else ""
+            listed = [f"N = {f.n}, seed {f.seed}: {f.reason}" for f in self.failures]
+            rest = "; ..." if len(listed) > _SHOWN_FAILURES else ""
             shown = "; ".join(listed[:_SHOWN_FAILURES])
-            words.append(f"{_fits(len(listed))} failed: {shown}{more}.")
-        words += [_sentence(note) for note in self.perfect]
-        words += [f"No curve of {name!r}: {why}." for name, why in self.left_out.items() if sizes]
-        left = [fit for fit in self.fits if fit.left_running]
-        if left:
-            words.append(
-                f"{_fits(len(left))} left something running, the first at N = {left[0].n}, "
-                f"seed {left[0].seed}: {left[0].left_running}."
+            lines.append(f"{_fits(len(listed))} failed: {shown}{rest}.")
+        lines += [_sentence(note) for note in self.perfect]
+        lines += [f"No curve of {name!r}: {why}." for name, why in self.left_out.items() if sizes]
+        leaking = [fit for fit in self.fits if fit.left_running]
+        if leaking:
+            lines.append(
+                f"{_fits(len(leaking))} left something running, the first at N = {leaking[0].n}, "
+                f"seed {leaking[0].seed}: {leaking[0].left_running}."
             )
         if self.target is not None and sizes:
             try:
-                words.append(self.plan().explain())
+                lines.append(self.plan().explain())
             except KoriskError as error:
-                words.append(f"{error}.")
+                lines.append(f"{error}.")
         if len(self.sizes) >= LEAST_SIZES:
             try:
                 limit = self.limit
-                words += [str(limit)] if limit.sentence not in " ".join(words) else []
+                lines += [str(limit)] if limit.sentence not in " ".join(lines) else []
             except KoriskError as error:
-                words.append(f"{error}.")
-        return "\n".join(words)
+                lines.append(f"{error}.")
+        return "\n".join(lines)
 
 
 def _sentence(text: str) -> str:
@@ -422,34 +421,34 @@ def _fits(count: int) -> str:
 def read_pilot(
     store: Store, tasks: Iterable[Task], reading: Reading
 ) -> tuple[tuple[PilotFit, ...], tuple[PilotFailure, ...], float]:
-    """The fits of these tasks, those that failed, and seconds of fitting."""
+    """The successful fits of these tasks, the failures, and the seconds of fitting."""
     keys = {task.key for task in tasks}
     cells = [cell for cell in store.results() if cell.task.key in keys]
     failed = [failure for failure in store.failures() if failure.task.key in keys]
     fits, failures = [], []
-    spent = [cell.usage.seconds for cell in cells] + [each.usage.seconds for each in failed]
+    seconds = [result.usage.seconds for result in (*cells, *failed)]
     for failure in failed:
-        said, _, printed = failure.error.partition(f"\n{PRINTED}\n")
-        reason = (said.splitlines() or [""])[0].removeprefix("KoriskError: ")
+        error_text, _, printed = failure.error.partition(f"\n{PRINTED}\n")
+        reason = (error_text.splitlines() or [""])[0].removeprefix("KoriskError: ")
         n = int(failure.task.spec["n"])
         failures.append(PilotFailure(n, failure.task.seed, reason, printed))
-    named = [renamed(cell.rows[0], reading.only_name) for cell in cells]
-    usual = Counter(map(frozenset, named)).most_common(1)
-    for cell, metrics in zip(cells, named, strict=True):
+    metrics_per_cell = [renamed(cell.rows[0], reading.only_name) for cell in cells]
+    most_common = Counter(map(frozenset, metrics_per_cell)).most_common(1)
+    for cell, metrics in zip(cells, metrics_per_cell, strict=True):
         row, seed = cell.rows[0], cell.task.seed
         printed = str(row.detail.get("printed", ""))
-        if frozenset(metrics) != usual[0][0]:
+        if frozenset(metrics) != most_common[0][0]:
             names = ", ".join(map(repr, metrics))
             why = f"gave the metrics {names}, and most others did not"
-        else:  # the metric and its unit may differ from those of the call that measured
+        else:  # metric and unit may differ from those of the call that ran the fit
             why = reading.refusal(metrics)
         if why:
             failures.append(PilotFailure(row.n, seed, why, printed))
         else:
-            took = float(row.detail.get("seconds", cell.usage.seconds))
-            left = str(row.detail.get("left_running", ""))
+            duration = float(row.detail.get("seconds", cell.usage.seconds))
+            leaks = str(row.detail.get("left_running", ""))
             training = dict(row.detail.get(TRAINING, {}))
-            fits.append(PilotFit(row.n, seed, metrics, took, printed, left, training))
+            fits.append(PilotFit(row.n, seed, metrics, duration, printed, leaks, training))
     fits.sort(key=lambda fit: (fit.n, fit.seed))
     failures.sort(key=lambda failure: (failure.n, failure.seed))
-    return tuple(fits), tuple(failures), math.fsum(spent)
+    return tuple(fits), tuple(failures), math.fsum(seconds)

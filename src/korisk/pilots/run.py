@@ -1,8 +1,7 @@
-"""`run_pilot`: any function that trains with n samples, run as a study.
+"""`run_pilot`: measure the learning curve of any function that trains with n samples.
 
-It calls `fit(n, seed)` at several n and seeds, stores the results, and makes a learning curve of
-them. With a target it can continue at the sizes that narrow the answer most, until the answer is
-narrow enough.
+It calls `fit(n, seed)` at several n and seeds, as the cells of a study, and stores the results.
+With a target it can add the sizes that narrow the answer most, until the answer is narrow enough.
 """
 
 import shutil
@@ -45,9 +44,9 @@ from korisk.studies.run.engine import run_study
 from korisk.studies.run.events import Event, Watch
 from korisk.studies.run.progress import Pace, progress
 
-_PROBED_SEEDS = 3  # at most, of the largest size
+_PROBED_SEEDS = 3  # of the largest size, at most
 _ATTEMPTS = 2  # at a fit whose worker died: memory may have been short for a moment
-_LONGEST_WORDS = 500  # MLflow limits the values of tags
+_LONGEST_WORDS = 500  # characters: MLflow limits the values of tags
 
 
 def run_pilot(
@@ -80,9 +79,9 @@ def run_pilot(
     sizes : iterable of int
         Numbers of training samples, ascending, from 2 on.
     seeds : int or iterable of int, default 5
-        How many seeds (0, 1, ...), or which.
+        Number of seeds (0, 1, ...), or the seeds.
     store : str or path, optional
-        File of the results; the same call continues from there. Default: none are kept.
+        File of the results; the same call continues from there. Default: results are not stored.
     model : str or PilotModel, optional
         Name of the model, or its name with settings that the results depend on. Default: the name
         of `fit`.
@@ -95,12 +94,12 @@ def run_pilot(
     limits : Limits, optional
         When the pilot ends, and whether it adds sizes. Default: after the given sizes.
     probe : float or Probe, optional
-        Factor by which the largest size is trained longer in the end, to tell what limits the
+        Factor by which the largest size is trained longer at the end, to find out what limits the
         error: `fit(n, seed, longer=3.0)`. A `Probe` also takes a baseline and the noise's floor.
     compute : Compute, optional
         Where and how fits run: workers, a cluster, a timeout. Default: in this process.
     tracking : Tracking, optional
-        Who follows the pilot: a live page, MLflow, a function. Default: nobody.
+        Live page, MLflow or a function that follow the pilot. Default: none.
     quiet : bool, default False
         Whether to show no progress.
 
@@ -123,11 +122,11 @@ def run_pilot(
     >>> pilot.curve
     Curve('fit', error, N = 16 ... 64 (3 sizes), 2 seeds)
     """
-    asked, often = checked_sizes(sizes), checked_seeds(seeds)
-    ends = _checks.options_of("limits", limits, Limits)
-    runs = _checks.options_of("compute", compute, Compute)
-    tracked = _checks.options_of("tracking", tracking, Tracking)
-    ends.check(target, asked)
+    sizes, seeds = checked_sizes(sizes), checked_seeds(seeds)
+    limits = _checks.options_of("limits", limits, Limits)
+    compute = _checks.options_of("compute", compute, Compute)
+    tracking = _checks.options_of("tracking", tracking, Tracking)
+    limits.check(target, sizes)
     if store is not None:
         _checks.path("store", store, remedy="pass 'pilot.db'")
     if metric is not None:
@@ -137,34 +136,35 @@ def run_pilot(
     probes = Probe.of(probe)
     probes.check(fit)
     identity = Identity.of(fit, PilotModel.of(model))
-    for given in unit.values() if isinstance(unit, Mapping) else [unit]:
-        if given is not None:
-            known_unit(given)  # raises for an unknown one
-    if runs.processes or runs.cluster is not None:
-        pickled(fit)  # raises before anything starts
+    for metric_unit in unit.values() if isinstance(unit, Mapping) else [unit]:
+        if metric_unit is not None:
+            known_unit(metric_unit)  # raises for an unknown unit
+    if compute.processes or compute.cluster is not None:
+        pickled(fit)  # raises now rather than in a worker
     probes = probes.measured()
-    client = _mlflow(tracked.mlflow)
-    alone = runs.cluster is None and runs.processes > 0
-    work = FitWork(fit, identity.model, Reading(metric, unit), alone=alone)
-    tasks = [identity.task(n, seed) for n in asked for seed in often]
-    if probes.longer is not None and not ends.growing:
-        tasks += [identity.task(asked[-1], seed, probes.longer) for seed in often[:_PROBED_SEEDS]]
-    with _port(tracked.live) as port, _opened(store, identity, tasks) as opened:
+    client = _mlflow(tracking.mlflow)
+    own_process = compute.cluster is None and compute.processes > 0
+    work = FitWork(fit, identity.model, Reading(metric, unit), alone=own_process)
+    tasks = [identity.task(n, seed) for n in sizes for seed in seeds]
+    if probes.longer is not None and not limits.growing:
+        # Only announced here, for the progress display; `probe_largest` runs them.
+        tasks += [identity.task(sizes[-1], seed, probes.longer) for seed in seeds[:_PROBED_SEEDS]]
+    with _port(tracking.live) as port, _opened(store, identity, tasks) as opened:
         missing = opened.missing(tasks)
         pace = Pace(
-            [task for task in missing if runs.retry_failed or not opened.failed(task)],
+            [task for task in missing if compute.retry_failed or not opened.failed(task)],
             skipped=len(tasks) - len(missing),
             unit="fits",
         )
         with (
-            _served(port, opened.path, pace, target, keep=store is not None) as told,
-            progress(pace, quiet=quiet, watches=(told, tracked.watch)) as shown_progress,
+            _served(port, opened.path, pace, target, keep=store is not None) as watcher,
+            progress(pace, quiet=quiet, watches=(watcher, tracking.watch)) as shown_progress,
         ):
             watch = shown_progress
             if client is not None:
-                watch = _MlflowRuns(client, tracked.mlflow, identity, opened, shown_progress)
-            rounds = _Rounds(opened, work, identity, often, target, ends, probes, runs, watch)
-            stopped = rounds.run(asked) + rounds.probe_largest()
+                watch = _MlflowRuns(client, tracking.mlflow, identity, opened, shown_progress)
+            rounds = _Rounds(opened, work, identity, seeds, target, limits, probes, compute, watch)
+            stopped = rounds.run(sizes) + rounds.probe_largest()
             return rounds.pilot(stopped, path=None if store is None else opened.path)
 
 
@@ -172,15 +172,15 @@ def run_pilot(
 def _opened(
     store: str | PathLike[str] | None, identity: Identity, tasks: list[Task]
 ) -> Iterator[Store]:
-    """The store, or one for this call alone; if that ends early, finished fits are kept."""
+    """Open the store, or a temporary one, which is kept if the call ends early."""
     study = {"name": identity.study}
     if store is not None:
         path = store_to_write(store)
         make_folder(path.parent)
         if path.exists():
-            with suppress(DamagedError), Store.read(path) as known:
-                identity.check(known)
-        with Store.create_or_open(path, study, tasks=tasks) as opened:  # which repairs it
+            with suppress(DamagedError), Store.read(path) as existing:
+                identity.check(existing)
+        with Store.create_or_open(path, study, tasks=tasks) as opened:  # repairs a damaged store
             identity.check(opened)
             yield opened
         return
@@ -201,7 +201,7 @@ def _opened(
 
 
 def _port(live: bool | int) -> AbstractContextManager[object]:
-    """The port of the live page, opened before anything is written; None without one."""
+    """The port of the live page, opened before files are written; None without a page."""
     if live is False:
         return nullcontext()
     remedy = "choose another, or True for a free one"
@@ -214,19 +214,19 @@ def _port(live: bool | int) -> AbstractContextManager[object]:
 def _served(
     port: object, path: Path, pace: Pace, target: float | None, *, keep: bool
 ) -> AbstractContextManager[Watch | None]:
-    """Whom to tell of events so that the page is drawn anew; None without one."""
+    """The watch that redraws the live page; None without a page."""
     if port is None:
         return nullcontext()
     page = path.with_name("report.html") if path.name == STORE_NAME else path.with_suffix(".html")
-    told: AbstractContextManager[Watch] = from_report("live", "live_page")(
+    watcher: AbstractContextManager[Watch] = from_report("live", "live_page")(
         port, path, pace, page=page if keep else None, target=target
     )
-    return told
+    return watcher
 
 
 @dataclass
 class _Rounds:
-    """The sizes of a pilot, measured one round after the other."""
+    """The sizes of a pilot, measured in rounds."""
 
     store: Store
     work: FitWork
@@ -242,22 +242,23 @@ class _Rounds:
     probes: list[Task] = field(default_factory=list)
 
     def run(self, sizes: list[int]) -> str:
-        """Measure the given sizes, then more if asked to; why that ended, in words."""
+        """Measure the given sizes, then more if the limits say so; return why it ended."""
         bounded = self.limits.budget is not None or self.limits.most_fits is not None
+        # With a limit, one size at a time, so that the limit is checked between them.
         for group in [[n] for n in sizes] if bounded else [sizes]:
-            if over := self._spent():
-                return over
+            if reason := self._spent():
+                return reason
             self._measure(group)
         if not self.limits.growing:
             return "all requested sizes are measured"
         for n, fitted in self._stored_sizes().items():
-            if not fitted and (over := self._spent()):
-                return over
+            if not fitted and (reason := self._spent()):
+                return reason
             self._measure([n])
         while True:
             pilot = self.pilot()
-            if over := self._settled(pilot) or self._spent():
-                return over
+            if reason := self._settled(pilot) or self._spent():
+                return reason
             if not pilot.open_sizes:
                 end = self.limits.largest or max(self.sizes)
                 end = end if pilot.too_large is None else min(end, pilot.too_large - 1)
@@ -265,35 +266,36 @@ class _Rounds:
             self._measure([pilot.next_size(seeds=len(self.seeds)).n])
 
     def _stored_sizes(self) -> dict[int, bool]:
-        """Other sizes that the store holds of this model; whether all seeds are fitted there.
+        """Other sizes of this model in the store, and whether all seeds are fitted there.
 
-        Those with all seeds come first: they cost nothing.
+        Sizes with all seeds come first: they cost nothing.
         """
-        held: dict[int, set[int]] = {}
+        fitted: dict[int, set[int]] = {}
         tasks = [cell.task for cell in self.store.results()]
         for task in tasks + [failure.task for failure in self.store.failures()]:
             n = int(task.spec.get("n", 0))
             if task.spec_hash == self.identity.task(n, task.seed).spec_hash:
-                held.setdefault(n, set()).add(task.seed)
+                fitted.setdefault(n, set()).add(task.seed)
         end, seeds = self.limits.largest or LARGEST_N, set(self.seeds)
-        other = [n for n in sorted(held) if n not in self.sizes and n <= end and held[n] & seeds]
-        return dict(sorted(((n, held[n] >= seeds) for n in other), key=lambda pair: not pair[1]))
+        others = sorted(fitted.keys() - set(self.sizes))
+        sizes = [n for n in others if n <= end and fitted[n] & seeds]
+        return dict(sorted(((n, fitted[n] >= seeds) for n in sizes), key=lambda size: not size[1]))
 
     def _measure(self, sizes: list[int]) -> None:
-        new = [self.identity.task(n, seed) for n in sizes for seed in self.seeds]
-        self.tasks += new
+        tasks = [self.identity.task(n, seed) for n in sizes for seed in self.seeds]
+        self.tasks += tasks
         self.sizes += sizes
-        self._fit(new)
+        self._fit(tasks)
 
     def probe_largest(self) -> str:
-        """Train the largest size longer, if asked to; why not, where a limit forbids it."""
+        """Train the largest size longer, if requested; return why a limit forbids it, or ""."""
         longer, pilot = self.probe.longer, self.pilot()
         if longer is None or not pilot.sizes:
             return ""
         n, most, budget = pilot.sizes[-1], self.limits.most_fits, self.limits.budget
         seeds = [fit.seed for fit in pilot.fits if fit.n == n][:_PROBED_SEEDS]
         tasks = [self.identity.task(n, seed, longer) for seed in seeds]
-        if self.store.missing(tasks):  # others cost nothing
+        if self.store.missing(tasks):  # stored ones cost nothing
             if most is not None and len(self.tasks) + len(tasks) > most:
                 return f", and training longer would be more than {most:,} fits"
             if budget is not None and pilot.seconds >= budget:
@@ -317,18 +319,18 @@ class _Rounds:
         )
 
     def pilot(self, stopped: str = "", path: Path | None = None) -> Pilot:
-        """What is measured so far."""
+        """The pilot as measured so far."""
         fits, failures, seconds = read_pilot(self.store, self.tasks, self.work.reading)
-        longer, failed, more = read_pilot(self.store, self.probes, self.work.reading)
+        longer, failed, probe_seconds = read_pilot(self.store, self.probes, self.work.reading)
         words = f"with {self.probe.longer or 1:g} times the training: "
-        failures += tuple(replace(each, reason=words + each.reason) for each in failed)
+        failures += tuple(replace(failure, reason=words + failure.reason) for failure in failed)
         return Pilot(
             model=self.identity.model,
             fits=fits,
             failures=failures,
             longer_fits=longer,
             probe=self.probe,
-            seconds=seconds + more,
+            seconds=seconds + probe_seconds,
             stopped=stopped,
             store=path,
             target=self.target,
@@ -338,7 +340,7 @@ class _Rounds:
         )
 
     def _spent(self) -> str:
-        """Which limit is reached; empty if none is."""
+        """The limit that is reached, in words; empty if none is."""
         most, budget = self.limits.most_fits, self.limits.budget
         if most is not None and len(self.tasks) + len(self.seeds) > most:
             return f"another size would be more than {most:,} fits"
@@ -347,21 +349,21 @@ class _Rounds:
         return ""
 
     def _settled(self, pilot: Pilot) -> str:
-        """Why there is nothing more to find out; empty if there is."""
-        found = len(pilot.sizes)
-        if found < LEAST_SIZES:
-            return f"too few sizes gave an error to continue: {found}, and {LEAST_SIZES} are needed"
+        """Why no further size is needed; empty if one is."""
+        count = len(pilot.sizes)
+        if count < LEAST_SIZES:
+            return f"too few sizes gave an error to continue: {count}, and {LEAST_SIZES} are needed"
         try:
-            made = pilot.plan()
+            plan = pilot.plan()
         except KoriskError as error:  # the measurements are worth returning
             return f"there is no plan for the target: {error}"
-        if made.upper <= self.limits.narrow_enough * made.lower < float("inf"):
+        if plan.upper <= self.limits.narrow_enough * plan.lower < float("inf"):
             return (
-                f"the answer is narrow enough: between N = {made.lower:,.0f} and "
-                f"{made.upper:,.0f} with 90% probability, a factor of {made.upper / made.lower:.3g}"
+                f"the answer is narrow enough: between N = {plan.lower:,.0f} and "
+                f"{plan.upper:,.0f} with 90% probability, a factor of {plan.upper / plan.lower:.3g}"
             )
-        if made.reach < TAIL:
-            return f"the target is hardly reachable: a probability of {made.reach:.1%}"
+        if plan.reach < TAIL:
+            return f"the target is hardly reachable: a probability of {plan.reach:.1%}"
         return ""
 
 
@@ -369,7 +371,7 @@ class _Rounds:
 
 
 def _mlflow(experiment: bool | str) -> Any:
-    """The module, or None if nothing is to be logged."""
+    """The module mlflow, or None if nothing is logged."""
     if experiment is False:
         return None
     try:
@@ -395,18 +397,18 @@ class _MlflowRuns:
             self.watch(event)
         if event.kind not in {"done", "failed"} or self.failed:
             return
-        mlflow, task, about = self.mlflow, event.task, self.identity
+        mlflow, task, identity = self.mlflow, event.task, self.identity
         try:
             if isinstance(self.experiment, str):
                 mlflow.set_experiment(self.experiment)
                 self.experiment = None
-            # Within a run of the user's own, ours are its children.
+            # Within a run of the user, these runs are its children.
             mlflow.start_run(run_name=task.key, nested=mlflow.active_run() is not None)
             try:
-                settings = {f"settings.{name}": value for name, value in about.settings.items()}
-                plain = {"model": about.model, "n": task.spec["n"], "seed": task.seed}
-                plain |= {LONGER: task.spec[LONGER]} if LONGER in task.spec else {}
-                mlflow.log_params(plain | settings)
+                settings = {f"settings.{name}": value for name, value in identity.settings.items()}
+                parameters = {"model": identity.model, "n": task.spec["n"], "seed": task.seed}
+                parameters |= {LONGER: task.spec[LONGER]} if LONGER in task.spec else {}
+                mlflow.log_params(parameters | settings)
                 if event.kind == "done":
                     [cell] = [c for c in self.store.results() if c.task.key == task.key]
                     row = cell.rows[0]
@@ -416,7 +418,7 @@ class _MlflowRuns:
                     mlflow.set_tag("korisk.failed", event.words[:_LONGEST_WORDS])
             finally:
                 mlflow.end_run("FINISHED" if event.kind == "done" else "FAILED")
-        except Exception as error:  # of a server, a file, a limit
+        except Exception as error:  # a failing server must not end the pilot
             self.failed = True
             why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_WORDS]
             warnings.warn(

@@ -1,1 +1,1 @@
-"""Readers, one file for each family of formats; `page` has what they share."""
+"""Readers of image files, a module for each family of formats; `page` has their common parts."""

@@ -1,4 +1,4 @@
-"""DICOM files as images: Hounsfield units where the file has them, plain values elsewhere."""
+"""Reader of DICOM files: Hounsfield units if the file has them, plain values otherwise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 AIR = -1000.0  # Hounsfield units
 _MARK_AT, _MARK = 128, b"DICM"
 _DEFLATED = "1.2.840.10008.1.2.1.99"  # transfer syntax
-_META = 2  # the group of information about the file itself
+_META = 2  # the group of file meta information
 _PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 _INSTALL = "pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg"
 _RAW = "decompress the files, e.g. with gdcmconv --raw"
@@ -42,14 +42,14 @@ def read_dicom(path: Path) -> Iterator[Page]:
     if not is_dicom(path):
         raise KoriskError("has no DICOM header; rename it, or replace it with a complete copy")
     check_fits(path.stat().st_size, "reading the whole file", "split it")
-    content = path.read_bytes()  # whole, so that no length in it can ask for more than there is
+    content = path.read_bytes()  # in memory, so that no length in it can exceed the file
     with contextlib.suppress(AttributeError, NotImplementedError):  # no transfer syntax
         header = io.BytesIO(content)
         header.seek(_MARK_AT + len(_MARK))
         meta = package("pydicom.filereader", "reading DICOM").read_dataset(
             header, False, True, stop_when=lambda tag, *_: tag.group != _META
         )
-        if meta.TransferSyntaxUID == _DEFLATED:  # unpacked to any size before its header is known
+        if meta.TransferSyntaxUID == _DEFLATED:  # would be unpacked to any size before the checks
             raise KoriskError(f"is deflated as a whole, header and all; {_RAW}")
     dataset = pydicom.dcmread(io.BytesIO(content))
     modality = str(dataset.get("Modality") or "unknown")
@@ -89,20 +89,20 @@ def read_dicom(path: Path) -> Iterator[Page]:
             raise KoriskError(why, remedy, Argument("unit", ...))
         slope, intercept = (1.0, 0.0) if None in rescaling else map(float, rescaling)
         if not np.isfinite([slope, intercept]).all() or slope == 0:
-            both, given = "RescaleSlope and RescaleIntercept", f"{slope:g} and {intercept:g}"
+            fields, got = "RescaleSlope and RescaleIntercept", f"{slope:g} and {intercept:g}"
             rule, remedy = "be finite, and the first not 0", "complete the header"
-            raise invalid(both, rule, rescaling, remedy, got=given)
+            raise invalid(fields, rule, rescaling, remedy, got=got)
         bits = int(dataset.get("BitsStored") or 0)
         full = None
         if (slope, intercept) == (1.0, 0.0):
             full = full_scale(stored.dtype, "the file", bits=bits or None)
         values = stored.astype(np.float64)
         if not hounsfield and dataset.PhotometricInterpretation == "MONOCHROME1":
-            # The smallest stored value is white: reversed within its bits.
+            # The smallest stored value is white: invert within the stored bits.
             white = -1.0 if dataset.get("PixelRepresentation") else 2.0 ** (bits or 16) - 1
             values = white - values
         values = values * slope + intercept
-        # Pixels outside of the scan have one stored value, or all values up to a limit.
+        # Pixels outside the scan have a padding value, or one of a range of values.
         signed = stored.dtype.kind == "i"
         first = _stored_value(dataset, signed, "PixelPaddingValue")
         if first is not None:
@@ -127,12 +127,12 @@ def read_dicom(path: Path) -> Iterator[Page]:
 
 
 def _of_frame(dataset: Dataset, number: int, name: str) -> Any:
-    """A value as the frame has it, as all frames share it, or as the file has it."""
+    """A value of the frame, else of all frames, else of the file."""
     for groups, index in (("PerFrameFunctionalGroups", number), ("SharedFunctionalGroups", 0)):
         sequence = dataset.get(f"{groups}Sequence") or []
         if index < len(sequence):
-            for part in ("PixelMeasures", "PixelValueTransformation"):
-                inner = sequence[index].get(f"{part}Sequence") or []
+            for group in ("PixelMeasures", "PixelValueTransformation"):
+                inner = sequence[index].get(f"{group}Sequence") or []
                 if len(inner) and inner[0].get(name) is not None:
                     return inner[0].get(name)
     return dataset.get(name)

@@ -1,4 +1,4 @@
-"""HDF5 files as images: one dataset, or the ground truth of LoDoPaB-CT with its patients."""
+"""Reader of HDF5 files: one dataset, or the ground truth of LoDoPaB-CT with its patients."""
 
 import math
 import re
@@ -11,12 +11,12 @@ from korisk.errors import KoriskError, did_you_mean, invalid
 from korisk.files import read_text
 from korisk.images.formats.page import NotAnImageError, Page, Untyped, check_fits, package, pages_of
 
-LODOPAB_MU_MAX = 81.35858  # 1/m: what its images are divided by
+LODOPAB_MU_MAX = 81.35858  # 1/m: attenuation that its images have as 1
 LODOPAB_WIDTH = 260.0  # mm along an edge
 _LODOPAB = re.compile(r"(ground_truth|observation)_(train|validation|test)_(\d{3,})\.hdf5")
 _LODOPAB_SLICES = 128  # of a file
 _LARGEST_LIST = 10_000_000  # bytes
-_WHOLE = re.compile(r"[0-9]{1,18}")  # a patient of its list
+_WHOLE = re.compile(r"[0-9]{1,18}")  # a patient in its list
 
 
 def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
@@ -27,7 +27,7 @@ def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
         raise NotAnImageError("holds sinograms of LoDoPaB-CT, not images")
     with h5py.File(path, "r") as file:
         dataset = _chosen(h5py, file, member)
-        # Values in other files are not read: a hostile file could name any file of this machine.
+        # Values in other files are not read: a malicious file could name any file of this machine.
         if dataset.file.filename != file.filename or dataset.external or dataset.is_virtual:
             remedy = "copy them into one, e.g. with h5repack"
             raise KoriskError(f"has the values of {dataset.name} in other files; {remedy}")
@@ -38,7 +38,7 @@ def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
             return
         slices, width = dataset.shape[0], LODOPAB_WIDTH / dataset.shape[-1]
         patients = _lodopab_patients(h5py, path, lodopab, slices) or [None] * slices
-        # The last file is filled up with slices of no patient, which are left out.
+        # The last file is padded with slices without a patient, which are left out.
         for patient, page in zip(patients, pages_of(dataset, dataset.name), strict=False):
             yield Page(
                 page.values.astype(np.float64) * (LODOPAB_MU_MAX / 1000),
@@ -50,9 +50,9 @@ def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
 
 
 def _chosen(h5py: Untyped, file: Untyped, member: str | None) -> Untyped:
-    """The named dataset, or the only one that can be images."""
-    if member is not None and isinstance(named := file.get(member), h5py.Dataset):
-        return named
+    """The named dataset, or the only one that may contain images."""
+    if member is not None and isinstance(dataset := file.get(member), h5py.Dataset):
+        return dataset
     items: list[tuple[str, Untyped]] = []
     file.visititems(lambda name, item: items.append((f"/{name}", item)))
     datasets = {name: item for name, item in items if isinstance(item, h5py.Dataset)}
@@ -73,24 +73,24 @@ def _chosen(h5py: Untyped, file: Untyped, member: str | None) -> Untyped:
 def _lodopab_patients(
     h5py: Untyped, path: Path, name: re.Match[str], slices: int
 ) -> Sequence[str | None]:
-    """The patients of the slices, if the list of the part is beside the file or above."""
-    part, number = name[2], name[3]
-    listed = f"patient_ids_rand_{part}.csv"
-    tables = path.with_name(listed), path.parent.parent / listed
+    """The patients of the slices, if their list is in the file's folder or its parent."""
+    subset, number = name[2], name[3]
+    list_name = f"patient_ids_rand_{subset}.csv"
+    tables = path.with_name(list_name), path.parent.parent / list_name
     table = next((path for path in tables if path.exists()), None)
     if table is None:
         return ()
-    # The list counts on from file to file; all have as many slices as the first.
-    each_has = _LODOPAB_SLICES
-    first_file = path.with_name(f"ground_truth_{part}_{'0' * len(number)}.hdf5")
+    # One list covers all files in order; all have as many slices as the first.
+    slices_per_file = _LODOPAB_SLICES
+    first_file = path.with_name(f"ground_truth_{subset}_{'0' * len(number)}.hdf5")
     if first_file.exists():
         with h5py.File(first_file, "r") as file:
-            each_has = int(file["data"].shape[0])
+            slices_per_file = int(file["data"].shape[0])
     lines = read_text(table, max_bytes=_LARGEST_LIST).split()
-    first = int(number) * each_has
-    own = lines[first : first + slices]
-    if not own or not all(_WHOLE.fullmatch(each) for each in own):
+    first = int(number) * slices_per_file
+    patients = lines[first : first + slices]
+    if not patients or not all(_WHOLE.fullmatch(patient) for patient in patients):
         rule = f"have one whole number a slice, from line {first + 1} on for this file"
-        remedy, given = "use the list that belongs to the data", f"{len(lines)} lines"
-        raise invalid(listed, rule, lines, remedy, got=given)
-    return [str(int(each)) for each in own]
+        remedy, got = "use the list that belongs to the data", f"{len(lines)} lines"
+        raise invalid(list_name, rule, lines, remedy, got=got)
+    return [str(int(patient)) for patient in patients]

@@ -1,4 +1,4 @@
-"""One image as a file holds it, and what every reader of files needs."""
+"""`Page`, one image as stored in a file, the readers of NumPy files, and checks of all readers."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from korisk.errors import KoriskError, did_you_mean, invalid, needed_by
 
 Untyped = Any  # of a package that has no types
 Numbers = NDArray[Any]
-# NumPy's own messages speak of its arguments.
+# Errors of NumPy for broken files; its messages are about its arguments, so they are replaced.
 _BROKEN = (ValueError, EOFError, SyntaxError, OverflowError, TokenError)
-DEFLATE = 1032  # bytes that deflate can make of one
+DEFLATE = 1032  # largest compression ratio of deflate
 FITS = 0.5  # share of the free memory that one image and its temporaries may take
-SMALL = 2**24  # bytes below which the free memory is not asked for, which takes a while
+SMALL = 2**24  # bytes below which the free memory is not checked, which takes a while
 _TEMPORARIES = 24  # bytes a pixel: in float64, converted, cropped
 _BLOCK = 2**21  # pixels of a stack read at once: few enough to be small, many enough to be fast
-_WIDEST_COLOUR = 4  # channels: a last axis as short as that is colour, not a row of pixels
+_WIDEST_COLOUR = 4  # channels: a shorter last axis is colour, not a row of pixels
 _LONGEST_HEADER = 2**16  # bytes; a longer one could be gigabytes of blanks
 
 
 def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[np.generic], int]:
-    """Shape, type and bytes of the array in an open .npy file, of which little is read."""
-    start = io.BytesIO(file.read(_LONGEST_HEADER))
-    if np.lib.format.read_magic(start) == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(start)
+    """Shape, type and bytes of the array in an open .npy file; only the header is read."""
+    header = io.BytesIO(file.read(_LONGEST_HEADER))
+    if np.lib.format.read_magic(header) == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(header)
     else:
-        shape, _, dtype = np.lib.format.read_array_header_2_0(start)
-    return shape, dtype, start.tell() + math.prod(shape) * dtype.itemsize
+        shape, _, dtype = np.lib.format.read_array_header_2_0(header)
+    return shape, dtype, header.tell() + math.prod(shape) * dtype.itemsize
 
 
 def mapped_npy(path: Path) -> Numbers:
-    """The array of a .npy file, which is mapped and not loaded."""
+    """The array of a .npy file, mapped into memory instead of loaded."""
     try:
         with path.open("rb") as file:
             array_header(file)  # NumPy would read a header of gigabytes
@@ -63,31 +63,31 @@ def read_npy(path: Path) -> Iterator[Page]:
 def read_npz(path: Path, member: str | None = None) -> Iterator[Page]:
     """The slices of the archive's only array, or of the named one."""
     with zipfile.ZipFile(path) as archive:
-        inside = [name.removesuffix(".npy") for name in archive.namelist()]
-        if member is None and len(inside) != 1:
-            names = ", ".join(inside[:5]) or "none"
-            given, remedy = f"{len(inside)} ({names})", "name one, as in FILE.npz:NAME"
-            raise KoriskError(f"must hold one array, got {given}; {remedy}")
-        chosen = inside[0] if member is None else member.strip("/")
-        if chosen not in inside:
-            raise KoriskError(f"has no array {member!r}{did_you_mean(chosen, inside)}")
-        if inside.count(chosen) > 1:
-            raise KoriskError(f"has the array {chosen!r} twice; save it again with one of them")
-        about = archive.getinfo(f"{chosen}.npy")
-        with archive.open(about) as file:
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+        if member is None and len(names) != 1:
+            listed = ", ".join(names[:5]) or "none"
+            got, remedy = f"{len(names)} ({listed})", "name one, as in FILE.npz:NAME"
+            raise KoriskError(f"must hold one array, got {got}; {remedy}")
+        array_name = names[0] if member is None else member.strip("/")
+        if array_name not in names:
+            raise KoriskError(f"has no array {member!r}{did_you_mean(array_name, names)}")
+        if names.count(array_name) > 1:
+            raise KoriskError(f"has the array {array_name!r} twice; save it again with one of them")
+        info = archive.getinfo(f"{array_name}.npy")
+        with archive.open(info) as file:
             shape, dtype, claimed = array_header(file)
-    # The header decides before anything is unpacked: a few bytes can hold gigabytes of zeros.
-    count, rows, columns = stack_of(shape, f"the array {chosen!r}")
-    full_scale(dtype, f"the array {chosen!r}")
-    packed = DEFLATE if about.compress_type == zipfile.ZIP_DEFLATED else math.inf
-    refuse_hollow(shape, claimed, min(about.file_size, packed * about.compress_size))
+    # The header is checked before anything is unpacked: a few bytes can contain gigabytes of zeros.
+    count, rows, columns = stack_of(shape, f"the array {array_name!r}")
+    full_scale(dtype, f"the array {array_name!r}")
+    packed = DEFLATE if info.compress_type == zipfile.ZIP_DEFLATED else math.inf
+    refuse_hollow(shape, claimed, min(info.file_size, packed * info.compress_size))
     refuse_large(rows, columns, dtype.itemsize, at_once=count)
     with np.load(path, allow_pickle=False) as arrays:
-        yield from pages_of(arrays[chosen], "the array")
+        yield from pages_of(arrays[array_name], "the array")
 
 
 class NotAnImageError(KoriskError):
-    """A valid file without an image: skipped in a folder, refused where it is named."""
+    """A valid file without an image: skipped in a folder, an error if it is named."""
 
 
 @dataclass(frozen=True)
@@ -96,21 +96,21 @@ class Page:
 
     values: Numbers  # (rows, columns)
     count: int = 1  # images in the file
-    full: float | None = 1.0  # what a plain value is divided by; None: not known
-    unit: str | None = None  # "HU", "1/mm"; None where the file does not say
+    full: float | None = 1.0  # divisor of plain values; None: not known
+    unit: str | None = None  # "HU", "1/mm"; None if the file does not state it
     spacing: tuple[float, float] | None = None  # mm from row to row, from column to column
     patient: str | None = None
-    note: str | None = None  # what to warn about
+    note: str | None = None  # for a warning
 
 
 def package(name: str, what: str) -> Untyped:
-    """A package that reads one format, imported at the first such file."""
+    """Import a package that reads one format, at the first such file."""
     with needed_by(what, name, "'korisk[io]'"):
         return import_module(name)
 
 
 def stack_of(shape: tuple[int, ...], what: str) -> tuple[int, int, int]:
-    """(count, rows, columns) of an array that holds one image or a stack of images."""
+    """(count, rows, columns) of an array with one image or a stack of images."""
     if len(shape) not in (2, 3) or 0 in shape:
         axes = "2 axes (rows, columns) or 3 (slices, rows, columns)"
         rule = f"have {axes}, and hold at least one image"
@@ -123,7 +123,7 @@ def stack_of(shape: tuple[int, ...], what: str) -> tuple[int, int, int]:
 
 
 def full_scale(dtype: np.dtype[np.generic], what: str, *, bits: int | None = None) -> float | None:
-    """What becomes 1: the largest value of a type, 1 for fractions, None where it is unknown."""
+    """The value that becomes 1: the largest of the type, 1 for fractions, None if unknown."""
     if dtype.kind in "fb":
         return 1.0
     if dtype.kind not in "iu":
@@ -146,7 +146,7 @@ def refuse_large(rows: int, columns: int, itemsize: int, *, at_once: int = 1) ->
 
 
 def refuse_hollow(shape: tuple[int, ...], claimed: float, most: float) -> None:
-    """Raise if an array claims more bytes than those of the file can be unpacked to."""
+    """Raise if an array claims more bytes than the file can be unpacked to."""
     if claimed > most:
         pixels = " x ".join(f"{length:,}" for length in shape)
         why = "more than its bytes can hold; is it whole?"
@@ -154,7 +154,7 @@ def refuse_hollow(shape: tuple[int, ...], claimed: float, most: float) -> None:
 
 
 def pages_of(array: Untyped, what: str) -> Iterator[Page]:
-    """The images of an array or a dataset, of which a few are read at once."""
+    """The images of an array or a dataset, read a few at a time."""
     count, rows, columns = stack_of(array.shape, what)
     full = full_scale(array.dtype, what)
     refuse_large(rows, columns, array.dtype.itemsize)

@@ -1,4 +1,4 @@
-"""Pictures as images: PNG by Pillow, TIFF by tifffile."""
+"""Readers of PNG, by Pillow, and of TIFF, by tifffile."""
 
 import math
 import mmap
@@ -16,18 +16,18 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _GREY = 0  # PNG's colour type
 _WHITE_IS_ZERO, _BLACK_IS_ZERO = 0, 1  # TIFF's photometric interpretations
 _REMEDY = "save it in grey"
-# TIFF's compressions, and how many bytes each can make of one; others may make any number.
+# TIFF's compressions with their largest ratio; for others it is not known.
 _DENSEST = {1: 1, 5: 4096, 8: DEFLATE, 32946: DEFLATE, 32773: 64}
 
 
 def read_png(path: Path) -> Iterator[Page]:
-    """The picture, in grey of 1 to 16 bits; colours are accepted where all of them are greys."""
+    """The picture, in grey of 1 to 16 bits; colours are accepted if all of them are greys."""
     image = package("PIL.Image", "reading PNG")
     with path.open("rb") as file:
-        start = file.read(26)
-    if len(start) < 26 or not start.startswith(_PNG):
+        header = file.read(26)
+    if len(header) < 26 or not header.startswith(_PNG):
         raise KoriskError("is not a PNG file; rename it, or remove it")
-    columns, rows, depth, colour = struct.unpack(">IIBB", start[16:26])
+    columns, rows, depth, colour = struct.unpack(">IIBB", header[16:26])
     checks.refuse_large(rows, columns, 8)
     if rows * columns > 2 * (image.MAX_IMAGE_PIXELS or rows * columns):
         most, remedy = 2 * image.MAX_IMAGE_PIXELS, "cut it into smaller ones, or save it as .npy"
@@ -36,7 +36,7 @@ def read_png(path: Path) -> Iterator[Page]:
     refuse_hollow((rows, columns), rows * columns * depth // 8, DEFLATE * path.stat().st_size)
     if depth == 16 and colour != _GREY:
         raise KoriskError(f"holds colours or transparency of 16 bits; {_REMEDY}")
-    # By a map of the file: of a length that is claimed, an open file would allocate all at once.
+    # Mapped: with an open file, Pillow would allocate any length that a chunk claims.
     with (
         path.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
@@ -60,11 +60,11 @@ def read_tiff(path: Path) -> Iterator[Page]:
     tifffile = package("tifffile", "reading TIFF")
     with tifffile.TiffFile(path) as file:
         pages: list[Untyped] = []
-        seen: set[int] = set()
-        for page in file.pages:  # each points to the next one: that may be a circle
-            if page.offset in seen:
+        offsets: set[int] = set()
+        for page in file.pages:  # linked by offsets, which may form a loop
+            if page.offset in offsets:
                 raise KoriskError("has pages that lead back to each other; save it again")
-            seen.add(page.offset)
+            offsets.add(page.offset)
             if not page.is_reduced:
                 pages.append(page)
         series = file.series[0]
@@ -80,19 +80,19 @@ def _tiff_images(page: Untyped, data: Untyped, count: int) -> Iterator[Page]:
     """The images of `data`, a page or a series of pages, under the header of `page`."""
     if page.samplesperpixel != 1 or page.photometric not in (_WHITE_IS_ZERO, _BLACK_IS_ZERO):
         raise KoriskError(f"holds colours ({page.samplesperpixel} a pixel); {_REMEDY}")
-    several, rows, columns = checks.stack_of(tuple(data.shape), "a page")
+    slices, rows, columns = checks.stack_of(tuple(data.shape), "a page")
     if page.dtype is None:
         raise KoriskError(f"holds numbers of {page.bitspersample} bits; save 8, 16 or 32")
     dtype = np.dtype(page.dtype)
     size = page.parent.filehandle.size
-    claimed = several * rows * columns * page.bitspersample // 8
+    claimed = slices * rows * columns * page.bitspersample // 8
     refuse_hollow(tuple(data.shape), claimed, _DENSEST.get(page.compression, math.inf) * size)
-    checks.refuse_large(rows, columns, dtype.itemsize, at_once=several)
+    checks.refuse_large(rows, columns, dtype.itemsize, at_once=slices)
     full = full_scale(dtype, "a page", bits=page.bitspersample if dtype.kind in "iu" else None)
     if max(page.databytecounts, default=0) > size:
         raise KoriskError("says that its pixels take more bytes than it has; is it whole?")
     try:
-        values = np.asarray(data.asarray()).reshape(several, rows, columns)
+        values = np.asarray(data.asarray()).reshape(slices, rows, columns)
     except ValueError as error:
         if "imagecodecs" not in str(error):
             raise
@@ -103,5 +103,5 @@ def _tiff_images(page: Untyped, data: Untyped, count: int) -> Iterator[Page]:
         if full is None or dtype.kind not in "bu":
             raise KoriskError(f"has 0 as white, in {dtype}; save it with black as 0")
         values = (full - values).astype(np.uint16)
-    for each in values:
-        yield Page(each, count=count, full=full)
+    for pixels in values:
+        yield Page(pixels, count=count, full=full)
