@@ -64,6 +64,7 @@ def markdown(text: str) -> str:
 
 def latex(text: str) -> str:
     """Escape a text for LaTeX."""
+    # A null character between twins becomes an empty group, which keeps them apart.
     return _TWINS.sub("\\1\0", text).translate(_LATEX)
 
 

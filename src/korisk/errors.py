@@ -110,6 +110,7 @@ def needed_by(what: str, package: str, install: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as missing:
+        # The missing module may be a dependency of the package.
         absent = (missing.name or package).split(".")[0].lower()
         which = "which" if absent in package.lower() else f"and {absent}"  # a dependency of it
         text = f"{what} needs {package}, {which} is not installed; pip install {install}"

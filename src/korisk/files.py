@@ -126,6 +126,7 @@ def read_bytes(path: str | PathLike[str], *, max_bytes: int) -> bytes:
     checked_path("path", path, remedy="name the file to read")
     try:
         with _opened(path) as file:
+            # One byte more than allowed, to notice a larger file.
             pieces, remaining = [], max_bytes + 1  # in pieces: read(n) allocates n bytes at once
             while remaining > 0 and (piece := file.read(min(remaining, _PIECE))):
                 pieces.append(piece)
@@ -351,6 +352,7 @@ class StrictLoader(yaml.SafeLoader):
         keys: set[object] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
+                # By text and by value: `1` and `0x1` are the same key.
                 if {key.value, value := self.construct_object(key)} & keys:
                     raise yaml.constructor.ConstructorError(
                         None, None, f"key {shown(key.value)} is given twice", key.start_mark
@@ -384,6 +386,7 @@ class _Dumper(yaml.SafeDumper):
 
 _Dumper.add_representer(str, _Dumper.represent_str)
 
+# Replace the resolvers of YAML 1.1, for reading and for quoting alike.
 StrictLoader.yaml_implicit_resolvers = {}
 for _tag, _form, _starts in _CORE_SCHEMA:
     for _side in (StrictLoader, _Dumper):

@@ -41,6 +41,7 @@ def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
     name = _checks.name("stream", stream, remedy="say what the numbers are for")
     # A hash rather than seed arithmetic: streams of neighbouring seeds must not overlap.
     digest = hashlib.sha256(f"korisk/{checked_seed}/{name}".encode()).digest()
+    # Little-endian on every machine.
     return np.frombuffer(digest[:16], dtype="<u8").astype(np.uint64)
 
 

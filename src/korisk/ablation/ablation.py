@@ -200,6 +200,7 @@ def ablate(
 def default_target(first: Curve, second: Curve) -> tuple[float, str]:
     """A target that both curves reach, and the model whose best error defines it."""
     worse = max(first, second, key=lambda curve: float(curve.means.min()))
+    # Three digits, since the target is named in sentences.
     return float(f"{ABOVE * float(worse.means.min()):.3g}"), worse.model
 
 

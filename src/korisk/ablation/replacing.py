@@ -162,6 +162,7 @@ def replaced(
             _match_size(substitute, layer)
         elif by != "wrong":
             _set_to(substitute, assumed)
+        # One module for all uses, so that they share its weights.
         substitute.name = layer.name
         for use in uses:
             use.parent._modules[use.key] = substitute
@@ -197,6 +198,7 @@ def known_uses(network: nn.Module, name: str) -> list[Use]:
         )
     first, *others = dict.fromkeys(use.layer for use in uses)
     paths = ", ".join(use.path for use in uses)
+    # A learned layer knows nothing that a substitute would have to learn.
     if any(weights.requires_grad for layer in (first, *others) for weights in layer.parameters()):
         raise KoriskError(f"{shown(name)} must be a known layer, got a learned one ({paths})")
     if not all(_same(first, layer) for layer in others):
@@ -378,6 +380,7 @@ class Filter(LinearOperator):
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
         batch = tuple(y.shape[: y.ndim - len(self.range)])
+        # The adjoint in reverse order: undo the resizing, then the transposed convolution.
         resized = self.rows.t() @ self._planes(y, self.range) @ self.columns
         padding = self.kernel.shape[-1] // 2
         planes = F.conv_transpose2d(resized, self.kernel, padding=padding)
@@ -405,6 +408,7 @@ def _match_size(new: LinearOperator, layer: LinearOperator) -> None:
             weights.copy_(numbers * weights[0].numel() ** -0.5)
         sizes = [float(operator(probe).square().mean()) for operator in (layer, new)]
         last = list(new.parameters())[-1]
+        # Scaling the last factor scales the output.
         last.mul_(math.sqrt(sizes[0] / sizes[1]))
 
 
@@ -492,6 +496,7 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
         if isinstance(operator, PixelBackprojector):
             return PixelBackprojector(scan, **place)
         stencil = operator.stencil
+        # The projector's kind is known only by the class of its stencil.
         kinds: dict[str, Kind] = {"RotateAndSum": "rotate", "Sampled": "sampled"}
         kind = kinds.get(type(stencil).__name__, "joseph")
         samples = getattr(stencil, "samples", None) if kind == "sampled" else None
@@ -514,6 +519,7 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
     if isinstance(operator, Convolution):
         kernel = operator.kernel.cpu().double().numpy()
         margins = [math.ceil(length * max(share, 0) / 2) for length in kernel.shape]
+        # Room for a wider kernel.
         padded = np.pad(kernel, [(margin, margin) for margin in margins])
         origin = np.array([length // 2 for length in padded.shape])
         # Stretched about the kernel's centre.
@@ -534,6 +540,7 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
             return inner * operator.factor
         return Tikhonov(inner, operator.mu, solver=operator.solver)
     if isinstance(operator, linear.Composed | linear.Sum | linear.Stacked):
+        # Components without a geometry stay as they are.
         components = [_distorted(component, share) for component in operator.operators]
         if all(component is None for component in components):
             return None

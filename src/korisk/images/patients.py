@@ -140,6 +140,7 @@ class ImageSet:
         """A hash of contents, patients and settings, independent of where the files are."""
         hasher = hashlib.blake2b(digest_size=16)
         for text in (_VERSION, self.settings, *self.digests, "patients", *self.patients):
+            # With lengths, so that no two different lists give the same bytes.
             hasher.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
         return hasher.hexdigest()
 
@@ -199,6 +200,7 @@ class ImageSet:
         (('slices.npy#0', 'slices.npy#2', 'slices.npy#3'), 'slices.npy#1')
         """
         deviation = self.images.std(axis=(1, 2), dtype=np.float64)
+        # The upper quartile, so that many blank slices do not lower the threshold.
         blank = deviation < _BLANK * np.quantile(deviation, 0.75)
         left_out = (
             Skipped(self.files[index], "is nearly the same everywhere", blank=True)
@@ -261,9 +263,8 @@ def relative(images: ImageSet) -> NDArray[np.float32]:
 
 def require_images(images: object) -> None:
     """Raise unless the argument is an `ImageSet`."""
-    remedy, kind = "read_images returns one", type(images).__name__
-    rule = "be an ImageSet"
-    _checks.require(isinstance(images, ImageSet), "images", rule, images, remedy, got=kind)
+    valid, kind = isinstance(images, ImageSet), type(images).__name__
+    _checks.require(valid, "images", "be an ImageSet", images, "read_images returns one", got=kind)
 
 
 def in_words(skipped: Sequence[Skipped]) -> Message:
@@ -276,6 +277,7 @@ def in_words(skipped: Sequence[Skipped]) -> Message:
 
 def digest(values: NDArray[np.generic], *context: object) -> str:
     """Hash of an image as stored, the same on machines of either byte order."""
+    # Little-endian on every machine.
     portable = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
     hasher = hashlib.blake2b(digest_size=16)
     hasher.update(f"{portable.dtype.str} {portable.shape} {context!r}".encode())
@@ -355,8 +357,7 @@ def patients_of(
         # The first folder, so that all series of a patient stay together; with "auto" the patient
         # that the file states has priority.
         folders = [name.split("/", 1)[0] if "/" in name else "." for name in names]
-        owners = folders if rule == "folder" else stated
-        pairs = zip(folders, owners, strict=True)
+        pairs = zip(folders, folders if rule == "folder" else stated, strict=True)
         return tuple(folder if owner is None else owner for folder, owner in pairs)
     if isinstance(rule, Mapping):
         keys = [name if name in rule else _file_of(name) for name in names]
@@ -534,6 +535,7 @@ def split_patients(
             keys.append(np.random.Generator(np.random.Philox(key=key)).random(count))
         present = np.unique(owners[inside])
         turn = np.empty(len(names), dtype=np.int64)
+        # Turn 0 has the first `mixed` patients together; every later turn has one patient.
         turns = np.maximum(np.arange(len(present)) - mixed + 1, 0)
         turn[present[np.argsort(keys[0][present])]] = turns
         pools[pool] = inside[np.lexsort((keys[1][inside], turn[owners[inside]]))][:wanted]

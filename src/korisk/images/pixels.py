@@ -118,6 +118,7 @@ class Conversion:
                 why = f"varies from {low!r} to {high!r}, which single precision does not tell apart"
                 raise KoriskError(f"{why}; scale or shift its values")
             raise BlankError(f"is {low:g} everywhere")
+        # Of the stored values: the same image has one digest whatever the options are.
         page_digest = digest(page.values, page.unit, page.full)
         properties = (spacing, (high, wide), page.patient, page.note, page_digest)
         return Image(name, image, unit, scaling, *properties)
@@ -204,6 +205,7 @@ def _along_rows(image: Array, want: int, method: Resample) -> Array:
     return np.asarray(weights(have, want) @ image, dtype=np.float64)
 
 
+# All slices of a scan have the same size, and so the same matrices.
 @lru_cache(maxsize=64)
 def weights(have: int, want: int) -> csr_array:
     """The sparse matrix (want, have) of areas or of linear interpolation; rows add up to 1."""

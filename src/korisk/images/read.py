@@ -247,6 +247,7 @@ def find_images(
                 raise KoriskError(f"{name}: has no members such as {member!r}; name the file alone")
             if reader is not None:
                 read = partial(reader, path, *([] if member is None else [member]))
+                # By the resolved path: a file that is reached through two links is read once.
                 key = f"{path.resolve()}:{member}"
                 files.setdefault(key, ImageFile(path, name, read, by_name))
     return list(files.values())
@@ -361,5 +362,6 @@ class Reading:
                 reason = Message(f"cannot be read: {text}")
             finally:
                 tifffile.disabled = was_disabled
+        # A file that fails halfway contributes nothing: its images may be wrong, too.
         del self.images[image_count:], self.skipped[skipped:]
         self.fail(file.name, reason)

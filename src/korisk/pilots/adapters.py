@@ -62,12 +62,14 @@ class SklearnFit:
 
         y = self.train[1]
         indices = np.arange(len(y))
+        # Groups are not divided, so they cannot be stratified.
         if self.groups is None and self.stratified:
             order = stratified_order(indices, np.asarray(y), seed)
         else:
             order = subset_order(indices, self.groups, seed)
         model = clone(self.estimator)
         names = [name.rpartition("__") for name in model.get_params(deep=True)]
+        # Nested names, such as those of the steps of a pipeline, count as well.
         states = ["".join(name) for name in names if name[2] == "random_state"]
         model.set_params(**dict.fromkeys(states, seed % _MOST_SEED))
         if longer != 1.0:
@@ -79,6 +81,7 @@ class SklearnFit:
             for metric, name in self.scoring.items()
         }
         for metric, name in self.scoring.items():
+            # Training errors show whether more data or more training is needed.
             with suppress(ValueError):  # a score may need more classes than n samples have
                 score = float(get_scorer(name)(model, *training_set)) * _sign(name)
                 numbers |= {f"train_{metric}": score} if math.isfinite(score) else {}
@@ -164,7 +167,7 @@ def pilot_sklearn(
     classes = bool(is_classifier(estimator))
     strata = labels if classes and labels.ndim == 1 else None
     names = _checked_groups(groups, len(labels))
-    training_sizes = checked_sizes(sizes)
+    sizes = checked_sizes(sizes)
     if isinstance(test, tuple) and len(test) == 2:
         train = np.arange(len(labels))
         test_set = _samples(*test)[:2]
@@ -173,9 +176,8 @@ def pilot_sklearn(
         train, test_rows = held_out(len(labels), share, labels=strata, groups=names)
         test_set = _rows(rows, test_rows), _rows(target, test_rows)
     scorers, training_set = _scorers(scoring, classes), (_rows(rows, train), _rows(target, train))
-    training_groups = None if names is None else names[train]
-    stratified = strata is not None
-    fit = SklearnFit(estimator, training_set, test_set, scorers, stratified, training_groups)
+    train_groups = None if names is None else names[train]
+    fit = SklearnFit(estimator, training_set, test_set, scorers, strata is not None, train_groups)
     parameters = estimator.get_params()
     identity = {  # by which a store rejects results of another estimator or other data
         "estimator": type(estimator).__qualname__,
@@ -184,15 +186,14 @@ def pilot_sklearn(
             for name in sorted(parameters)
         },
         "scoring": sorted(scorers.values()),
-        "data": data_hash((*training_set, *test_set, training_groups)),
+        "data": data_hash((*training_set, *test_set, train_groups)),
     }
     units = {  # scores of scikit-learn are best at 1, except for negated errors
         metric: name if name in {"accuracy", "r2"} else "complement"
         for metric, name in scorers.items()
     } | {metric: "error" for metric, name in scorers.items() if _is_negated(name)}
-    name = type(estimator).__name__
-    run_options = _run_options(options, name, identity, training_sizes, len(train))
-    return run_pilot(fit, training_sizes, seeds, **{"unit": units} | run_options)
+    run_options = _run_options(options, type(estimator).__name__, identity, sizes, len(train))
+    return run_pilot(fit, sizes, seeds, **{"unit": units} | run_options)
 
 
 def _samples(x: object, y: object) -> tuple[object, object, Labels]:
@@ -345,7 +346,7 @@ def pilot_torch(
     require(indexed, "dataset", "have a length and give samples by index", dataset, remedy)
     samples = len(dataset)
     names = _checked_groups(groups, samples)
-    training_sizes = checked_sizes(sizes)
+    sizes = checked_sizes(sizes)
     train = np.arange(samples)
     if isinstance(test, int | float):
         described: object = test
@@ -357,6 +358,7 @@ def pilot_torch(
     name, bound = own_name(fit)
     digest = None
     if names is not None:
+        # Other groups mean other subsets: a store must not mix them.
         digest = hashlib.sha256(names.dtype.str.encode() + names.tobytes()).hexdigest()[:16]
     identity = {
         "function": name,
@@ -367,8 +369,8 @@ def pilot_torch(
         **bound,
     }
     wrapped = TorchFit(fit, dataset, train, test, None if names is None else names[train])
-    run_options = _run_options(options, short_name(name), identity, training_sizes, len(train))
-    return run_pilot(wrapped, training_sizes, seeds, **run_options)
+    run_options = _run_options(options, short_name(name), identity, sizes, len(train))
+    return run_pilot(wrapped, sizes, seeds, **run_options)
 
 
 # --- Shared --------------------------------------------------------------------------------------
@@ -384,6 +386,7 @@ def _run_options(
     for argument, n in (("sizes", sizes[-1]), ("largest", limits.largest or 0)):
         require(n <= samples, argument, rule, n, remedy, got=f"{n:,}")
     if limits.grow and limits.largest is None:
+        # A pilot cannot grow beyond the samples that there are.
         limits = replace(limits, largest=samples)
     named_model = replace(model, name=model.name or name, settings=about | dict(model.settings))
     return options | {"limits": limits, "model": named_model}
@@ -402,6 +405,7 @@ def _checked_groups(groups: ArrayLike | None, samples: int) -> Labels | None:
 def subset_order(samples: Indices, groups: Labels | None, seed: int) -> Indices:
     """The samples in a random order by the seed: one by one, or group by group."""
     if groups is None:
+        # The second number names the stream: 1 for samples, 2 for strata, 3 for groups.
         return np.asarray(np.random.default_rng([seed, 1]).permutation(samples))
     names = np.unique(groups)
     rank = np.random.default_rng([seed, 3]).permutation(len(names))

@@ -96,6 +96,7 @@ class FitWork:
         """Call the fit once; return its metrics, output and time."""
         n, seed = int(task.spec["n"]), task.seed
         longer = {LONGER: task.spec[LONGER]} if LONGER in task.spec else {}
+        # Compared after the fit, to report threads and processes that it leaves behind.
         before = _running()
         printed = Printed()
         try:
@@ -110,9 +111,8 @@ class FitWork:
                 seconds = time.perf_counter() - start
             metrics, training = divided(metrics_of(value, self.reading.only_name))
             # A missing metric is no failure, since another may be chosen later; a wrong value is.
-            present = self.reading.chosen(metrics) in metrics
-            if present and (reason := self.reading.refusal(metrics)):
-                raise KoriskError(reason)
+            if self.reading.chosen(metrics) in metrics and (why := self.reading.refusal(metrics)):
+                raise KoriskError(why)
         except BaseException as error:
             if printed.text:
                 with suppress(Exception):  # exceptions of the user may not accept notes
@@ -142,6 +142,8 @@ def pickled(fit: Fit) -> bytes:
         cloudpickle: Any = import_module("cloudpickle")
     except ImportError:
         cloudpickle = None
+    # pickle sends the name of a function, which other processes cannot import from a notebook;
+    # cloudpickle sends its code.
     in_a_notebook = not hasattr(sys.modules["__main__"], "__file__")
     if cloudpickle is None or not in_a_notebook:
         with suppress(pickle.PicklingError, AttributeError, TypeError):
@@ -253,6 +255,7 @@ class Printed:
     def _caught_files(self) -> Iterator[None]:
         with tempfile.TemporaryFile() as file:
             _flush()
+            # Redirect the descriptors, so that libraries in C and child processes are captured.
             copies = {number: os.dup(number) for number in (1, 2)}
             for number in copies:
                 os.dup2(file.fileno(), number)
@@ -265,9 +268,8 @@ class Printed:
                     os.close(copy)
                 self._total = os.fstat(file.fileno()).st_size
                 self._first = os.pread(file.fileno(), _HALF, 0)
-                self._last = os.pread(
-                    file.fileno(), _HALF, max(len(self._first), self._total - _HALF)
-                )
+                tail = max(len(self._first), self._total - _HALF)
+                self._last = os.pread(file.fileno(), _HALF, tail)
 
 
 class _Raw(io.RawIOBase):
@@ -285,6 +287,7 @@ class _Raw(io.RawIOBase):
 
     def write(self, content: Any) -> int:
         data, current = bytes(content), getattr(sys, self._name)
+        # `sys.stdout` may still be this stream: writing to it would recurse.
         stream = self._real if getattr(current, "buffer", None) is self else current
         if self._printed.open:
             self._printed.add(data)
@@ -322,6 +325,7 @@ def _running() -> tuple[set[threading.Thread], set[int]]:
     threads = set(threading.enumerate())
     internal = {thread for thread in threads if isinstance(thread, OwnThread)}
     internal_ids = {str(thread.native_id) for thread in internal}
+    # multiprocessing knows only the processes that it started; /proc lists all of them.
     children = {child.pid for child in active_children() if child.pid is not None}
     for children_file in Path("/proc/self/task").glob("*/children"):  # Linux only; by thread
         if children_file.parent.name in internal_ids:
@@ -330,6 +334,7 @@ def _running() -> tuple[set[threading.Thread], set[int]]:
             for pid in children_file.read_text().split():
                 with suppress(OSError):
                     state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+                    # Zombies have ended and only wait to be collected.
                     if state != "Z":
                         children.add(int(pid))
     return threads - internal, children

@@ -150,6 +150,7 @@ class Limits:
         if self.largest is not None:
             least, most = sizes[-1], LARGEST_N
             _checks.count("largest", self.largest, at_least=least, at_most=most, remedy=_LEAVE_OUT)
+        # Growing without any of these limits might never end.
         endless = self.largest is self.budget is self.most_fits is None
         if self.growing and (target is None or endless):
             raise KoriskError(
@@ -242,6 +243,7 @@ class PilotModel:
         settings: object = self.settings
         if isinstance(settings, Mapping) and all(isinstance(key, str) for key in settings):
             with suppress(TypeError, ValueError, RecursionError):
+                # As JSON returns them, to be compared with settings that were stored.
                 plain = {key: _plain(value) for key, value in settings.items()}
                 object.__setattr__(self, "settings", plain)
                 return
@@ -346,6 +348,7 @@ class Probe:
         except (TypeError, ValueError):  # some functions written in C have no signature
             parameters = []
         by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        # Either by name, or as one of any keywords.
         accepts = any(
             parameter.kind is parameter.VAR_KEYWORD
             or (parameter.name == LONGER and parameter.kind in by_name)
@@ -419,6 +422,7 @@ def own_name(fit: Callable[..., object]) -> tuple[str, dict[str, object]]:
     """Qualified name of a function, and the plain values bound to it by `functools.partial`."""
     inner: object = fit
     bound: dict[str, object] = {}
+    # Bound values are settings, too: another value is another model.
     while isinstance(inner, partial):
         for key, value in (dict(enumerate(inner.args)) | inner.keywords).items():
             with suppress(TypeError, ValueError, RecursionError):

@@ -317,6 +317,7 @@ class Pilot(Drawn, Answers):
     @property
     def open_sizes(self) -> list[int]:
         """Sizes that could be measured next: not tried, and below `too_large`."""
+        # Larger fits would most likely fail for the same reason.
         tried, end = self._tried, self.too_large or math.inf
         return [n for n in open_sizes(self.curve, self.largest) if n not in tried and n < end]
 
@@ -400,6 +401,7 @@ class Pilot(Drawn, Answers):
         if len(self.sizes) >= LEAST_SIZES:
             try:
                 limit = self.limit
+                # The plan may have stated the limit already.
                 lines += [str(limit)] if limit.sentence not in " ".join(lines) else []
             except KoriskError as error:
                 lines.append(f"{error}.")
@@ -433,6 +435,7 @@ def read_pilot(
         n = int(failure.task.spec["n"])
         failures.append(PilotFailure(n, failure.task.seed, reason, printed))
     metrics_per_cell = [renamed(cell.rows[0], reading.only_name) for cell in cells]
+    # A fit whose metrics differ from those of most others points to an error in the user's code.
     most_common = Counter(map(frozenset, metrics_per_cell)).most_common(1)
     for cell, metrics in zip(cells, metrics_per_cell, strict=True):
         row, seed = cell.rows[0], cell.task.seed

@@ -178,6 +178,7 @@ def _opened(
         path = store_to_write(store)
         make_folder(path.parent)
         if path.exists():
+            # Read first: a store of another model must stay as it is, without repairs.
             with suppress(DamagedError), Store.read(path) as existing:
                 identity.check(existing)
         with Store.create_or_open(path, study, tasks=tasks) as opened:  # repairs a damaged store
@@ -191,6 +192,7 @@ def _opened(
             try:
                 yield opened
             except BaseException as error:
+                # Hours of fitting must not be lost to an error or to Ctrl-C.
                 worth_keeping = any(True for _ in opened.results())
                 if worth_keeping:
                     error.add_note(f"korisk: finished fits are kept; pass store={str(path)!r}")
@@ -251,6 +253,7 @@ class _Rounds:
             self._measure(group)
         if not self.limits.growing:
             return "all requested sizes are measured"
+        # Sizes of earlier calls come before new ones, since they cost little or nothing.
         for n, fitted in self._stored_sizes().items():
             if not fitted and (reason := self._spent()):
                 return reason
@@ -293,6 +296,7 @@ class _Rounds:
         if longer is None or not pilot.sizes:
             return ""
         n, most, budget = pilot.sizes[-1], self.limits.most_fits, self.limits.budget
+        # The seeds of the usual fits, so that both trainings are compared in pairs.
         seeds = [fit.seed for fit in pilot.fits if fit.n == n][:_PROBED_SEEDS]
         tasks = [self.identity.task(n, seed, longer) for seed in seeds]
         if self.store.missing(tasks):  # stored ones cost nothing
@@ -342,6 +346,7 @@ class _Rounds:
     def _spent(self) -> str:
         """The limit that is reached, in words; empty if none is."""
         most, budget = self.limits.most_fits, self.limits.budget
+        # A size is fitted with all its seeds or not at all.
         if most is not None and len(self.tasks) + len(self.seeds) > most:
             return f"another size would be more than {most:,} fits"
         if budget is not None and (seconds := self.pilot().seconds) >= budget:
@@ -401,6 +406,7 @@ class _MlflowRuns:
         try:
             if isinstance(self.experiment, str):
                 mlflow.set_experiment(self.experiment)
+                # Only before the first run: setting it again would be a request to the server.
                 self.experiment = None
             # Within a run of the user, these runs are its children.
             mlflow.start_run(run_name=task.key, nested=mlflow.active_run() is not None)

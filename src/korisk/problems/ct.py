@@ -253,6 +253,7 @@ class CtScanner:
 
 def _of_the_paper(side: int, large: Beam) -> CtScanner:
     if side in _SURROGATE_SIDES:
+        # The surrogate has 1.25 views per pixel.
         return CtScanner(side=side, views=side + side // 4, bins=side, beam="surrogate")
     try:
         views, bins = released_geometry(side).sinogram_shape
@@ -393,6 +394,7 @@ class CtProblem(ImageProblem):
                 f"seed {seed} would train on the test set of population='released', whose "
                 f"generator is seeded {TEST_SEED}; use another seed"
             )
+        # There is no validation pool; its seed is never used.
         seeds = {"train": 1 + seed, "validation": 0, "test": TEST_SEED}
         return {
             name: released_ellipses(torch.Generator().manual_seed(seeds[name]), count)

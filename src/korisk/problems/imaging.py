@@ -71,6 +71,7 @@ class ImageProblem(Problem):
 
     def _inverse(self, operator: LinearOperator) -> Tikhonov:
         """The regularised inverse of an operator."""
+        # A stored factor takes memory quadratic in the number of pixels.
         solver = "factor" if self.side <= LARGEST_DOUBLE else "cg"
         return Tikhonov(operator, self.mu, solver=solver)
 

@@ -164,6 +164,7 @@ class MriProblem(ImageProblem):
         if self.coils is not None:
             return Reconstruction.unweighted(self._inverse(known))
         if isinstance(rest, Nufft):
+            # Gridding: density compensation, then the adjoint.
             return Reconstruction(rest.density(), (known.T,))
         return Reconstruction.unweighted(known.T)
 

@@ -57,6 +57,7 @@ class Gaussian:
         -------
         ndarray, shape (views, bins)
         """
+        # Relative to the sinogram itself, so that all samples have the same signal-to-noise ratio.
         deviation = self.level * float(np.sqrt(np.mean(clean**2)))
         return clean + deviation * rng.standard_normal(clean.shape)
 
@@ -116,6 +117,7 @@ class Poisson:
         """
         scale = self.attenuation / width
         counts = rng.poisson(self.photons * np.exp(-scale * clean))
+        # At least one count, since the logarithm of zero is infinite.
         return np.asarray(-np.log(np.maximum(counts, 1) / self.photons) / scale)
 
 

@@ -156,6 +156,7 @@ class PdeProblem(Problem):
         """
         place = Place(device=device, dtype=torch.float64)
         speed = 1.0 if self.speed is None else self.speed
+        # Burgers' linear part is diffusion alone.
         speed = 0.0 if self.equation == "burgers" else speed
         time = self.time if time is None else time
         return Diffusion(self.shape, viscosity=viscosity, speed=speed, time=time, **place)
@@ -248,6 +249,7 @@ class PdeProblem(Problem):
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Draw measurements at time zero and fields at time t."""
         fine = self._fine
+        # The truth is solved on a finer grid; otherwise the solver of the networks would be exact.
         flow = self.solver(self.viscosity, device, fine=fine)
         location = self.flow(self.viscosity, device).device
         gains = torch.from_numpy(self.gains).to(location)

@@ -107,6 +107,7 @@ class Ellipses:
         precision = self.amplitude.dtype
         dtype = checked_dtype(precision if dtype is None else dtype)
         images = torch.zeros((len(self), edge, edge), device=checked_device(device), dtype=dtype)
+        # In the ellipses' precision, so that the same pixels are inside for any dtype.
         grid = torch.linspace(-1, 1, edge, dtype=precision).to(images.device)
         # With many ellipses the lists of rows, not of pixels, take the most memory.
         step = max(1, _PIECE // (edge * max(edge, 16 * self.amplitude.shape[1])))
@@ -246,6 +247,7 @@ def random_ellipses(
     philox = np.random.Philox(key=stream_key(seed, stream))
     philox.advance(offset * steps)
     draws = np.random.Generator(philox).random((total, steps * _WORDS))
+    # The first number of a phantom is its count of ellipses.
     numbers = low + np.floor(draws[:, 0] * (high - low + 1))
     uniform = torch.from_numpy(draws[:, 1 : 1 + _NUMBERS * high]).reshape(total, high, _NUMBERS)
     return _from_uniform(uniform, torch.from_numpy(numbers))
@@ -359,6 +361,7 @@ def _spans(ellipses: Ellipses, grid: Tensor) -> tuple[Tensor, Tensor]:
     # From positions in [-1, 1] to indices of pixels.
     scale = (side - 1) / 2
     ends = ((middle - half + 1) * scale, (middle + half + 1) * scale)
+    # One pixel beyond either edge at most, so that indices stay small.
     left, right = (end.round_().clamp_(-1, side).long() for end in ends)
     first = torch.full_like(left, side)
     last = torch.full_like(left, -1)

@@ -71,6 +71,7 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
             if model not in spec.get("models", {model: None}):
                 continue
             curve = by_model.get(model)
+            # Only a mean squared error follows the bound; other metrics have no such line.
             constants: dict[str, float] = {}
             if curve is not None and curve.metric == "mse" and 0 < lipschitz < math.inf:
                 with suppress(KoriskError):  # a single size

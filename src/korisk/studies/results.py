@@ -55,6 +55,7 @@ def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
         for flat in point_rows:
             model_values = values.setdefault(flat.row.model, [])
             error = shown.error(flat.row)
+            # n = 0 is a network before training, which has no place on a logarithmic axis.
             if flat.row.n > 0 and math.isfinite(error):
                 model_values.append((flat.row.n, error, flat.task.seed))
         candidates = [curve_from(errors, model, shown)[0] for model, errors in values.items()]
@@ -147,6 +148,7 @@ def signed_table(rows: Sequence[tuple[Value, ...]]) -> Table:
     columns: tuple[str, ...] = ("n", "error", "seed", "model", "metric", "unit")
     if all(unit == unit_by_name(str(metric)) for *_, metric, unit in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
+    # With a digest in each row, edits by hand are noticed when the table is read.
     signed = zip(rows, row_digests(columns, rows), strict=True)
     return Table((*columns, DIGEST), tuple((*row, digest) for row, digest in signed))
 
@@ -183,6 +185,7 @@ def parquet_bytes(table: Table) -> bytes:
     for index, name in enumerate(table.columns):
         values: list[Any] = [row[index] for row in table.rows]
         kinds = {type(value) for value in values if value is not None}
+        # A column of Parquet has one type.
         if len(kinds) > 1:
             convert: Callable[[Any], Value] = float if kinds == {int, float} else str
             values = [None if value is None else convert(value) for value in values]

@@ -41,6 +41,7 @@ _ALIKE = 1e-3  # of the largest output: tolerated difference of stacked and sing
 Fit = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor], object]
 Forward = Callable[[Tensor], Tensor]  # inputs (members, batch, ...) to outputs of that shape
 Tensors = Mapping[str, Tensor]  # by the name of the parameter or buffer
+Report = Callable[[float], None]  # called with the share of the training that is done
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +101,9 @@ class Member:
     test: Tensor  # (T,)
 
 
+Members = Sequence[Member]
+
+
 def train_many(
     members: Sequence[Member],
     inputs: Tensor,
@@ -148,6 +152,7 @@ def train_many(
         return
     pool, messages = (inputs, targets), [] if notes is None else notes
     shares = [0.0] * len(members)
+    # Members report from several threads.
     lock = threading.Lock()
 
     def report(indices: Sequence[int], share: float) -> None:
@@ -302,9 +307,7 @@ def _trial(member: Member, inputs: Tensor, schedule: Schedule) -> Tensor:
     return inputs[member.rows[: min(schedule.batch, len(member.rows))]]
 
 
-def _strategy(
-    members: Sequence[Member], pool: Pool, schedule: Schedule, together: bool | None
-) -> _Strategy:
+def _strategy(members: Members, pool: Pool, schedule: Schedule, together: bool | None) -> _Strategy:
     """Choose how to train members by trying the first two; raise if the output shape is wrong."""
     first, (inputs, targets) = members[0], pool
     trial, reasons = _trial(first, inputs, schedule), []
@@ -526,9 +529,7 @@ def _judged(forward: Forward, mode: nn.Module, pool: Pool, rows: Tensor) -> Tens
 class _Training:
     """Members in training."""
 
-    def __init__(
-        self, members: Sequence[Member], pool: Pool, schedule: Schedule, stack: _Stack
-    ) -> None:
+    def __init__(self, members: Members, pool: Pool, schedule: Schedule, stack: _Stack) -> None:
         self.members, self.pool = members, pool
         self.weights, self.mode, self.forward, self.state, self.penalty = stack
         self.mode.train()
@@ -574,11 +575,7 @@ class _Training:
     def _advance(self, steps: int, done: int) -> None:
         """Take steps; on CUDA, all but the first few by replaying a captured one."""
         for iteration in range(done, done + steps):
-            if not self.iteration.is_cuda or iteration > _EAGER:
-                pass
-            elif iteration == _EAGER:
-                self.graph = captured(self.step)
-            else:
+            if self.iteration.is_cuda and iteration < _EAGER:
                 # PyTorch asks for a warm-up on a side stream before a capture.
                 stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
                 stream.wait_stream(torch.cuda.current_stream())
@@ -586,6 +583,8 @@ class _Training:
                     self.step()
                 torch.cuda.current_stream().wait_stream(stream)
                 continue
+            if self.iteration.is_cuda and iteration == _EAGER:
+                self.graph = captured(self.step)
             self.step() if self.graph is None else self.graph.replay()
 
     def timed(self) -> tuple[float, float]:
@@ -604,9 +603,7 @@ class _Training:
         self.judge()
         return (after_steps - start) / _TIMED, clock() - after_steps
 
-    def run(
-        self, report: Callable[[float], None], stop: threading.Event | None = None
-    ) -> list[Tensor]:
+    def run(self, report: Report, stop: threading.Event | None = None) -> list[Tensor]:
         """Train to the end; return each member's test errors at its best validation step."""
         steps, counts = len(self.batches), len(self.members[0].validation)
         best, reported, done = torch.full((len(self.members),), math.inf), torch.zeros(()), 0

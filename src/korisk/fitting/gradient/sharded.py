@@ -345,8 +345,7 @@ def train_sharded(
     # A fused kernel makes no temporary tensors; CUDA has no such kernel for Adagrad.
     fused = recipe.optimiser != "adagrad" or network.shards[0].is_cpu
     settings = {"lr": recipe.rate, "fused": fused}
-    if recipe.momentum:
-        settings["momentum"] = recipe.momentum
+    settings |= {"momentum": recipe.momentum} if recipe.momentum else {}
     # One optimiser for each block, so that a step can follow as soon as its gradient is there.
     name = {"adam": "Adam", "adagrad": "Adagrad", "sgd": "SGD"}[recipe.optimiser]
     optimisers = [getattr(torch.optim, name)([rows], **settings) for rows in network.shards]
@@ -454,6 +453,7 @@ def write_checkpoint(
             # Written last: a folder without it is incomplete.
             about = {"identity": {**identity, "iteration": iteration}, "sha256": files}
             (temporary / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+            # Renaming is atomic: a folder with this name is complete.
             temporary.rename(target)
             outdated = list(complete_checkpoints(folder).values())[:-_KEPT]
             for path in (*outdated, *folder.glob("iteration-*.partial")):

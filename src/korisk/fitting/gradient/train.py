@@ -5,7 +5,7 @@ import io
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -67,25 +67,24 @@ class Optimiser:
 
     def step(self, gradients: Sequence[Tensor], iteration: Tensor) -> None:
         """Move the parameters in place by the gradients; `iteration`, (1,), counts from 0."""
-        tensors = zip(self.parameters, gradients, *self.state, strict=True)
-        for parameter, gradient, *memory in tensors:
+        for weight, gradient, *memory in zip(self.parameters, gradients, *self.state, strict=True):
             if self.recipe.optimiser == "adam":
                 mean, square = memory
                 mean.lerp_(gradient, 1 - _ADAM_BETAS[0])
                 square.mul_(_ADAM_BETAS[1]).addcmul_(gradient, gradient, value=1 - _ADAM_BETAS[1])
                 scale = (square.sqrt() / self.roots[iteration]).add_(_ADAM_EPSILON)
-                parameter.sub_((mean / scale).mul_(self.rates[iteration]))
+                weight.sub_((mean / scale).mul_(self.rates[iteration]))
             elif self.recipe.optimiser == "adagrad":
                 (total,) = memory
                 total.addcmul_(gradient, gradient)
                 root = total.sqrt().add_(_ADAGRAD_EPSILON)
-                parameter.addcdiv_(gradient, root, value=-self.recipe.rate)
+                weight.addcdiv_(gradient, root, value=-self.recipe.rate)
             else:
                 move = gradient
                 if memory:
                     (move,) = memory
                     move.mul_(self.recipe.momentum).add_(gradient)
-                parameter.add_(move, alpha=-self.recipe.rate)
+                weight.add_(move, alpha=-self.recipe.rate)
 
 
 def gradient(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -112,12 +111,11 @@ def gradient(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, list[Ten
 def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph | None:
     """A step as a CUDA graph; None if it cannot be captured."""
     graph = torch.cuda.CUDAGraph()
-    try:
+    with suppress(RuntimeError):
         with torch.cuda.graph(graph):
             step()
-    except RuntimeError:
-        return None
-    return graph
+        return graph
+    return None
 
 
 class Stepper:
@@ -243,9 +241,7 @@ def train(
     # neither a checkpoint is written nor progress reported.
     late = recipe.iterations - recipe.last_tenth
     pauses = {*range(every, recipe.iterations, every), recipe.iterations}
-    for pause in sorted({late, *pauses}):
-        if pause <= trainer.done:
-            continue
+    for pause in sorted(pause for pause in {late, *pauses} if pause > trainer.done):
         trainer.advance(pause)
         if pause in (late, recipe.iterations):
             trainer.evaluate()
@@ -341,6 +337,7 @@ class _Trainer:
                 header, payload = payload[:48], payload[48:]
                 if header != _MARK + hashlib.sha256(payload).digest():
                     raise ValueError("it is not as it was written")
+                # A small archive may unpack to more than the memory.
                 with zipfile.ZipFile(io.BytesIO(payload)) as archive:
                     if any(member.file_size > len(payload) for member in archive.infolist()):
                         raise ValueError("it claims more than it holds")

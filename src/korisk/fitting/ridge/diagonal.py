@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -203,10 +204,8 @@ class Krylov:
             if self.steps == 1:
                 coordinates[row] = unit / bands[1]
                 continue
-            try:
+            with suppress(np.linalg.LinAlgError):  # not positive definite in rounding
                 coordinates[row] = scipy.linalg.solveh_banded(bands, unit, check_finite=False)
-            except np.linalg.LinAlgError:  # not positive definite in rounding
-                continue
         return coordinates
 
 

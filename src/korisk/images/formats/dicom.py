@@ -94,6 +94,7 @@ def read_dicom(path: Path) -> Iterator[Page]:
             raise invalid(fields, rule, rescaling, remedy, got=got)
         bits = int(dataset.get("BitsStored") or 0)
         full = None
+        # Rescaled values have no known full scale.
         if (slope, intercept) == (1.0, 0.0):
             full = full_scale(stored.dtype, "the file", bits=bits or None)
         values = stored.astype(np.float64)

@@ -129,6 +129,7 @@ def full_scale(dtype: np.dtype[np.generic], what: str, *, bits: int | None = Non
     if dtype.kind not in "iu":
         raise KoriskError(f"{what} holds {dtype}; save real numbers, one a pixel")
     width = bits or 8 * dtype.itemsize
+    # Wider integers hardly ever use their full range.
     return float(2 ** (width - (dtype.kind == "i")) - 1) if width <= 16 else None
 
 

@@ -29,6 +29,7 @@ def read_png(path: Path) -> Iterator[Page]:
         raise KoriskError("is not a PNG file; rename it, or remove it")
     columns, rows, depth, colour = struct.unpack(">IIBB", header[16:26])
     checks.refuse_large(rows, columns, 8)
+    # Pillow refuses more than twice this number, with a message without a remedy.
     if rows * columns > 2 * (image.MAX_IMAGE_PIXELS or rows * columns):
         most, remedy = 2 * image.MAX_IMAGE_PIXELS, "cut it into smaller ones, or save it as .npy"
         why = f"more than the {most:,} that a PNG may have here"

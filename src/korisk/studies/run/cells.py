@@ -35,6 +35,7 @@ def run_cell(
     with_gram = any(fit.with_gram for fit in fits.values())
     bench = _bench(kind.problem(spec), device, with_gram)
     samples = _samples(spec)
+    # Inputs count twice: a ridge fit also stores their products with backprojected targets.
     entries = math.prod(bench.tail.range) + 2 * math.prod(bench.tail.domain)
     needed, free = samples * entries * bench.tail.dtype.itemsize, free_memory(bench.tail.device)
     if needed > free:
@@ -50,7 +51,7 @@ def run_cell(
         "sinograms": pools.test.inputs[:PICTURES].cpu().numpy().astype(np.float32),
     }
     for index, (model, fit) in enumerate(fits.items()):
-
+        # `index` is bound as a default, since the loop changes it.
         def share(fraction: float, index: int = index) -> None:
             report((index + fraction) / len(fits))
 
@@ -92,6 +93,7 @@ def _samples(spec: JsonMapping) -> int:
     return int(spec["sizes"][-1] + sum(spec["pools"].values()))
 
 
+# The seeds of a point follow each other in a worker, so one entry is enough.
 @lru_cache(maxsize=1)
 def _bench(problem: Problem, device: str, with_gram: bool) -> Bench:
     weights, tail = problem.reconstruction(device)

@@ -334,6 +334,7 @@ def _job_class(system: str, options: JsonMapping) -> tuple[Any, JsonDict]:
             arguments[key] = arguments[key] or []
             if not isinstance(arguments[key], list):
                 raise TypeError(f"{key} must be a list, got {arguments[key]!r}")
+        # dask-jobqueue would divide a job into several processes; a cell uses all cores of one.
         arguments["processes"] = arguments["processes"] or 1
         share = max(1, int(arguments["cores"] or 1) // int(arguments["processes"]))
     exports = [f"export {name}={share}" for name in process.THREAD_VARIABLES]
@@ -504,6 +505,7 @@ def run_there(
 
     process.use_threads(worker.state.nthreads)
     with open(os.devnull, "w") as nowhere:  # noqa: PTH123 (no user's file)
+        # It ends the process from a thread of C, which does not need Python's lock.
         faulthandler.dump_traceback_later(min(timeout, _YEAR), exit=True, file=nowhere)
         try:
             return process.perform(work, task, report)
@@ -562,6 +564,7 @@ class DaskPool:
 
     def run(self) -> None:
         """Run every task of the queue."""
+        # Dask calls back in another thread; the queue brings events to this one.
         self._client.subscribe_topic(self._topic, lambda event: self._notices.put(event[1]))
         try:
             while self._log.queue or any(worker.task for worker in self._workers.values()):
@@ -584,6 +587,7 @@ class DaskPool:
         present = self._present()
         self._surveyed = clock
         for worker in list(self._workers.values()):
+            # A restarted worker may have its predecessor's address, but not its folder.
             if present.get(worker.address, {}).get("local_directory") != worker.folder:
                 self._lose(worker)
         for address in sorted(present.keys() - self._workers.keys()):
@@ -623,6 +627,7 @@ class DaskPool:
         busy = [colleague.point for colleague in self._workers.values() if colleague is not worker]
         task = self._log.queue.take(worker.point, busy)
         worker.hold(task)
+        # A unique key: Dask would answer an equal call with the earlier result.
         key = f"korisk-{uuid4().hex}"
         arguments = worker.folder, self._versions, self._topic, key, self._work, task
         worker.future = self._client.submit(

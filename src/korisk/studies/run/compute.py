@@ -152,6 +152,7 @@ def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], in
     if compute.elsewhere:
         return [(list(tasks), 1, None)]
     if compute.device != "cpu":
+        # A GPU is used by one process at a time.
         return [(list(tasks), 0, None)]
     small: list[Task] = []
     large: list[Task] = []

@@ -134,6 +134,7 @@ def run_study(
     workers, threads = checked_workers(workers, threads, timeout, in_process=cluster is None)
     attempts = count("attempts", attempts, at_least=1, remedy="count tries")
     all_tasks = list(tasks)
+    # Before anything runs: a key that is stored with another spec would mix results.
     store.check(all_tasks)
     missing = store.missing(all_tasks)
     todo = [task for task in missing if retry_failed or not store.failed(task)]
@@ -197,9 +198,9 @@ class LocalPool:
         try:
             while self._log.queue or any(worker.task for worker in self._workers):
                 self._employ()
-                handles = [w.connection for w in self._workers]
-                handles += [w.process.sentinel for w in self._workers]
+                handles = [h for w in self._workers for h in (w.connection, w.process.sentinel)]
                 remaining = [self._log.timeout - worker.seconds for worker in self._workers]
+                # Wakes up for a message, a worker's end, the next timeout, or a signal.
                 wait(handles, timeout=max(0.0, min([_WAKE, *remaining])))
                 for worker in list(self._workers):
                     self._attend(worker)
@@ -219,6 +220,7 @@ class LocalPool:
                 task = queue.take(worker.point, busy)
                 worker.give(task)
                 self._log.tell("started", task)
+        # Workers that are still importing will take one task each.
         starting = sum(not worker.ready for worker in self._workers)
         for _ in range(min(self._size - len(self._workers), len(queue) - starting)):
             self._workers.append(self._start())
@@ -248,6 +250,7 @@ class LocalPool:
         worker.stop(at_once=True)
         worker.join(patience=_PATIENCE)
         if not worker.ready:
+            # Without a limit, a work that kills its process on import would start workers for ever.
             self._false_starts += 1
             if self._false_starts >= _STARTS:
                 why = f"workers do not start (exit code {exit_code}); call run_study from a file, "

@@ -78,6 +78,7 @@ class Queue:
     def take(self, point: str | None = None, busy: Iterable[str | None] = ()) -> Task:
         """Take the next task: of this point, else of a point without workers, else the first."""
         if point not in self._points:
+            # Workers are spread over points, so that each builds the operators of few of them.
             free = (candidate for candidate in self._points if candidate not in set(busy))
             point = next(free, next(iter(self._points)))
         tasks = self._points[point]

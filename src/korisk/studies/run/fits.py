@@ -168,6 +168,7 @@ class KnownRidge(Fit):
             relu=settings["relu"],
             gram=job.bench.gram,
         )
+        # N = 0 stands for the analytic weights, before any training.
         yield job.row(0, ridge.predict(analytic, test.inputs), {}, analytic, analytic)
         scorer = Scorer(*(test if settings["select"] == "test" else job.pools.validation))
         for n in job.each_size():
@@ -225,6 +226,7 @@ class KnownGradient(Gradient):
         for group, sizes in enumerate(groups):
             start = time.perf_counter()
             size = recipe.batch, recipe.iterations
+            # A new generator for each size, as in the released code.
             batches = [draw_batches(n, *size, released_generator(job.seed)) for n in sizes]
             network = build(analytic.expand(len(sizes), *analytic.shape))
             indices = torch.stack(batches, 1)
@@ -267,6 +269,7 @@ class ZooNetwork(Fit):
         recipe = ("steps", "batch", "rate")
         shape = {name: value for name, value in settings.items() if name not in recipe}
         schedule = Schedule(**{name: settings[name] for name in recipe})
+        # `train_many` takes one pool: training, validation and test rows follow each other.
         inputs, targets = (torch.cat(tensors).float() for tensors in zip(*job.pools, strict=True))
         counts = [len(pool.inputs) for pool in job.pools]
         rows, validation, test = torch.split(torch.arange(len(inputs), device=device), counts)
@@ -335,6 +338,7 @@ def convergence(training: Training, run: int = 0) -> JsonDict:
 def picture(images: Tensor) -> NDArray[np.generic]:
     """The first images in the precision of figures; the middle slices of volumes."""
     slices = images[:, images.shape[1] // 2] if images.ndim == 4 else images
+    # Half precision is enough for figures and keeps stores small.
     return slices[:PICTURES].detach().cpu().numpy().astype(np.float16)
 
 

@@ -87,6 +87,7 @@ class Pace:
                 self._queued.pop(key, None)
             if event.kind in {"started", "progress"}:
                 begun = self._running[key].begun if key in self._running else now
+                # Runs with other numbers of workers may follow: a cell that starts alone resets.
                 alone = not self._running
                 self._running[key] = _Running(point, begun, event.fraction, now)
                 self._width = 1 if alone else max(self._width, len(self._running))
@@ -100,7 +101,9 @@ class Pace:
             self._counts = {name: self._before[name] + ended[name] for name in ended}
             finished = event.done + event.failed
             waiting = event.total - finished - len(self._running)
+            # A pilot that grows has cells that were not announced at the start.
             self._more, self._point = max(0, waiting - len(self._queued)), point
+            # A next run counts its events from zero.
             if finished == event.total:
                 self._before = self._counts
 
@@ -115,10 +118,9 @@ class Pace:
             ]
             points = [*self._queued.values(), *[self._point] * self._more]
             queued = [took for took in map(self._seconds, points) if took is not None]
-            left = None
-            if remaining or queued:
-                # Cells share the workers evenly; but no run ends before its longest running cell.
-                left = max([sum(remaining + queued) / self._width, *remaining])
+            # Cells share the workers evenly; but no run ends before its longest running cell.
+            ends = [sum(remaining + queued) / self._width, *remaining]
+            left = max(ends) if remaining or queued else None
             finished = sum(self._counts.values())
             total = finished + len(self._running) + len(self._queued) + self._more
             completed = finished + sum(cell.fraction for cell in self._running.values())
@@ -192,15 +194,15 @@ def progress(
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
-    pace, watches = Pace() if pace is None else pace, list(watches)
+    pace = Pace() if pace is None else pace
+    listeners = [watch for watch in watches if watch is not None]
     console = Console(file=sys.stderr)  # the current one, even if a fit's output is redirected
     if quiet or not console.is_terminal:
-        listeners = [pace.note, *([lines] if lines and not quiet else []), *watches]
+        listeners[:0] = [pace.note, *([lines] if lines and not quiet else [])]
 
         def tell(event: Event) -> None:
             for watch in listeners:
-                if watch is not None:
-                    watch(event)
+                watch(event)
 
         yield tell
         return
@@ -227,9 +229,8 @@ def progress(
             display.update(total_bar, completed=pace.standing().share, total=1.0)
             if event.kind in {"failed", "retried", "waiting"}:
                 display.console.print(Text(event_line(event)))
-            for watch in watches:
-                if watch is not None:
-                    watch(event)
+            for watch in listeners:
+                watch(event)
 
         yield show
 

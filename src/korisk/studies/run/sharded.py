@@ -144,10 +144,12 @@ def train_point(options: argparse.Namespace) -> None:
             progress=progress,
             data=f"{task.spec_hash}, seed {seed}",
         )
+        # On all ranks, since the forward pass gathers weights from all of them.
         images = torch.cat([network(piece) for piece in torch.split(test_inputs, _PIECE)])
         metrics = measure(images, test_targets)
         if not is_main:
             return
+        # A finished training that is started again must not overwrite its timings.
         if training.resumed_at < recipe.iterations or not result.exists():
             content = {
                 "point": point,

@@ -82,6 +82,7 @@ def perform(
 
     meter = Meter()
     try:
+        # Packed here, so that results that cannot be stored are failures of the cell.
         packed = pack(work(task, report_rarely))
     except BaseException as error:  # SystemExit too: a cell may not end the study
         if interruptible and isinstance(error, KeyboardInterrupt):
@@ -100,6 +101,7 @@ def describe_error(error: BaseException) -> str:
             return f"(its message cannot be shown: {type(failure).__name__})"
 
     message = " ".join(safe_text(lambda: str(error)).split())
+    # The outermost call is korisk's and says nothing about the cell.
     calls = traceback.extract_tb(error.__traceback__)[1:][-_TRACEBACK_CALLS:]
     lines = [f"{type(error).__name__}: {message}" if message else type(error).__name__]
     lines += [f"  {Path(call.filename).name}, line {call.lineno}, in {call.name}" for call in calls]
@@ -202,6 +204,7 @@ def serve(connection: Connection, pickled_work: bytes, threads: int) -> None:
             return
         connection.send("")
         while (task := connection.recv()) is not None:
+            # Before every task, since the previous one may have changed the number.
             use_threads(threads)
             connection.send(perform(work, task, connection.send))
 
@@ -228,6 +231,7 @@ def _guard_group(owner: int) -> None:
     try:
         if os.fork() == 0:
             os.setsid()
+            # An inherited pipe would stay open after the worker's end, and its reader would wait.
             os.closerange(0, owner)
             os.closerange(owner + 1, _MOST_FILES)
             while not select.select([owner], [], [], _GUARD_PAUSE)[0]:
@@ -268,10 +272,12 @@ class Worker(Holder):
 
     def __init__(self, pickled_work: bytes, threads: int) -> None:
         self.ready = False
+        # A forked process would inherit locks and threads of this one in an unknown state.
         context = get_context("spawn")
         self.connection, worker_end = context.Pipe()
         arguments = worker_end, pickled_work, threads
         self.process = context.Process(target=serve, args=arguments, daemon=True)
+        # Ctrl-C must not reach a new worker before it ignores the signal.
         mask = block_interrupts()
         try:
             with thread_environment(threads):

@@ -84,6 +84,7 @@ class Ct(ImagingKind[CtProblemEntry, CtPointEntry]):
             settings = self.settings(entry.problem, point)
             name = f"rigorous-{point.side}{motion_words(settings)}"
             return name, self.spec(entry, settings, sizes)
+        # The released protocol is the authors': a study with other settings must not bear its name.
         changes = [entry.models, entry.pools, entry.metric, point.beam, point.ellipses]
         changes += [point.motion, point.noise, point.arc]
         changed = entry.problem != CtProblemEntry() or entry.theorem
@@ -145,6 +146,7 @@ def _released(scan: dict[str, int], sizes: list[int]) -> JsonDict:
         batch, iterations = {128: (4, 5000), 256: (1, 5000), 512: (8, 10000)}[scan["side"]]
         known = {"fit": "gradient", "optimiser": "adagrad", "rate": 2e-2, "relu": True}
         known |= {"iterations": iterations, "batch": batch}
+        # As released: the authors chose lambda on the test set.
         dense = {"select": "test", "by": "rmse_over_max", "relu": True}
         dense["grid"] = [1e-4, 1e-2, 1.0, 1e2, 1e4]
     return {

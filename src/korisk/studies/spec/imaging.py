@@ -49,6 +49,7 @@ class ImagingKind(Kind[ImagingKeys, ImagingPointKeys]):
     def settings(self, shared: ImagingKeys, point: ImagingPointKeys) -> JsonDict:
         """Images and the study's numbers, overridden by the point's."""
         ellipses, noise = getattr(point, "ellipses", None), point.noise or shared.noise
+        # Later entries win: keys of the point override those of the study.
         settings = {
             "kind": self.name,
             **population(shared.ellipses if ellipses is None else ellipses, shared.images, noise),

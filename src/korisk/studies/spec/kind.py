@@ -77,6 +77,7 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         """Raise if no cell could be computed; draws a sample, unless a subclass finds that slow."""
         import numpy as np
 
+        # Overflow is reported as one error below, not as warnings of NumPy.
         with np.errstate(all="ignore"):
             sample = problem.pools(seed=0, train=0, validation=0, test=1).test
         if not all(bool(values.square().sum().isfinite()) for values in sample):
@@ -146,12 +147,10 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         """Networks by name, with the keys of their kind."""
         for network in networks:
             if network.kind not in self.networks:
-                kinds = ", ".join(
-                    kind.name for kind in KINDS.values() if network.kind in kind.networks
-                )
-                problem = f"models.networks: {network.kind} is for problems of kind {kinds}"
+                kinds = (kind.name for kind in KINDS.values() if network.kind in kind.networks)
+                rule = f"{network.kind} is for problems of kind {', '.join(kinds)}"
                 remedy = f"; use {', '.join(self.networks)}" if self.networks else ""
-                raise KoriskError(f"{problem}, got {self.name}{remedy}")
+                raise KoriskError(f"models.networks: {rule}, got {self.name}{remedy}")
         if not validation:
             rule = "models.networks keep their best step on validation images"
             raise KoriskError(f"{rule}, but pools.validation is 0; give it images")
@@ -206,6 +205,7 @@ def classes_for(specs: Iterable[JsonMapping]) -> tuple[type, ...]:
 def kind_named(name: object) -> AnyKind:
     """The kind of this name; modules in `KORISK_KINDS` are imported if it is unknown."""
     if isinstance(name, str) and name not in KINDS:
+        # Imported only for an unknown kind: users' files may be slow to import, or broken.
         _import_listed(filter(None, os.environ.get(FROM_OUTSIDE, "").split(os.pathsep)))
     if not isinstance(name, str) or name not in KINDS:
         hint = did_you_mean(str(name), KINDS)

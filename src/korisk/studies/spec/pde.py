@@ -61,6 +61,7 @@ class Pde(Kind[PdeProblemEntry, PdePointEntry]):
     def settings(self, shared: PdeProblemEntry, point: PdePointEntry) -> JsonDict:
         """The study's numbers, overridden by the point's, and the assumed viscosity."""
         settings = super().settings(shared, point)
+        # Stored explicitly, so that a spec shows which viscosity the network assumes.
         settings.setdefault("assumed", settings["viscosity"])
         return settings
 

@@ -77,9 +77,8 @@ class Study:
         images = getattr(entry.problem, "images", None)
         if folder is not None and images is not None:
             paths = {key: str((folder / path).resolve()) for key, path in images.found_at.items()}
-            images = images.model_copy(update=paths)
-            problem_entry = entry.problem.model_copy(update={"images": images})
-            entry = entry.model_copy(update={"problem": problem_entry})
+            updated = entry.problem.model_copy(update={"images": images.model_copy(update=paths)})
+            entry = entry.model_copy(update={"problem": updated})
         try:
             self.name = _checks.name("name", entry.name, remedy="give the study a short name")
             if len(set(entry.seeds)) < len(entry.seeds):
@@ -163,6 +162,7 @@ def _check_values(kind: AnyKind, spec: JsonDict, seeds: list[int]) -> None:
     from korisk.problems import FileSource
 
     problem, settings = kind.problem(spec), spec["problem"]
+    # Problems with the user's images are checked by reading them, below.
     if "images" not in settings:
         kind.check(settings, problem)
     outputs, inputs = kind.entries(settings)
@@ -172,6 +172,7 @@ def _check_values(kind: AnyKind, spec: JsonDict, seeds: list[int]) -> None:
         source = source_of(spec)
         assert isinstance(source, FileSource)
         images = source.read(settings["side"])
+        # Splits depend on the seed, and some may leave too few patients.
         for seed in seeds:  # raises if there are too few
             image_pools(images, seed=seed, train=spec["sizes"][-1], **spec["pools"])
         # Part of the spec: other images in the same folder would be another study.
