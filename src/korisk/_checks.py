@@ -109,7 +109,8 @@ def one_of(field: str, value: object, known: tuple[str, ...]) -> None:
     """Raise unless the value is a known word; suggest the nearest one."""
     if value not in known:
         hint = did_you_mean(str(value), known)
-        hint = "" if "; known:" in hint else hint  # the rule lists them already
+        # The rule lists the known words already.
+        hint = "" if "; known:" in hint else hint
         raise invalid(field, f"be one of {', '.join(known)}", value, hint.removeprefix("; "))
 
 

@@ -96,6 +96,7 @@ def invalid(
     subject = Argument(argument) if argument.isidentifier() else argument
     got = shown(value) if got is None else got
     error = KoriskError(subject, f" must {rule}, got {got}", *(("; ", remedy) if remedy else ()))
+    # Kept apart, so that callers need not parse the text.
     error.argument, error.rule, error.value, error.remedy = argument, rule, value, remedy
     return error
 
@@ -112,7 +113,7 @@ def needed_by(what: str, package: str, install: str) -> Iterator[None]:
     except ModuleNotFoundError as missing:
         # The missing module may be a dependency of the package.
         absent = (missing.name or package).split(".")[0].lower()
-        which = "which" if absent in package.lower() else f"and {absent}"  # a dependency of it
+        which = "which" if absent in package.lower() else f"and {absent}"
         text = f"{what} needs {package}, {which} is not installed; pip install {install}"
         raise MissingExtraError(text) from missing
 

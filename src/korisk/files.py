@@ -86,10 +86,10 @@ def read_yaml(path: str | PathLike[str]) -> Any:
         return yaml.load(text, Loader=StrictLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = f"{path}, line {mark.line + 1}, column {mark.column + 1}" if mark else f"{path}"
+        location = f"{path}, line {mark.line + 1}, column {mark.column + 1}" if mark else f"{path}"
         line = _one_line(error.problem)
         remedy = "" if ";" in line else "; correct it"
-        raise KoriskError(f"{where}: not valid YAML: {line}{remedy}") from None
+        raise KoriskError(f"{location}: not valid YAML: {line}{remedy}") from None
     except yaml.reader.ReaderError as error:
         number = text.count("\n", 0, error.position) + 1
         problem = f"line {number} contains the control character U+{ord(text[error.position]):04X}"
@@ -127,7 +127,8 @@ def read_bytes(path: str | PathLike[str], *, max_bytes: int) -> bytes:
     try:
         with _opened(path) as file:
             # One byte more than allowed, to notice a larger file.
-            pieces, remaining = [], max_bytes + 1  # in pieces: read(n) allocates n bytes at once
+            # In pieces, since read(n) allocates n bytes at once.
+            pieces, remaining = [], max_bytes + 1
             while remaining > 0 and (piece := file.read(min(remaining, _PIECE))):
                 pieces.append(piece)
                 remaining -= len(piece)
@@ -270,14 +271,14 @@ def _other_kind(model: type[BaseModel], content: Any) -> str | None:
 
 
 def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
-    where, inner = _locate(model, error["loc"])
+    location, inner = _locate(model, error["loc"])
     match error["type"]:
         case "extra_forbidden":
             key = str(error["loc"][-1])
-            place = f" in {where}" if where else ""
+            place = f" in {location}" if location else ""
             return f"unknown key {shown(key)}{place}{did_you_mean(key, _fields(inner))}"
         case "missing":
-            return f"{where} is missing; add it"
+            return f"{location} is missing; add it"
         case "invalid_key":
             return f"keys must be texts, got {shown(error['input'])}; quote the key"
         case "model_type":
@@ -286,7 +287,7 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
             rule, remedy = _RULES[kind]
         case _:
             rule, remedy = error["msg"].removeprefix("Input should be "), "correct it"
-    return f"{where} must be {rule}, got {shown(error['input'])}; {remedy}"
+    return f"{location} must be {rule}, got {shown(error['input'])}; {remedy}"
 
 
 def _locate(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, type[BaseModel]]:

@@ -72,6 +72,7 @@ def duration(seconds: float) -> str:
     """A duration in a suitable unit: `3.2 s`, `12 min`, `4.5 h`, `17 days`."""
     if math.isnan(seconds):
         return "-"
+    # A unit is used up to 90 or 48 of it: "75 s" reads better than "1.2 min".
     for size, unit, until in ((1, "s", 90), (60, "min", 90), (3600, "h", 48)):
         if seconds < until * size:
             return f"{seconds / size:.2g} {unit}"

@@ -19,6 +19,7 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first used, since all of them need PyTorch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import_module("korisk.operators")  # says what to install where PyTorch is missing
+    # Without PyTorch, this import says what to install.
+    import_module("korisk.operators")
     module = "ablation" if name in ("Ablation", "ablate") else "replacing"
     return getattr(import_module(f"{__name__}.{module}"), name)

@@ -147,14 +147,15 @@ def ablate(
         replaced_name = f"{change.layer} {100 * (change.wrong or 0):.3g}% wrong"
     if change.start == "operator":
         replaced_name += " from the operator" if change.wrong is None else " from a wrong operator"
-    ratio, why = None, "it was not asked for"
+    ratio, unknown = None, "it was not asked for"
     if change.by == "wrong":
-        why = "how far a wrong operator is from the true one is not known to it"
+        unknown = "how far a wrong operator is from the true one is not known to it"
     elif bound:
-        ratio, why = _bounds(pair, example)
+        ratio, unknown = _bounds(pair, example)
+    # The same seeds, images and noise for both networks, so that only the layer differs.
     arms: list[Rehearsal] = []
     for function, name in ((build, f"known {change.layer}"), (build_replaced, replaced_name)):
-        done = len(arms)
+        finished_arms = len(arms)
         arm = rehearse(
             function,
             operator,
@@ -167,14 +168,14 @@ def ablate(
             model=name,
             folder=folder,
             callbacks=Callbacks(
-                progress=lambda what, share, done=done, name=name: watch(  # type: ignore[misc]
-                    f"{what} ({name})", (done + share) / 2
+                progress=lambda what, share, finished_arms=finished_arms, name=name: watch(  # type: ignore[misc]
+                    f"{what} ({name})", (finished_arms + share) / 2
                 ),
                 estimate=callbacks.estimate,
                 finished=callbacks.finished,
             ),
         )
-        if not done and any(note.startswith("Interrupted") for note in arm.notes):
+        if not finished_arms and any(note.startswith("Interrupted") for note in arm.notes):
             # One network alone cannot be compared.
             raise KeyboardInterrupt
         arms.append(arm)
@@ -193,12 +194,13 @@ def ablate(
         target=goal,
         default=worse,
         bound_ratio=ratio,
-        bound_words=why,
+        bound_words=unknown,
     )
 
 
 def default_target(first: Curve, second: Curve) -> tuple[float, str]:
     """A target that both curves reach, and the model whose best error defines it."""
+    # Above the best error of the worse network both curves cross the target.
     worse = max(first, second, key=lambda curve: float(curve.means.min()))
     # Three digits, since the target is named in sentences.
     return float(f"{ABOVE * float(worse.means.min()):.3g}"), worse.model
@@ -234,6 +236,7 @@ def _check_used(pair: tuple[nn.Module, nn.Module], name: str, example: Tensor) -
         used = any(slope is not None for slope in slopes)
     else:
         with torch.no_grad():
+            # A wrong operator has no weights: it must change the output.
             used = not torch.equal(*(network.eval()(example) for network in pair))
     if not used:
         remedy = "or in another way than as a module; call the module itself in forward"

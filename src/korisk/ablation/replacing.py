@@ -202,8 +202,8 @@ def known_uses(network: nn.Module, name: str) -> list[Use]:
     if any(weights.requires_grad for layer in (first, *others) for weights in layer.parameters()):
         raise KoriskError(f"{shown(name)} must be a known layer, got a learned one ({paths})")
     if not all(_same(first, layer) for layer in others):
-        why = f"{shown(name)} must be one operator, got several that differ: {paths}"
-        raise KoriskError(f"{why}; give the path of one of them")
+        problem = f"{shown(name)} must be one operator, got several that differ: {paths}"
+        raise KoriskError(f"{problem}; give the path of one of them")
     return uses
 
 
@@ -241,7 +241,8 @@ def _same(first: nn.Module, second: nn.Module) -> bool:
 
 def _probe(layer: LinearOperator, count: int = 8) -> Tensor:
     """Random inputs of a layer, always the same."""
-    draws = torch.Generator().manual_seed(271828)  # unlikely to be a seed of weights
+    # A seed that weights are hardly ever drawn with.
+    draws = torch.Generator().manual_seed(271828)
     return torch.randn(count, *layer.domain, generator=draws).to(layer._standing())
 
 
@@ -263,6 +264,7 @@ class _Marked(LinearOperator):
 
     def as_matrix(self) -> Tensor:
         """The whole matrix; raise if the module is not linear."""
+        # Additivity for two random inputs fails for practically every nonlinear module.
         x, y = _probe(self, 1), _probe(self, 2)[1:]
         with torch.no_grad():
             of_sum, sum_of = self(x + y), self(x) + self(y)
@@ -287,6 +289,7 @@ def _as_operator(use: Use, network: nn.Module, example: Tensor | None) -> Linear
     training = network.training
     try:
         with torch.no_grad():
+            # In evaluation mode, so that running means of the network do not change.
             network.to(example.device).eval()(example)
     finally:
         hook.remove()
@@ -296,8 +299,8 @@ def _as_operator(use: Use, network: nn.Module, example: Tensor | None) -> Linear
     shapes = set()
     for args, output in calls:
         if len(args) != 1 or not isinstance(args[0], Tensor) or not isinstance(output, Tensor):
-            why = f"{use.path} must take one tensor and return one to be replaced"
-            raise KoriskError(f"{why}; wrap it in a module that does")
+            problem = f"{use.path} must take one tensor and return one to be replaced"
+            raise KoriskError(f"{problem}; wrap it in a module that does")
         shapes.add((args[0].shape[1:], output.shape[1:]))
     if len(shapes) > 1:
         listed = ", ".join(shape_text(tuple(shape[0])) for shape in shapes)
@@ -401,10 +404,12 @@ def _matrices(layer: LinearOperator, rank: int | None) -> LinearOperator:
 
 def _match_size(new: LinearOperator, layer: LinearOperator) -> None:
     """Draw the weights, scaled so that outputs are as large as those of the known layer."""
+    # Enough inputs for the mean to be accurate to a few per cent.
     probe = _probe(layer, 64)
     with torch.no_grad():
         for weights in new.parameters():
-            numbers = torch.randn(weights.shape, dtype=weights.dtype)  # the same on every device
+            # Drawn on the CPU, the same for every device.
+            numbers = torch.randn(weights.shape, dtype=weights.dtype)
             weights.copy_(numbers * weights[0].numel() ** -0.5)
         sizes = [float(operator(probe).square().mean()) for operator in (layer, new)]
         last = list(new.parameters())[-1]
@@ -437,8 +442,8 @@ def _assumed(layer: LinearOperator, wrong: float | LinearOperator) -> LinearOper
     remedy = "make one with korisk.operators.from_callables"
     if not isinstance(wrong, LinearOperator):
         raise invalid("wrong", "be a share such as 0.05, or a LinearOperator", wrong, remedy)
-    wanted, got = (f"{shape_text(x.domain)} -> {shape_text(x.range)}" for x in (layer, wrong))
-    require(wanted == got, "wrong", f"have the shapes of {layer.name}, {wanted}", wrong, got=got)
+    shapes, got = (f"{shape_text(x.domain)} -> {shape_text(x.range)}" for x in (layer, wrong))
+    require(shapes == got, "wrong", f"have the shapes of {layer.name}, {shapes}", wrong, got=got)
     return deepcopy(wrong).to(layer.device, layer.dtype)
 
 
@@ -502,6 +507,7 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
         samples = getattr(stencil, "samples", None) if kind == "sampled" else None
         return Projector(scan, kind=kind, samples=samples, **place)
     if isinstance(operator, Sense):
+        # In float64 on the CPU, so that the wrong maps are the same for every device.
         maps, phases = operator.sensitivities.cpu().double(), torch.arange(operator.coils) * _TURN
         errors = torch.polar(torch.full_like(phases, share, dtype=torch.float64), phases.double())
         complex_maps = torch.view_as_complex(maps.contiguous())

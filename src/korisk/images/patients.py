@@ -132,8 +132,8 @@ class ImageSet:
     @property
     def spacing(self) -> tuple[float, float] | None:
         """Pixel size in mm (row to row, column to column) if all images share it, else None."""
-        known = set(self.spacings)
-        return known.pop() if len(known) == 1 else None
+        spacings = set(self.spacings)
+        return spacings.pop() if len(spacings) == 1 else None
 
     @property
     def fingerprint(self) -> str:
@@ -338,6 +338,7 @@ def read_table(path: str | PathLike[str]) -> dict[str, str]:
         if not file or not patient or not patient.strip():
             rule = "must have a file and a patient, under a first line 'file,patient'"
             raise KoriskError(f"{path}, line {number}: {rule}; complete it")
+        # A file may be listed twice, but not for two patients.
         if table.setdefault(file, patient) != patient:
             owners = f"{shown(patient)} here and of {shown(table[file])} above"
             raise KoriskError(f"{path}, line {number}: {file} is of {owners}; keep one")
@@ -502,10 +503,11 @@ def split_patients(
     counts = {"test": test, "validation": validation, "train": train}
     _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy="give a whole number")
     _checks.one_of("order", order, ORDERS)
-    for pool, wanted in counts.items():
-        if wanted is not None or pool != "train":
+    for pool, size in counts.items():
+        if size is not None or pool != "train":
             remedy = "count the pool's images"
-            _checks.count(pool, wanted, at_least=0, at_most=2**31, remedy=remedy)
+            _checks.count(pool, size, at_least=0, at_most=2**31, remedy=remedy)
+    # As texts, so that patients of any type can be sorted.
     labels = np.asarray([str(patient) for patient in patients], dtype=str)
     if not len(labels):
         rule = "name the patient of each image"
@@ -515,13 +517,13 @@ def split_patients(
         if word not in (None, *counts):
             raise invalid("split", "be train, validation, test or None for a file", word)
         if word is not None and first.setdefault(label, word) != word:
-            both = f"is in two parts of the split, {first[label]} and {word}"
+            conflict = f"is in two parts of the split, {first[label]} and {word}"
             remedy = "put all images of a patient into one part"
-            raise KoriskError(f"patient {shown(label)} {both}; {remedy}")
+            raise KoriskError(f"patient {shown(label)} {conflict}; {remedy}")
     names, owners = np.unique(labels, return_inverse=True)
     available = np.ones(len(labels), dtype=bool)
     pools = {}
-    for pool, wanted in counts.items():
+    for pool, size in counts.items():
         # A pool takes the images of `mixed` patients in mixed order, then those of further patients
         # one by one. Random keys are sorted instead of shuffling the list: if some patients go, the
         # others keep their order.
@@ -538,15 +540,15 @@ def split_patients(
         # Turn 0 has the first `mixed` patients together; every later turn has one patient.
         turns = np.maximum(np.arange(len(present)) - mixed + 1, 0)
         turn[present[np.argsort(keys[0][present])]] = turns
-        pools[pool] = inside[np.lexsort((keys[1][inside], turn[owners[inside]]))][:wanted]
-        if len(inside) < (least := 1 if wanted is None else wanted):
+        pools[pool] = inside[np.lexsort((keys[1][inside], turn[owners[inside]]))][:size]
+        if len(inside) < (least := 1 if size is None else size):
             sizes = ", ".join(f"{name} {number}" for name, number in counts.items() if number)
             why = f"{len(labels):,} images of {len(names):,} patients for {sizes}, with seed {seed}"
             got = f"{least:,}: no patient may be in two pools, and there are {why}"
             remedy = "ask for fewer, add patients, or read images with "
             condition = " or 'image' if every file or image is a patient of its own"
             advice = Message(remedy, Argument("patients", "file"), condition)
-            raise invalid(pool, f"be at most {len(inside):,}", wanted, advice, got=got)
+            raise invalid(pool, f"be at most {len(inside):,}", size, advice, got=got)
         # All images of a drawn patient, not only the drawn ones, are closed to the other pools.
         available &= ~np.isin(labels, labels[pools[pool]])
     return ImagePools(**pools)

@@ -166,13 +166,13 @@ def read_images(
     if noted and unit is None:
         notes = ", ".join(sorted({str(image.note) for image in noted}))
         which = f"({notes}) in {counted(len(noted), 'image')}, the first is {noted[0].name}"
-        why = "their values are not attenuation and are read as plain values; confirm this with "
-        start = f"DICOM without Hounsfield units {which}; {why}"
+        reason = "their values are not attenuation and are read as plain values; confirm this with "
+        start = f"DICOM without Hounsfield units {which}; {reason}"
         texts.append(Message(start, Argument("unit", "plain")))
     if duplicates:
-        why = "one may be tested on what was learned from the other"
+        reason = "one may be tested on what was learned from the other"
         names_text = f"{' and '.join(duplicates[0])} are the same image, under two patients"
-        texts.append(f"{names_text}; {why}: remove one, or name one patient")
+        texts.append(f"{names_text}; {reason}: remove one, or name one patient")
     for text in texts:
         warnings.warn(text, KoriskWarning, stacklevel=2)
     return ImageSet(
@@ -227,7 +227,8 @@ def find_images(
     if not places:
         raise invalid("source", "name a folder or files", source, "name one", got="an empty list")
     folders = [path if path.is_dir() else path.parent for path, _ in places]
-    root = Path(os.path.commonpath(folders))  # relative names survive a move of the folder
+    # Names relative to it stay the same when the folder is moved.
+    root = Path(os.path.commonpath(folders))
     files: dict[str, ImageFile] = {}
     for place, member in places:
         for path in _below(place, root, fail) if place.is_dir() else [place]:
@@ -316,7 +317,8 @@ class Reading:
         image_count, skipped, failed = len(self.images), len(self.skipped), len(self.failed)
         tifffile = logging.getLogger("tifffile")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of other packages, about odd headers
+            # Packages warn of odd headers that do not matter here.
+            warnings.simplefilter("ignore")
             was_disabled, tifffile.disabled = tifffile.disabled, True
             try:
                 if not file.path.is_file() or file.path.stat().st_size == 0:
@@ -335,8 +337,8 @@ class Reading:
                         unusable = len(self.skipped) - skipped + len(self.failed) - failed
                         if unusable > _MOST_UNUSABLE:
                             del self.failed[failed:]
-                            why = f"holds more than {_MOST_UNUSABLE:,} images that cannot be used"
-                            raise KoriskError(why, " (", error.message, "); remove it") from None
+                            rule = f"holds more than {_MOST_UNUSABLE:,} images that cannot be used"
+                            raise KoriskError(rule, " (", error.message, "); remove it") from None
                         continue
                     expected = page.count if number == 0 else 1
                     if self.limit is not None:

@@ -165,6 +165,7 @@ def pilot_sklearn(
         require(bool(_iterations(estimator)), "estimator", rule, estimator, remedy, got=got)
     rows, target, labels = _samples(X, y)
     classes = bool(is_classifier(estimator))
+    # Only single labels can be stratified, not several for each sample.
     strata = labels if classes and labels.ndim == 1 else None
     names = _checked_groups(groups, len(labels))
     sizes = checked_sizes(sizes)
@@ -179,7 +180,8 @@ def pilot_sklearn(
     train_groups = None if names is None else names[train]
     fit = SklearnFit(estimator, training_set, test_set, scorers, strata is not None, train_groups)
     parameters = estimator.get_params()
-    identity = {  # by which a store rejects results of another estimator or other data
+    # By this a store rejects results of another estimator or of other data.
+    identity = {
         "estimator": type(estimator).__qualname__,
         "parameters": {
             name: re.sub(r" at 0x[0-9a-f]+", "", repr(parameters[name]))[:200]
@@ -188,7 +190,8 @@ def pilot_sklearn(
         "scoring": sorted(scorers.values()),
         "data": data_hash((*training_set, *test_set, train_groups)),
     }
-    units = {  # scores of scikit-learn are best at 1, except for negated errors
+    # Scores of scikit-learn are best at 1, except for negated errors.
+    units = {
         metric: name if name in {"accuracy", "r2"} else "complement"
         for metric, name in scorers.items()
     } | {metric: "error" for metric, name in scorers.items() if _is_negated(name)}
@@ -207,10 +210,10 @@ def _samples(x: object, y: object) -> tuple[object, object, Labels]:
             raise TypeError("y is not an array")
         np.unique(labels)  # raises for labels of several kinds
     except (TypeError, ValueError) as error:
-        why = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise KoriskError(
             "X and y must be arrays of one length, with one label or value for each sample, got "
-            f"y = {shown(y)} ({why}); check both"
+            f"y = {shown(y)} ({reason}); check both"
         ) from None
     return rows, target, labels
 
@@ -341,6 +344,7 @@ def pilot_torch(
         ) from None
     require(callable(fit), "fit", "be a function of (train, test, seed)", fit)
     Probe.of(options.get("probe")).check(fit, "train, test, seed")
+    # An iterable dataset has no order of which to take the first n.
     indexed = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     remedy = "a stream has no subsets: put its samples in a list or a TensorDataset"
     require(indexed, "dataset", "have a length and give samples by index", dataset, remedy)
@@ -353,6 +357,7 @@ def pilot_torch(
         train, test_rows = held_out(samples, test, groups=names)
         test = Subset(dataset, test_rows.tolist())
     else:
+        # The content of a test set cannot be compared in general: its kind and length must do.
         kind = type(test).__qualname__
         described = f"{kind} of {len(test)}" if hasattr(test, "__len__") else kind
     name, bound = own_name(fit)
@@ -446,6 +451,7 @@ def held_out(
         rule = "be a fraction between 0 and 1 or a test set, for scikit-learn a pair (X, y)"
         raise invalid("test", rule, fraction, "pass 0.25, for example")
     indices = np.arange(samples)
+    # At least one sample for the test, however small the fraction.
     cut = max(1, round(fraction * samples))
     if groups is not None:
         order = subset_order(indices, groups, _SPLIT_SEED)

@@ -106,7 +106,8 @@ class FitWork:
                 try:
                     value = self.fit(n, seed, **longer)
                 finally:
-                    if os.getpid() != owner:  # a child that the fit forked must not continue
+                    # A child that the fit forked must not continue as a second worker.
+                    if os.getpid() != owner:
                         os._exit(0)
                 seconds = time.perf_counter() - start
             metrics, training = divided(metrics_of(value, self.reading.only_name))
@@ -115,7 +116,8 @@ class FitWork:
                 raise KoriskError(why)
         except BaseException as error:
             if printed.text:
-                with suppress(Exception):  # exceptions of the user may not accept notes
+                # Exceptions of the user may not accept notes.
+                with suppress(Exception):
                     error.add_note(f"{PRINTED}\n{printed.text}")
             raise
         detail = {
@@ -130,6 +132,7 @@ class FitWork:
         return Result(rows=(Row(model=self.model, n=n, metrics=metrics, detail=stored),))
 
     def __getstate__(self) -> dict[str, object]:
+        # The fit may need cloudpickle, which the rest of the class does not.
         return self.__dict__ | {"fit": pickled(self.fit)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -151,14 +154,14 @@ def pickled(fit: Fit) -> bytes:
     try:
         return bytes(cloudpickle.dumps(fit))
     except Exception as error:  # of any object inside, or without cloudpickle
-        why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
     remedy = "define it at the top of a module, pip install cloudpickle, or use "
     raise invalid(
         "fit",
         "be a function that other processes can import",
         fit,
         Message(remedy, Argument("workers", 0)),
-        got=f"{shown(fit)} ({why})",
+        got=f"{shown(fit)} ({reason})",
     )
 
 
@@ -224,6 +227,7 @@ class Printed:
 
     def add(self, content: bytes) -> None:
         """Append output, keeping its first and last bytes."""
+        # The first half fills once; the second is a sliding window over the rest.
         free = _HALF - len(self._first)
         self._first += content[:free]
         self._last = (self._last + content[free:])[-_HALF:]
@@ -327,7 +331,8 @@ def _running() -> tuple[set[threading.Thread], set[int]]:
     internal_ids = {str(thread.native_id) for thread in internal}
     # multiprocessing knows only the processes that it started; /proc lists all of them.
     children = {child.pid for child in active_children() if child.pid is not None}
-    for children_file in Path("/proc/self/task").glob("*/children"):  # Linux only; by thread
+    # Linux only. Children are listed by the thread that started them.
+    for children_file in Path("/proc/self/task").glob("*/children"):
         if children_file.parent.name in internal_ids:
             continue
         with suppress(OSError):

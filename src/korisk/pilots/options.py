@@ -148,6 +148,7 @@ class Limits:
         if target is not None:
             _checks.real("target", target, remedy=_LEAVE_OUT)
         if self.largest is not None:
+            # Below the first sizes there is nothing to add.
             least, most = sizes[-1], LARGEST_N
             _checks.count("largest", self.largest, at_least=least, at_most=most, remedy=_LEAVE_OUT)
         # Growing without any of these limits might never end.
@@ -403,6 +404,7 @@ class Identity:
     def check(self, store: Store) -> None:
         """Raise if a store has results of this model with other settings."""
         for spec in [cell.task.spec for cell in store.results()]:
+            # The same n and factor, so that only name and settings can differ.
             expected = self.task(spec.get("n", 0), 0, spec.get(LONGER))
             if (
                 spec.get(PART_OF) == self.model

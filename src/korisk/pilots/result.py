@@ -175,7 +175,7 @@ class Pilot(Drawn, Answers):
     def left_out(self) -> dict[str, str]:
         """Metrics without a curve, with the reasons."""
         reasons = {name: self._unfit(name) for name in self.metrics if name not in self.curves}
-        return {name: why or "every fit was perfect" for name, why in reasons.items()}
+        return {name: reason or "every fit was perfect" for name, reason in reasons.items()}
 
     @cached_property
     def training(self) -> Curve | None:
@@ -187,6 +187,7 @@ class Pilot(Drawn, Answers):
         """Evidence beside the curve: training errors, longer training, baseline and noise."""
         metric, baseline = self.metric, self.probe.baseline
         usual = [(fit, None) for fit in self.fits]
+        # A longer fit without the metric says nothing about it.
         longer = [(fit, self.probe.longer) for fit in self.longer_fits if metric in fit.metrics]
         return replace(
             evidence_of(
@@ -235,6 +236,7 @@ class Pilot(Drawn, Answers):
 
     def _curve(self, metric: str) -> tuple[Curve | None, list[str]]:
         unit = self.reading.unit_of(metric, chosen=metric == self.metric)
+        # Curves are in errors, where smaller is better, whatever the metric is.
         values = [(fit.n, error_of(unit, fit.metrics[metric]), fit.seed) for fit in self.fits]
         return curve_from(values, self.model, Chosen(metric, unit))
 
@@ -307,10 +309,10 @@ class Pilot(Drawn, Answers):
         sizes = self.curve.sizes.tolist()
         if len(sizes) < LEAST_SIZES:
             missing = sorted(self._tried - set(sizes))
-            why = f"; every fit failed or was perfect at N = {_listed(missing)}" if missing else ""
+            note = f"; every fit failed or was perfect at N = {_listed(missing)}" if missing else ""
             raise KoriskError(
                 f"pilot {self.model!r}: a plan needs errors at {LEAST_SIZES} sizes, got "
-                f"{len(sizes)} (N = {_listed(sizes)}){why}; measure more sizes"
+                f"{len(sizes)} (N = {_listed(sizes)}){note}; measure more sizes"
             )
         return goal
 
@@ -355,13 +357,13 @@ class Pilot(Drawn, Answers):
         >>> kr.Curve.read("pilot.csv").sizes.tolist()
         [16, 32]
         """
-        chosen = self.metric  # raises without any fit
+        main = self.metric  # raises without any fit
         units = {
-            name: self.reading.unit_of(name, chosen=name == chosen).name for name in self.metrics
+            name: self.reading.unit_of(name, chosen=name == main).name for name in self.metrics
         }
         # If there is one training error for all metrics, it is that of the chosen metric.
         training = dict.fromkeys(name for fit in self.fits for name in fit.training)
-        units |= {training_name(name, training): units[name] for name in (*self.metrics, chosen)}
+        units |= {training_name(name, training): units[name] for name in (*self.metrics, main)}
         rows = [
             (fit.n, fit.metrics[name], fit.seed, self.model, name, units[name])
             for name in self.metrics
@@ -442,11 +444,11 @@ def read_pilot(
         printed = str(row.detail.get("printed", ""))
         if frozenset(metrics) != most_common[0][0]:
             names = ", ".join(map(repr, metrics))
-            why = f"gave the metrics {names}, and most others did not"
+            problem = f"gave the metrics {names}, and most others did not"
         else:  # metric and unit may differ from those of the call that ran the fit
-            why = reading.refusal(metrics)
-        if why:
-            failures.append(PilotFailure(row.n, seed, why, printed))
+            problem = reading.refusal(metrics)
+        if problem:
+            failures.append(PilotFailure(row.n, seed, problem, printed))
         else:
             duration = float(row.detail.get("seconds", cell.usage.seconds))
             leaks = str(row.detail.get("left_running", ""))

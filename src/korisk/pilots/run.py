@@ -141,6 +141,7 @@ def run_pilot(
             known_unit(metric_unit)  # raises for an unknown unit
     if compute.processes or compute.cluster is not None:
         pickled(fit)  # raises now rather than in a worker
+    # The baseline is a call of the user's function: only after all checks.
     probes = probes.measured()
     client = _mlflow(tracking.mlflow)
     own_process = compute.cluster is None and compute.processes > 0
@@ -181,7 +182,8 @@ def _opened(
             # Read first: a store of another model must stay as it is, without repairs.
             with suppress(DamagedError), Store.read(path) as existing:
                 identity.check(existing)
-        with Store.create_or_open(path, study, tasks=tasks) as opened:  # repairs a damaged store
+        # Opening for writing repairs a damaged store.
+        with Store.create_or_open(path, study, tasks=tasks) as opened:
             identity.check(opened)
             yield opened
         return
@@ -304,6 +306,7 @@ class _Rounds:
                 return f", and training longer would be more than {most:,} fits"
             if budget is not None and pilot.seconds >= budget:
                 return f", and the budget of {budget:g} s leaves no time to train longer"
+        # Kept apart from `tasks`: longer fits belong to no curve.
         self.probes = tasks
         self._fit(tasks)
         return ""
@@ -426,9 +429,9 @@ class _MlflowRuns:
                 mlflow.end_run("FINISHED" if event.kind == "done" else "FAILED")
         except Exception as error:  # a failing server must not end the pilot
             self.failed = True
-            why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_WORDS]
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_WORDS]
             warnings.warn(
-                f"MLflow did not take {task.key} ({why}), and gets no further fits; the pilot "
+                f"MLflow did not take {task.key} ({reason}), and gets no further fits; the pilot "
                 "continues, and its results are in its own store",
                 KoriskWarning,
                 stacklevel=2,

@@ -72,7 +72,8 @@ class BlurProblem(ImageProblem):
             _checks.real(name, value, above=0, at_most=100, remedy=remedy)
         remedy = "0.2 gives gains from 0.82 to 1.22"
         _checks.real("gain", self.gain, at_least=0, at_most=5, remedy=remedy)
-        least = 1e-12 if self.side <= LARGEST_DOUBLE else 1e-6  # above the solver's rounding
+        # Smaller weights drown in the rounding of the solver.
+        least = 1e-12 if self.side <= LARGEST_DOUBLE else 1e-6
         remedy = "0.01 suits one per cent of noise"
         _checks.real("mu", self.mu, at_least=least, remedy=remedy)
 

@@ -109,6 +109,7 @@ class CtScanner:
         square = self.beam != "surrogate" or self.bins == self.side
         _checks.require(square, "bins", rule, self.bins, remedy, got=got)
         if self.beam == "released":
+            # The released operators exist for the authors' scans only.
             views, bins = released_geometry(self.side).sinogram_shape
             if (self.views, self.bins) != (views, bins):
                 raise KoriskError(
@@ -356,8 +357,8 @@ class CtProblem(ImageProblem):
         if self.scanner.beam == "cone":
             volumes = {}
             for name, count in counts.items():
-                drawn = self._volumes(count, TEST_SEED if name == "test" else seed, name)
-                volumes[name] = drawn.to(operator.device, operator.dtype)
+                samples = self._volumes(count, TEST_SEED if name == "test" else seed, name)
+                volumes[name] = samples.to(operator.device, operator.dtype)
             return volumes
         draw = self.source.phantoms if self.population == "ellipses" else self._released
         place = Place(device=operator.device, dtype=operator.dtype)
@@ -368,6 +369,7 @@ class CtProblem(ImageProblem):
         """Noisy sinograms, computed in small pieces to save memory."""
         sinograms = images.new_empty((len(images), *operator.range))
         key: JsonDict = {"seed": seed, "stream": f"{stream} noise"}
+        # Rays need several temporaries of an image's size.
         step = max(1, _BATCH // math.prod(operator.domain))
         for first in range(0, len(images), step):
             batch = operator(images[first : first + step])

@@ -127,6 +127,7 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
         peak = torch.where(peak > 0, peak, math.nan)
         # NaN marks images without a scale; `measure` leaves them out.
         power = torch.where(power > 0, power, math.nan)
+        # A perfect image has an infinite PSNR, which is not an error.
         psnr = 10 * torch.log10(peak**2 / mse)
         # SSIM is defined for images: a volume is compared slice by slice, at the volume's peak.
         slices = math.prod(y.shape[1:-2])
@@ -146,6 +147,7 @@ def ssim(predictions: Tensor, targets: Tensor, peak: Tensor) -> Tensor:
     largest odd number that fits.
     """
     scale = peak[:, None, None]
+    # Constants scale with the peak, so that SSIM does not depend on the unit of the images.
     c1, c2 = (_K1 * scale) ** 2, (_K2 * scale) ** 2
     images = predictions, targets, predictions**2 + targets**2, predictions * targets
     p, y, squares, products = _blurred(torch.cat(images)).chunk(4)

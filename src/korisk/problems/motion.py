@@ -71,6 +71,7 @@ class Motion:
         remedy = "give a share such as 0.05"
         _checks.real("stretch", self.stretch, at_least=-0.9, at_most=9, remedy=remedy)
         _checks.one_of("handled", self.handled, HANDLED)
+        # A motion at rest would train the same network under another name.
         moves = any((self.turn, *shift, self.stretch))
         remedy = "give turn, shift or stretch, or leave motion out"
         _checks.require(moves, "motion", "move something", self, remedy, got="rest")
@@ -92,7 +93,8 @@ class Motion:
         angle, shift = drift * math.radians(self.turn), drift[:, None] * torch.tensor(self.shift)
         if not self.stretch:
             rigid = torch.zeros(self.states, axes * (axes + 1) // 2, dtype=torch.float64)
-            rigid[:, -axes - 1], rigid[:, -2:] = angle, shift  # the last angle is in the slice
+            # The last angle turns within the slice.
+            rigid[:, -axes - 1], rigid[:, -2:] = angle, shift
             return rigid
         affine = torch.eye(axes, axes + 1, dtype=torch.float64).repeat(self.states, 1, 1)
         cos, sin = torch.cos(angle), torch.sin(angle)

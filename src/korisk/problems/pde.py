@@ -116,7 +116,8 @@ class PdeProblem(Problem):
         rule, remedy = "be left out for burgers", "its fields carry themselves"
         linear = self.equation != "burgers"
         _checks.require(linear or self.speed is None, "speed", rule, self.speed, remedy)
-        for viscosity in (self.viscosity, self._assumed):  # the solver checks its arguments
+        # Building a solver checks its arguments.
+        for viscosity in (self.viscosity, self._assumed):
             self.solver(viscosity, fine=1 if linear else self.fine)
 
     @property

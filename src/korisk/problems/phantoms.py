@@ -301,6 +301,7 @@ def random_volumes(
 def _from_uniform(draws: Tensor, numbers: Tensor) -> Ellipses:
     """The paper's ellipses from uniform draws (count, most, 6), of which `numbers` are used."""
     amplitude, x, y, a, b, angle = draws.unbind(-1)
+    # Numbers of unused ellipses are drawn as well, so that phantoms stay aligned in the stream.
     exists = torch.arange(draws.shape[1]) < numbers[:, None]
     return Ellipses(
         torch.where(exists, amplitude * 0.8 + 0.2, 0.0),
@@ -357,7 +358,8 @@ def _spans(ellipses: Ellipses, grid: Tensor) -> tuple[Tensor, Tensor]:
     p = (c / width) ** 2 + (s / height) ** 2
     q = c * s * (1 / width**2 - 1 / height**2)
     middle = middle - q / p * dy
-    half = (p - (dy / (width * height)) ** 2).clamp_min_(0).sqrt_() / p  # 0 for rows that miss it
+    # Zero for rows that miss the ellipse.
+    half = (p - (dy / (width * height)) ** 2).clamp_min_(0).sqrt_() / p
     # From positions in [-1, 1] to indices of pixels.
     scale = (side - 1) / 2
     ends = ((middle - half + 1) * scale, (middle + half + 1) * scale)

@@ -167,6 +167,7 @@ class Problem(ABC):
         """
         remedy = "give a whole number"
         checked_seed = _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy=remedy)
+        # Checked once here, for all kinds of problems.
         counts = {}
         for name, count in zip(POOLS, (train, validation, test), strict=True):
             remedy = "count the samples of the pool"

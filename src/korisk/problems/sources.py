@@ -275,6 +275,7 @@ class FileSource(ImageSource):
 
     def _checked(self, side: int) -> ImageSet:
         images = self.read(side)
+        # Results of other images must not be added to the study.
         if self.fingerprint is not None and images.fingerprint != self.fingerprint:
             raise KoriskError(
                 f"{self.path}: the images have changed since the study was made; restore them, or "

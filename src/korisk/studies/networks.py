@@ -61,11 +61,11 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
         side, views, bins = (problem[name] for name in ("side", "views", "bins"))
         beam, arc = str(problem.get("beam", "")), problem.get("arc")
         tail, compositions = known_layers(side, views, bins, beam, arc)
-        whole = Network([*tail, Known("end", lipschitz=1.0)], compositions=compositions)
+        composition = Network([*tail, Known("end", lipschitz=1.0)], compositions=compositions)
         arc_text = "" if arc is None else f" over {arc:g} degrees"
         scan = f"H = {side}, {views} views, {bins} bins, {beam} beam{arc_text}"
         for model, name, count, known_tail, lipschitz in (
-            ("KO", "W", views * bins, tail, whole.lipschitz()),
+            ("KO", "W", views * bins, tail, composition.lipschitz()),
             ("FC", "M", views * bins * side * side, [], 1.0),
         ):
             if model not in spec.get("models", {model: None}):

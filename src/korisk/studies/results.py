@@ -50,15 +50,15 @@ def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
     """
     curves_by_point = {}
     for point, point_rows in stored.by_point(rows).items():
-        shown = stored.chosen(point_rows[0].task.spec, (flat.row for flat in point_rows))
+        choice = stored.chosen(point_rows[0].task.spec, (flat.row for flat in point_rows))
         values: dict[str, list[tuple[int, float, int]]] = {}
         for flat in point_rows:
             model_values = values.setdefault(flat.row.model, [])
-            error = shown.error(flat.row)
+            error = choice.error(flat.row)
             # n = 0 is a network before training, which has no place on a logarithmic axis.
             if flat.row.n > 0 and math.isfinite(error):
                 model_values.append((flat.row.n, error, flat.task.seed))
-        candidates = [curve_from(errors, model, shown)[0] for model, errors in values.items()]
+        candidates = [curve_from(errors, model, choice)[0] for model, errors in values.items()]
         curves_by_point[point] = [curve for curve in candidates if curve is not None]
     return curves_by_point
 
@@ -99,7 +99,8 @@ def results_table(store: Store, *, point: str | None = None) -> Table:
     for flat in flat_rows:
         problem = flat.task.spec.get("problem")
         values = _plain(problem if isinstance(problem, Mapping) else {}) | _plain(flat.task.spec)
-        if stored.PART_OF in values:  # a pilot, whose point and N are columns already
+        # The point and N of a pilot are columns already.
+        if stored.PART_OF in values:
             del values[stored.PART_OF], values["n"]
         properties.append(values)
     names = _names(properties)

@@ -189,7 +189,8 @@ def train_many(
 
     def alone(index: int) -> Tensor:
         if workers > 1:
-            torch.set_num_threads(1)  # of this thread, and of those that start later
+            # For this thread, and for threads that start later.
+            torch.set_num_threads(1)
         training = _alone(members[index], pool, schedule)
         return training.run(partial(report, [index]), stop)[0]
 

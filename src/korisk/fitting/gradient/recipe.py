@@ -244,8 +244,8 @@ class Training:
         tail = f"the last {self.recipe.last_tenth} of {self.recipe.iterations} iterations"
         verdicts = self.converged.reshape(-1)
         if verdicts.all():
-            change, left = float(self.improvement.abs().max()), float(self.gradient_left.max())
-            norm = f"the gradient's norm is {left:.2g} of what it was at first"
+            change, ratio = float(self.improvement.abs().max()), float(self.gradient_left.max())
+            norm = f"the gradient's norm is {ratio:.2g} of what it was at first"
             return f"converged: the loss changed by {100 * change:.2g}% over {tail}, and {norm}"
         # The figures below describe the first run that did not converge.
         run, runs = int((~verdicts).nonzero()[0]), len(verdicts)

@@ -70,7 +70,8 @@ def process_group(device: str = "cpu") -> Iterator[torch.device]:
             raise KoriskError(f"each rank needs a GPU, found {gpus}; start fewer or use the CPU")
         torch.cuda.set_device(location)
     local = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
-    if local and sys.platform == "linux":  # nothing needs to leave this machine
+    # All ranks are on this machine: no traffic needs to leave it.
+    if local and sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     single: dict[str, Any] = {"store": HashStore(), "rank": 0, "world_size": 1}
     single = {} if "RANK" in os.environ else single
@@ -185,7 +186,8 @@ class ShardedDense(nn.Module):
         self.peak_before = _peak(device)
         self.shards = nn.ParameterList()  # of each block, the rows on this rank
         for first, last in self.blocks:
-            share = math.ceil((last - first) / ranks)  # as DTensor spreads them
+            # DTensor spreads rows like this; a last rank may have fewer, or none.
+            share = math.ceil((last - first) / ranks)
             start = min(last, first + dist.get_rank() * share)
             shape = min(share, last - start), self.columns
             rows = torch.empty(shape, dtype=self.dtype, device=device)
@@ -366,7 +368,8 @@ def train_sharded(
         before, done = done, min(recipe.iterations, (done // every + 1) * every)
         start = time.perf_counter()
         for iteration in range(before, done):
-            rank_samples = batches[iteration][rank::ranks]  # which may be none at all
+            # May be empty, if there are more ranks than samples in a batch.
+            rank_samples = batches[iteration][rank::ranks]
             x = flat_inputs.index_select(0, rank_samples)
             y = flat_targets.index_select(0, rank_samples)
             for block, (first, last) in enumerate(network.blocks):
@@ -384,7 +387,8 @@ def train_sharded(
         if not all(bool(torch.isfinite(rows).all()) for rows in network.shards):
             recent[-1] = math.nan  # which all ranks are to see
         dist.all_reduce(recent)  # each rank has the share of its samples
-        diverged_iterations = (~torch.isfinite(recent)).nonzero()  # which waits for the device
+        # Waits for the device, so that the time below includes the steps.
+        diverged_iterations = (~torch.isfinite(recent)).nonzero()
         seconds += time.perf_counter() - start
         if len(diverged_iterations):
             raise unsharded.diverged(before + int(diverged_iterations[0]) + 1, recipe)
@@ -440,19 +444,21 @@ def write_checkpoint(
     temporary = target.with_name(f"{target.name}.partial")
     try:
         if dist.get_rank() == 0:
-            shutil.rmtree(temporary, ignore_errors=True)  # of a training that was killed
+            # A training that was killed may have left it behind.
+            shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
         dist.barrier()
         state_dict_saver.save(state, storage_writer=filesystem.FileSystemWriter(temporary))
-        if dist.get_rank() == 0:  # what this process has just written may be unpickled
+        # Unpickling is safe here: this process has just written the file.
+        if dist.get_rank() == 0:
             written = filesystem.FileSystemReader(temporary).read_metadata()
             torch.save(replace(written, storage_meta=None), temporary / _INDEX)
         dist.barrier()
         files = _digests(temporary, sorted(path.name for path in temporary.iterdir()))
         if dist.get_rank() == 0:
             # Written last: a folder without it is incomplete.
-            about = {"identity": {**identity, "iteration": iteration}, "sha256": files}
-            (temporary / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+            manifest = {"identity": {**identity, "iteration": iteration}, "sha256": files}
+            (temporary / _ABOUT).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
             # Renaming is atomic: a folder with this name is complete.
             temporary.rename(target)
             outdated = list(complete_checkpoints(folder).values())[:-_KEPT]
@@ -470,15 +476,16 @@ def read_checkpoint(path: Path, identity: dict[str, object], state: dict[str, Te
     try:
         try:
             text = read_text(path / _ABOUT, max_bytes=10**6)
-            about = json.loads(text, object_pairs_hook=_checks.unique_keys)
+            manifest = json.loads(text, object_pairs_hook=_checks.unique_keys)
         except KoriskError as error:  # its advice is for other files
             raise ValueError(str(error).partition(";")[0]) from None
-        unsharded.require_same(path, about["identity"], identity)
-        names = sorted(Path(name).name for name in about["sha256"])
-        if _INDEX not in names or _digests(path, names) != about["sha256"]:
+        unsharded.require_same(path, manifest["identity"], identity)
+        names = sorted(Path(name).name for name in manifest["sha256"])
+        if _INDEX not in names or _digests(path, names) != manifest["sha256"]:
             raise ValueError("its files are not as they were written")
         reader = _Reader(path)
-        reader.read_metadata()  # PyTorch would print a traceback if this failed in `load`
+        # Read here first: PyTorch would print a traceback if this failed in `load`.
+        reader.read_metadata()
         state_dict_loader.load(state, storage_reader=reader)
     except KoriskError:
         raise

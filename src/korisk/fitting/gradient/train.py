@@ -144,8 +144,8 @@ class Stepper:
     @torch.no_grad()
     def step(self) -> None:
         """Take one step."""
-        chosen = self.indices.index_select(0, self.iteration)[0]
-        x, y = gather(self.inputs, chosen), gather(self.targets, chosen)
+        samples = self.indices.index_select(0, self.iteration)[0]
+        x, y = gather(self.inputs, samples), gather(self.targets, samples)
         losses, gradients = gradient(self.network, x, y)
         self.losses.index_copy_(0, self.iteration, losses.unsqueeze(0))
         self.optimiser.step(gradients, self.iteration)
@@ -361,8 +361,8 @@ class _Trainer:
         except KoriskError:
             raise
         except Exception as error:  # whatever a damaged or foreign file causes in the reader
-            why = f"the checkpoint is damaged or something else: {reason(error)}; {REMEDY}"
-            raise KoriskError(f"{path}: {why}") from None
+            problem = f"the checkpoint is damaged or something else: {reason(error)}; {REMEDY}"
+            raise KoriskError(f"{path}: {problem}") from None
 
     def result(self) -> Training:
         """The outcome."""
@@ -430,8 +430,8 @@ def require_same(path: Path, theirs: object, ours: Mapping[str, object]) -> None
     for field, value in ours.items():
         stored = theirs.get(field) if isinstance(theirs, dict) else None
         if type(stored) is not type(value) or stored != value:
-            why = f"its {field} is {shown(stored)} and here it is {shown(value)}; {REMEDY}"
-            raise KoriskError(f"{path}: is a checkpoint of another training, {why}")
+            difference = f"its {field} is {shown(stored)} and here it is {shown(value)}; {REMEDY}"
+            raise KoriskError(f"{path}: is a checkpoint of another training, {difference}")
 
 
 def reason(error: BaseException) -> str:
@@ -440,7 +440,8 @@ def reason(error: BaseException) -> str:
     if failures:
         error = next(iter(failures.values()))[0]
     text = " ".join(str(getattr(error, "strerror", None) or error).split())
-    if text.startswith("Weights only load failed"):  # PyTorch's text goes on to say how to allow it
+    # PyTorch's text goes on to say how to allow pickled objects, which is bad advice here.
+    if text.startswith("Weights only load failed"):
         return "it holds something else than tensors"
     return text if len(text) <= 100 else text[:97] + "..."
 
@@ -470,8 +471,8 @@ def checked_pool(network: nn.Module, inputs: Tensor, targets: Tensor) -> Pool:
     leading = (1,) if runs is None else (runs, 1)
     with _evaluating(network), torch.no_grad():
         image = network(inputs[:1].expand(*leading, *inputs.shape[1:]))
-    wanted = shape_text(tuple(image.shape[len(leading) :]), batched=True)
-    rule = f"have the shape of the network's outputs, {wanted}"
+    shape = shape_text(tuple(image.shape[len(leading) :]), batched=True)
+    rule = f"have the shape of the network's outputs, {shape}"
     fits = image.shape == (*leading, *targets.shape[1:])
     _checks.require(fits, "targets", rule, targets, got=shape_text(tuple(targets.shape)))
     return inputs.detach(), targets.detach()

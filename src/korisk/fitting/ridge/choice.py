@@ -149,6 +149,7 @@ def choose(
     if grid:
         scores = dict(zip(grid, score(grid), strict=True))
         best = _best(scores)
+        # The first of equal scores, as in the released code.
         value = next(penalty for penalty in grid if scores[penalty] == best)
         return _choice(value, scores, at_edge=value in (min(grid), max(grid)))
     positive = math.isfinite(scale) and scale > 0

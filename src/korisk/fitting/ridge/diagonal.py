@@ -446,9 +446,9 @@ class NormalMatrix:
 
     def spread(self, active: Tensor) -> Tensor:
         """(..., active weights) as (..., views, bins), zero elsewhere."""
-        whole = active.new_zeros(*active.shape[:-1], math.prod(self.tail.domain))
-        whole[..., self.active] = active
-        return whole.reshape(*active.shape[:-1], *self.tail.domain)
+        weights = active.new_zeros(*active.shape[:-1], math.prod(self.tail.domain))
+        weights[..., self.active] = active
+        return weights.reshape(*active.shape[:-1], *self.tail.domain)
 
     def scale(self) -> float:
         """The mean of the diagonal, the unit of lambda."""

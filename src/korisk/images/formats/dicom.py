@@ -42,14 +42,16 @@ def read_dicom(path: Path) -> Iterator[Page]:
     if not is_dicom(path):
         raise KoriskError("has no DICOM header; rename it, or replace it with a complete copy")
     check_fits(path.stat().st_size, "reading the whole file", "split it")
-    content = path.read_bytes()  # in memory, so that no length in it can exceed the file
+    # Read into memory first, so that no length in it can exceed the file.
+    content = path.read_bytes()
     with contextlib.suppress(AttributeError, NotImplementedError):  # no transfer syntax
         header = io.BytesIO(content)
         header.seek(_MARK_AT + len(_MARK))
         meta = package("pydicom.filereader", "reading DICOM").read_dataset(
             header, False, True, stop_when=lambda tag, *_: tag.group != _META
         )
-        if meta.TransferSyntaxUID == _DEFLATED:  # would be unpacked to any size before the checks
+        # pydicom would unpack it, to any size, before its header can be checked.
+        if meta.TransferSyntaxUID == _DEFLATED:
             raise KoriskError(f"is deflated as a whole, header and all; {_RAW}")
     dataset = pydicom.dcmread(io.BytesIO(content))
     modality = str(dataset.get("Modality") or "unknown")
@@ -143,4 +145,5 @@ def _stored_value(dataset: Dataset, signed: bool, name: str) -> int | None:
     value = dataset.get(name)
     if not isinstance(value, int):
         return None
-    return value - 2**16 if signed and value >= 2**15 else value  # written as unsigned by mistake
+    # Some files have a signed value that was written as unsigned by mistake.
+    return value - 2**16 if signed and value >= 2**15 else value

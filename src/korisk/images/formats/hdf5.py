@@ -31,7 +31,8 @@ def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
         if dataset.file.filename != file.filename or dataset.external or dataset.is_virtual:
             remedy = "copy them into one, e.g. with h5repack"
             raise KoriskError(f"has the values of {dataset.name} in other files; {remedy}")
-        chunk = math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize  # unpacked as a whole
+        # A chunk is unpacked as a whole, however few slices of it are read.
+        chunk = math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize
         check_fits(chunk, f"a chunk of {dataset.name}", "save it in smaller chunks")
         if not lodopab or dataset.name != "/data":
             yield from pages_of(dataset, dataset.name)

@@ -49,9 +49,9 @@ def mapped_npy(path: Path) -> Numbers:
             array_header(file)  # NumPy would read a header of gigabytes
         array: Numbers = np.load(path, mmap_mode="r", allow_pickle=False)
     except _BROKEN:
-        why = "its header is damaged, it ends too soon, or it holds objects"
+        reason = "its header is damaged, it ends too soon, or it holds objects"
         remedy = "save it again with numpy.save"
-        raise KoriskError(f"is not a complete .npy file of numbers: {why}; {remedy}") from None
+        raise KoriskError(f"is not a complete .npy file of numbers: {reason}; {remedy}") from None
     return array
 
 
@@ -116,9 +116,9 @@ def stack_of(shape: tuple[int, ...], what: str) -> tuple[int, int, int]:
         rule = f"have {axes}, and hold at least one image"
         raise invalid(what, rule, shape, "save one such array", got=f"the shape {shape}")
     if len(shape) == 3 and shape[-1] <= _WIDEST_COLOUR < shape[-2]:
-        why = f"has the shape {shape}, which looks like colours in the last axis"
+        problem = f"has the shape {shape}, which looks like colours in the last axis"
         remedy = "save grey images as (rows, columns) or (slices, rows, columns)"
-        raise KoriskError(f"{what} {why}; {remedy}")
+        raise KoriskError(f"{what} {problem}; {remedy}")
     return shape[0] if len(shape) == 3 else 1, int(shape[-2]), int(shape[-1])
 
 
@@ -136,22 +136,23 @@ def full_scale(dtype: np.dtype[np.generic], what: str, *, bits: int | None = Non
 def check_fits(needed: int, what: str, remedy: str, *, share: float = FITS) -> None:
     """Raise if reading `what` would take more bytes than this share of the free memory."""
     if needed >= SMALL:
+        # Most images are far smaller, and reading /proc for each of them would take a while.
         check_memory(needed, torch.device("cpu"), what, remedy, share=share)
 
 
 def refuse_large(rows: int, columns: int, itemsize: int, *, at_once: int = 1) -> None:
     """Raise if `at_once` images of this size would not fit into memory."""
     needed = rows * columns * (itemsize * at_once + _TEMPORARIES)
-    what = f"reading {at_once:,} x {rows:,} x {columns:,} pixels"
-    check_fits(needed, what, "cut it into smaller ones")
+    purpose = f"reading {at_once:,} x {rows:,} x {columns:,} pixels"
+    check_fits(needed, purpose, "cut it into smaller ones")
 
 
 def refuse_hollow(shape: tuple[int, ...], claimed: float, most: float) -> None:
     """Raise if an array claims more bytes than the file can be unpacked to."""
     if claimed > most:
         pixels = " x ".join(f"{length:,}" for length in shape)
-        why = "more than its bytes can hold; is it whole?"
-        raise KoriskError(f"says that it has {pixels} pixels, {why}")
+        problem = "more than its bytes can hold; is it whole?"
+        raise KoriskError(f"says that it has {pixels} pixels, {problem}")
 
 
 def pages_of(array: Untyped, what: str) -> Iterator[Page]:

@@ -32,8 +32,8 @@ def read_png(path: Path) -> Iterator[Page]:
     # Pillow refuses more than twice this number, with a message without a remedy.
     if rows * columns > 2 * (image.MAX_IMAGE_PIXELS or rows * columns):
         most, remedy = 2 * image.MAX_IMAGE_PIXELS, "cut it into smaller ones, or save it as .npy"
-        why = f"more than the {most:,} that a PNG may have here"
-        raise KoriskError(f"has {rows:,} x {columns:,} pixels, {why}; {remedy}")
+        limit = f"more than the {most:,} that a PNG may have here"
+        raise KoriskError(f"has {rows:,} x {columns:,} pixels, {limit}; {remedy}")
     refuse_hollow((rows, columns), rows * columns * depth // 8, DEFLATE * path.stat().st_size)
     if depth == 16 and colour != _GREY:
         raise KoriskError(f"holds colours or transparency of 16 bits; {_REMEDY}")
@@ -52,7 +52,8 @@ def read_png(path: Path) -> Iterator[Page]:
             if opacity.min() < 255:
                 raise KoriskError(f"is transparent in places; {_REMEDY}, without an alpha channel")
             values = np.ascontiguousarray(red)
-    full = {1: 1.0, 16: 65535.0}.get(depth, 255.0)  # 2 and 4 bits are spread over 8
+    # Pillow spreads 2 and 4 bits over 8.
+    full = {1: 1.0, 16: 65535.0}.get(depth, 255.0)
     yield Page(values, full=full)
 
 
@@ -98,8 +99,8 @@ def _tiff_images(page: Untyped, data: Untyped, count: int) -> Iterator[Page]:
         if "imagecodecs" not in str(error):
             raise
         name = getattr(page.compression, "name", page.compression)
-        why = f"is compressed as {name}, and no decoder for it is installed"
-        raise KoriskError(f"{why}; pip install imagecodecs, or save it uncompressed") from None
+        problem = f"is compressed as {name}, and no decoder for it is installed"
+        raise KoriskError(f"{problem}; pip install imagecodecs, or save it uncompressed") from None
     if page.photometric == _WHITE_IS_ZERO:
         if full is None or dtype.kind not in "bu":
             raise KoriskError(f"has 0 as white, in {dtype}; save it with black as 0")

@@ -100,7 +100,8 @@ def _bench(problem: Problem, device: str, with_gram: bool) -> Bench:
     operators: list[LinearOperator] = []
     for operator in tail:
         small = math.prod(operator.domain) * math.prod(operator.range) <= _LARGEST_DENSE
-        if isinstance(operator, Tikhonov) and small:  # one matrix instead of several products
+        # One matrix is faster than the several products of Tikhonov's inverse.
+        if isinstance(operator, Tikhonov) and small:
             matrix, name = operator.as_matrix(), operator.name
             operators.append(Matrix(matrix, operator.domain, operator.range, name=name))
         else:

@@ -180,20 +180,21 @@ def joined_cluster(
     korisk.errors.KoriskError: tcp://host: no Dask scheduler found there: ...
     """
     distributed = _extra("distributed")
-    where = address if "://" in address else f"tcp://{address}"
-    command = f"dask worker {where} --nthreads CORES" + (" --resources GPU=1" if gpu else "")
+    url = address if "://" in address else f"tcp://{address}"
+    command = f"dask worker {url} --nthreads CORES" + (" --resources GPU=1" if gpu else "")
     remedy = f"start one ({command}) and run again"
 
     async def identity() -> None:
         """Ask who answers; a client would wait for ever if it is not a scheduler."""
         arguments = distributed.Security().get_connection_args("client")
-        rpc = distributed.rpc(where, timeout=timeout, connection_args=arguments)
-        async with asyncio.timeout(timeout + 1), rpc as there:  # longer, so that rpc's error wins
-            kind = str((await there.identity()).get("type"))
+        rpc = distributed.rpc(url, timeout=timeout, connection_args=arguments)
+        # Longer than that of `rpc`, whose error says more.
+        async with asyncio.timeout(timeout + 1), rpc as scheduler:
+            kind = str((await scheduler.identity()).get("type"))
         if "Scheduler" not in kind:
             raise ValueError(f"a {kind} answers")
 
-    lack = f"{where}: no Dask scheduler found there"
+    lack = f"{url}: no Dask scheduler found there"
     advice = "start it, or check the address, which must be like tcp://host:8786"
     with _silent_dask():
         # In a thread, since this one may have a running event loop, as in notebooks.
@@ -203,7 +204,7 @@ def joined_cluster(
             except OSError as error:
                 causes = [error, error.__cause__, getattr(error.__cause__, "__cause__", None)]
                 try:  # Dask retries until its timeout, and may hide the error
-                    parts = urlsplit(where)
+                    parts = urlsplit(url)
                     socket.create_connection((parts.hostname, parts.port), timeout).close()
                 except (OSError, ValueError, OverflowError) as failure:
                     causes.append(failure)
@@ -215,10 +216,10 @@ def joined_cluster(
                     raise KoriskError(f"{lack}: the host is not known; {advice}") from None
                 check = f"{advice}, and whether a firewall blocks the port"
                 raise KoriskError(f"{lack}: no answer within {timeout:g} s; {check}") from None
-        with _connected(where) as client:
+        with _connected(url) as client:
             if gpu is None:
                 gpu = any(map(_has_gpu, client.scheduler_info(n_workers=-1)["workers"].values()))
-            yield Cluster(client=client, name=where, gpu=gpu, patience=patience, remedy=remedy)
+            yield Cluster(client=client, name=url, gpu=gpu, patience=patience, remedy=remedy)
 
 
 @contextmanager
@@ -260,7 +261,8 @@ def job_cluster(
     name = f"{jobs} {system} job{'s' if jobs > 1 else ''}"
 
     def renew() -> None:
-        with suppress(Exception):  # refused for now; the next request may succeed
+        # Refused for now; the next request may succeed.
+        with suppress(Exception):
             client.cluster.sync(_scaled, client.cluster, jobs)
 
     with (
@@ -274,7 +276,8 @@ def job_cluster(
             **arguments,
         ) as client,
     ):
-        gpu, patience = uses_gpu(system, options), math.inf  # queues take hours
+        # No limit: jobs may wait in a queue for hours.
+        gpu, patience = uses_gpu(system, options), math.inf
         yield Cluster(client=client, name=name, gpu=gpu, patience=patience, renew=renew)
 
 
@@ -310,7 +313,8 @@ def job_script(system: str, options: JsonMapping | None = None) -> str:
     with _as_one_line(f"the options of {system}", _JOB_REMEDY):
         had_logs = logs.exists()
         job = kind.job_cls("tcp://ADDRESS-OF-THE-SCHEDULER", name="NAME", **arguments)
-        if not had_logs:  # dask-jobqueue creates the folder even for a script that is only shown
+        # dask-jobqueue creates the folder even for a script that is only shown.
+        if not had_logs:
             with suppress(OSError):
                 logs.rmdir()
         return str(job.job_script())
@@ -349,7 +353,8 @@ def _job_class(system: str, options: JsonMapping) -> tuple[Any, JsonDict]:
 def _started(kind: Any, workers: int, what: str, remedy: str, **options: Any) -> Iterator[Any]:
     """A client of a new cluster with this many workers, which is closed at exit."""
 
-    async def without_interrupts() -> None:  # in the thread that starts processes: they inherit it
+    # Runs in the thread that starts processes, which inherit its mask.
+    async def without_interrupts() -> None:
         process.block_interrupts()
 
     with _as_one_line(what, remedy):
@@ -409,7 +414,8 @@ def _as_one_line(what: str, remedy: str) -> Iterator[None]:
         raise
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        wrong_value = isinstance(error, TypeError | ValueError)  # a command's last line says why
+        # Errors of commands state their reason in the last line, others in the first.
+        wrong_value = isinstance(error, TypeError | ValueError)
         reason = lines[0 if wrong_value else -1] if lines else type(error).__name__
         raise KoriskError(f"{what}: {shown(reason, limit=300)}; {remedy}") from None
 
@@ -499,7 +505,8 @@ def run_there(
 
     def report(fraction: float) -> None:
         entry = worker.state.tasks.get(key)
-        if entry is not None and entry.state == "cancelled":  # threads end only from within
+        # A thread cannot be ended from outside.
+        if entry is not None and entry.state == "cancelled":
             raise InterruptedError("the driver has stopped waiting for this cell")
         worker.log_event(topic, [key, fraction])
 
@@ -617,8 +624,8 @@ class DaskPool:
             identity = client.scheduler.identity
             return dict(client.sync(identity, n_workers=-1, callback_timeout=_SILENCE)["workers"])
         except (OSError, TimeoutError, *_CANCELLED):
-            why = f"{self._cluster.name}: the scheduler is gone"
-            raise KoriskError(f"{why}; finished cells are kept: run again") from None
+            problem = f"{self._cluster.name}: the scheduler is gone"
+            raise KoriskError(f"{problem}; finished cells are kept: run again") from None
 
     def _feed(self, worker: WorkerState) -> None:
         """Submit a cell to an idle worker, and to no other."""

@@ -107,8 +107,8 @@ def chosen_device(name: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     count = torch.cuda.device_count()
     if name != "cpu" and int(name.partition(":")[2] or 0) >= count:
-        there = f" was not found: there are {count} GPUs; use "
-        raise KoriskError(Argument("device", name), there, Argument("device", "cpu"))
+        problem = f" was not found: there are {count} GPUs; use "
+        raise KoriskError(Argument("device", name), problem, Argument("device", "cpu"))
     return name
 
 

@@ -176,9 +176,9 @@ def checked_workers(
     if timeout is not None:
         real("timeout", timeout, above=0, remedy="give seconds")
         if in_process and workers == 0:
-            why = f"timeout = {shown(timeout)} needs workers >= 1: what runs in this process "
+            rule = f"timeout = {shown(timeout)} needs workers >= 1: what runs in this process "
             remedy = Argument("workers", 1), ", or no timeout"
-            raise KoriskError(why, "cannot be ended; pass ", *remedy)
+            raise KoriskError(rule, "cannot be ended; pass ", *remedy)
     return workers, threads
 
 
@@ -227,12 +227,14 @@ class LocalPool:
 
     def _attend(self, worker: process.Worker) -> None:
         """Read a worker's messages; replace it if it has died or takes too long."""
-        exit_code = worker.process.exitcode  # read first: no message follows a worker's death
+        # Read before the messages: none follows a worker's death.
+        exit_code = worker.process.exitcode
         for message in worker.messages():
-            if isinstance(message, str):  # the reason why it cannot import the work, or ""
+            # A text is the reason why it cannot import the work, or "" if it can.
+            if isinstance(message, str):
                 if message:
-                    why = f"work cannot be imported by other processes: {message}; "
-                    raise KoriskError(why, process.DEFINE_WORK)
+                    lack = f"work cannot be imported by other processes: {message}; "
+                    raise KoriskError(lack, process.DEFINE_WORK)
                 worker.ready = True
                 self._false_starts = 0
                 continue
@@ -253,8 +255,8 @@ class LocalPool:
             # Without a limit, a work that kills its process on import would start workers for ever.
             self._false_starts += 1
             if self._false_starts >= _STARTS:
-                why = f"workers do not start (exit code {exit_code}); call run_study from a file, "
+                lack = f"workers do not start (exit code {exit_code}); call run_study from a file, "
                 remedy = "under if __name__ == '__main__':, or use "
-                raise KoriskError(why, remedy, Argument("workers", 0))
+                raise KoriskError(lack, remedy, Argument("workers", 0))
         if worker.task is not None:
             self._log.lost(worker.task, f"exit code {exit_code}", usage)

@@ -197,6 +197,7 @@ class KnownRidge(Fit):
             for share in _STARTS:
                 start = training.fit(penalty=share * training.scale)
                 candidate = refine(start, scorer, steps=settings["refine"])
+                # A small gain may be chance: analytic weights were not fitted to any sample.
                 if candidate.score_after < _CLEARLY * refined.score_after:
                     detail, refined = detail | start.detail(), candidate
         return refined.weights, detail | refined.detail()
@@ -276,7 +277,8 @@ class ZooNetwork(Fit):
         build = job.bench.problem.networks(device=device, **shape)
         networks = [build(job.seed) for _ in job.sizes]
         # Operators before the first learned layer are applied once, not in every step.
-        known_part, _ = zoo.split_known(networks[0])  # the same for all of them
+        # The known part is the same for all of them.
+        known_part, _ = zoo.split_known(networks[0])
         learned = [zoo.split_known(network)[1] for network in networks]
         images = torch.cat([known_part(piece) for piece in torch.split(inputs, _PIECE)])
         members = [

@@ -112,12 +112,12 @@ class Pace:
         with self._lock:
             now = self._clock()
             remaining = [
-                max(0.0, cell.begun + whole - now)
+                max(0.0, cell.begun + duration - now)
                 for cell in self._running.values()
-                if (whole := self._seconds(cell.point)) is not None
+                if (duration := self._seconds(cell.point)) is not None
             ]
             points = [*self._queued.values(), *[self._point] * self._more]
-            queued = [took for took in map(self._seconds, points) if took is not None]
+            queued = [seconds for seconds in map(self._seconds, points) if seconds is not None]
             # Cells share the workers evenly; but no run ends before its longest running cell.
             ends = [sum(remaining + queued) / self._width, *remaining]
             left = max(ends) if remaining or queued else None
@@ -163,9 +163,9 @@ class Pace:
         parts += [f"{standing.failed} failed"] if standing.failed else []
         parts += [f"{standing.skipped} already done"] if standing.skipped else []
         if standing.left:
-            about, end = ("at least", "not before") if standing.untimed else ("about", "until")
+            qualifier, end = ("at least", "not before") if standing.untimed else ("about", "until")
             time_left = timedelta(seconds=round(standing.left))
-            parts.append(f"{about} {time_left} left ({end} {clock_time(standing.left)})")
+            parts.append(f"{qualifier} {time_left} left ({end} {clock_time(standing.left)})")
         elif standing.untimed:
             parts.append("time left not known yet")
         return ", ".join(parts)
@@ -196,7 +196,8 @@ def progress(
 
     pace = Pace() if pace is None else pace
     listeners = [watch for watch in watches if watch is not None]
-    console = Console(file=sys.stderr)  # the current one, even if a fit's output is redirected
+    # Bound now: while a fit runs, `sys.stderr` may be redirected.
+    console = Console(file=sys.stderr)
     if quiet or not console.is_terminal:
         listeners[:0] = [pace.note, *([lines] if lines and not quiet else [])]
 
@@ -213,7 +214,8 @@ def progress(
     )
     settings = {"redirect_stdout": False, "redirect_stderr": False}
     with Progress(*columns, console=console, transient=True, **settings) as display:  # type: ignore[arg-type]
-        total_bar = display.add_task("", total=None, line=pace)  # formatted at every refresh
+        # `pace` is formatted at every refresh, so that the time left moves on.
+        total_bar = display.add_task("", total=None, line=pace)
         running: dict[str, TaskID] = {}
 
         def show(event: Event) -> None:
@@ -237,5 +239,5 @@ def progress(
 
 def event_line(event: Event) -> str:
     """A failure, a retry or a wait as one line."""
-    why = (event.words.splitlines() or [""])[0]
-    return why if event.kind == "waiting" else f"{event.task.key}: {event.kind}: {why}"
+    reason = (event.words.splitlines() or [""])[0]
+    return reason if event.kind == "waiting" else f"{event.task.key}: {event.kind}: {reason}"

@@ -114,7 +114,8 @@ def describe_error(error: BaseException) -> str:
         half = _NOTES_LENGTH // 2
         notes = f"{notes[: half - 3]}...{notes[-half:]}"
     text = f"{text}\n{notes}" if notes else text
-    return text.encode(errors="replace").decode()  # without lone surrogates, to be storable
+    # Lone surrogates cannot be stored.
+    return text.encode(errors="replace").decode()
 
 
 def threads_asked() -> int | None:
@@ -166,12 +167,14 @@ def block_interrupts() -> "set[int | signal.Signals]":
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
     """Let SIGTERM, and SIGHUP of a closed terminal, end a run as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():  # others receive no signals
+    # Only the main thread receives signals.
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     handlers = {signal.SIGTERM: signal.signal(signal.SIGTERM, signal.default_int_handler)}
-    hangup = getattr(signal, "SIGHUP", None)  # which `nohup` ignores, and Windows lacks
+    # Windows lacks it, and `nohup` ignores it.
+    hangup = getattr(signal, "SIGHUP", None)
     if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
         handlers[hangup] = signal.signal(hangup, signal.default_int_handler)
     try:
@@ -192,7 +195,8 @@ def serve(connection: Connection, pickled_work: bytes, threads: int) -> None:
     if hasattr(os, "killpg"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `block_interrupts`
         os.setpgid(0, 0)
-        current_process().daemon = False  # may start processes, which end with its group
+        # A daemon may not start processes; here they end with the group.
+        current_process().daemon = False
         _guard_group(owner.sentinel)
     else:
         threading.Thread(target=_end_with, args=(owner.sentinel,), daemon=True).start()
@@ -223,7 +227,8 @@ def _guard_group(owner: int) -> None:
     """
     worker = os.getpid()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads; the guard needs none
+        # Python warns of forks in processes with threads; the guard needs none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -235,7 +240,8 @@ def _guard_group(owner: int) -> None:
             os.closerange(0, owner)
             os.closerange(owner + 1, _MOST_FILES)
             while not select.select([owner], [], [], _GUARD_PAUSE)[0]:
-                os.kill(worker, 0)  # raises when the worker has ended; its owner cleans up
+                # Raises when the worker has ended: its owner cleans up then.
+                os.kill(worker, 0)
             os.killpg(worker, signal.SIGKILL)
     finally:
         os._exit(0)
@@ -286,7 +292,8 @@ class Worker(Holder):
             self.connection.close()
             raise
         finally:
-            worker_end.close()  # only the worker's copy stays open, so that its death is noticed
+            # Only the worker's copy stays open, so that its death closes the pipe.
+            worker_end.close()
             if hasattr(signal, "pthread_sigmask"):
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
@@ -316,7 +323,8 @@ class Worker(Holder):
         """Wait for its end, and kill it after `patience` seconds."""
         end = time.monotonic() + patience
         while self.process.exitcode is None and time.monotonic() < end:
-            time.sleep(_POLL)  # `Process.join` would also wait for the worker's children
+            # Polled, since `Process.join` would also wait for the worker's children.
+            time.sleep(_POLL)
         self._end_group()
         if self.process.exitcode is None:
             self.process.kill()
@@ -325,5 +333,6 @@ class Worker(Holder):
 
     def _end_group(self) -> None:
         if hasattr(os, "killpg") and self.process.pid is not None:
-            with suppress(ProcessLookupError, PermissionError):  # empty, or never made
+            # The group may be empty, or not exist yet.
+            with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)

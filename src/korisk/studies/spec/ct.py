@@ -50,8 +50,8 @@ class CtPointEntry(ImagingPointEntry):
         views = views if self.views is None else self.views
         bins = bins if self.bins is None else self.bins
         if views is None or bins is None:
-            why = f"a point of side {self.side} needs views and bins"
-            raise KoriskError(f"{why}; only the paper's sides {sorted(SCANS)} have defaults")
+            problem = f"a point of side {self.side} needs views and bins"
+            raise KoriskError(f"{problem}; only the paper's sides {sorted(SCANS)} have defaults")
         return {"side": self.side, "views": views, "bins": bins}
 
 
@@ -89,8 +89,8 @@ class Ct(ImagingKind[CtProblemEntry, CtPointEntry]):
         changes += [point.motion, point.noise, point.arc]
         changed = entry.problem != CtProblemEntry() or entry.theorem
         if changed or any(value is not None for value in changes):
-            why = "protocol 'released' fixes problem, models, pools and metric"
-            raise KoriskError(f"{why}; leave those keys out, or use protocol: rigorous")
+            problem = "protocol 'released' fixes problem, models, pools and metric"
+            raise KoriskError(f"{problem}; leave those keys out, or use protocol: rigorous")
         if SCANS.get(point.side) != (scan["views"], scan["bins"]):
             rule = f"has the sides {sorted(SCANS)} with the paper's views and bins"
             got = f"{point.side}, {scan['views']} and {scan['bins']}; use protocol: rigorous"
@@ -133,19 +133,19 @@ def scanner_of(settings: JsonMapping) -> CtScanner:
 def _released(scan: dict[str, int], sizes: list[int]) -> JsonDict:
     """The spec of the released protocol, with the settings of the authors' code."""
     small = scan["side"] in _SMALL
-    known: JsonDict
+    ko_settings: JsonDict
     if small:
         if checked_sizes(sizes)[-1] > _MOST_SURROGATE:
             rule = f"be at most {_MOST_SURROGATE} under the released protocol"
             raise invalid("sizes", rule, sizes[-1])
         grid = [1e-6, 1e-4, 1e-2, 1.0, 1e2]
-        known = {"fit": "ridge", "toward": "zero", "refine": 0}
-        known |= {"grid": grid, "select": "validation", "relu": False}
+        ko_settings = {"fit": "ridge", "toward": "zero", "refine": 0}
+        ko_settings |= {"grid": grid, "select": "validation", "relu": False}
         dense = {"grid": grid, "select": "validation", "by": "mse", "relu": False}
     else:
         batch, iterations = {128: (4, 5000), 256: (1, 5000), 512: (8, 10000)}[scan["side"]]
-        known = {"fit": "gradient", "optimiser": "adagrad", "rate": 2e-2, "relu": True}
-        known |= {"iterations": iterations, "batch": batch}
+        ko_settings = {"fit": "gradient", "optimiser": "adagrad", "rate": 2e-2, "relu": True}
+        ko_settings |= {"iterations": iterations, "batch": batch}
         # As released: the authors chose lambda on the test set.
         dense = {"select": "test", "by": "rmse_over_max", "relu": True}
         dense["grid"] = [1e-4, 1e-2, 1.0, 1e2, 1e4]
@@ -161,6 +161,6 @@ def _released(scan: dict[str, int], sizes: list[int]) -> JsonDict:
         },
         "pools": {"validation": 32, "test": 128} if small else {"validation": 0, "test": 50},
         "sizes": checked_sizes(sizes),
-        "models": {"KO": known, "FC": dense},
+        "models": {"KO": ko_settings, "FC": dense},
         "metric": "mse" if small else "rmse_over_max",
     }

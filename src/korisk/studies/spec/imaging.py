@@ -57,8 +57,8 @@ class ImagingKind(Kind[ImagingKeys, ImagingPointKeys]):
             **point.model_dump(exclude={"name", "sizes", *_SHARED}, exclude_none=True),
         }
         if "poisson" in (settings["noise"] or ()) and not self.photons:
-            why = f"noise of kind {self.name} must be gaussian"
-            raise KoriskError(f"{why}; write noise: {{gaussian: 0.1}}")
+            problem = f"noise of kind {self.name} must be gaussian"
+            raise KoriskError(f"{problem}; write noise: {{gaussian: 0.1}}")
         return settings
 
     def arguments(self, spec: JsonMapping) -> JsonDict:

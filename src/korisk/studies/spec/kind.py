@@ -108,8 +108,8 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         continued.
         """
         if entry.protocol != "rigorous":
-            why = f"protocol {entry.protocol!r} exists for kind ct only, got kind {self.name}"
-            raise KoriskError(f"{why}; leave protocol out")
+            rule = f"protocol {entry.protocol!r} exists for kind ct only, got kind {self.name}"
+            raise KoriskError(f"{rule}; leave protocol out")
         models: Any = entry.models or self.models
         trained: list[TrainedEntry] = getattr(models, "networks", None) or []
         spec: JsonDict = {
@@ -131,12 +131,12 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
             fixed = {} if self.relu else {"relu": False, "refine": 0}
             for key, value in fixed.items():
                 if key in keys.model_fields_set and fitted[key] != value:
-                    why = f"models.{model}.{key} must be {str(value).lower()} for kind {self.name}"
-                    raise KoriskError(f"{why}; leave it out")
+                    rule = f"models.{model}.{key} must be {str(value).lower()} for kind {self.name}"
+                    raise KoriskError(f"{rule}; leave it out")
             fitted.update((key, value) for key, value in fixed.items() if key in fitted)
             if fitted.get("select") == "validation" and not spec["pools"]["validation"]:
-                why = f"models.{model}.select is 'validation', but pools.validation is 0"
-                raise KoriskError(f"{why}; give it images")
+                rule = f"models.{model}.select is 'validation', but pools.validation is 0"
+                raise KoriskError(f"{rule}; give it images")
         if trained:
             spec["models"] |= self._trained(trained, spec["pools"]["validation"])
         if (images := getattr(entry.problem, "images", None)) is not None:
@@ -247,5 +247,5 @@ def _import_listed(places: Iterable[str]) -> None:
             raise KoriskError(problem) from error
         # Python caches modules by name: a file may be hidden by another module.
         if is_file and Path(module.__file__ or "").resolve() != path.resolve():
-            why = f"{FROM_OUTSIDE}: another module is called {path.stem}"
-            raise KoriskError(f"{why}; rename {place}")
+            clash = f"{FROM_OUTSIDE}: another module is called {path.stem}"
+            raise KoriskError(f"{clash}; rename {place}")

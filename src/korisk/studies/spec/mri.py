@@ -44,8 +44,8 @@ class Mri(ImagingKind[MriProblemEntry, MriPointEntry]):
     def settings(self, shared: MriProblemEntry, point: MriPointEntry) -> JsonDict:
         """Images, lines and coils."""
         if point.mu is not None and point.coils is None:
-            why = "mu of kind mri belongs to several coils"
-            raise KoriskError(f"{why}; add coils: 4, or leave mu out")
+            problem = "mu of kind mri belongs to several coils"
+            raise KoriskError(f"{problem}; add coils: 4, or leave mu out")
         return {"centre": None} | super().settings(shared, point)
 
     def title(self, settings: JsonMapping) -> str:

@@ -89,8 +89,8 @@ class Study:
                 remedy = "give the point a short name"
                 name = title if point.name is None else point.name
                 if points.setdefault(_checks.name("point", name, remedy=remedy), spec) is not spec:
-                    why = f"points must differ in name, got {name!r} twice"
-                    raise KoriskError(f"{why}; give name: to one")
+                    reason = f"points must differ in name, got {name!r} twice"
+                    raise KoriskError(f"{reason}; give name: to one")
             for spec in () if ran else points.values():
                 _check_values(kind, spec, entry.seeds)
         except KoriskError as error:
@@ -133,8 +133,8 @@ class Study:
         """
         content = read_yaml(path)
         if not isinstance(content, dict):
-            why = f"{path} must have keys such as name and points"
-            raise KoriskError(f"{why}; see docs/reference/study.md")
+            problem = f"{path} must have keys such as name and points"
+            raise KoriskError(f"{problem}; see docs/reference/study.md")
         return cls(content, source=path, folder=Path(path).parent)
 
 
