@@ -89,7 +89,7 @@ def invalid(
     value : object
         The value that was passed.
     remedy : str or Message, optional
-        What to do instead.
+        Advice.
     got : str, optional
         The value in words; None shows the value itself.
     """

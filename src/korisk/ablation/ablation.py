@@ -84,7 +84,7 @@ def ablate(
     sizes : iterable of int, default 16, 32, ..., 2048
         Numbers of training pairs, ascending, three at least.
     seeds : int or iterable of int, default 3
-        How many networks for each size (0, 1, ...), or their seeds.
+        Number of networks for each size (seeds 0, 1, ...), or their seeds.
     patients : sequence of str, optional
         The patient of each image.
     training : Training, optional

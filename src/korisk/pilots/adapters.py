@@ -115,7 +115,7 @@ def pilot_sklearn(
     sizes : iterable of int
         Numbers of training samples, ascending, from 2 on.
     seeds : int or iterable of int, default 5
-        How many seeds (0, 1, ...), or which.
+        Number of seeds (0, 1, ...), or the seeds.
     test : float or (X, y), optional
         The share of the samples that is kept for the test, or a test set. Default: 0.25.
     scoring : str or list of str, optional
@@ -307,7 +307,7 @@ def pilot_torch(
     sizes : iterable of int
         Numbers of training samples, ascending, from 2 on.
     seeds : int or iterable of int, default 5
-        How many seeds (0, 1, ...), or which.
+        Number of seeds (0, 1, ...), or the seeds.
     groups : array, (samples,), optional
         Labels of groups, such as patients: a group is either in training or in the test, and groups
         are taken one after the other.

@@ -109,7 +109,7 @@ class Pilot(Drawn, Answers):
     longer_fits : tuple of PilotFit
         Fits of the largest size that were trained longer; they are not part of the curves.
     probe : Probe
-        How much longer, the baseline, and the noise's floor.
+        Factor of longer training, baseline and floor of the noise.
 
     Examples
     --------
@@ -279,7 +279,7 @@ class Pilot(Drawn, Answers):
         target : float, optional
             The value to reach. Default: that of `run_pilot`.
         seeds : int, optional
-            How many seeds the new size would have. Default: as many as the others.
+            Number of seeds of the new size. Default: as many as the others.
 
         Returns
         -------

@@ -40,7 +40,7 @@ class BlurProblem(ImageProblem):
     noise : Gaussian, optional
         White noise, relative to the root mean square of the blurred image.
     source : ImageSource, default EllipseSource()
-        Where images come from.
+        Source of the images.
 
     Notes
     -----

@@ -73,7 +73,7 @@ class CtScanner:
         Angle in degrees that "parallel", "fan" and "cone" scan. With less, part of the image's
         Fourier transform is not measured (limited angle).
     motion : Motion, optional
-        How the object moves from view to view, and what the reconstruction knows of it.
+        Motion of the object from view to view, and what the reconstruction knows of it.
 
     Raises
     ------
@@ -278,7 +278,7 @@ class CtProblem(ImageProblem):
     scanner : CtScanner
         The scanner.
     source : ImageSource, default EllipseSource()
-        Where images come from.
+        Source of the images.
     population : {"ellipses", "released", "released-surrogate"}, default "ellipses"
         Distribution of the phantoms of an `EllipseSource`. "ellipses" is korisk's: training and
         validation pools depend on the seed, and all seeds share one test set (`TEST_SEED`), so that

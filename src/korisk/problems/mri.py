@@ -49,11 +49,11 @@ class MriProblem(ImageProblem):
     trajectory : {"radial", "spiral"}, optional
         As in `korisk.operators.radial` or `spiral`; columns of a Cartesian grid where None.
     motion : Motion, optional
-        How the object moves from line to line, and what the reconstruction knows of it.
+        Motion of the object from line to line, and what the reconstruction knows of it.
     noise : Gaussian, optional
         White noise, relative to the root mean square of the measured samples.
     source : ImageSource, default EllipseSource()
-        Where images come from.
+        Source of the images.
 
     Notes
     -----
@@ -116,7 +116,7 @@ class MriProblem(ImageProblem):
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """Which lines are measured, (side,), the origin at side // 2."""
+        """Mask of the measured lines, (side,), with the origin at side // 2."""
         middle, centre = self.side // 2, self.centre
         assert centre is not None
         # In pairs of mirror images: `inner` ones around the origin, `outer` ones spread beyond.

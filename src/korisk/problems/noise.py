@@ -49,7 +49,7 @@ class Gaussian:
         clean : ndarray, shape (views, bins)
             Without noise.
         rng : numpy.random.Generator
-            Where the noise comes from.
+            Source of the noise.
         width : float
             Not used.
 
@@ -107,7 +107,7 @@ class Poisson:
         clean : ndarray, shape (views, bins)
             Without noise.
         rng : numpy.random.Generator
-            Where the noise comes from.
+            Source of the noise.
         width : float
             Width of the image in the sinogram's unit of length.
 

@@ -126,7 +126,7 @@ def released_surrogate_ellipses(rng: np.random.Generator, count: int) -> Ellipse
     rng : numpy.random.Generator
         Left where the released code leaves it.
     count : int
-        How many phantoms.
+        Number of phantoms.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def released_ellipses(generator: torch.Generator, count: int) -> Ellipses:
     generator : torch.Generator
         On the CPU; left where the released code leaves it.
     count : int
-        How many phantoms.
+        Number of phantoms.
 
     Returns
     -------
@@ -213,7 +213,7 @@ def random_ellipses(
     Parameters
     ----------
     count : int
-        How many phantoms.
+        Number of phantoms.
     seed : int
         Random seed.
     stream : str
@@ -263,7 +263,7 @@ def random_volumes(
     side : int
         Voxels along an edge; their centres lie at linspace(-1, 1, side).
     count : int
-        How many phantoms.
+        Number of phantoms.
     seed : int
         Random seed.
     stream : str

@@ -293,7 +293,7 @@ class Problem(ABC):
         Parameters
         ----------
         device : str or torch.device, optional
-            Where it is built.
+            Device to build it on.
 
         Returns
         -------

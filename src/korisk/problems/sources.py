@@ -166,13 +166,13 @@ class FileSource(ImageSource):
     pattern : str, optional
         Of file names, such as "*.dcm".
     patients : str, default "auto"
-        How the patient of an image is told; see docs/reference/images.md.
+        Rule for the patient of an image; see docs/reference/images.md.
     on_error : {"stop", "skip"}, default "stop"
         Refuse a file that cannot be read, or leave it out.
     crop : {"square", "pad"}, default "square"
         Keep the middle, or add zeros.
     resample : {"area", "spline"}, default "area"
-        How images are brought to one size.
+        Method of resampling to one size.
     unit : {"HU", "1/mm", "1/cm", "1/m", "plain"}, optional
         Of files that do not state theirs.
     mu_water : float, optional

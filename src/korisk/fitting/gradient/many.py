@@ -46,7 +46,7 @@ Report = Callable[[float], None]  # called with the share of the training that i
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How each member is trained: Adam, whose rate falls to zero along a cosine.
+    """Training settings of each member: Adam with cosine decay of the rate to zero.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def train_many(
     inputs, targets : Tensor, shapes (pairs, ...)
         The pool.
     schedule : Schedule
-        How they are trained.
+        Training settings.
     fit : callable, optional
         Trains a network in place instead, with its training inputs and targets and its validation
         inputs and targets; members are trained one after another.
@@ -297,7 +297,7 @@ def _activations(module: nn.Module, trial: Tensor) -> int:
 
 
 class _Strategy(NamedTuple):
-    """How members are trained."""
+    """The way in which members are trained."""
 
     stacked: int  # how many at once, their weights stacked; 0 where each is by itself
     workers: int  # threads, each with a member

@@ -29,7 +29,7 @@ _CRAWLING = 0.5  # the same; above it the learning rate may be too low
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a network is trained: an optimiser, its rate, and the number and size of mini-batches.
+    """Training settings: optimiser, learning rate, number and size of mini-batches.
 
     Everything else is PyTorch's default: betas 0.9 and 0.999 for Adam, no weight decay.
 
@@ -180,7 +180,7 @@ class Training:
     Parameters
     ----------
     recipe : Recipe
-        How the network was trained.
+        Training settings.
     losses : Tensor of shape (iterations,) or (iterations, runs)
         Of every mini-batch.
     start, late, end : Standing

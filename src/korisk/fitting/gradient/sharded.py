@@ -134,7 +134,7 @@ class ShardedDense(nn.Module):
     domain, range : int or sequence of int
         Shapes of x and of the image, or numbers for vectors.
     device : torch.device
-        Where this rank computes, as `process_group` gives it.
+        Device of this rank, as `process_group` yields it.
     relu : bool, default True
         Whether there is a ReLU.
     blocks : int, optional
@@ -229,7 +229,7 @@ class ShardedTraining:
     Parameters
     ----------
     recipe : Recipe
-        How the network was trained.
+        Training settings.
     losses : Tensor of shape (iterations,)
         The loss of every mini-batch, in float64.
     ranks : int
@@ -290,7 +290,7 @@ def train_sharded(
     generator : torch.Generator
         Draws the batches, on the CPU and alike on all ranks.
     folder : Path, optional
-        Where checkpoints are written; the last two are kept. If there is one already, training
+        Folder of checkpoints; the last two are kept. If there is one already, training
         continues from the newest, on any number of ranks.
     every : int, default 500
         Iterations between checks that the losses are finite, checkpoints and calls of `progress`.

@@ -233,7 +233,7 @@ def job_cluster(
     system : str
         "slurm", "pbs", "lsf", "sge", "oar", "moab" or "htcondor".
     jobs : int, default 1
-        How many jobs to submit; jobs whose workers are lost are submitted again.
+        Number of jobs to submit; jobs whose workers are lost are submitted again.
     options : mapping, optional
         Keyword arguments of dask-jobqueue's class for the system, such as `cores`, `memory`,
         `walltime`, `queue` and `job_extra_directives`. What is missing comes from Dask's own

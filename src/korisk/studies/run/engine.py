@@ -89,7 +89,7 @@ def run_study(
         `work(task, report)` returns a cell's Result; it may call `report` with its progress, from
         0 to 1. Other processes must be able to import it.
     store : Store
-        Where results are and go.
+        Store of the results.
     workers : int, default 1
         Processes on this machine; 0 runs cells in this one, as for a GPU. Ignored with `cluster`.
     threads : int, optional
@@ -97,7 +97,7 @@ def run_study(
         the cores, divided by the workers. Sums are rounded by how threads share them: with the same
         threads the same cells give the same bits, however many workers there are.
     attempts : int, default 3
-        How often a cell is tried whose worker dies.
+        Number of attempts at a cell whose worker dies.
     retry_failed : bool, default False
         Also run cells that failed in an earlier run.
     watch : callable, optional

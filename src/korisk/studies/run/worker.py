@@ -265,7 +265,7 @@ class Holder:
 
     @property
     def seconds(self) -> float:
-        """How long it has had its task; 0 without one."""
+        """Seconds since it got its task; 0 without one."""
         return time.monotonic() - self._clock if self.task is not None else 0.0
 
 

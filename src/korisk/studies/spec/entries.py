@@ -75,7 +75,7 @@ class ImagesEntry(Spec):
 
 
 class ModelEntry(Spec):
-    """How one model is fitted."""
+    """Keys of a model."""
 
     def misplaced(self) -> tuple[str, Sequence[str]]:
         """The choice that decides which keys the model has, and the keys that it excludes."""
@@ -90,7 +90,7 @@ class ModelEntry(Spec):
 
 
 class KnownEntry(ModelEntry):
-    """How the known-operator network is fitted."""
+    """Keys of the known-operator network."""
 
     fit: Literal["ridge", "gradient"] = "ridge"
     relu: bool = True
@@ -111,7 +111,7 @@ class KnownEntry(ModelEntry):
 
 
 class DenseEntry(ModelEntry):
-    """How the dense network is fitted: ridge in dual form."""
+    """Keys of the dense network, fitted by ridge regression in dual form."""
 
     relu: bool = True
     grid: Lambdas | None = None
