@@ -430,7 +430,7 @@ def read_pilot(
     cells = [cell for cell in store.results() if cell.task.key in keys]
     failed = [failure for failure in store.failures() if failure.task.key in keys]
     fits, failures = [], []
-    seconds = [result.usage.seconds for result in (*cells, *failed)]
+    usages = [cell.usage for cell in cells] + [failure.usage for failure in failed]
     for failure in failed:
         error_text, _, printed = failure.error.partition(f"\n{PRINTED}\n")
         reason = (error_text.splitlines() or [""])[0].removeprefix("KoriskError: ")
@@ -456,4 +456,4 @@ def read_pilot(
             fits.append(PilotFit(row.n, seed, metrics, duration, printed, leaks, training))
     fits.sort(key=lambda fit: (fit.n, fit.seed))
     failures.sort(key=lambda failure: (failure.n, failure.seed))
-    return tuple(fits), tuple(failures), math.fsum(seconds)
+    return tuple(fits), tuple(failures), math.fsum(usage.seconds for usage in usages)

@@ -85,10 +85,10 @@ class Ct(ImagingKind[CtProblemEntry, CtPointEntry]):
             name = f"rigorous-{point.side}{motion_words(settings)}"
             return name, self.spec(entry, settings, sizes)
         # The released protocol is the authors': a study with other settings must not bear its name.
-        changes = [entry.models, entry.pools, entry.metric, point.beam, point.ellipses]
-        changes += [point.motion, point.noise, point.arc]
+        shared = entry.models, entry.pools, entry.metric
+        specific = point.beam, point.ellipses, point.motion, point.noise, point.arc
         changed = entry.problem != CtProblemEntry() or entry.theorem
-        if changed or any(value is not None for value in changes):
+        if changed or any(value is not None for value in (*shared, *specific)):
             problem = "protocol 'released' fixes problem, models, pools and metric"
             raise KoriskError(f"{problem}; leave those keys out, or use protocol: rigorous")
         if SCANS.get(point.side) != (scan["views"], scan["bins"]):
