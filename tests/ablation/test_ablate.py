@@ -340,7 +340,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ([str(study), "--network", "unet"], "inverse-cnn"),
         ([str(study), "--point", "b"], "no point"),
         ([str(study), "--module", f"{own}:build", "--network", "inverse-cnn"], "leave one out"),
-        (["--module", f"{own}:build", "--point", "a"], "of a study"),
+        (["--module", f"{own}:build", "--point", "a"], "belong to a study"),
         ([str(study), "--by", "dense", "--rank", "3"], "goes with by: low-rank, not with dense"),
         ([str(study), "--by", "nope", "--out", str(tmp_path / "new")], "--by must be one of dense"),
     ]:
