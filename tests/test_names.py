@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 # Packages without vague names; add one when it is clean.
 CLEAN = ["planning", "curves", "theory", "report", "cli", "store"]
 CLEAN += ["fitting", "studies", "images", "pilots", "problems", "ablation"]
+CLEAN += ["operators"]
 # Fields of public answers, which are keys of their JSON too.
 PUBLIC = {("planning/answer.py", "at"), ("planning/compare.py", "found")}
 

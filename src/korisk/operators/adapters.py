@@ -85,14 +85,14 @@ class Adapted(Opaque):
             self._taken()
 
     def _check_fixed(self) -> None:
-        for part in self.parts:
+        for module in self.parts:
             remedy = "freeze it with requires_grad_(False)"
-            self._require_frozen(part, type(part).__name__, remedy)
+            self._require_frozen(module, type(module).__name__, remedy)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse=False)
-        for part in self.parts:  # other buffers may be left behind in another precision
-            part._apply(lambda tensor: tensor.to(fn(tensor).device))  # type: ignore[no-untyped-call]
+        for module in self.parts:  # other buffers may be left behind in another precision
+            module._apply(lambda tensor: tensor.to(fn(tensor).device))  # type: ignore[no-untyped-call]
         return self
 
     def _product(self, x: Tensor, adjoint: bool) -> Tensor:

@@ -154,8 +154,8 @@ class Convolution(Spectral):
         how = "largest |transform of the kernel|"
         if self.boundary == "periodic":
             return NormBracket(largest, largest, how=how)
-        found = super()._norm(width, seed)
-        return found if self.boundary == "reflect" else capped(found, largest, how)
+        bracket = super()._norm(width, seed)
+        return bracket if self.boundary == "reflect" else capped(bracket, largest, how)
 
     def _squares(self) -> Tensor | None:
         multiplier: Tensor = self._once("_multiplier")

@@ -85,7 +85,8 @@ class Exported(Keeping, ABC):
         require(numeric, subject, "have numbers", x, "convert it", got=kind)
         if np.iscomplexobj(columns):
             real, imaginary = (
-                self._times_array(part, adjoint=adjoint) for part in (columns.real, columns.imag)
+                self._times_array(component, adjoint=adjoint)
+                for component in (columns.real, columns.imag)
             )
             return real + 1j * imaginary
         wide = columns.dtype if columns.dtype == np.float32 else np.float64

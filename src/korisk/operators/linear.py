@@ -287,8 +287,8 @@ class LinearOperator(Exported, ABC):
         unit = torch.eye(min(rows, columns), dtype=self.dtype, device=self.device)
         with torch.no_grad():
             images = [
-                apply(part.reshape(-1, *shape)).reshape(len(part), -1)
-                for part in torch.split(unit, max(1, 2**26 // (rows + columns)))
+                apply(block.reshape(-1, *shape)).reshape(len(block), -1)
+                for block in torch.split(unit, max(1, 2**26 // (rows + columns)))
             ]
             return torch.cat(images).t().contiguous() if tall else torch.cat(images)
 
@@ -337,23 +337,23 @@ class LinearOperator(Exported, ABC):
         slack = _INEXACT if self.inexact else norms.ROUNDING
         if certain:
             start = torch.ones(shape, dtype=torch.float64, device=self.device)
-            found, steps = self._norm_from(there, back, start, width, certain=True)
+            bracket, steps = self._norm_from(there, back, start, width, certain=True)
         else:
             for attempt in range(norms.STARTS):
                 start, witness = (
                     norms.start(shape, seed, attempt + later).to(self.device) for later in (0, 1)
                 )
-                found, steps = self._norm_from(there, back, start, width, certain=False)
-                if not norms.is_contradicted((1 + slack) * found.upper, there, back, witness):
+                bracket, steps = self._norm_from(there, back, start, width, certain=False)
+                if not norms.is_contradicted((1 + slack) * bracket.upper, there, back, witness):
                     break
             else:
                 how = "random starts contradict one another; is the operator linear?"
-                found = NormBracket(found.lower, math.inf, how=how)
+                bracket = NormBracket(bracket.lower, math.inf, how=how)
         if not self.inexact:
-            return found
-        slack = _INEXACT * math.sqrt(steps) * self._gross_norm(found.upper)
-        how = f"{found.how}; {self.inexact}"
-        return NormBracket(max(found.lower - slack, 0.0), found.upper + slack, how=how)
+            return bracket
+        slack = _INEXACT * math.sqrt(steps) * self._gross_norm(bracket.upper)
+        how = f"{bracket.how}; {self.inexact}"
+        return NormBracket(max(bracket.lower - slack, 0.0), bracket.upper + slack, how=how)
 
     def _norm_from(
         self, there: norms.Map, back: norms.Map, start: Tensor, width: float, *, certain: bool
@@ -370,11 +370,11 @@ class LinearOperator(Exported, ABC):
             return back(there(x) / size) / size
 
         if certain:
-            found = norms.nonnegative_norm(gram, start, width=width)
+            bracket = norms.nonnegative_norm(gram, start, width=width)
         else:
             most = self.most_norm / size
-            found = norms.random_start_norm(gram, start, width=width, most=most)
-        return scaled_bracket(found, size), steps
+            bracket = norms.random_start_norm(gram, start, width=width, most=most)
+        return scaled_bracket(bracket, size), steps
 
     def _gross_norm(self, found: float | None = None) -> float:
         """The size of what is rounded on the way, above the norm where parts cancel."""
@@ -411,7 +411,7 @@ class Combined(LinearOperator):
     @property
     def operators(self) -> tuple[LinearOperator, ...]:
         """The parts, in order."""
-        return tuple(cast(LinearOperator, part) for part in self.parts)
+        return tuple(cast(LinearOperator, operator) for operator in self.parts)
 
     def _standing(self) -> Tensor:
         return cast(LinearOperator, self.parts[0])._standing()
@@ -422,15 +422,15 @@ class Combined(LinearOperator):
     @property
     def nonnegative(self) -> bool:  # type: ignore[override]
         """Whether every matrix entry is known to be >= 0."""
-        return all(part.nonnegative for part in self.operators)
+        return all(operator.nonnegative for operator in self.operators)
 
     @property
     def inexact(self) -> str:  # type: ignore[override]
         """Why products of a part are known to float32 alone, even in float64."""
-        return max((part.inexact for part in self.operators), key=INEXACT.index)
+        return max((operator.inexact for operator in self.operators), key=INEXACT.index)
 
     def _gross_norm(self, found: float | None = None) -> float:
-        return sum(part._gross_norm() for part in self.operators)
+        return sum(operator._gross_norm() for operator in self.operators)
 
 
 class Wrapped(LinearOperator):
@@ -540,7 +540,7 @@ class Composed(Combined):
                 gives = f"{first.name} gives {shape_text(first.range)}"
                 takes = f"{second.name} takes {shape_text(second.domain)}"
                 raise KoriskError(f"{second.name} cannot follow {first.name}: {gives}, {takes}")
-        words = name or " ".join(part.name for part in reversed(parts))
+        words = name or " ".join(layer.name for layer in reversed(parts))
         super().__init__(parts, parts[0].domain, parts[-1].range, words)
 
     layers = Combined.operators  # input side first
@@ -552,30 +552,30 @@ class Composed(Combined):
         return len(self.parts)
 
     def __getitem__(self, name: str) -> LinearOperator:
-        named = {part.name: part for part in reversed(self.layers)}
+        named = {layer.name: layer for layer in reversed(self.layers)}
         if name not in named:
-            known = ", ".join(part.name for part in self.layers)
+            known = ", ".join(layer.name for layer in self.layers)
             raise KoriskError(f"there is no layer {shown(name)}; layers: {known}")
         return named[name]
 
     @property
     def T(self) -> LinearOperator:
         """The adjoints in reverse order."""
-        return Composed([part.T for part in reversed(self.layers)])
+        return Composed([layer.T for layer in reversed(self.layers)])
 
     def _map(self, x: Tensor) -> Tensor:
-        for part in self.layers:
-            x = part._map(x)
+        for layer in self.layers:
+            x = layer._map(x)
         return x
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        for part in reversed(self.layers):
-            y = part._map_adjoint(y)
+        for layer in reversed(self.layers):
+            y = layer._map_adjoint(y)
         return y
 
     def _gross_norm(self, found: float | None = None) -> float:
-        rounded = sum(bool(part.inexact) for part in self.layers)  # the errors of each add up
-        return max(rounded, 1) * math.prod(part._gross_norm() for part in self.layers)
+        rounded = sum(bool(layer.inexact) for layer in self.layers)  # the errors of each add up
+        return max(rounded, 1) * math.prod(layer._gross_norm() for layer in self.layers)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         if len(self.layers) == 1:
@@ -656,20 +656,20 @@ class Sum(Combined):
     def __init__(self, terms: Sequence[LinearOperator]) -> None:
         parts = _checked_operators(terms)
         first = parts[0]
-        for part in parts[1:]:
-            if part._ends() != first._ends():
-                both = f"{_arrow(first)} and {_arrow(part)}"
+        for term in parts[1:]:
+            if term._ends() != first._ends():
+                both = f"{_arrow(first)} and {_arrow(term)}"
                 only = "operators can be added between the same shapes only"
                 raise KoriskError(f"{only}, got {both}")
-        negative = [isinstance(part, Scaled) and part.factor < 0 for part in parts]
-        names = ["-" * minus + part.name for part, minus in zip(parts, negative, strict=True)]
+        negative = [isinstance(term, Scaled) and term.factor < 0 for term in parts]
+        names = ["-" * minus + term.name for term, minus in zip(parts, negative, strict=True)]
         super().__init__(parts, first.domain, first.range, f"({' + '.join(names)})")
 
     def _map(self, x: Tensor) -> Tensor:
-        return reduce(add, [part._map(x) for part in self.operators])
+        return reduce(add, [term._map(x) for term in self.operators])
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        return reduce(add, [part._map_adjoint(y) for part in self.operators])
+        return reduce(add, [term._map_adjoint(y) for term in self.operators])
 
 
 class Stacked(Combined):
@@ -700,24 +700,24 @@ class Stacked(Combined):
     def __init__(self, parts: Sequence[LinearOperator]) -> None:
         rows = _checked_operators(parts)
         first = rows[0]
-        for part in rows:
-            same = part.domain == first.domain and part.range[1:] == first.range[1:]
-            if not same or not part.range:
+        for row in rows:
+            same = row.domain == first.domain and row.range[1:] == first.range[1:]
+            if not same or not row.range:
                 rule = "have one domain, and ranges of at least one axis that differ in "
                 rule += "the first alone"
-                both = f"{_arrow(first)} and {_arrow(part)}"
+                both = f"{_arrow(first)} and {_arrow(row)}"
                 raise invalid("stacked operators", rule, parts, got=both)
-        height = sum(part.range[0] for part in rows)
-        name = "[" + "; ".join(part.name for part in rows) + "]"
+        height = sum(row.range[0] for row in rows)
+        name = "[" + "; ".join(row.name for row in rows) + "]"
         super().__init__(rows, first.domain, (height, *first.range[1:]), name)
 
     def _map(self, x: Tensor) -> Tensor:
-        return torch.cat([part._map(x) for part in self.operators], dim=-len(self.range))
+        return torch.cat([row._map(x) for row in self.operators], dim=-len(self.range))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        pieces = torch.split(y, [part.range[0] for part in self.operators], dim=-len(self.range))
+        pieces = torch.split(y, [row.range[0] for row in self.operators], dim=-len(self.range))
         parts = zip(self.operators, pieces, strict=True)
-        return reduce(add, [part._map_adjoint(piece) for part, piece in parts])
+        return reduce(add, [row._map_adjoint(piece) for row, piece in parts])
 
 
 def stack(*operators: LinearOperator) -> LinearOperator:
@@ -764,7 +764,7 @@ def require_operator(value: object) -> LinearOperator:
 def _checked_operators(value: object) -> list[LinearOperator]:
     listed = isinstance(value, Iterable) and not isinstance(value, LinearOperator)
     operators = list(value) if isinstance(value, Iterable) and listed else []
-    if not operators or not all(isinstance(part, LinearOperator) for part in operators):
+    if not operators or not all(isinstance(operator, LinearOperator) for operator in operators):
         raise invalid("operators", "be one or more LinearOperators in a list", value)
     return operators
 
@@ -788,8 +788,8 @@ def _arrow(operator: LinearOperator) -> str:
 
 def _check_same_place(operators: Sequence[LinearOperator]) -> None:
     first = operators[0]
-    for other in operators[1:]:
-        if (other.dtype, other.device) != (first.dtype, first.device):
+    for operator in operators[1:]:
+        if (operator.dtype, operator.device) != (first.dtype, first.device):
             here = f"{first.name} is {first.dtype} on {first.device}"
-            there = f"{other.name} {other.dtype} on {other.device}"
+            there = f"{operator.name} {operator.dtype} on {operator.device}"
             raise KoriskError(f"{here}, {there}; bring them together with .to(...)")

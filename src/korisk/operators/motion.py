@@ -127,8 +127,8 @@ class Warp(LinearOperator):
         for axis, length in enumerate(lengths):
             source = moved[:, axis] + (length - 1) / 2
             low = source.detach().floor()
-            part, both = source - low, torch.stack([low, low + 1], -1)
-            near = torch.stack([1 - part, part], -1) * ((both >= 0) & (both < length))
+            fraction, both = source - low, torch.stack([low, low + 1], -1)
+            near = torch.stack([1 - fraction, fraction], -1) * ((both >= 0) & (both < length))
             index = both.clamp(0, length - 1).long()
             places = (places[..., None] * length + index[..., None, :]).flatten(-2)
             weights = (weights[..., None] * near[..., None, :]).flatten(-2)
@@ -280,7 +280,7 @@ class Moving(Combined):
         return self.warp._map_adjoint(self.rest._map_adjoint(scans))
 
     def _gross_norm(self, found: float | None = None) -> float:
-        return math.prod(part._gross_norm() for part in self.operators)
+        return math.prod(operator._gross_norm() for operator in self.operators)
 
 
 def estimate_motion(

@@ -101,7 +101,7 @@ class Report:
 
     def __getitem__(self, law: str) -> float | None:
         """The figure measured for a law, such as `report["adjoint"]`."""
-        figures = {each.law: each.figure for each in self.findings}
+        figures = {finding.law: finding.figure for finding in self.findings}
         if law not in figures:
             raise KoriskError(f"there is no law {law!r}; laws: {', '.join(figures)}")
         return figures[law]
@@ -109,7 +109,7 @@ class Report:
     def __str__(self) -> str:
         norm = f"norm from {self.norm.lower:.6g} to {self.norm.upper:.6g} ({self.norm.how})"
         head = f"{'law':<12}{'measured':>14}{'limit':>12}"
-        return "\n".join([self.operator, norm, head, *(str(each) for each in self.findings)])
+        return "\n".join([self.operator, norm, head, *(str(finding) for finding in self.findings)])
 
 
 def check(
@@ -221,8 +221,8 @@ class _Suite:
 
     def finding(self, law: str) -> Finding:
         """What is measured for a law, in the precision that its figure is reported in."""
-        own = {"dtypes": torch.float32, "pickle": self.operator.dtype}
-        reported = own.get(law, torch.float64)
+        precisions = {"dtypes": torch.float32, "pickle": self.operator.dtype}
+        reported = precisions.get(law, torch.float64)
         self.figure: float | None = 0.0
         self.what = law
         try:
@@ -275,11 +275,11 @@ class _Suite:
         for side, twin in zip(_sides(one, self.seed), _sides(other, self.seed), strict=True):
             self.what = f"{side.name} {how}"
             x = side.draw()
-            found, wanted = twin.map(x.to(other.device, other.dtype)), side.map(x)
-            for result, operator in ((found, other), (wanted, one)):
+            output, wanted = twin.map(x.to(other.device, other.dtype)), side.map(x)
+            for result, operator in ((output, other), (wanted, one)):
                 here, place = _place(result), _place(operator)
                 self._require(here == place, f"gives {here}, must give {place}")
-            yield self._error(found.cpu(), wanted.cpu(), x), dtype
+            yield self._error(output.cpu(), wanted.cpu(), x), dtype
 
     def adjoint(self) -> Errors:
         for dtype in DTYPES:
@@ -298,8 +298,8 @@ class _Suite:
                 self.what = f"linearity in {_short(dtype)}"
                 for _ in range(_DRAWS):
                     u, v = side.draw(), side.draw()
-                    found, wanted = side.map(a * u + b * v), a * side.map(u) + b * side.map(v)
-                    yield self._error(found, wanted, torch.stack([a * u, b * v])), dtype
+                    output, wanted = side.map(a * u + b * v), a * side.map(u) + b * side.map(v)
+                    yield self._error(output, wanted, torch.stack([a * u, b * v])), dtype
 
     def gradient(self) -> Errors:
         for side in self._converted_sides():
@@ -328,15 +328,15 @@ class _Suite:
             batches["an expanded batch"] = side.draw().expand(3, *side.domain)
             for name, batch in batches.items():
                 self.what, before = f"{side.name} of {name}", batch.clone()
-                found = side.map(batch)
+                output = side.map(batch)
                 shape = (*batch.shape[: batch.ndim - len(side.domain)], *side.range)
-                wrong = f"has shape {tuple(found.shape)}, must have {shape}"
-                self._require(found.shape == shape, wrong)
+                wrong = f"has shape {tuple(output.shape)}, must have {shape}"
+                self._require(output.shape == shape, wrong)
                 self._require(torch.equal(batch, before), "changes its input; write to a copy")
-                storages = {each.untyped_storage().data_ptr() for each in (found, batch)}
-                apart = not found.numel() or not batch.numel() or len(storages) == 2
+                storages = {tensor.untyped_storage().data_ptr() for tensor in (output, batch)}
+                apart = not output.numel() or not batch.numel() or len(storages) == 2
                 self._require(apart, "shares memory with its input; give a copy")
-                items, results = batch.reshape(-1, *side.domain), found.reshape(-1, *side.range)
+                items, results = batch.reshape(-1, *side.domain), output.reshape(-1, *side.range)
                 for item, result in zip(items, results, strict=True):
                     alone = side.map(item.clone())
                     yield self._error(result, alone, item), torch.float64
@@ -452,14 +452,14 @@ def _vjp(side: _Side) -> Results:
 def _vmap_of_vjp(side: _Side) -> Results:
     cotangents = side.draw_back(3)
     pull = torch.func.vjp(side.map, side.draw())[1]
-    (found,) = torch.func.vmap(pull)(cotangents)
-    return [(found, side.back(cotangents), cotangents)]
+    (gradients,) = torch.func.vmap(pull)(cotangents)
+    return [(gradients, side.back(cotangents), cotangents)]
 
 
 def _vmap_of_jvp(side: _Side) -> Results:
     x, tangents = side.draw(), side.draw(3)
-    found = torch.func.vmap(lambda v: _pushed(side.map, x, v)[1])(tangents)
-    return [(found, side.map(tangents), tangents)]
+    derivatives = torch.func.vmap(lambda v: _pushed(side.map, x, v)[1])(tangents)
+    return [(derivatives, side.map(tangents), tangents)]
 
 
 def _gradient_after_inference_mode(side: _Side) -> Results:

@@ -138,7 +138,7 @@ class Tikhonov(Wrapped, Opaque):
         """The Gram matrix, from unit vectors in pieces that stay small."""
         unit = torch.eye(math.prod(self._side), dtype=self.dtype, device=self.device)
         both = len(unit) + math.prod(self.range if self._inner else self.domain)
-        gram = torch.cat([self._gram(part) for part in torch.split(unit, max(1, 2**26 // both))])
+        gram = torch.cat([self._gram(block) for block in torch.split(unit, max(1, 2**26 // both))])
         return (gram + gram.t()) / 2
 
     def _versions(self) -> tuple[object, ...]:
@@ -180,11 +180,11 @@ class Tikhonov(Wrapped, Opaque):
             how = f"never above 1 / (2 sqrt(mu)); {self.inexact}"
             return NormBracket(0.0, 0.5 / math.sqrt(self.mu), how=how)
         if self.solver == "cg" and rows > _DECOMPOSED:
-            found = self._iterated_norm(width, seed)
-            if found.upper <= found.lower * (1 + width) * (1 + 2 * _ROUNDING):
-                return found
+            bracket = self._iterated_norm(width, seed)
+            if bracket.upper <= bracket.lower * (1 + width) * (1 + 2 * _ROUNDING):
+                return bracket
             if rows > _DECOMPOSED_LATER:
-                return self._solved_norm(found, width, seed)
+                return self._solved_norm(bracket, width, seed)
         squares = torch.linalg.eigvalsh(self._gram_matrix())
         # Each eigenvalue is known up to rounding of the largest; small ones feel that most.
         rounding = rows * 2.3e-16 * float(squares[-1].abs())
@@ -279,14 +279,14 @@ class Tikhonov(Wrapped, Opaque):
         start = norms.start((math.prod(self._side),), seed).to(self.device)
         peak = 0.5 / math.sqrt(self.mu)
         try:
-            found = norms.random_start_norm(gram, start, width=width, chance=_CHANCE, most=1.0)
+            bracket = norms.random_start_norm(gram, start, width=width, chance=_CHANCE, most=1.0)
         except KoriskError:  # conjugate gradients do not converge
             how = "Lanczos; wider than asked, conjugate gradients do not converge"
             return NormBracket(so_far.lower, so_far.upper, how=how)
         # An error of each step is one of the matrix, of at most 3 sqrt(steps) times its size.
         error = 36 * math.sqrt(len(residuals) / 2) * max(residuals)
-        lower = max(math.sqrt(max(found.lower**2 - error, 0.0)) * peak, so_far.lower)
-        upper = min(math.sqrt(found.upper**2 + 3 * error), 1.0) * peak * (1 + _ROUNDING)
+        lower = max(math.sqrt(max(bracket.lower**2 - error, 0.0)) * peak, so_far.lower)
+        upper = min(math.sqrt(bracket.upper**2 + 3 * error), 1.0) * peak * (1 + _ROUNDING)
         how = f"Lanczos, {len(residuals)} solves; fails with probability < {norms.CHANCE:g}"
         if upper > lower * (1 + width):
             how = "Lanczos; wider than asked, mu is near the rounding of A^T A"

@@ -285,7 +285,7 @@ class ConeBeam(Scan):
         -------
         point, direction : ndarray, shape (views, rows, columns, 3)
         """
-        source, across = (part[:, None] for part in self.fan.rays(views))
+        source, across = (vectors[:, None] for vectors in self.fan.rays(views))
         heights = self.source_heights[views][:, None, None]
         rise = self.row_offsets[:, None] / self.fan.bin_distances
         direction = np.empty((len(heights), *self.detector_shape, 3))
@@ -304,7 +304,10 @@ class ConeBeam(Scan):
             return 0.0
         across, along, views = _SAMPLED
         grid = (np.arange(across) + 0.5) / (across / 2) - 1
-        x, y = (part[np.hypot(*np.meshgrid(grid, grid)) <= 1] for part in np.meshgrid(grid, grid))
+        x, y = (
+            coordinate[np.hypot(*np.meshgrid(grid, grid)) <= 1]
+            for coordinate in np.meshgrid(grid, grid)
+        )
         depth, height, width = self.image_size
         every = slice(None, None, -(-self.views // views))
         nearness = self.fan.nearness(x * width / 2, y * height / 2, every)

@@ -42,8 +42,8 @@ class FactorTable(NamedTuple):
 
 def factor_table(stencil: ConeStencil, view: int, real: np.dtype[Any]) -> FactorTable:
     """The factors of a view in a precision."""
-    source, *numbers = (part.numpy() for part in stencil.factors(view))
-    weight, start, slope = (part.astype(real) for part in numbers)
+    source, *numbers = (factor.numpy() for factor in stencil.factors(view))
+    weight, start, slope = (factor.astype(real) for factor in numbers)
     inside: Array = np.any(weight, axis=2)
     last = inside.shape[1] - inside[:, ::-1].argmax(axis=1)
     ends = np.stack([inside.argmax(axis=1), np.where(inside.any(axis=1), last, 0)])
@@ -208,18 +208,18 @@ class Factored(Engine):
             low, high = int(table.ends[0, some].min()), int(table.ends[1, some].max())
             if high <= low:
                 continue
-            part = some, slice(low, high)
+            window = some, slice(low, high)
             count, points = some.stop - first, high - low
             rows = count * points
-            flat = table.weight[part].ravel(), table.source[part].ravel()
+            flat = table.weight[window].ravel(), table.source[window].ravel()
             starts = np.arange(0, 2 * rows + 1, 2, dtype=np.int32)
             plane = csr_array((*flat, starts), shape=(rows, sources))
             used = count * entries * points
             share, below = (
-                part[:used].reshape(count, entries, points) for part in (scratch, spare)
+                buffer[:used].reshape(count, entries, points) for buffer in (scratch, spare)
             )
-            np.multiply(table.slope[part][:, None], entry, out=share)
-            np.add(share, table.start[part][:, None] + BEFORE, out=share)
+            np.multiply(table.slope[window][:, None], entry, out=share)
+            np.add(share, table.start[window][:, None] + BEFORE, out=share)
             np.clip(share, 0, length + BEFORE, out=share)
             np.floor(share, out=below)
             np.subtract(share, below, out=share)

@@ -83,14 +83,14 @@ class ConeStencil(Stencil[ConeBeam]):
         sources, length = self.sources
         element = torch.arange(targets * lines)[elements]
         target, entry = element % targets, element // targets  # as they lie in memory
-        other, weight = [], []
+        indices, weight = [], []
         for view in range(*views.indices(self.geometry.views)):
-            source, share, start, slope = (part[target] for part in self.factors(view))
+            source, share, start, slope = (factor[target] for factor in self.factors(view))
             place = start + slope * entry[:, None]  # (elements, points)
-            along, part = linear(place, torch.tensor(length))  # (elements, points, 2)
-            other.append((along.unsqueeze(-1) * sources + source.unsqueeze(-2)).flatten(1))
-            weight.append((part.unsqueeze(-1) * share.unsqueeze(-2)).flatten(1))
-        taps, weights = torch.stack(other).to(device), torch.stack(weight).to(device)
+            along, weight_along = linear(place, torch.tensor(length))  # (elements, points, 2)
+            indices.append((along.unsqueeze(-1) * sources + source.unsqueeze(-2)).flatten(1))
+            weight.append((weight_along.unsqueeze(-1) * share.unsqueeze(-2)).flatten(1))
+        taps, weights = torch.stack(indices).to(device), torch.stack(weight).to(device)
         listed = element.to(device)[None, :, None]
         if self.listed == "rays":
             scale = torch.from_numpy(self.lengths).to(device).flatten()[listed]
@@ -115,14 +115,14 @@ class ConeJoseph(ConeStencil):
 
     def factors(self, view: int) -> Factors:
         """The factors of one view: points are the steps of a column's rays, (columns, steps)."""
-        scan, one = self.geometry, slice(view, view + 1)
-        source, weight, distance = (part[0] for part in Joseph(scan.fan).samples(one, _CPU))
-        # A ray that arrives v above the source's height is v t above it at the part t of its way.
-        part = distance / torch.from_numpy(np.array(scan.fan.bin_distances))[:, None]
+        scan, views = self.geometry, slice(view, view + 1)
+        source, weight, distance = (array[0] for array in Joseph(scan.fan).samples(views, _CPU))
+        # A ray v above the source's height at its end is v t above it at the fraction t of its way.
+        fraction = distance / torch.from_numpy(np.array(scan.fan.bin_distances))[:, None]
         middle = (scan.image_shape[0] - 1) / 2
         height = float(scan.source_heights[view])
-        start = (height + float(scan.row_offsets[0]) * part) / scan.slice_spacing + middle
-        return Factors(source, weight, start, part * (scan.row_spacing / scan.slice_spacing))
+        start = (height + float(scan.row_offsets[0]) * fraction) / scan.slice_spacing + middle
+        return Factors(source, weight, start, fraction * (scan.row_spacing / scan.slice_spacing))
 
     @cached_property
     def lengths(self) -> FloatArray:
@@ -147,11 +147,11 @@ class ConePixelDriven(ConeStencil):
 
     def factors(self, view: int) -> Factors:
         """The factors of one view: one point for each pixel of a slice, (pixels, 1)."""
-        scan, one = self.geometry, slice(view, view + 1)
-        taps = PixelDriven(scan.fan).taps(one, _CPU)
+        scan, views = self.geometry, slice(view, view + 1)
+        taps = PixelDriven(scan.fan).taps(views, _CPU)
         across, down = scan.fan.pixel_centres
-        x, y = (part.ravel() for part in np.meshgrid(across, down))
-        magnified = torch.from_numpy(scan.fan.nearness(x, y, one)[0]) * scan.fan.magnification
+        x, y = (coordinate.ravel() for coordinate in np.meshgrid(across, down))
+        magnified = torch.from_numpy(scan.fan.nearness(x, y, views)[0]) * scan.fan.magnification
         first = -(scan.image_shape[0] - 1) / 2 * scan.slice_spacing - scan.source_heights[view]
         start = (float(first) * magnified - float(scan.row_offsets[0])) / scan.row_spacing
         slope = magnified * (scan.slice_spacing / scan.row_spacing)

@@ -72,9 +72,9 @@ def entry_count(stencil: AnyStencil) -> int:
     views = stencil.geometry.views_count
     if stencil.taps_per_view > _CHUNK:
         return stencil.taps_per_view * views
-    chosen = sorted({round(at) for at in np.linspace(0, views - 1, min(views, 5))})
+    chosen = sorted({round(position) for position in np.linspace(0, views - 1, min(views, 5))})
     taps = [stencil.taps(slice(view, view + 1), torch.device("cpu")) for view in chosen]
-    return math.ceil(np.mean([int(torch.count_nonzero(each.weight)) for each in taps]) * views)
+    return math.ceil(np.mean([int(torch.count_nonzero(tap.weight)) for tap in taps]) * views)
 
 
 def worth_storing(stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> bool:
@@ -117,20 +117,20 @@ def sparse_matrix(
     renumber = np.arange(pixels, dtype=np.int32) if column is None else column
     real = np.float32 if dtype == torch.float32 else np.float64
     blocks = []
-    for part in view_chunks(stencil):
-        taps = stencil.taps(part, torch.device("cpu"))
-        kept = taps.weight != 0
+    for views in view_chunks(stencil):
+        taps = stencil.taps(views, torch.device("cpu"))
+        nonzero = taps.weight != 0
         shape = taps.weight.shape
-        pixel = renumber[taps.pixel.expand(shape)[kept].numpy()]
-        value = taps.weight[kept].numpy().astype(real)
-        rows = (part.stop - part.start) * bins
+        pixel = renumber[taps.pixel.expand(shape)[nonzero].numpy()]
+        value = taps.weight[nonzero].numpy().astype(real)
+        rows = (views.stop - views.start) * bins
         if stencil.listed == "rays":  # already row by row: only the row lengths are to be counted
-            lengths = kept.sum(-1).flatten().numpy()
+            lengths = nonzero.sum(-1).flatten().numpy()
             starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
             block = csr_array((value, pixel, starts), shape=(rows, pixels))
         else:
-            view = torch.arange(part.stop - part.start)[:, None, None]
-            ray = (view * bins + taps.bin).expand(shape)[kept].numpy().astype(np.int32)
+            view = torch.arange(views.stop - views.start)[:, None, None]
+            ray = (view * bins + taps.bin).expand(shape)[nonzero].numpy().astype(np.int32)
             block = coo_array((value, (ray, pixel)), shape=(rows, pixels)).tocsr()  # type: ignore[type-var]
         blocks.append(block)
     return csr_array(vstack(blocks, format="csr"))
@@ -184,8 +184,8 @@ class CpuMatrix(Engine):
                 torch.index_select(image, 0, target.place, out=out)
             return result
         parts = torch.split(x, _COLUMNS), torch.split(result, _COLUMNS)
-        for part, out in zip(*parts, strict=True):
-            target.restore(rows.times_columns(source.columns(part)), out)
+        for batch, out in zip(*parts, strict=True):
+            target.restore(rows.times_columns(source.columns(batch)), out)
         return result
 
 
@@ -300,7 +300,7 @@ def in_threads(calls: Sequence[Callable[[], None]], threads: int) -> None:
 
 def _as_torch(matrix: csr_array, device: torch.device | str = "cpu") -> Tensor:
     starts, indices, values = (
-        torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
+        torch.from_numpy(array).to(device) for array in (matrix.indptr, matrix.indices, matrix.data)
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
@@ -403,8 +403,8 @@ class OnTheFly(Engine):
         images = x if project else x.new_zeros(len(x), math.prod(self.stencil.image_shape))
         sinograms = sinograms.view(-1, *shape)
         by_rays = self.stencil.listed == "rays"
-        for part, elements, taps in self.chunks():
-            for image, sinogram in zip(images, sinograms[:, part], strict=True):
+        for views, elements, taps in self.chunks():
+            for image, sinogram in zip(images, sinograms[:, views], strict=True):
                 if project and by_rays:
                     sinogram[:, elements] = (image[taps.pixel] * taps.weight).sum(-1)
                 elif project:
@@ -422,8 +422,8 @@ class OnTheFly(Engine):
         """Views, elements of them, and their taps, a piece at a time."""
         listed = self.stencil.listed_count
         step = max(1, listed * _CHUNK // max(self.stencil.taps_per_view, _CHUNK))
-        for part in view_chunks(self.stencil):
+        for views in view_chunks(self.stencil):
             for first in range(0, listed, step):
                 elements = slice(first, min(first + step, listed))
-                taps = self.stencil.taps(part, self.device, elements)
-                yield part, elements, Taps(taps.pixel, taps.bin, taps.weight.to(self.dtype))
+                taps = self.stencil.taps(views, self.device, elements)
+                yield views, elements, Taps(taps.pixel, taps.bin, taps.weight.to(self.dtype))

@@ -124,8 +124,8 @@ class Geometry(Scan):
         if np.ndim(self.angles) != 1:
             raise invalid("angles", "be a sequence of radians", self.angles)
         angles = tuple(
-            _checks.real(f"angles[{at}]", plain(angle), remedy="give radians")
-            for at, angle in enumerate(self.angles)
+            _checks.real(f"angles[{index}]", plain(angle), remedy="give radians")
+            for index, angle in enumerate(self.angles)
         )
         self._set("angles", angles)
         views = len(angles) if angles else self.views
@@ -134,7 +134,7 @@ class Geometry(Scan):
             if self.arc is not None or self.start or self.views not in (None, len(angles)):
                 names = (Argument(name, ...) for name in ("angles", "views", "start", "arc"))
                 joints = ("pass either ", " or ", " with ", " and ")
-                parts = (part for pair in zip(joints, names, strict=True) for part in pair)
+                parts = (piece for pair in zip(joints, names, strict=True) for piece in pair)
                 given = f"{len(angles):,} angles with views={shown(self.views)}"
                 raise KoriskError(*parts, f", not both, got {given}")
             largest = max(map(abs, angles))
@@ -279,7 +279,7 @@ class Geometry(Scan):
         # Measured on a coarse grid and some views: the share matters to a digit or two.
         grid = (np.arange(48) + 0.5) / 24 - 1
         inside = np.hypot(*np.meshgrid(grid, grid)) <= 1
-        x, y = (part[inside] for part in np.meshgrid(grid, grid))
+        x, y = (coordinate[inside] for coordinate in np.meshgrid(grid, grid))
         height, width = self.image_size
         every = -(-self.views_count // _VIEWS_SAMPLED)
         position = self.detector_position(x * width / 2, y * height / 2, slice(None, None, every))

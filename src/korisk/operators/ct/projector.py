@@ -265,8 +265,8 @@ class Projector(_StencilOperator):
         require_geometry(geometry)
         _checks.one_of("kind", kind, KINDS)
         if samples is not None and kind != "sampled":
-            other = f"kind='sampled', got kind={kind!r}"
-            raise KoriskError(f"samples= belongs to {other}; leave it out")
+            condition = f"kind='sampled', got kind={kind!r}"
+            raise KoriskError(f"samples= belongs to {condition}; leave it out")
         stencil: AnyStencil
         if isinstance(geometry, ConeBeam):
             rule, remedy = "be 'joseph' for a ConeBeam", "leave it out"

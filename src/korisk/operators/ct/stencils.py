@@ -109,13 +109,13 @@ class Joseph(Stencil[Geometry]):
         spacing = self.geometry.pixel_spacing
         # Rays are made on the CPU: their sines and cosines then agree on every device.
         point, direction = (
-            torch.from_numpy(np.array(part[:, elements])).to(device)
-            for part in self.geometry.rays(views)
+            torch.from_numpy(np.array(vectors[:, elements])).to(device)
+            for vectors in self.geometry.rays(views)
         )
         steps_x = nearer_to_x(direction)
         (along, across), (along_0, across_0) = (
-            torch.where(steps_x.unsqueeze(-1), part, part.flip(-1)).unbind(-1)
-            for part in (direction, point)
+            torch.where(steps_x.unsqueeze(-1), vectors, vectors.flip(-1)).unbind(-1)
+            for vectors in (direction, point)
         )
         slope = (across / along).unsqueeze(-1)
         along_0, across_0 = along_0.unsqueeze(-1), across_0.unsqueeze(-1)
@@ -223,7 +223,7 @@ class Sampled(Stencil[Geometry]):
         geometry = self.geometry
         assert isinstance(geometry, FanBeam)
         rows, columns = self.geometry.image_shape
-        source, direction = (part[:, elements] for part in geometry.rays(views))
+        source, direction = (vectors[:, elements] for vectors in geometry.rays(views))
         length = geometry.bin_distances[elements]
         way = np.linspace(0.0, 1.0, self.samples)
         reach = direction * length[None, :, None]

@@ -59,12 +59,12 @@ def _gather(  # type: ignore[no-untyped-def]
         place = tl.minimum(tl.maximum(start + slope * entry + BEFORE, 0.0), length + BEFORE)
         below = tl.floor(place)
         share = place - below
-        at = below.to(tl.int32)
+        index = below.to(tl.int32)
         for pair in tl.static_range(2):
             line = here + tl.load(source + 2 * point + pair).to(tl.int64) * wide
             weight = tl.load(numbers + pair * points + point)
-            lower = tl.load(line + at)
-            total += (lower + share * (tl.load(line + at + 1) - lower)) * weight
+            lower = tl.load(line + index)
+            total += (lower + share * (tl.load(line + index + 1) - lower)) * weight
     out = sums + (batch * targets + target) * entries + entry
     tl.store(out, total, mask=entry < entries)
 

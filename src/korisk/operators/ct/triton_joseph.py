@@ -95,12 +95,12 @@ def _project_few(  # type: ignore[no-untyped-def]
         below = tl.floor(position)
         share = position - below
         k = below.to(tl.int32)
-        at = here + step * stride_along[None, :] + k * stride_across[None, :]
+        pointer = here + step * stride_along[None, :] + k * stride_across[None, :]
         inside = step < n_along[None, :]
         lower = inside & (k >= 0) & (k < n_across[None, :])
         upper = inside & (k >= -1) & (k < n_across[None, :] - 1)
-        total += tl.load(at, mask=lower, other=0.0) * (1 - share)
-        total += tl.load(at + stride_across[None, :], mask=upper, other=0.0) * share
+        total += tl.load(pointer, mask=lower, other=0.0) * (1 - share)
+        total += tl.load(pointer + stride_across[None, :], mask=upper, other=0.0) * share
     out = sinograms + image * count + ray
     length = tl.load(rays + 2 * count + ray)
     tl.store(out, tl.sum(total, axis=0) * length, mask=bin < bins)
@@ -195,8 +195,8 @@ def _interleave(  # type: ignore[no-untyped-def]
     row = item // wide - margin_rows
     column = item % wide - margin_columns
     inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
-    at = lane.to(tl.int64)[:, None] * (rows * columns) + (row * columns + column)[None, :]
-    value = tl.load(source + at, mask=(lane < batch)[:, None] & inside[None, :], other=0.0)
+    offset = lane.to(tl.int64)[:, None] * (rows * columns) + (row * columns + column)[None, :]
+    value = tl.load(source + offset, mask=(lane < batch)[:, None] & inside[None, :], other=0.0)
     out = item.to(tl.int64)[:, None] * lanes + lane[None, :]
     in_target = (item < (rows + 2 * margin_rows) * wide)[:, None] & (lane < lanes)[None, :]
     tl.store(target + out, tl.trans(value), mask=in_target)
@@ -257,9 +257,9 @@ def _project(  # type: ignore[no-untyped-def]
         # Beyond the end of a shorter side, the margin would run out: stay on its first zeros.
         along = tl.minimum(step, n_along)
         pixel = corner + along * stride_along + k * stride_across
-        at = images + pixel.to(tl.int64)[:, None] * lanes + lane[None, :]
-        total += tl.load(at) * (1 - share)[:, None]
-        total += tl.load(at + (stride_across * lanes)[:, None]) * share[:, None]
+        pointer = images + pixel.to(tl.int64)[:, None] * lanes + lane[None, :]
+        total += tl.load(pointer) * (1 - share)[:, None]
+        total += tl.load(pointer + (stride_across * lanes)[:, None]) * share[:, None]
     out = sinograms + ray.to(tl.int64)[:, None] * lanes + lane[None, :]
     tl.store(out, total * tl.load(rays + 2 * count + ray)[:, None], mask=exists[:, None])
 
@@ -324,8 +324,8 @@ def _backproject(  # type: ignore[no-untyped-def]
                     on_line = slope * tl.where(stepping_x, x, y) - tl.where(stepping_x, y, x)
                 far = tl.abs(tl.load(rays + ray) + on_line)
                 weight = tl.maximum(1 - far, 0.0) * length
-            at = sinograms + ray.to(tl.int64)[:, None] * lanes + lane[None, :]
-            total += tl.load(at) * weight[:, None]
+            pointer = sinograms + ray.to(tl.int64)[:, None] * lanes + lane[None, :]
+            total += tl.load(pointer) * weight[:, None]
     out = images + (row * columns + column).to(tl.int64)[:, None] * lanes + lane[None, :]
     tl.store(out, total, mask=exists[:, None])
 
@@ -481,9 +481,9 @@ class _Kernels(Engine):
         """For each tile of rays the first and the last step at which one of them is inside."""
         sides = zip(self.inside[0].shape, (tile_views, tile_bins), strict=True)
         pads = [(0, -n % side) for n, side in sides]
-        padded = [np.pad(part, pads, mode="edge") for part in self.inside]
+        padded = [np.pad(bound, pads, mode="edge") for bound in self.inside]
         views, bins = padded[0].shape[0] // tile_views, padded[0].shape[1] // tile_bins
-        first, last = (part.reshape(views, tile_views, bins, tile_bins) for part in padded)
+        first, last = (bound.reshape(views, tile_views, bins, tile_bins) for bound in padded)
         ends = np.stack([first.min(axis=(1, 3)).ravel(), last.max(axis=(1, 3)).ravel()])
         return torch.from_numpy(ends).to(self.device)
 
@@ -501,8 +501,8 @@ class TritonJoseph(_Kernels):
         point, direction = geometry.rays()
         along_x = nearer_to_x(torch.tensor(direction)).numpy()
         (along, across), (along_0, across_0) = (
-            np.moveaxis(np.where(along_x[..., None], part, part[..., ::-1]), -1, 0)
-            for part in (direction, point)
+            np.moveaxis(np.where(along_x[..., None], vectors, vectors[..., ::-1]), -1, 0)
+            for vectors in (direction, point)
         )
         slope = across / along
         spacing = geometry.pixel_spacing
@@ -514,7 +514,7 @@ class TritonJoseph(_Kernels):
         # instead, so the margin's rays lie far from everything.
         pad = (0, 0), (self.candidates, self.candidates)
         margin = zip(rays, (1e6, 0.0, 0.0, 0.0), strict=True)
-        padded = [np.pad(part, pad, constant_values=value) for part, value in margin]
+        padded = [np.pad(quantity, pad, constant_values=value) for quantity, value in margin]
         self.padded_rays = self._here(np.stack(padded))
 
 
@@ -562,7 +562,8 @@ def _reach(geometry: Geometry) -> float:
         return float(nearer.max()) * _bins_a_pixel(geometry)
     across, down = geometry.pixel_centres  # and of these the outermost pixels
     ends = [
-        np.repeat(line[[0, -1]], len(other)) for line, other in ((across, down), (down, across))
+        np.repeat(line[[0, -1]], len(crossing))
+        for line, crossing in ((across, down), (down, across))
     ]
     x, y = np.concatenate([ends[0], across, across]), np.concatenate([down, down, ends[1]])
     centre = geometry.detector_position(x, y)

@@ -142,8 +142,8 @@ class Nufft(LinearOperator):
         scaled = weights / math.sqrt(math.prod(self.image_shape))
         scaled = scaled.to(complex_of(self.dtype))
         # Groups are gathered one after the other: all at once would take 36 times the samples.
-        parts = [torch.split(part.to(self.device), self.points, 1) for part in (places, scaled)]
-        return [(near.contiguous(), part.contiguous()) for near, part in zip(*parts, strict=True)]
+        parts = [torch.split(table.to(self.device), self.points, 1) for table in (places, scaled)]
+        return [(near.contiguous(), share.contiguous()) for near, share in zip(*parts, strict=True)]
 
     def _scaling(self) -> Tensor:
         """d, of the image's shape."""
@@ -186,11 +186,11 @@ class Nufft(LinearOperator):
         return combined(self.cartesian.sensitivities, torch.view_as_real(image), self.real)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
-        found = super()._norm(width, seed)
+        bracket = super()._norm(width, seed)
         most = 1.0 if self.cartesian is None else whole_norm(self.cartesian.sensitivities).upper
         slack = self.tolerance * most * math.sqrt(math.prod(self.samples))
-        how = f"{found.how}; NUFFT {self.tolerance:.0e}"
-        return NormBracket(max(found.lower - slack, 0.0), found.upper + slack, how=how)
+        how = f"{bracket.how}; NUFFT {self.tolerance:.0e}"
+        return NormBracket(max(bracket.lower - slack, 0.0), bracket.upper + slack, how=how)
 
     def density(self) -> Tensor:
         """Density compensation: weights D of the samples such that A^T D A is near the identity.
