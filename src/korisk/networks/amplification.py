@@ -277,21 +277,21 @@ def amplification(
     if reference is None:
         return Amplification(tuple(layers), None, len(data), seeds, described)
     with untouched(module, data), untouched(reference, data):
-        found = [_differences(module, reference, batch, names) for batch in _batches(data)]
-    errors, products = (np.concatenate(part) for part in zip(*found, strict=True))
+        differences = [_differences(module, reference, batch, names) for batch in _batches(data)]
+    errors, products = (np.concatenate(arrays) for arrays in zip(*differences, strict=True))
     factor = 0.5 if seeds else 1.0
     total = factor * products.sum((1, 2))  # |sum of all differences|^2, for each input
     mean = products.mean(0)
     for place, layer in enumerate(layers):
-        error, own = float(errors[:, place].mean()), float(mean[place, place])
-        part = factor * float(mean[place].sum())
+        error, square = float(errors[:, place].mean()), float(mean[place, place])
+        share = factor * float(mean[place].sum())
         layers[place] = LayerGain(
             layer.name,
             layer.gain,
             error=error,
-            along=own / error if error > 0 else 0.0,
-            part=part,
-            saved=2 * part - factor * own,  # |s|^2 - |s - d|^2 = 2 d.s - |d|^2
+            along=square / error if error > 0 else 0.0,
+            part=share,
+            saved=2 * share - factor * square,  # |s|^2 - |s - d|^2 = 2 d.s - |d|^2
         )
     return Amplification(tuple(layers), Mean.of(total), len(data), seeds, described)
 
@@ -310,11 +310,11 @@ def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
         Parts with trained weights of their own, and those that `korisk.learned` marks, whole.
     """
     parts: dict[str, nn.Module] = {}
-    for path, part in module.named_modules():
+    for path, submodule in module.named_modules():
         within = any(not whole or path.startswith(f"{whole}.") for whole in parts)
-        trained = any(weights.requires_grad for weights in part.parameters(recurse=False))
-        if not within and (trained or isinstance(mark_of(part), Learned)):
-            parts[path] = part
+        trained = any(weights.requires_grad for weights in submodule.parameters(recurse=False))
+        if not within and (trained or isinstance(mark_of(submodule), Learned)):
+            parts[path] = submodule
     return parts
 
 
@@ -334,10 +334,10 @@ def graph_network(truth: nn.Module, example: Tensor) -> Network:
         With a layer for every call of a learned part.
     """
     marked = copy.deepcopy(truth)
-    for path, part in learned_parts(marked).items():
-        mark = mark_of(part)
+    for path, layer in learned_parts(marked).items():
+        mark = mark_of(layer)
         stated = {} if mark is None else {name: getattr(mark, name) for name in _STATED}
-        learned(part, name=title_of(path, part), **stated)
+        learned(layer, name=title_of(path, layer), **stated)
     with warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore", KoriskWarning)  # of weights that layers share
         return describe(marked, example)
@@ -369,7 +369,7 @@ def _watched(parts: Mapping[str, nn.Module], call: Call) -> Iterator[list[str]]:
         return seen
 
     handles = [
-        part.register_forward_hook(hook(title_of(path, part))) for path, part in parts.items()
+        layer.register_forward_hook(hook(title_of(path, layer))) for path, layer in parts.items()
     ]
     try:
         yield names
@@ -408,10 +408,10 @@ def _gains(
         for probe in range(probes):
             noise = torch.randn(result.shape, generator=draws, dtype=torch.float64).to(result)
             again = probe < probes - 1
-            found = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 result, outputs, noise, retain_graph=again, allow_unused=True
             )
-            for place, gradient in enumerate(found):
+            for place, gradient in enumerate(gradients):
                 if gradient is not None:
                     squares = gradient.detach().double().flatten(1).square()
                     total[:, place] += squares.mean(1).cpu() / probes
@@ -459,6 +459,6 @@ def _differences(
     if float((values[-1] - last).norm()) > 1e-3 * float(last.norm()):
         what = "module and reference differ outside of learned layers"
         warnings.warn(f"{what}, and no layer's part holds that", KoriskWarning, stacklevel=3)
-    steps = torch.stack([one - two for one, two in pairwise(values)], 1)
+    steps = torch.stack([before - after for before, after in pairwise(values)], 1)
     products = torch.einsum("nlx,nkx->nlk", steps, steps)
     return errors.numpy(), products.cpu().numpy()

@@ -187,12 +187,12 @@ class DenseNet(nn.Module):
         if not isinstance(x, Tensor):
             raise invalid("the input", "be a torch tensor", x)
         factors = self._factors()
-        own, lead = factors[-1], x.shape[: max(x.ndim - len(self.domain), 0)]
-        if (x.shape, x.dtype, x.device) != ((*lead, *self.domain), own.dtype, own.device):
+        matrix, lead = factors[-1], x.shape[: max(x.ndim - len(self.domain), 0)]
+        if (x.shape, x.dtype, x.device) != ((*lead, *self.domain), matrix.dtype, matrix.device):
             raise KoriskError(
                 f"the input must have shape {shape_text(self.domain, batched=True)}, batch first, "
-                f"in {own.dtype} on {own.device}, got {shape_text(tuple(x.shape))} in {x.dtype} on "
-                f"{x.device}; convert it, or the network, with .to(...)"
+                f"in {matrix.dtype} on {matrix.device}, got {shape_text(tuple(x.shape))} "
+                f"in {x.dtype} on {x.device}; convert it, or the network, with .to(...)"
             )
         image = x.reshape(lead.numel(), math.prod(self.domain))
         for factor in reversed(factors):

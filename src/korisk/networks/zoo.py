@@ -244,20 +244,20 @@ def _convolution(
     inputs: int, outputs: int, generator: torch.Generator, gain: float = 1.0
 ) -> nn.Conv2d:
     """A convolution of 3 x 3 that keeps the size of ReLUs' outputs, times the gain."""
-    made = nn.Conv2d(inputs, outputs, 3, padding=1, dtype=torch.float32)
+    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, dtype=torch.float32)
     with torch.no_grad():
-        drawn = torch.randn(made.weight.shape, generator=generator, dtype=torch.float32)
-        made.weight.copy_(drawn * (gain * math.sqrt(2 / (9 * inputs))))
-        cast(Tensor, made.bias).zero_()
-    return made
+        drawn = torch.randn(convolution.weight.shape, generator=generator, dtype=torch.float32)
+        convolution.weight.copy_(drawn * (gain * math.sqrt(2 / (9 * inputs))))
+        cast(Tensor, convolution.bias).zero_()
+    return convolution
 
 
 def _stack(channels: Sequence[int], generator: Draws) -> nn.Sequential:
     """Convolutions with ReLUs between them; the last one starts small."""
     draws = generator or torch.Generator().manual_seed(0)
     layers: list[nn.Module] = []
-    for at in range(len(channels) - 2):
-        layers += [_convolution(channels[at], channels[at + 1], draws), nn.ReLU()]
+    for place in range(len(channels) - 2):
+        layers += [_convolution(channels[place], channels[place + 1], draws), nn.ReLU()]
     return nn.Sequential(*layers, _convolution(channels[-2], channels[-1], draws, _SMALL))
 
 
@@ -446,8 +446,8 @@ class PrimalDual(nn.Module):
         data, image = self._data.count, self._image.count
 
         def blocks(taken: int, given: int) -> nn.ModuleList:
-            made = [_stack([taken, width, width, given], draws) for _ in range(passes)]
-            return nn.ModuleList(made).to(known.device)
+            stacks = [_stack([taken, width, width, given], draws) for _ in range(passes)]
+            return nn.ModuleList(stacks).to(known.device)
 
         self.duals = blocks((memory + 2) * data, memory * data)
         self.primals = blocks((memory + 1) * image, memory * image)
@@ -604,13 +604,15 @@ def _single(operator: LinearOperator) -> LinearOperator:
 def _chain(inverse: LinearOperator | Iterable[LinearOperator]) -> nn.Sequential:
     """Operators by their names."""
     listed = [inverse] if isinstance(inverse, LinearOperator) else list(inverse)
-    parts = [_single(part) for each in listed for part in parts_of(require_operator(each))]
+    parts = [
+        _single(factor) for operator in listed for factor in parts_of(require_operator(operator))
+    ]
     some, rule = bool(parts), "hold at least one operator"
     _checks.require(some, "inverse", rule, parts, "use A.T", got="none")
     Composed(parts)  # raises if they do not follow one another
     named: OrderedDict[str, nn.Module] = OrderedDict()
-    for part in parts:
-        named[free_name(part.name.replace(".", "_"), set(named))] = part
+    for layer in parts:
+        named[free_name(layer.name.replace(".", "_"), set(named))] = layer
     return nn.Sequential(named)
 
 

@@ -54,8 +54,8 @@ def first(value: Tensor) -> Affine | None:
     """The first value itself; None where it is too large."""
     if not value.is_floating_point() or value.numel() > MOST_COLUMNS:
         return None
-    one = torch.eye(value.numel(), dtype=torch.float64, device=value.device)
-    return Affine(one, torch.zeros_like(value, dtype=torch.float64), 0.0)
+    identity = torch.eye(value.numel(), dtype=torch.float64, device=value.device)
+    return Affine(identity, torch.zeros_like(value, dtype=torch.float64), 0.0)
 
 
 def affine_upper(start: Step, steps: Sequence[Step], is_linear: Callable[[Step], bool]) -> float:
@@ -69,7 +69,7 @@ def affine_upper(start: Step, steps: Sequence[Step], is_linear: Callable[[Step],
     forms = {start.index: form}
     for step in steps:
         given = [forms.get(parent) for parent in step.parents]
-        known = [each for each in given if each is not None]
+        known = [parent_form for parent_form in given if parent_form is not None]
         if len(known) < len(given):
             return math.inf
         behind = after(step, known, linear=is_linear(step))
@@ -90,7 +90,7 @@ def after(step: Step, forms: Sequence[Affine], *, linear: bool) -> Affine | None
         return None
     shapes = [form.ends.shape for form in forms]
     ends: Tensor | None = None
-    own = 0.0
+    rest = 0.0
     if linear:
         zero = at_zero(step, [form.ends for form in forms])
 
@@ -106,7 +106,7 @@ def after(step: Step, forms: Sequence[Affine], *, linear: bool) -> Affine | None
         along = bend.linear
         pairs = zip(on_set.constants, forms, strict=True)
         moved = math.fsum(constant * form.radius for constant, form in pairs)
-        own = _rest(step, forms)
+        rest = _rest(step, forms)
         limit = math.fsum(
             c * form.constant for c, form in zip(on_set.constants, forms, strict=True)
         )
@@ -131,7 +131,7 @@ def after(step: Step, forms: Sequence[Affine], *, linear: bool) -> Affine | None
             parts = zip(step.parents, forms, shapes, strict=True)
             basis = {p: form.jacobian[:, column].reshape(shape) for p, form, shape in parts}
             rows.append(along(basis).reshape(-1))
-    radius = (moved + own) * (1 + ROUNDING)
+    radius = (moved + rest) * (1 + ROUNDING)
     if ends is not None:
         ends = ends * (1 + ROUNDING)
         radius = min(radius, float(ends.norm()) * (1 + ROUNDING))

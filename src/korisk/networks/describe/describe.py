@@ -160,7 +160,7 @@ def _check(module: object, example: object) -> None:
             "embedded values in place of whole numbers"
         )
     tensors = (example, *module.parameters(), *module.buffers())
-    if any(part.is_meta or isinstance(part, nn.UninitializedParameter) for part in tensors):
+    if any(tensor.is_meta or isinstance(tensor, nn.UninitializedParameter) for tensor in tensors):
         why = "holds no numbers yet (torch's meta device, or a lazy module)"
         raise KoriskError(f"the module or the example {why}; load its weights, or run it once")
     finite, given = bool(torch.isfinite(example).all()), "NaN or infinity in it"
@@ -176,7 +176,7 @@ def _run(
     """
     opaque: set[int] = set()
     notes: list[str] = []
-    paths = {id(part): path for path, part in module.named_modules()}
+    paths = {id(submodule): path for path, submodule in module.named_modules()}
 
     def whole(part: nn.Module) -> bool:
         if id(part) in opaque:
@@ -210,10 +210,10 @@ def _run(
     tried = None if local is None else local.points(example)
     while True:
         try:
-            found = recorded(example)
+            recording = recorded(example)
             if id(module) not in opaque:
-                recordings.check_recording(module, found, example, recorded, tried)
-            return found, notes
+                recordings.check_recording(module, recording, example, recorded, tried)
+            return recording, notes
         except CannotFollow as lost:
             frame, why = lost.frame, lost.why
             if id(frame.module) in opaque:

@@ -132,34 +132,34 @@ class Link:
         constants = dict(moved)
         for step in self.steps:
             given = [constants[parent] for parent in step.parents]
-            found: float | None = None
+            upper: float | None = None
             if len(given) == 1 or step.module is not None:
                 if (gain := self.gain(step)) is not None:
                     # Several inputs of a module are one vector, with one value twice in f(x, x).
                     factors = gain.bracket.upper, math.hypot(*given)
-                    found = 0.0 if 0 in factors else math.prod(factors)  # 0 * inf is 0 here
+                    upper = 0.0 if 0 in factors else math.prod(factors)  # 0 * inf is 0 here
             elif (line := patterns.pieces(step, self.all_steps)) is not None and line[
                 0
             ] in constants:
-                found = max(map(abs, line[1:])) * constants[line[0]]
+                upper = max(map(abs, line[1:])) * constants[line[0]]
             else:
                 parents = [self.all_steps[parent].value for parent in step.inputs]
-                found = None if self.rounds(step) else rules.join(step, parents, given)
-            constants[step.index] = math.inf if found is None or math.isnan(found) else found
+                upper = None if self.rounds(step) else rules.join(step, parents, given)
+            constants[step.index] = math.inf if upper is None or math.isnan(upper) else upper
         return constants
 
     @cached_property
     def constants(self) -> dict[int, NormBracket]:
         """The constant in each of the values that it takes, by step, with the others fixed."""
-        found = {}
+        brackets = {}
         for start in self.starts:
-            moved = {each.index: float(each is start) for each in self.starts}
+            moved = {source.index: float(source is start) for source in self.starts}
             upper = self.uppers(moved)[self.steps[-1].index]
             uses = sum(parent == start.index for step in self.steps for parent in step.parents)
             attained = uses == 1 and upper < math.inf and rules.attains(self.steps[-1])
             how = f"one of {len(self.starts)} inputs"
-            found[start.index] = NormBracket(upper if attained else 0.0, upper, how=how)
-        return found
+            brackets[start.index] = NormBracket(upper if attained else 0.0, upper, how=how)
+        return brackets
 
     @property
     def adds(self) -> bool:
@@ -199,8 +199,8 @@ class Link:
             return self.apply(x)
 
         with torch.no_grad():
-            one, two = function(self.start.value), function(self.start.value)
-        if not torch.allclose(one, two, rtol=1e-5, equal_nan=True):
+            first, second = function(self.start.value), function(self.start.value)
+        if not torch.allclose(first, second, rtol=1e-5, equal_nan=True):
             return 0.0  # two values of the same point have no slope
         return largest_slope(function, self.start.value)
 
@@ -218,15 +218,15 @@ def links(recording: Recording, inside: Inside) -> list[Link]:
     part_of = _parts_without_rule(recording, inside, gains)
     owner = {0: 0}  # the last step of the link that a value comes from
     users = Counter(parent for index in live[1:] for parent in set(steps[index].parents))
-    made: dict[int, Link] = {}  # by the last step
+    links_by_end: dict[int, Link] = {}  # by the last step
     for index in live[1:]:
-        step, part = steps[index], part_of.get(index)
-        if part is not None and index != part[-1]:
+        step, group = steps[index], part_of.get(index)
+        if group is not None and index != group[-1]:
             continue
-        members = [steps[each] for each in part or [index]]
-        inner = {each.index for each in members}
+        members = [steps[number] for number in group or [index]]
+        inner = {member.index for member in members}
         # What rearranges on the way from another link belongs to this one.
-        ahead = [parent for each in members for parent in each.parents if parent not in inner]
+        ahead = [parent for member in members for parent in member.parents if parent not in inner]
         sources: set[int] = set()
         while ahead:
             place = ahead.pop()
@@ -235,22 +235,22 @@ def links(recording: Recording, inside: Inside) -> list[Link]:
             elif place not in inner:
                 inner.add(place)
                 ahead.extend(steps[place].parents)
-        starts = tuple(steps[each] for each in sorted(sources))
-        link = Link(starts, tuple(steps[each] for each in sorted(inner)), steps, inside, gains)
+        starts = tuple(steps[source] for source in sorted(sources))
+        link = Link(starts, tuple(steps[number] for number in sorted(inner)), steps, inside, gains)
         if not link.core:
             owner[index] = owner[step.parents[0]]
             continue
         owner[index] = index
-        before = made.get(starts[0].index)
-        if len(starts) == 1 and before is not None and part is None:
+        before = links_by_end.get(starts[0].index)
+        if len(starts) == 1 and before is not None and group is None:
             call = _layer_call(link.steps)
-            alone = all(users[each.index] == 1 for each in (starts[0], *link.steps[:-1]))
+            alone = all(users[previous.index] == 1 for previous in (starts[0], *link.steps[:-1]))
             if call is not None and call == _layer_call(before.steps) and alone:
-                del made[starts[0].index]
+                del links_by_end[starts[0].index]
                 joined = (*before.steps, *link.steps)
                 link = Link(before.starts, joined, steps, inside, gains)
-        made[index] = link
-    return list(made.values())
+        links_by_end[index] = link
+    return list(links_by_end.values())
 
 
 def cuts(recording: Recording) -> list[int]:
@@ -275,29 +275,29 @@ def _parts_without_rule(
             below[parent].add(index)
     before = _gates(live, above)  # steps that every way from the input leads through
     after = _gates(live[::-1], below)
-    found = _written_layers(recording)
+    groups = _written_layers(recording)
     for index in live[1:]:
         step = steps[index]
         if len(set(step.inputs)) == 1:
             continue
-        starts = tuple(steps[each] for each in sorted(set(step.inputs)))
+        starts = tuple(steps[source] for source in sorted(set(step.inputs)))
         joined = Link(starts, (step,), steps, inside, gains).joint
         if math.isfinite(joined.upper) and patterns.pieces(step, steps) is None:
             continue
         inner = {index}
         while True:
-            first = max(set.intersection(*(before[each] - inner for each in inner)))
-            last = min(set.intersection(*(after[each] for each in inner)))
-            between = {each.index for each in recording.leading_to(last, after=first)}
-            for other in found:
-                if between & set(other):
-                    between |= set(other)
+            first = max(set.intersection(*(before[member] - inner for member in inner)))
+            last = min(set.intersection(*(after[member] for member in inner)))
+            between = {inner_step.index for inner_step in recording.leading_to(last, after=first)}
+            for group in groups:
+                if between & set(group):
+                    between |= set(group)
             if between == inner:
                 break
             inner = between
-        found = [other for other in found if not inner & set(other)]
-        found.append(tuple(sorted(inner)))
-    return {index: part for part in found for index in part}
+        groups = [group for group in groups if not inner & set(group)]
+        groups.append(tuple(sorted(inner)))
+    return {index: group for group in groups for index in group}
 
 
 def _written_layers(recording: Recording) -> list[tuple[int, ...]]:
@@ -324,11 +324,11 @@ def _written_layers(recording: Recording) -> list[tuple[int, ...]]:
 
 def _gates(order: Sequence[int], towards: Mapping[int, set[int]]) -> dict[int, set[int]]:
     """For each step those that every way from the first one to it leads through, itself too."""
-    found: dict[int, set[int]] = {}
+    gates: dict[int, set[int]] = {}
     for index in order:
-        ways = [found[each] for each in towards[index]]
-        found[index] = {index} | (set.intersection(*ways) if ways else set())
-    return found
+        ways = [gates[neighbour] for neighbour in towards[index]]
+        gates[index] = {index} | (set.intersection(*ways) if ways else set())
+    return gates
 
 
 def _layer_call(steps: Sequence[Step]) -> int | None:
@@ -341,8 +341,8 @@ def _layer_call(steps: Sequence[Step]) -> int | None:
 def is_torch_layer(frame: Frame) -> bool:
     """Whether a call is of one of torch's own layers, which holds no others."""
     children = (type(child).__module__ for child in frame.module.children())
-    own = type(frame.module).__module__.startswith("torch.nn.")
-    return own and all(name.startswith("torch.nn.utils") for name in children)
+    from_torch = type(frame.module).__module__.startswith("torch.nn.")
+    return from_torch and all(name.startswith("torch.nn.utils") for name in children)
 
 
 def repeated(bracket: NormBracket, step: Step) -> NormBracket:

@@ -72,11 +72,11 @@ class _Draft:
             before = self.layers[-1].name if self.layers else INPUT
             if len(takes) > 1 and link.adds:
                 whose = layer.bracket.whose
-                each = {
+                brackets = {
                     self.values[key]: replace(bracket, whose=whose)
                     for key, bracket in link.constants.items()
                 }
-                layer = replace(layer, lipschitz=None, inputs=each)
+                layer = replace(layer, lipschitz=None, inputs=brackets)
             elif takes != (before,):
                 layer = replace(layer, inputs=takes)
             self.layers.append(replace(layer, name=name))
@@ -88,7 +88,7 @@ class _Draft:
 
     def warnings(self) -> list[str]:
         """One sentence for each kind of thing to know."""
-        found = [text.format(_listed(names)) for text, names in self.notes.items() if names]
+        sentences = [text.format(_listed(names)) for text, names in self.notes.items() if names]
         # Weights in several layers: the theorem counts the error of each use, a sum would not.
         shared: dict[tuple[str, ...], int] = {}
         for key, names in self.users.items():
@@ -96,12 +96,12 @@ class _Draft:
                 shared[tuple(names)] = shared.get(tuple(names), 0) + self.sizes[key]
         if shared:
             uses = [f"{size:,} by {' and '.join(names)}" for names, size in shared.items()]
-            found.append(
+            sentences.append(
                 f"parameters are shared: {_listed(uses)}; each of these layers errs by them, "
                 "so its p has them all, and the network counts them once: "
                 f"{sum(self.sizes.values()):,} different parameters are trained"
             )
-        return found
+        return sentences
 
 
 def layers_of(
@@ -111,7 +111,7 @@ def layers_of(
     ends = [0, *(link.steps[-1].index for link in graph)]
     starts = ([start.index for start in link.starts] for link in graph)
     is_chain = all(taken == [end] for taken, end in zip(starts, ends, strict=False))
-    paths = {id(part): path for path, part in module.named_parameters()}
+    paths = {id(parameter): path for path, parameter in module.named_parameters()}
     draft = _Draft(paths, taken=set() if is_chain else {INPUT})
     spans: list[tuple[Link, list[Layer]]] = []
     for link in graph:
@@ -136,15 +136,15 @@ def _layers(link: Link, draft: _Draft) -> list[tuple[Layer, Weights]]:
         if isinstance(module, KnownOperatorNet | DenseNet):
             return _own_layers(module)
         if isinstance(module, LinearOperator):
-            found: list[tuple[Layer, Weights]] = []
+            layers: list[tuple[Layer, Weights]] = []
             for operator in parts_of(module):
                 name, weights = operator.name, _trained_in(operator)
                 if weights:
                     bracket, p = _present(operator.norm()), sum(weights.values())
-                    found.append((Learned(name, parameters=p, lipschitz=bracket), weights))
+                    layers.append((Learned(name, parameters=p, lipschitz=bracket), weights))
                 else:  # as its own constant, so that the theory can compose it
-                    found.append((Known(name, lipschitz=operator), {}))
-            return found
+                    layers.append((Known(name, lipschitz=operator), {}))
+            return layers
     return [_link_layer(link, draft)]
 
 
@@ -165,7 +165,7 @@ def _own_layers(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weight
     layer: Layer = replace(first, lipschitz=_present(bracket))
     if not weights and any(True for _ in module.parameters()):  # frozen
         layer = Known(first.name, lipschitz=_of_map(bracket))
-    return [(layer, weights), *((other, {}) for other in others)]
+    return [(layer, weights), *((known_layer, {}) for known_layer in others)]
 
 
 def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
@@ -214,11 +214,11 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
 def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: Weights) -> None:
     """An error that is stated must have a layer of its own, or it would be lost."""
     inside = (
-        mark_of(part)
+        mark_of(submodule)
         for step in link.core
         if step.module is not None
-        for part in step.module.modules()
-        if part is not step.module or alone is None
+        for submodule in step.module.modules()
+        if submodule is not step.module or alone is None
     )
     if any(mark.mismatch for mark in inside if isinstance(mark, Known)):
         raise KoriskError(
@@ -239,11 +239,11 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
     theory composes them by itself. And each part that is not a chain, between two values that
     carry everything.
     """
-    found = []
+    compositions = []
 
     def compose(first: Layer, last: Layer, whole: NormBracket | None) -> None:
         if whole is not None and math.isfinite(whole.upper):
-            found.append(Composition(first.name, last.name, lipschitz=whole))
+            compositions.append(Composition(first.name, last.name, lipschitz=whole))
 
     def between(start: Step, end: Step) -> Link:
         steps = tuple(recording.leading_to(end.index, after=start.index))
@@ -272,23 +272,23 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
     ends = {0, *(link.steps[-1].index for link, _ in spans)}
     between_layers = [cut for cut in cuts(recording) if cut in ends]  # not inside of one
     for first, last in pairwise(between_layers):
-        part = [span for span in spans if first < span[0].steps[-1].index <= last]
-        if len(part) > 1 and not all(link.is_chain for link, _ in part):
-            branched.append((part, first, last))
+        section = [span for span in spans if first < span[0].steps[-1].index <= last]
+        if len(section) > 1 and not all(link.is_chain for link, _ in section):
+            branched.append((section, first, last))
     if branched and len(branched[0][0]) < len(spans):  # what is around a part, together with it
         branched.append((spans, 0, recording.output))
     if recording.steps[0].on_set is not None:  # on a set, whole tails say more than their parts
         known = {(first, last) for _, first, last in branched}
         for first in between_layers[:-1]:
-            part = [span for span in spans if span[0].steps[-1].index > first]
-            if len(part) > 1 and (first, recording.output) not in known:
-                branched.append((part, first, recording.output))
-    for part, first, last in branched:
+            section = [span for span in spans if span[0].steps[-1].index > first]
+            if len(section) > 1 and (first, recording.output) not in known:
+                branched.append((section, first, recording.output))
+    for section, first, last in branched:
         bracket = between(recording.steps[first], recording.steps[last]).upper_bracket
-        layers = [layer for _, several in part for layer in several]
+        layers = [layer for _, several in section for layer in several]
         learned = any(isinstance(layer, Learned) for layer in layers)
         compose(layers[0], layers[-1], _present(bracket) if learned else _of_map(bracket))
-    return found
+    return compositions
 
 
 # Names
@@ -301,7 +301,11 @@ def _link_label(link: Link, paths: dict[int, str]) -> str:
         used = [paths[id(tensor)] for tensor in first.trained if id(tensor) in paths]
         by_module = first.module is not None or (first.frames and is_torch_layer(first.frames[-1]))
         return used[0] if used and not by_module else _step_label(first)
-    common = [one for one, other in zip(first.frames, last.frames, strict=False) if one == other]
+    common = [
+        first_frame
+        for first_frame, last_frame in zip(first.frames, last.frames, strict=False)
+        if first_frame == last_frame
+    ]
     for frame in reversed(common):
         inside = [step.index for step in link.all_steps if frame in step.frames]
         begun = max(start.index for start in link.starts)
@@ -346,7 +350,7 @@ def _sizes(tensors: Iterable[Tensor]) -> Weights:
 
 
 def _trained_in(module: nn.Module) -> Weights:
-    return _sizes(one for one in module.parameters() if one.requires_grad)
+    return _sizes(tensor for tensor in module.parameters() if tensor.requires_grad)
 
 
 def _own_trained(step: Step) -> Weights:
@@ -356,11 +360,11 @@ def _own_trained(step: Step) -> Weights:
 
 def _link_trained(link: Link) -> Weights:
     """The trained tensors of a link, without those of modules that are marked as known."""
-    found: Weights = {}
+    weights: Weights = {}
     for step in link.steps:
         left_out = _own_trained(step) if isinstance(_step_mark(step), Known) else {}
-        found |= _sizes(one for one in step.trained if id(one) not in left_out)
-    return found
+        weights |= _sizes(tensor for tensor in step.trained if id(tensor) not in left_out)
+    return weights
 
 
 def _link_weights(link: Link, name: str, trained: Weights) -> Weights:

@@ -73,19 +73,19 @@ class LinearPart(LinearOperator):
         Measured by the linear part alone, and against the adjoint, which no offset enters: where
         f(0) is so large that rounding hides the rest, f(x) - f(0) means nothing: the answer is no.
         """
-        one, two, y = (
+        first, second, y = (
             drawn(shape, 0, f"linearity {place}").to(self.device)
             for place, shape in enumerate((self.domain, self.domain, self.range))
         )
         with torch.no_grad():
-            image = self._map(one)
-            whole, parts = self._map(one - 3 * two), image - 3 * self._map(two)
+            image = self._map(first)
+            whole, parts = self._map(first - 3 * second), image - 3 * self._map(second)
         scale = float(parts.abs().max()) if parts.numel() else 0.0
         if not bool(((whole - parts).abs() <= 1e-9 * scale).all()):
             return False
         back = self._map_adjoint(y)
-        slack = 1e-7 * float(image.norm() * y.norm() + one.norm() * back.norm())
-        return abs(float((image * y).sum() - (one * back).sum())) <= slack
+        slack = 1e-7 * float(image.norm() * y.norm() + first.norm() * back.norm())
+        return abs(float((image * y).sum() - (first * back).sum())) <= slack
 
     def bracket(self, *, narrow: float = _WIDTHS[0]) -> NormBracket:
         """The norm, as narrow as asked for, or as the memory for Lanczos allows."""
@@ -120,8 +120,8 @@ def function_norm(
     if not example.is_floating_point():
         return None
     try:
-        part = LinearPart(function, example, nonnegative=nonnegative, most=most)
-        return part.bracket() if part.is_real and part.is_linear() else None
+        linear_part = LinearPart(function, example, nonnegative=nonnegative, most=most)
+        return linear_part.bracket() if linear_part.is_real and linear_part.is_linear() else None
     except RuntimeError:  # a function that does not take doubles, or has no derivative
         return None
 
@@ -203,13 +203,13 @@ def is_plain(module: nn.Module) -> bool:
     """Whether a call runs torch's or korisk's own forward alone, in the module's operators too."""
     if any(getattr(torch_module, f"_global{hooks}") for hooks in _HOOKS):
         return False
-    operators = (part for part in module.modules() if isinstance(part, LinearOperator))
-    for part in (module, *operators):
-        if isinstance(part, torch.jit.ScriptModule):  # its class says nothing of its code
+    operators = (child for child in module.modules() if isinstance(child, LinearOperator))
+    for submodule in (module, *operators):
+        if isinstance(submodule, torch.jit.ScriptModule):  # its class says nothing of its code
             return False
-        if "forward" in part.__dict__ or any(getattr(part, hooks) for hooks in _HOOKS):
+        if "forward" in submodule.__dict__ or any(getattr(submodule, hooks) for hooks in _HOOKS):
             return False
-        if not str(getattr(type(part).forward, "__module__", "")).startswith(_OWN):
+        if not str(getattr(type(submodule).forward, "__module__", "")).startswith(_OWN):
             return False
     return True
 
@@ -234,20 +234,22 @@ def largest_slope(function: Function, point: Tensor) -> float:
     def draw() -> Tensor:
         return drawn(point.shape, 0, f"slope {next(draws)}").to(point)
 
-    found, here = [0.0], _value(function, point)
+    slopes, here = [0.0], _value(function, point)
     for _ in range(_DIRECTIONS):
         for size in _SCALES:
             start, step = point + scale * size * draw(), 0.1 * scale * draw()
             value = _value(function, start)
-            found.append(_quotient(here, value, start - point))
-            found.append(_quotient(value, _value(function, start + step), step))
+            slopes.append(_quotient(here, value, start - point))
+            slopes.append(_quotient(value, _value(function, start + step), step))
     for start in (point, point + scale * draw()):
         length = 0.01 * scale * point.numel() ** 0.5
         steepest = _steepest(function, start, draw(), length)
         step, value = length * steepest / steepest.norm(), _value(function, start)
-        found += [_quotient(value, _value(function, start + sign * step), step) for sign in (-1, 1)]
+        slopes += [
+            _quotient(value, _value(function, start + sign * step), step) for sign in (-1, 1)
+        ]
     slack = _SLACK.get(point.dtype, 0.05)
-    return max(value for value in found if value < float("inf")) * (1 - slack)
+    return max(value for value in slopes if value < float("inf")) * (1 - slack)
 
 
 def far_slope(function: Function, points: Iterable[Tensor]) -> float:
@@ -255,7 +257,7 @@ def far_slope(function: Function, points: Iterable[Tensor]) -> float:
 
     Less what rounding may have added, which matters for small steps far away.
     """
-    found, before = [0.0], None
+    slopes, before = [0.0], None
     for place, point in enumerate(points):
         try:
             value = _value(function, point)
@@ -264,21 +266,23 @@ def far_slope(function: Function, points: Iterable[Tensor]) -> float:
                 drawn_step = drawn(point.shape, place, f"far step {step_size}").to(point)
                 step = drawn_step * (step_size * length / float(drawn_step.norm() or 1))
                 moved = _value(function, point + step)
-                found.append(_certain_quotient(value, moved, point + step - point))
+                slopes.append(_certain_quotient(value, moved, point + step - point))
             if before is not None:
-                found.append(_certain_quotient(value, before[1], point - before[0]))
+                slopes.append(_certain_quotient(value, before[1], point - before[0]))
         except Exception:  # it does not take such inputs, so they prove nothing
             continue
         before = point, value
-    return max(value for value in found if value < math.inf)
+    return max(value for value in slopes if value < math.inf)
 
 
 def slope_between(function: Function, points: Iterable[Tensor]) -> float:
     """The largest slope between each of some points and the next."""
-    found = [0.0]
-    for one, two in pairwise(points):
-        found.append(_certain_quotient(_value(function, one), _value(function, two), one - two))
-    return max(value for value in found if value < math.inf)
+    slopes = [0.0]
+    for start, end in pairwise(points):
+        slopes.append(
+            _certain_quotient(_value(function, start), _value(function, end), start - end)
+        )
+    return max(value for value in slopes if value < math.inf)
 
 
 def _certain_quotient(one: Tensor, two: Tensor, step: Tensor) -> float:
@@ -311,12 +315,12 @@ def _steepest(function: Function, point: Tensor, direction: Tensor, length: floa
     try:
         point = point.clone().requires_grad_()
         with torch.enable_grad():
-            at = function(point)
+            value = function(point)
         for _ in range(_POWER_STEPS):
             step = length * direction / direction.norm()
             with torch.no_grad():
-                image = function(point + step) - at
-            back = pulled_back(at, point, image)
+                image = function(point + step) - value
+            back = pulled_back(value, point, image)
             if not 0 < float(back.norm()) < float("inf"):
                 break
             direction = back

@@ -73,8 +73,8 @@ class LocalNetwork(Network):
     ) -> None:
         layers = [_conditional(layer, given.short) for layer in net.layers]
         runs = (
-            Composition(part.first, part.last, lipschitz=_constant(part.lipschitz, given.short))
-            for part in net.compositions
+            Composition(run.first, run.last, lipschitz=_constant(run.lipschitz, given.short))
+            for run in net.compositions
         )
         super().__init__(layers, compositions=runs, name=net.name, largest_slope=net.largest_slope)
         set_fields(self, _given=given, _steps=steps, _links=links, _record=record)
@@ -128,18 +128,18 @@ class LocalNetwork(Network):
             rule = f"be inputs of shape {tuple(center.shape[1:])}, batch first"
             raise invalid("data", rule, data, got=str(tuple(data.shape)))
         needed = self._needed()
-        other = None
+        trained_steps = None
         if trained is not None:
             steps = self._record(trained)
             if [step.name for step in steps] != [step.name for step in self._steps]:
                 remedy = "give a module of the same class and sizes"
                 raise KoriskError(f"trained must run the same functions as the module; {remedy}")
-            other = [steps[step.index] for step in needed]
+            trained_steps = [steps[step.index] for step in needed]
         names = self._names(needed)
         stayed = dict.fromkeys(names.values(), 0)
         whole = 0
         for sample in data.double():
-            left = self._left(sample[None].to(center.device), needed, other)
+            left = self._left(sample[None].to(center.device), needed, trained_steps)
             gone = {names[index] for index in left}
             for name in stayed:
                 stayed[name] += name not in gone
@@ -148,8 +148,8 @@ class LocalNetwork(Network):
         return Inside(whole / len(data), shares, len(data))
 
     def _needed(self) -> list[Step]:
-        found = {step.index: step for link in self._links for step in link.steps}
-        return [found[index] for index in sorted(found)]
+        steps = {step.index: step for link in self._links for step in link.steps}
+        return [steps[index] for index in sorted(steps)]
 
     def _names(self, needed: Sequence[Step]) -> dict[int, str]:
         """By step, the layer that it belongs to."""

@@ -132,8 +132,8 @@ def learned(
 
 def mark_of(module: nn.Module) -> Mark | None:
     """The module's mark, if it has one."""
-    found = module.__dict__.get(_FIELD)
-    return found if isinstance(found, Known | Learned) else None
+    mark = module.__dict__.get(_FIELD)
+    return mark if isinstance(mark, Known | Learned) else None
 
 
 def _marked(module: Module, mark: Mark) -> Module:

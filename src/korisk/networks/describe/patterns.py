@@ -44,14 +44,14 @@ def pieces(step: Step, steps: Sequence[Step]) -> Slopes | None:
 
 def needed(last: Step, steps: Sequence[Step]) -> set[int]:
     """The steps that a value depends on, without what only a function of several steps uses."""
-    ahead, found = [last.index], set()
+    ahead, indices = [last.index], set()
     while ahead:
         step = steps[ahead.pop()]
-        if step.index not in found:
-            found.add(step.index)
+        if step.index not in indices:
+            indices.add(step.index)
             whole = pieces(step, steps)
             ahead.extend(step.parents if whole is None else (whole[0],))
-    return found
+    return indices
 
 
 def _soft_threshold(step: Step, steps: Sequence[Step]) -> Slopes | None:
@@ -144,7 +144,7 @@ def _norm_spreads(norm: Step, step: Step) -> bool:
     dims = option(norm, 2, "dim", None)
     axes = {dims} if isinstance(dims, int) else set(dims or ())
     shape, ndim = step.value.shape, step.value.ndim
-    expected = [1 if at in axes or at - ndim in axes else shape[at] for at in range(ndim)]
+    expected = [1 if axis in axes or axis - ndim in axes else shape[axis] for axis in range(ndim)]
     return list(norm.value.shape) == expected
 
 
@@ -169,17 +169,17 @@ def _two_lines(step: Step, steps: Sequence[Step]) -> Slopes | None:
     asked = steps[step.args[0].step]
     if asked.name not in _ABOVE | _UNDER or len(asked.args) != 2:
         return None
-    base, at = asked.args
+    base, threshold = asked.args
     if not isinstance(base, Ref):
-        base, at = at, base
-    if not (isinstance(base, Ref) and is_number(at)):
+        base, threshold = threshold, base
+    if not (isinstance(base, Ref) and is_number(threshold)):
         return None
     lines = [_line(given, base.step, steps) for given in step.args[1:]]
     shape = steps[base.step].value.shape
     if None in lines or step.value.shape != shape or step.value.is_complex():
         return None
     (one_slope, one_offset), (two_slope, two_offset) = (line for line in lines if line)
-    if one_slope * at + one_offset != two_slope * at + two_offset:
+    if one_slope * threshold + one_offset != two_slope * threshold + two_offset:
         return None
     return base.step, one_slope, two_slope
 
@@ -200,7 +200,7 @@ def _line(given: object, base: int, steps: Sequence[Step]) -> tuple[float, float
         return None if line is None else (-line[0], -line[1])
     if step.name not in _TIMES or len(step.args) != 2:
         return None
-    lines = [_line(each, base, steps) for each in step.args]
+    lines = [_line(argument, base, steps) for argument in step.args]
     if lines[0] is None or lines[1] is None or 0 not in (lines[0][0], lines[1][0]):
         return None
     (slope, offset), factor = sorted((lines[0], lines[1]), key=lambda line: line[0] == 0)

@@ -182,8 +182,8 @@ def _range(step: Step, steps: Sequence[Step], inside: Inside) -> Range | None:
         return None
     starts = tuple(steps[place] for place in sorted(set(step.inputs)))
     link = Link(starts, (step,), steps, inside)
-    one = len(set(step.inputs)) == 1 and (len(step.parents) == 1 or step.module is not None)
-    gain = link.gain(step) if one else None
+    single = len(set(step.inputs)) == 1 and (len(step.parents) == 1 or step.module is not None)
+    gain = link.gain(step) if single else None
     known = len(ranges) == len(parents) and not link.rounds(step)
     real = step.value.is_floating_point() and all(r.center.is_floating_point() for r in ranges)
     rule = _rule(step, ranges, center, gain) if known and real else None
@@ -221,10 +221,10 @@ def _range(step: Step, steps: Sequence[Step], inside: Inside) -> Range | None:
         low, high = torch.maximum(low, rule.low - slack), torch.minimum(high, rule.high + slack)
     bad = torch.isnan(low) | torch.isnan(high)
     low, high = low.masked_fill(bad, -math.inf), high.masked_fill(bad, math.inf)
-    found = Range(center, low, high, radius, constants, gain, bend)
-    radius = min(radius, float(found.reach.norm()) * (1 + _WIDER))
+    outer = Range(center, low, high, radius, constants, gain, bend)
+    radius = min(radius, float(outer.reach.norm()) * (1 + _WIDER))
     linear = known and (rules.joins_linearly(step) if gain is None else gain.linear)
-    return _narrowed(step, replace(found, radius=radius), ranges, steps[0].on_set, linear=linear)
+    return _narrowed(step, replace(outer, radius=radius), ranges, steps[0].on_set, linear=linear)
 
 
 def _searched(link: Link, axes: int) -> Range | None:
@@ -232,19 +232,19 @@ def _searched(link: Link, axes: int) -> Range | None:
 
     Where a group of entries may vanish, its normalised slopes are as large as eps allows.
     """
-    found: Range | None = link.steps[-1].on_set
+    end: Range | None = link.steps[-1].on_set
     start: Range | None = link.start.on_set
-    if found is None or start is None:
-        return found
-    sizes = found.center.flatten(-axes).norm(dim=-1)
-    if found.radius < _FAR_FROM_ZERO * float(sizes.min()):
-        return found
-    radius = sector_upper(link) * start.radius * (1 + _WIDER) + _WIDER * float(found.center.norm())
-    if not radius < found.radius:
-        return found
-    low, high = found.center - radius, found.center + radius
-    low, high = torch.maximum(found.low, low), torch.minimum(found.high, high)
-    return replace(found, low=low, high=high, radius=radius)
+    if end is None or start is None:
+        return end
+    sizes = end.center.flatten(-axes).norm(dim=-1)
+    if end.radius < _FAR_FROM_ZERO * float(sizes.min()):
+        return end
+    radius = sector_upper(link) * start.radius * (1 + _WIDER) + _WIDER * float(end.center.norm())
+    if not radius < end.radius:
+        return end
+    low, high = end.center - radius, end.center + radius
+    low, high = torch.maximum(end.low, low), torch.minimum(end.high, high)
+    return replace(end, low=low, high=high, radius=radius)
 
 
 def _narrowed(
@@ -382,14 +382,14 @@ def _bent(step: Step, given: Range, points: Sequence[float | Tensor]) -> _Rule |
             value = replayed(step, [x])
         return value.detach(), pulled_back(value, x, torch.ones_like(value))
 
-    found = [slope(low), slope(high)]
+    pairs = [slope(low), slope(high)]
     for point in points:
         place = torch.as_tensor(point, dtype=torch.float64, device=low.device)
         for side in (-_SIDE, _SIDE):
             near = (place + side * (1 + place.abs())).expand_as(low)
             hit = (low <= near.clamp_min(place)) & (near.clamp_max(place) <= high)
-            found.append(slope(torch.where(hit, near, low)))
-    values, slopes = (torch.stack(part) for part in zip(*found, strict=True))
+            pairs.append(slope(torch.where(hit, near, low)))
+    values, slopes = (torch.stack(tensors) for tensors in zip(*pairs, strict=True))
     if not bool(torch.isfinite(values).all()) or bool(torch.isnan(slopes).any()):
         return None
     # A turning point is missed by `_SIDE`, within which the function moves by less than this.
@@ -472,15 +472,15 @@ def _matrix_product(step: Step, one: Range, two: Range) -> _Rule | None:
     if min(map(len, shapes)) < 2 or shapes[0][:-2] != shapes[1][:-2]:
         return None
     reach = one.reach, two.reach
-    if not all(bool(torch.isfinite(part).all()) for part in reach):
+    if not all(bool(torch.isfinite(matrix).all()) for matrix in reach):
         return None
     centers = one.center, two.center
     # |E| <= R entry by entry, so the norm of E is at most that of R, and at most the ball's radius.
     rest = [
-        _spectral(part).clamp_max(given.radius)
-        for part, given in zip(reach, (one, two), strict=True)
+        _spectral(matrix).clamp_max(given.radius)
+        for matrix, given in zip(reach, (one, two), strict=True)
     ]
-    most = [_spectral(center) + part for center, part in zip(centers, rest, strict=True)]
+    most = [_spectral(center) + size for center, size in zip(centers, rest, strict=True)]
     ends = centers[0].abs() @ reach[1] + reach[0] @ centers[1].abs() + reach[0] @ reach[1]
     middle = centers[0] @ centers[1]
     slack = _WIDER_SUM * (centers[0].abs() @ centers[1].abs() + ends)
@@ -491,7 +491,7 @@ def _matrix_product(step: Step, one: Range, two: Range) -> _Rule | None:
 
     def moved(values: Values) -> Tensor:
         parts = (rest[1] * values[left], rest[0] * values[right])
-        return math.sqrt(2) * torch.cat([part.reshape(-1) for part in parts])
+        return math.sqrt(2) * torch.cat([tensor.reshape(-1) for tensor in parts])
 
     constants = float(most[1].max()), float(most[0].max())
     how = "a product of matrices on its ranges: sup|V| and sup|U|"
@@ -521,16 +521,16 @@ def _softmax(step: Step, given: Range) -> _Rule | None:
     nearest = torch.full_like(low, 0.5).clamp(low, high)  # where p (1 - p) is largest
     flat = (2 * nearest * (1 - nearest)).amax(dim, keepdim=True).clamp_max(0.5)
     flat = torch.minimum(flat, high.amax(dim, keepdim=True)) * (1 + ROUNDING)
-    at = torch.softmax(given.center, dim)
-    apart = torch.maximum(high - at, at - low)
-    joint = (at + high).norm(dim=dim, keepdim=True) * apart.norm(dim=dim, keepdim=True)
+    shares = torch.softmax(given.center, dim)
+    apart = torch.maximum(high - shares, shares - low)
+    joint = (shares + high).norm(dim=dim, keepdim=True) * apart.norm(dim=dim, keepdim=True)
     change = (apart.amax(dim, keepdim=True) + joint) * (1 + ROUNDING)
     near = change < flat / 2  # the Jacobian at the center says more than 0 <= J <= flat
     (parent,) = step.parents
 
     def linear(values: Values) -> Tensor:
         x = values[parent]
-        weighed = at * (x - (at * x).sum(dim, keepdim=True))
+        weighed = shares * (x - (shares * x).sum(dim, keepdim=True))
         return torch.where(near, weighed, flat / 2 * x)
 
     def moved(values: Values) -> Tensor:
@@ -555,15 +555,15 @@ def _unit_rms(step: Step, given: Range) -> _Rule | None:
     if not bool((least > 0).all()):
         return None
     steepest = 1 / least
-    at = (size.square() / entries + eps).sqrt()
-    along = z / (at * math.sqrt(entries))
+    scale = (size.square() / entries + eps).sqrt()
+    along = z / (scale * math.sqrt(entries))
     change = 3 * distance / (math.sqrt(entries) * least.square())
     near = change < steepest / 2
     (parent,) = step.parents
 
     def linear(values: Values) -> Tensor:
         x = values[parent]
-        flat = (x - along * (along * x).sum(axes, keepdim=True)) / at
+        flat = (x - along * (along * x).sum(axes, keepdim=True)) / scale
         return torch.where(near, flat, steepest / 2 * x)
 
     def moved(values: Values) -> Tensor:

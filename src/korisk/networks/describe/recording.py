@@ -174,12 +174,12 @@ class Recording:
 
     def leading_to(self, last: int, *, after: int = 0) -> list[Step]:
         """The steps behind `after` that step `last` depends on, and itself, in order."""
-        needed, found = {last}, []
+        needed, steps = {last}, []
         for step in reversed(self.steps[after + 1 : last + 1]):
             if step.index in needed:
                 needed.update(step.parents)
-                found.append(step)
-        return found[::-1]
+                steps.append(step)
+        return steps[::-1]
 
 
 def replayed(steps: Sequence[Step], values: dict[int, Tensor], *, double: bool = False) -> Tensor:
@@ -198,9 +198,9 @@ def _finer(kind: torch.dtype) -> torch.dtype:
 
 def leaves_in(structure: object) -> list[object]:
     """Everything in lists, tuples, slices and dictionaries, in order."""
-    found: list[object] = []
-    mapped(structure, found.append)
-    return found
+    leaves: list[object] = []
+    mapped(structure, leaves.append)
+    return leaves
 
 
 def tensors_in(structure: object) -> list[Tensor]:
@@ -266,14 +266,14 @@ class Recorder(TorchFunctionMode):
 
     def step_of(self, value: Tensor) -> int | None:
         """The step that made a tensor; None if it came from elsewhere."""
-        found = self._tracked.get(id(value))
-        if found is None:
+        tracked = self._tracked.get(id(value))
+        if tracked is None:
             self._trained_in(value)
             return None
-        if value._version != found[1]:
+        if value._version != tracked[1]:
             frame = self._writers.get(value.untyped_storage().data_ptr())
             self._give_up("a tensor is changed in place through another name of it", frame)
-        return found[2]
+        return tracked[2]
 
     def __torch_function__(
         self, func: Function, types: object, args: Any = (), kwargs: Any = None
@@ -421,8 +421,8 @@ class Recorder(TorchFunctionMode):
         before = {id(tensor) for tensor in tensors_in(arguments)}
         for place, tensor in enumerate(tensors_in(result)):
             index, value, in_place = len(self.steps), tensor.detach().clone(), id(tensor) in before
-            part = None if isinstance(result, Tensor) else place
-            self.steps.append(replace(step, index=index, value=value, part=part, in_place=in_place))
+            slot = None if isinstance(result, Tensor) else place
+            self.steps.append(replace(step, index=index, value=value, part=slot, in_place=in_place))
             self._tracked[id(tensor)] = (tensor, tensor._version, index)
 
     def _trained_among(self, arguments: object) -> list[Tensor]:
@@ -435,7 +435,7 @@ class Recorder(TorchFunctionMode):
             return self._unseen.get(id(tensor), (tensor, []))[1]
         if tensor.grad_fn is None:
             return [tensor]
-        found: list[Tensor] = []
+        leaves: list[Tensor] = []
         ahead: list[Any] = [tensor.grad_fn]
         seen: set[object] = set()
         while ahead:
@@ -447,9 +447,9 @@ class Recorder(TorchFunctionMode):
                 self._give_up("a function that torch does not report has made a tensor")
             leaf = getattr(node, "variable", None)
             if leaf is not None:
-                found.append(leaf)
+                leaves.append(leaf)
             ahead.extend(node for node, _ in node.next_functions)
-        return found
+        return leaves
 
     def _give_up(self, why: str, frame: Frame | None = None) -> None:
         here = self.frames[-1] if self.frames else self.root
@@ -536,23 +536,23 @@ def untouched(module: nn.Module, example: Tensor) -> Iterator[None]:
     devices = [example.device] if example.device.type == "cuda" else []
     with torch.inference_mode(False), torch.random.fork_rng(devices=devices):
         tensors = (*module.parameters(), *module.buffers())
-        values = [(each, each.detach().clone(), each.requires_grad) for each in tensors]
+        values = [(state, state.detach().clone(), state.requires_grad) for state in tensors]
         try:
-            for part, _, training in parts:
+            for submodule, _, training in parts:
                 if training:
-                    part.training = False
+                    submodule.training = False
             yield
         finally:
-            for (part, before, training), kept in zip(parts, tables, strict=True):
-                now = part.__dict__
+            for (submodule, before, training), copies in zip(parts, tables, strict=True):
+                now = submodule.__dict__
                 if training:
-                    part.training = True
-                for key, table in kept.items():
+                    submodule.training = True
+                for key, table in copies.items():
                     if dict(now[key]) != table:
                         now[key].clear()
                         now[key].update(table)
                 # What an operator caches about itself stays true.
-                for key in [] if isinstance(part, LinearOperator) else list(now):
+                for key in [] if isinstance(submodule, LinearOperator) else list(now):
                     plain = isinstance(now[key], _PLAIN) and isinstance(before.get(key), _PLAIN)
                     if plain and key not in before:
                         del now[key]
@@ -591,7 +591,7 @@ def check_recording(
     for step, second in zip(steps, again, strict=True):
         if step.module is not None:
             continue
-        ours, theirs = (leaves_in((each.args, each.kwargs)) for each in (step, second))
+        ours, theirs = (leaves_in((call.args, call.kwargs)) for call in (step, second))
         same = len(ours) == len(theirs) and all(map(_same, ours, theirs))
         if not (same and _repeats(step, values)):
             raise CannotFollow(step.frames[-1] if step.frames else recording.root, RANDOM)
@@ -604,25 +604,25 @@ def check_recording(
         return
     value, needed = values[recording.output], recording.leading_to(recording.output)
     with torch.no_grad():
-        found = replayed(needed, {0: example})
+        output = replayed(needed, {0: example})
     # Dropout of a few values often drops the same twice, so a difference is looked at harder.
-    close = _close(found, value, slack=_slack(value - value.mean(), value))
+    close = _close(output, value, slack=_slack(value - value.mean(), value))
     if not (close or random_inside(tries=16)):
         raise CannotFollow(recording.root, "its steps do not give its output again")
     near = recording.branches and example.dtype not in _COARSE
     size = (1e-3 if near else 0.1) * float(example.abs().max() or 1)
     nearby = example + size * norms.drawn(example.shape, 2, "recording").to(example)
-    for other in (nearby, *far_inputs(example)) if tried is None else tried:
+    for trial in (nearby, *far_inputs(example)) if tried is None else tried:
         try:
-            if recording.branches and _names(recorded(other)) != _names(recording):
+            if recording.branches and _names(recorded(trial)) != _names(recording):
                 continue
             with torch.no_grad():
-                expected = module(other.clone())
-                followed = replayed(needed, {0: other})
+                expected = module(trial.clone())
+                followed = replayed(needed, {0: trial})
         except Exception:  # it does not take such inputs, so they prove nothing
             continue
         finite = bool(torch.isfinite(expected).all())
-        if expected.shape != value.shape or (other is not nearby and not finite):
+        if expected.shape != value.shape or (trial is not nearby and not finite):
             continue
         # What changes with the input, so that a large offset hides nothing.
         moved, ours_moved = expected - value, followed - value
@@ -670,9 +670,9 @@ def _repeats(step: Step, values: dict[int, Tensor]) -> bool:
 
 def _slack(moved: Tensor, whole: Tensor) -> float:
     """What rounding may change: a part of the movement, and the last digits of the whole."""
-    part = 0.05 if whole.dtype in _COARSE else 1e-3
+    share = 0.05 if whole.dtype in _COARSE else 1e-3
     digits = 4 * torch.finfo(whole.dtype).eps
-    return part * float(moved.abs().max()) + digits * float(whole.abs().max())
+    return share * float(moved.abs().max()) + digits * float(whole.abs().max())
 
 
 def _close(one: Tensor, other: Tensor, *, slack: float) -> bool:

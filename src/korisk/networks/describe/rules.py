@@ -183,8 +183,8 @@ def gelu(step: Step, x: Tensor) -> NormBracket:
 @_rule("leaky_relu", "prelu", "elu")
 def rectifier(step: Step, x: Tensor) -> NormBracket | None:
     """The larger of the slopes on both sides of 0."""
-    own = step.function is F.elu or not (len(step.args) > 2 or step.kwargs.keys() - {"alpha"})
-    if step.name == "elu" and not own:
+    unscaled = step.function is F.elu or not (len(step.args) > 2 or step.kwargs.keys() - {"alpha"})
+    if step.name == "elu" and not unscaled:
         return None  # torch's inner one has more scales
     below = option(step, 1, *_BELOW[step.name])
     if below is None or isinstance(below, Ref):  # it comes from the input itself
@@ -224,10 +224,10 @@ def norm(step: Step, x: Tensor) -> NormBracket | None:
 def threshold(step: Step, x: Tensor) -> NormBracket:
     """1 without a jump."""
     if step.name == "hardshrink":
-        at, below = option(step, 1, "lambd", 0.5), 0
+        edge, below = option(step, 1, "lambd", 0.5), 0
     else:
-        at, below = option(step, 1, "threshold", 0.0), option(step, 2, "value", 0.0)
-    if at == below:
+        edge, below = option(step, 1, "threshold", 0.0), option(step, 2, "value", 0.0)
+    if edge == below:
         return one(f"largest slope of a {step.name} that does not jump")
     return NormBracket(1.0, math.inf, how=f"a {step.name} that jumps has no Lipschitz constant")
 
@@ -249,8 +249,8 @@ def softmax(step: Step, x: Tensor) -> NormBracket:
 @_rule("dropout", "dropout1d", "dropout2d", "dropout3d")
 def dropout(step: Step, x: Tensor) -> NormBracket:
     """Only p = 0 and p = 1 get here: after training it is no layer, and a draw is not followed."""
-    kept = 1 - float(option(step, 1, "p", 0.5))
-    upper = 1 / kept if kept > 0 else 0.0
+    share = 1 - float(option(step, 1, "p", 0.5))
+    upper = 1 / share if share > 0 else 0.0
     return NormBracket(0.0, upper, how="dropout that stays on: 1 / (1 - p) where kept")
 
 
@@ -365,7 +365,7 @@ def _most_windows(
 ) -> int:
     """In how many windows of a pooling an entry is at most."""
     dims = int(step.name.split("pool")[1][0])
-    each = partial(_each_axis, dims=dims)
+    by_axis = partial(_each_axis, dims=dims)
     most = 1
     sides = zip(x.shape[-dims:], step.value.shape[-dims:], strict=True)
     for axis, (length, count) in enumerate(sides):
@@ -374,10 +374,10 @@ def _most_windows(
                 range(w * length // count, -(-(w + 1) * length // count)) for w in range(count)
             ]
         else:
-            apart = each(kernel if stride is None or stride in ([], ()) else stride)[axis]
-            starts = (w * apart - each(padding)[axis] for w in range(count))
-            spaced = each(dilation)[axis]
-            reach = each(kernel)[axis] * spaced
+            apart = by_axis(kernel if stride is None or stride in ([], ()) else stride)[axis]
+            starts = (w * apart - by_axis(padding)[axis] for w in range(count))
+            spaced = by_axis(dilation)[axis]
+            reach = by_axis(kernel)[axis] * spaced
             windows = [range(start, start + reach, spaced) for start in starts]
         counts = Counter(place for window in windows for place in window if 0 <= place < length)
         most *= max(counts.values(), default=1)
@@ -440,10 +440,10 @@ def folded(step: Step) -> bool:
         return not option(step, 2, "training", True)
     if step.name == "__getitem__":  # no entry twice: slices, numbers and new axes
         index = step.args[1] if isinstance(step.args[1], tuple) else (step.args[1],)
-        basic = all(isinstance(part, int | slice | EllipsisType | None) for part in index)
-        return basic and not any(isinstance(part, bool) for part in index)
+        basic = all(isinstance(entry, int | slice | EllipsisType | None) for entry in index)
+        return basic and not any(isinstance(entry, bool) for entry in index)
     given = (*step.args, *step.kwargs.values())
-    if step.name == "view" and any(isinstance(each, torch.dtype) for each in given):
+    if step.name == "view" and any(isinstance(argument, torch.dtype) for argument in given):
         return False  # the same memory as numbers of another kind
     return step.name in _FOLDED
 
@@ -525,7 +525,7 @@ def _writes(step: Step) -> bool:
 
 def _chooses(step: Step) -> bool:
     """Whether a step takes each entry from one of two values, by a mask that no value decides."""
-    return step.name == "where" and [isinstance(each, Ref) for each in step.args] == [0, 1, 1]
+    return step.name == "where" and [isinstance(arg, Ref) for arg in step.args] == [0, 1, 1]
 
 
 def slopes(step: Step, upper: float) -> tuple[float, float] | None:
@@ -546,7 +546,7 @@ def slopes(step: Step, upper: float) -> tuple[float, float] | None:
 
 def is_maximum(step: Step) -> bool:
     """Whether a step is the maximum or minimum of two values, entry by entry."""
-    places = len(step.args) == 2 and all(isinstance(each, Ref) for each in step.args)
+    places = len(step.args) == 2 and all(isinstance(argument, Ref) for argument in step.args)
     real = not step.value.is_complex()
     return step.name in _MAXIMA and places and not step.kwargs and real
 
@@ -650,7 +650,7 @@ def _consistency(step: Step, module: DataConsistency) -> Gain:
     brackets = [norm() for norm, moves in zip(norms, followed, strict=True) if moves]
     if len(brackets) == 1:
         return Gain(brackets[0])
-    upper = math.hypot(*(each.upper for each in brackets)) * (1 + ROUNDING)
+    upper = math.hypot(*(bracket.upper for bracket in brackets)) * (1 + ROUNDING)
     return Gain(NormBracket(0.0, upper, how="data consistency: of the image and of the data"))
 
 

@@ -90,19 +90,19 @@ def sector_upper(link: _Link) -> float:
     def replayed(vector: Tensor) -> Tensor:
         double = vector.dtype == torch.float64
         split = zip(torch.split(vector, sizes), shapes, strict=True)
-        parts = [part.reshape(shape) for part, shape in split]
-        values, rests, found = {link.start.index: parts[0]}, iter(parts[1:]), []
+        parts = [piece.reshape(shape) for piece, shape in split]
+        values, rests, outputs = {link.start.index: parts[0]}, iter(parts[1:]), []
         for step in link.steps:
             if step.index not in asked_for:
                 continue  # of use to a bent step alone, which is known as a whole
             if (bend := bent.get(step.index)) is not None:
-                found.append(_flat(bend.moved(values)))
+                outputs.append(_flat(bend.moved(values)))
                 values[step.index] = next(rests) + bend.centre(values)
             else:
                 values[step.index] = step.replay(values, double=double)
-        found.append(_flat(values[link.steps[-1].index]))
-        rows[:] = [len(each) for each in found]
-        return torch.cat(found).to(vector.dtype)
+        outputs.append(_flat(values[link.steps[-1].index]))
+        rows[:] = [len(output) for output in outputs]
+        return torch.cat(outputs).to(vector.dtype)
 
     zero = torch.zeros(sum(sizes), dtype=torch.float64, device=link.start.value.device)
     try:
@@ -161,7 +161,7 @@ def _flat(value: Tensor) -> Tensor:
 def _bends(link: _Link) -> tuple[list[_Bend] | None, dict[int, int]]:
     """The bent steps; None where one has no constant."""
     levels = {link.start.index: 0}
-    found = []
+    bends = []
     asked_for = patterns.needed(link.steps[-1], link.all_steps)
     for step in link.steps:
         level = max(levels[parent] for parent in step.parents)
@@ -171,7 +171,7 @@ def _bends(link: _Link) -> tuple[list[_Bend] | None, dict[int, int]]:
         line = patterns.pieces(step, link.all_steps)
         if line is not None and line[0] in levels:
             level += 1
-            found.append(_between(step, level, line[0], *line[1:]))
+            bends.append(_between(step, level, line[0], *line[1:]))
         elif not (step.value.is_floating_point() or step.value.is_complex()):
             return None, levels
         elif not link.is_linear(step):
@@ -179,9 +179,9 @@ def _bends(link: _Link) -> tuple[list[_Bend] | None, dict[int, int]]:
             bend = _bend(link, step, level)
             if bend is None:
                 return None, levels
-            found.append(bend)
+            bends.append(bend)
         levels[step.index] = level
-    return found, levels
+    return bends, levels
 
 
 def _bend(link: _Link, step: Step, level: int) -> _Bend | None:
@@ -195,10 +195,10 @@ def _bend(link: _Link, step: Step, level: int) -> _Bend | None:
     if len(step.inputs) == 2 and step.module is None:
         if not rules.is_maximum(step):
             return None
-        one, two = step.inputs  # max(a, b) = (a + b) / 2 + |a - b| / 2
+        left, right = step.inputs  # max(a, b) = (a + b) / 2 + |a - b| / 2
 
         def joined(sign: int) -> Callable[[Values], Tensor]:
-            return lambda values: (values[one] + sign * values[two]) / 2
+            return lambda values: (values[left] + sign * values[right]) / 2
 
         return _Bend(step, level, joined(1), joined(-1))
     gain = link.gain(step)
@@ -266,7 +266,7 @@ class _Search:
         device, dtype = self.whole.device, dtype or self.whole.dtype
         inner = torch.tensor([1.0, *scales], dtype=dtype, device=device)
         outer = torch.tensor([*scales, 1 / size], dtype=dtype, device=device)
-        sizes, rows = (torch.tensor(each, device=device) for each in (self.sizes, self.rows))
+        sizes, rows = (torch.tensor(counts, device=device) for counts in (self.sizes, self.rows))
         return inner.repeat_interleave(sizes), outer.repeat_interleave(rows)
 
     def scales(
@@ -274,7 +274,7 @@ class _Search:
     ) -> tuple[FloatArray, float]:
         """The best scales, and l, where so many parts in a row have one and the same scale."""
         scales, size = first or self._first(tied)
-        best, kept, near = math.inf, (scales, size), 0.3
+        best, incumbent, near = math.inf, (scales, size), 0.3
         start, history = self._draw(), [math.inf]
         rounds = _WORK // sum(self.sizes)
         patience = _PATIENCE if first or max(tied) == 1 else _FIRST_PATIENCE
@@ -282,19 +282,19 @@ class _Search:
             if len(history) > patience and history[-patience] - best < 0.01:
                 break
             norm, start = self._try(scales, size, start)
-            best = max(best, self._value(*kept)) if best < math.inf else best
+            best = max(best, self._value(*incumbent)) if best < math.inf else best
             value = max(self._value(scales, size), self._valued(size, norm))
             if value < best - 1e-3:
                 falling = max(norm, 1.0)  # so that the next norm is about 1
-                kept = scales * falling**-self.levels, size * falling**self.depth
+                incumbent = scales * falling**-self.levels, size * falling**self.depth
                 best, near = value, min(2 * near, 10.0)
             else:
                 near = max(0.6 * near, 1e-3)
             history.append(best)
-            scales, size = self._minimised(*kept, near, tied)
-        norm, _ = self._try(*kept, start)
+            scales, size = self._minimised(*incumbent, near, tied)
+        norm, _ = self._try(*incumbent, start)
         falling = max(norm * (1 + 0.005 / self.depth), 1.0)
-        return kept[0] * falling**-self.levels, kept[1] * falling**self.depth
+        return incumbent[0] * falling**-self.levels, incumbent[1] * falling**self.depth
 
     def _valued(self, size: float, norm: float) -> float:
         return math.log(size) + (self.depth if norm > 1 else 1) * math.log(norm)
@@ -398,12 +398,12 @@ class _Search:
             gradient = self.depth * slope * turn + np.append(moved / near, 1.0)
             return point[-1] + self.depth * penalty + moved @ moved / (2 * near), gradient
 
-        found = minimize(model, origin, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
-        found = np.clip(found, origin - 20, origin + 20)
-        return scales * np.exp(found[:-1]).repeat(tied), math.exp(found[-1])
+        minimiser = minimize(model, origin, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
+        minimiser = np.clip(minimiser, origin - 20, origin + 20)
+        return scales * np.exp(minimiser[:-1]).repeat(tied), math.exp(minimiser[-1])
 
 
 def _energies(vectors: Tensor, sizes: list[int]) -> FloatArray:
     """Sums of squares over the parts of each vector: (vectors, parts)."""
-    squares = [part.square().sum(1) for part in torch.split(vectors.double(), sizes, 1)]
+    squares = [block.square().sum(1) for block in torch.split(vectors.double(), sizes, 1)]
     return np.asarray(torch.stack(squares, 1).cpu())

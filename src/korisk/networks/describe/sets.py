@@ -78,13 +78,13 @@ class InputSet:
 
     def points(self, like: Tensor, count: int = 8) -> list[Tensor]:
         """Inputs in the set, near its center and at its edge, of another tensor's type."""
-        found = []
+        inputs = []
         for place in range(count):
             step = drawn(self.center.shape, place, "in the set").to(self.center)
             length = self.radius * (place + 1) / count * (1 - 1e-6)
             point = self.center + step * (length / float(step.norm()))
-            found.append(torch.minimum(torch.maximum(point, self.low), self.high).to(like))
-        return found
+            inputs.append(torch.minimum(torch.maximum(point, self.low), self.high).to(like))
+        return inputs
 
 
 def input_set(inputs: object, example: Tensor) -> InputSet:

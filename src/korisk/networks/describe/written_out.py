@@ -219,11 +219,11 @@ def _recurrent(layer: nn.RNNBase, x: Tensor, hx: Any = None) -> tuple[Tensor, An
     for depth in range(layer.num_layers):
         outputs = []
         for way in ways:
-            end, at = f"_l{depth}{way}", len(ends)
-            biases = [getattr(layer, f"bias_{part}{end}", None) for part in ("ih", "hh")]
+            end, place = f"_l{depth}{way}", len(ends)
+            biases = [getattr(layer, f"bias_{kind}{end}", None) for kind in ("ih", "hh")]
             entering = F.linear(value, getattr(layer, f"weight_ih{end}"), biases[0])
             again = getattr(layer, f"weight_hh{end}")
-            state = (zeros,) * (1 + several) if given is None else tuple(h[at] for h in given)
+            state = (zeros,) * (1 + several) if given is None else tuple(h[place] for h in given)
             order = range(len(value)) if not way else reversed(range(len(value)))
             hidden = {}
             for time in order:
