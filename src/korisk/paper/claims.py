@@ -117,7 +117,7 @@ class Judged:
     own: tuple[Figure, ...] = ()  # of a reproduction; they decide where they are all of the names
 
     def _names(self, answer: bool | None) -> list[str]:
-        return [each.name for each in self.counted if self.claim.allows(each) is answer]
+        return [figure.name for figure in self.counted if self.claim.allows(figure) is answer]
 
     @property
     def counted(self) -> tuple[Figure, ...]:
@@ -127,7 +127,7 @@ class Judged:
     def read(self, reading: Reading) -> Outcome | None:
         """The verdict of the figures of one reading; None where there are none."""
         authors = self.claim.authors
-        figures = tuple(each for each in self.figures if each.of(reading, authors=authors))
+        figures = tuple(figure for figure in self.figures if figure.of(reading, authors=authors))
         if not figures and (self.figures or authors) and not self.claim.why:
             return None
         return Judged(self.claim, figures)._outcome
@@ -174,37 +174,37 @@ class Judged:
             return "; ".join(
                 filter(None, [undecided or (self.claim.condition * bool(parts[True])), *vacuous])
             )
-        said = [
+        answers = [
             f"{_ANSWERS[answer]}: {_short(names, parts)}"
             for answer, names in parts.items()
             if names and len(self.counted) > 2  # of two, `text` says it
         ]
-        return "; ".join([*said, *vacuous, *filter(None, [self.claim.condition])])
+        return "; ".join([*answers, *vacuous, *filter(None, [self.claim.condition])])
 
     @property
     def text(self) -> str:
         """The figures in short: all of up to two, or the ends of several."""
         shown = self.counted or self.figures
         if len(shown) > 2:
-            first, *_, last = (_number(each) for each in sorted(each.value for each in shown))
+            first, *_, last = (_number(value) for value in sorted(figure.value for figure in shown))
             return first if first == last else f"{first} to {last}"
-        shared = len({each.name.split(", ")[0] for each in shown}) < len(shown)
-        names = [each.name.split(", ")[-1] if shared else each.name for each in shown]
-        mixed = len({self.claim.allows(each) for each in shown}) > 1 and not self.claim.why
-        named = [replace(each, name=name) for name, each in zip(names, shown, strict=True)]
-        return "; ".join(self._said(each, answer=mixed) for each in named)
+        shared = len({figure.name.split(", ")[0] for figure in shown}) < len(shown)
+        names = [figure.name.split(", ")[-1] if shared else figure.name for figure in shown]
+        mixed = len({self.claim.allows(figure) for figure in shown}) > 1 and not self.claim.why
+        named = [replace(figure, name=name) for name, figure in zip(names, shown, strict=True)]
+        return "; ".join(self._said(figure, answer=mixed) for figure in named)
 
     @property
     def own_text(self) -> str:
         """The figures of a reproduction; of many, how many agree."""
         if not self.own:
             return ""
-        said = "; ".join(self._said(each, answer=not self.claim.why) for each in self.own)
+        summary = "; ".join(self._said(figure, answer=not self.claim.why) for figure in self.own)
         if len(self.own) > 2:
-            agree = sum(self.claim.allows(each) is True for each in self.own)
-            said = f"{agree} of {len(self.own)} agree"
+            agree = sum(self.claim.allows(figure) is True for figure in self.own)
+            summary = f"{agree} of {len(self.own)} agree"
         beside = "" if self.own == self.figures else " (a part, which does not decide)"
-        return f"this reproduction{beside}: {said}"
+        return f"this reproduction{beside}: {summary}"
 
     def _said(self, figure: Figure, *, answer: bool) -> str:
         name = f"{figure.name}: " if figure.name else ""
@@ -214,9 +214,9 @@ class Judged:
     def to_dict(self) -> JsonDict:
         """Plain values, for JSON."""
         claim = self.claim
-        figures, own = (
-            [vars(figure) | {"agrees": claim.allows(figure)} for figure in found]
-            for found in (self.figures, self.own)
+        figures, reproduced = (
+            [vars(figure) | {"agrees": claim.allows(figure)} for figure in group]
+            for group in (self.figures, self.own)
         )
         content: JsonDict = {"verdict": self.verdict}
         content |= {reading: self.read(reading) for reading in READINGS}
@@ -224,7 +224,7 @@ class Judged:
             content[name] = getattr(claim, name)
         content |= {"labels": list(claim.labels), "because": self.because}
         content |= {"allowed": [claim.least, claim.most], "every": claim.every}
-        return content | {"figures": figures, "own": own}
+        return content | {"figures": figures, "own": reproduced}
 
 
 def _valued(figure: Figure) -> str:
@@ -245,11 +245,11 @@ def _number(value: float | None) -> str:
 
 def _short(names: Sequence[str], parts: Mapping[bool | None, Sequence[str]]) -> str:
     """Names by what they share, `released` for `H = 8, released` and others, where no others do."""
-    others = [name for own in parts.values() for name in own if name not in names]
-    for at in (-1, 0):
-        shared = list(dict.fromkeys(name.split(", ")[at] for name in names))
-        apart = not {name.split(", ")[at] for name in others} & {*shared}
-        if apart and (at == -1 or len(shared) < len(names)) and len(shared) <= 3:
+    others = [name for group in parts.values() for name in group if name not in names]
+    for position in (-1, 0):
+        shared = list(dict.fromkeys(name.split(", ")[position] for name in names))
+        apart = not {name.split(", ")[position] for name in others} & {*shared}
+        if apart and (position == -1 or len(shared) < len(names)) and len(shared) <= 3:
             return ", ".join(shared)
     return "; ".join(names) if len(names) <= 3 else f"{len(names)} of {len(names) + len(others)}"
 
@@ -260,13 +260,13 @@ def _short(names: Sequence[str], parts: Mapping[bool | None, Sequence[str]]) -> 
 def claims() -> tuple[Claim, ...]:
     """All claims, in the order of the paper."""
     listed = yaml.safe_load(_packed("claims.yaml"))
-    return tuple(Claim(**each | {"labels": tuple(each.get("labels", ()))}) for each in listed)
+    return tuple(Claim(**entry | {"labels": tuple(entry.get("labels", ()))}) for entry in listed)
 
 
 def stored_figures() -> dict[str, list[Figure]]:
     """The figures that come with the package, by the key of their claim."""
-    kept = json.loads(_packed("claims.json"))
-    return {key: [Figure(**each) for each in figures] for key, figures in kept.items()}
+    stored = json.loads(_packed("claims.json"))
+    return {key: [Figure(**entry) for entry in figures] for key, figures in stored.items()}
 
 
 def _packed(name: str) -> str:
@@ -279,19 +279,21 @@ def judge(found: Sequence[Sweep] = ()) -> list[Judged]:
     Figures are the stored ones; those that the sweeps of a reproduction tell stand beside them, and
     in their place where there is one for each: a part does not decide for the whole.
     """
-    stored, own = stored_figures(), figures_of(found)
-    made = []
+    stored, reproduced = stored_figures(), figures_of(found)
+    judgements = []
     for claim in claims():
-        figures, here = (tuple(part.get(claim.key, ())) for part in (stored, own))
-        whole = {each.name for each in figures} <= {each.name for each in here}
-        made.append(Judged(claim, here if here and whole else figures, here))
-    return sorted(made, key=lambda each: VERDICTS.index(each.verdict))
+        figures, here = (tuple(by_claim.get(claim.key, ())) for by_claim in (stored, reproduced))
+        whole = {figure.name for figure in figures} <= {figure.name for figure in here}
+        judgements.append(Judged(claim, here if here and whole else figures, here))
+    return sorted(judgements, key=lambda judgement: VERDICTS.index(judgement.verdict))
 
 
 def gain_text(judged: Iterable[Judged]) -> str:
     """How much training lowers the error of KO where the study is done properly."""
-    (found,) = (each.figures for each in judged if each.claim.key == "residual-correction")
-    gains = [1 - figure.value for figure in found if figure.of("done properly", authors=False)]
+    (figures,) = (
+        judgement.figures for judgement in judged if judgement.claim.key == "residual-correction"
+    )
+    gains = [1 - figure.value for figure in figures if figure.of("done properly", authors=False)]
     return f"{min(gains):.1%} to {max(gains):.1%}"
 
 
@@ -300,7 +302,7 @@ def gain_text(judged: Iterable[Judged]) -> str:
 
 def figures_of(found: Sequence[Sweep]) -> dict[str, list[Figure]]:
     """The figures that sweeps tell, by the key of their claim; whole sweeps alone."""
-    made: dict[str, list[Figure]] = {}
+    figures: dict[str, list[Figure]] = {}
     ratios: dict[str, dict[int, Figure]] = {}
     learning = frozenset(claim.key for claim in claims() if claim.learning)
     for sweep in found:
@@ -308,16 +310,16 @@ def figures_of(found: Sequence[Sweep]) -> dict[str, list[Figure]]:
         if sweep.reduced or sweep.side > 256 or sizes[0] != sizes[1] or len(sizes[0]) < 5:
             continue  # of five N at the small scales and six at the others
         name = f"H = {sweep.side}, {sweep.protocol}"
-        add = partial(_add, made, learning if not sweep.learns else frozenset())
+        add = partial(_add, figures, learning if not sweep.learns else frozenset())
         for key, test in _OF_BOTH.items():
             if test.concerns(sweep):
                 add(key, _over_seeds(name, sweep, test))
-        for (key, of), (at, model) in itertools.product(_OF_EACH.items(), enumerate(MODELS)):
+        for (key, of), (index, model) in itertools.product(_OF_EACH.items(), enumerate(MODELS)):
             test = _Test(
-                partial(_of_one, of, at), most=1.0 if of in (_safe, _within_twice) else math.inf
+                partial(_of_one, of, index), most=1.0 if of in (_safe, _within_twice) else math.inf
             )
             idle = learning if model == "KO" and not sweep.learns else frozenset()
-            _add(made, idle, key, _over_seeds(f"{name}, {model}", sweep, test))
+            _add(figures, idle, key, _over_seeds(f"{name}, {model}", sweep, test))
         if sweep.untrained:
             corrected = float(sweep.known.means.min()) / sweep.untrained
             add("residual-correction", [Figure(name, corrected)])
@@ -347,15 +349,15 @@ def figures_of(found: Sequence[Sweep]) -> dict[str, list[Figure]]:
     for protocol, by_side in ratios.items():
         if sorted(by_side) == [*_SMALL, 128, 256]:
             last = by_side.pop(256)
-            rest = max(by_side.values(), key=lambda each: each.value)
+            rest = max(by_side.values(), key=lambda figure: figure.value)
             ends = _over(last.low, rest.high), _over(last.high, rest.low)
             vacuous = not all(sweep.learns for sweep in found if sweep.protocol == protocol)
             grown = Figure(protocol, last.value / rest.value, *ends, vacuous=vacuous)
-            made.setdefault("largest-gap", []).append(grown)
-    exponent = _exponent([each for each in found if each.protocol == "released"])
+            figures.setdefault("largest-gap", []).append(grown)
+    exponent = _exponent([sweep for sweep in found if sweep.protocol == "released"])
     if exponent is not None:
-        made["scales-with-p"] = [Figure("ours", exponent)]
-    return made
+        figures["scales-with-p"] = [Figure("ours", exponent)]
+    return figures
 
 
 def _add(
@@ -387,15 +389,15 @@ def _of_one(of: Callable[[Pair], float | None], at: int, *pair: Pair) -> float |
 
 def _pairs(sweep: Sweep, without: int | None = None, *, whole: bool = False) -> tuple[Pair, Pair]:
     """Mean curves over the paper's N (or all), of all seeds or without one of them."""
-    made = []
+    pairs = []
     for model in MODELS:
         all_of = sweep.known if model == "KO" else sweep.dense
         curve = all_of if whole else sweep.within_paper(model)
         errors = curve.means
         if without is not None:
             errors = np.nanmean(np.delete(curve.table, without, axis=1), axis=1)
-        made.append((curve.sizes.astype(float), errors if sweep.small else errors**2))
-    return made[0], made[1]
+        pairs.append((curve.sizes.astype(float), errors if sweep.small else errors**2))
+    return pairs[0], pairs[1]
 
 
 def _over_seeds(name: str, sweep: Sweep, test: _Test) -> Iterator[Figure]:
@@ -406,13 +408,18 @@ def _over_seeds(name: str, sweep: Sweep, test: _Test) -> Iterator[Figure]:
     count = min(len(sweep.known.seeds), len(sweep.dense.seeds))
     left_out = range(count if count > 1 else 0)
     parts = [test.of(*_pairs(sweep, seed, whole=test.beyond)) for seed in left_out]
-    each = np.array([one for one in parts if one is not None])
-    if len(each) < 2:
+    replicates = np.array([replicate for replicate in parts if replicate is not None])
+    if len(replicates) < 2:
         yield Figure(name, value)
         return
-    alike = each.min() > 0 and each.max() < 10 * each.min()  # then ratios of figures are regular
-    scaled = np.log(each) if alike else each
-    half = float(scipy.stats.t.ppf(0.95, len(each) - 1)) * math.sqrt(len(each) - 1) * scaled.std()
+    # Of replicates within a factor of ten, ratios are more regular than differences.
+    alike = replicates.min() > 0 and replicates.max() < 10 * replicates.min()
+    scaled = np.log(replicates) if alike else replicates
+    half = (
+        float(scipy.stats.t.ppf(0.95, len(replicates) - 1))
+        * math.sqrt(len(replicates) - 1)
+        * scaled.std()
+    )
     low, high = value - half, value + half
     if alike:
         low, high = value * math.exp(-half), value * math.exp(half)
@@ -593,12 +600,12 @@ def _sample_ratio(name: str, sweep: Sweep, which: Callable[[float, float], float
 
 def _printed_ratio(sweep: Sweep) -> Figure:
     """Of our four figures over the printed ones, that which is farthest from 1."""
-    row = next(each for each in published.CALIBRATION if sweep.side == each.H)
+    row = next(entry for entry in published.CALIBRATION if sweep.side == entry.H)
     ratios = []
     for model, printed in (("KO", row.known), ("FC", row.dense)):
         ours = sweep.line(model)
         ratios += [ours.floor / printed.floor, ours.slope / printed.slope]
-    return Figure(f"H = {sweep.side}", max(ratios, key=lambda each: abs(math.log(each))))
+    return Figure(f"H = {sweep.side}", max(ratios, key=lambda ratio: abs(math.log(ratio))))
 
 
 def slope_exponent(points: Iterable[tuple[int, float]]) -> float:

@@ -45,45 +45,45 @@ def theorem_figure(points: Iterable[PointTheorem], *, narrow: bool = False) -> F
 
     Three panels stand in a row, or one if `narrow`; None where there is no panel.
     """
-    found: list[Panel] = []
+    all_panels: list[Panel] = []
     for point in points:
         for model in dict.fromkeys(group.model for group in point.groups):
             groups = [group for group in point.groups if group.model == model and group.n >= 1]
             names = {name for group in groups for name in group.contributions("composed")}
             network = next((group.network for group in groups if group.network), None)
             layers = [layer for layer in network or () if layer.name in names]
-            found += [Panel(point.name, model, groups)] if groups else []
-            found += [Panel(point.name, model, groups, layers)] if len(layers) > 1 else []
-    drawn = found[:MOST_PANELS]
+            all_panels += [Panel(point.name, model, groups)] if groups else []
+            all_panels += [Panel(point.name, model, groups, layers)] if len(layers) > 1 else []
+    drawn = all_panels[:MOST_PANELS]
     if not drawn:
         return None
-    kinds = {layer.name: layer.kind for each in drawn for layer in each.layers}
+    kinds = {layer.name: layer.kind for panel in drawn for layer in panel.layers}
     looks = dict.fromkeys(kinds, REST) | dict(zip(kinds, _LAYERS, strict=False))
     entries: list[Entry] = [
         (panels.line(**panels.measured_style(_ERROR, _SIZE)), "measured, mean ± standard error")
     ]
     for form, (words, look) in FORMS.items():
-        if any(group.bound(form) is not None for each in drawn for group in each.groups):
+        if any(group.bound(form) is not None for panel in drawn for group in panel.groups):
             entries.append((panels.line(**BOUND | look), f"bound: {words}"))
     if len(entries) > 1:
         entries.append((Patch(facecolor=_GAP), "looseness of the tightest"))
-    if any(each.violated for each in drawn):
+    if any(panel.violated for panel in drawn):
         entries.append((panels.line(**_VIOLATED), "VIOLATED: a seed's error above a bound"))
-    for name, own in looks.items():
-        if own is not REST:
+    for name, layer_look in looks.items():
+        if layer_look is not REST:
             kind = "learned" if kinds[name] == "learned" else "known, with an error"
             words = f"layer {style.fitted(name, 1.2)} ({kind})"
-            entries.append((panels.line(**_layer_line(own, kinds[name])), words))
+            entries.append((panels.line(**_layer_line(layer_look, kinds[name])), words))
     if REST in looks.values():
         entries.append((panels.line(**_layer_line(REST, "learned")), "other layers"))
     notes = ["Errors are sums over the entries of an output, as in the theorem."]
-    notes += style.glossary(name for each in drawn for name in (each.model, each.point))
-    if len(found) > MOST_PANELS:
-        notes.append(f"{MOST_PANELS} of {len(found)} panels are drawn; the rest are left out.")
+    notes += style.glossary(name for panel in drawn for name in (panel.model, panel.point))
+    if len(all_panels) > MOST_PANELS:
+        notes.append(f"{MOST_PANELS} of {len(all_panels)} panels are drawn; the rest are left out.")
     with style.settings(fine=True):
         figure, frames = panels.sheet(len(drawn), entries, notes, narrow=narrow)
-        for axes, each in zip(frames, drawn, strict=True):
-            _draw(axes, each, looks)
+        for axes, panel in zip(frames, drawn, strict=True):
+            _draw(axes, panel, looks)
         panels.share_heights(frames)
         return figure
 
@@ -97,7 +97,9 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
     composed = bounds["composed"]
     if each.layers:
         parts = [group.contributions("composed") for group in each.groups]
-        series = {a.name: _drawable(part.get(a.name) for part in parts) for a in each.layers}
+        series = {
+            a.name: _drawable(by_layer.get(a.name) for by_layer in parts) for a in each.layers
+        }
         low, high = panels.limits([composed, *series.values()])
         label, note = "part of the bound", "composed bound by layer"
     else:

@@ -46,17 +46,17 @@ def studies(
     """
     rule = f"be among {', '.join(map(str, SIDES))}, each once"
     listed = list(points or ())
-    kept = not set(listed) - set(SIDES) and len(set(listed)) == len(listed)
-    require(kept, "points", rule, listed, "see korisk run for more")
+    valid = not set(listed) - set(SIDES) and len(set(listed)) == len(listed)
+    require(valid, "points", rule, listed, "see korisk run for more")
     whole = full or on_gpu
-    made: dict[tuple[Protocol, tuple[int, ...]], list[JsonDict]] = {}
+    grouped_points: dict[tuple[Protocol, tuple[int, ...]], list[JsonDict]] = {}
     for protocol in protocols:
         for side in points or (_OF_PAPER if whole else (*_SMALL, 128)):
             small = side in _SMALL
             if protocol == "released" and (side == 512 or not (small or whole or points)):
                 continue  # the released code fits no dense network at 512
             point: JsonDict = {"side": side, "name": f"{protocol}-{side}"}
-            own = [1, 2, 3, 4, 5] if small else [1, 2, 3]
+            default_seeds = [1, 2, 3, 4, 5] if small else [1, 2, 3]
             if protocol == "rigorous":
                 point["beam"] = "surrogate" if small else "fan"
                 point["sizes"] = [4, 16, 64, 256, 1024, 2048]
@@ -64,13 +64,13 @@ def studies(
                     point["sizes"] = [4, 8, 16, 32, 64, 128, 256, 512, 1024]
                 elif not whole:
                     point |= {"name": f"{protocol}-{side}-reduced", "sizes": [4, 16, 64, 256]}
-                    own = [1, 2]
-            made.setdefault((protocol, tuple(seeds or own)), []).append(point)
-    if not made:
+                    default_seeds = [1, 2]
+            grouped_points.setdefault((protocol, tuple(seeds or default_seeds)), []).append(point)
+    if not grouped_points:
         raise KoriskError("the released protocol has no point at 512; ask for another or rigorous")
     return [
         Study({"name": NAME, "protocol": protocol, "points": parts, "seeds": list(chosen)})
-        for (protocol, chosen), parts in made.items()
+        for (protocol, chosen), parts in grouped_points.items()
     ]
 
 
@@ -114,17 +114,17 @@ class Sweep:
 
 def sweeps(rows: Iterable[FlatRow]) -> list[Sweep]:
     """The sweeps in stored rows that have both models, by side and protocol."""
-    found = []
-    for part in by_point(rows).values():
-        spec = part[0].task.spec
+    paired_sweeps = []
+    for point_rows in by_point(rows).values():
+        spec = point_rows[0].task.spec
         side = spec["problem"]["side"]
         metric = "mse" if side in _SMALL else "rmse_over_max"
         known, dense = (
             curve_from(
                 (
-                    (each.row.n, each.row.metrics[metric], each.task.seed)
-                    for each in part
-                    if each.row.model == model and each.row.n > 0
+                    (flat.row.n, flat.row.metrics[metric], flat.task.seed)
+                    for flat in point_rows
+                    if flat.row.model == model and flat.row.n > 0
                 ),
                 model,
                 Chosen(metric, UNITS["error"]),
@@ -133,28 +133,33 @@ def sweeps(rows: Iterable[FlatRow]) -> list[Sweep]:
         )
         if known is None or dense is None:
             continue
-        start = [each.row.metrics[metric] for each in part if each.row.n == 0]
+        start = [flat.row.metrics[metric] for flat in point_rows if flat.row.n == 0]
         untrained = sum(start) / len(start) if start else None
-        reduced = part[0].task.point.endswith("-reduced")
-        found.append(Sweep(side, spec["protocol"], reduced, known, dense, untrained))
-    return sorted(found, key=lambda each: (each.side, PROTOCOLS.index(each.protocol), each.reduced))
+        reduced = point_rows[0].task.point.endswith("-reduced")
+        paired_sweeps.append(Sweep(side, spec["protocol"], reduced, known, dense, untrained))
+    return sorted(
+        paired_sweeps,
+        key=lambda sweep: (sweep.side, PROTOCOLS.index(sweep.protocol), sweep.reduced),
+    )
 
 
 def refuse_others(rows: Sequence[FlatRow], where: str) -> None:
     """Refuse rows of any study but a reproduction: another problem, networks or N."""
     planned = [studies(points=SIDES, seeds=[1], on_gpu=whole) for whole in (True, False)]
-    specs = [task.spec for made in planned for study in made for task in study.tasks]
-    others = [each.task.point for each in rows if each.task.spec not in specs]
+    specs = [task.spec for plan in planned for study in plan for task in study.tasks]
+    others = [flat.task.point for flat in rows if flat.task.spec not in specs]
     if others or not rows:
-        found = f"another study's point {others[0]!r}" if others else "no finished cell"
+        content = f"another study's point {others[0]!r}" if others else "no finished cell"
         rule, remedy = "hold a reproduction of the paper's study", "make one with korisk reproduce"
-        raise invalid(where, rule, rows, remedy, got=found)
+        raise invalid(where, rule, rows, remedy, got=content)
 
 
 def _best(found: Sequence[Sweep], side: int) -> dict[Protocol, Sweep]:
     """A point's sweep under each protocol; of two the one that is not reduced."""
-    own = sorted((each for each in found if each.side == side), key=lambda each: not each.reduced)
-    best = {each.protocol: each for each in own}
+    candidates = sorted(
+        (sweep for sweep in found if sweep.side == side), key=lambda sweep: not sweep.reduced
+    )
+    best = {sweep.protocol: sweep for sweep in candidates}
     return {protocol: best[protocol] for protocol in reversed(PROTOCOLS) if protocol in best}
 
 
@@ -188,9 +193,9 @@ def calibration(found: Sequence[Sweep]) -> list[CalibrationLine]:
                 squares = [mean**2 for mean in means]
                 by_origin["released"] = fitted_line(Curve(sweep.sizes, squares), "paper")
             for origin, protocol in zip(ORIGINS[2:], reversed(PROTOCOLS), strict=True):
-                own = best.get(protocol)
-                several = own is not None and len(own.within_paper(model).sizes) > 1
-                by_origin[origin] = own.line(model) if own is not None and several else None
+                run = best.get(protocol)
+                several = run is not None and len(run.within_paper(model).sizes) > 1
+                by_origin[origin] = run.line(model) if run is not None and several else None
             metric = "MSE" if side in _SMALL else "(RMSE / max)^2"
             reduced = "rigorous" in best and best["rigorous"].reduced
             lines.append(CalibrationLine(side, model, metric, by_origin, reduced))
@@ -198,8 +203,8 @@ def calibration(found: Sequence[Sweep]) -> list[CalibrationLine]:
 
 
 def _printed(table: Sequence[published.CalibrationRow], side: int, model: str) -> RiskLine | None:
-    found = [row.known if model == "KO" else row.dense for row in table if side == row.H]
-    return found[0] if found else None
+    lines = [row.known if model == "KO" else row.dense for row in table if side == row.H]
+    return lines[0] if lines else None
 
 
 @dataclass(frozen=True)
@@ -216,7 +221,7 @@ class Verdict:
 def verdicts(found: Sequence[Sweep]) -> list[Verdict]:
     """The outcomes of the paper's Table 3, judged on each sweep of their point."""
     claims = {row.size.H: row.outcome for row in published.OUTCOMES}
-    made = []
+    outcomes = []
     for side in _OF_PAPER:
         for sweep in _best(found, side).values():
             known, dense = (sweep.within_paper(model) for model in MODELS)
@@ -239,8 +244,8 @@ def verdicts(found: Sequence[Sweep]) -> list[Verdict]:
             seeds = min(int(curve.counts.min()) for curve in (known, dense))
             evidence += f"; {seeds} seed{'s' if seeds > 1 else ''}"
             judged = None if too_short else holds
-            made.append(Verdict(side, sweep.protocol, claims[side], judged, evidence))
-    return made
+            outcomes.append(Verdict(side, sweep.protocol, claims[side], judged, evidence))
+    return outcomes
 
 
 @dataclass(frozen=True)
@@ -256,8 +261,8 @@ class Finding:
 
 def findings(found: Sequence[Sweep]) -> list[Finding]:
     """What the rigorous sweeps show beyond the paper's tables."""
-    made = []
-    for side in sorted({each.side for each in found}):
+    results = []
+    for side in sorted({sweep.side for sweep in found}):
         sweep = _best(found, side).get("rigorous")
         if sweep is None:
             continue
@@ -265,7 +270,7 @@ def findings(found: Sequence[Sweep]) -> list[Finding]:
         worst = None if start is None else float(max(sweep.known.means)) / start
         floor = float(min(sweep.within_paper("FC").means))
         lowest = float(min(dense.means))
-        at = int(dense.sizes[dense.means.argmin()])
-        passed = (at, lowest, floor) if lowest < floor else None
-        made.append(Finding(side, start, worst, passed, crossing(sweep.known, dense)))
-    return made
+        lowest_n = int(dense.sizes[dense.means.argmin()])
+        passed = (lowest_n, lowest, floor) if lowest < floor else None
+        results.append(Finding(side, start, worst, passed, crossing(sweep.known, dense)))
+    return results

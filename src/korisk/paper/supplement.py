@@ -54,16 +54,16 @@ class PaperSupplement(Supplement):
 
     def tables(self, tables: list[ReportTable]) -> list[ReportTable]:
         """The paper's calibration beside ours, its outcomes, and the theorem's before the last."""
-        found = paper_tables.paper_sweeps(self.contents)
-        others = any(point.name not in found for point in self.contents.points)
+        sweeps = paper_tables.paper_sweeps(self.contents)
+        others = any(point.name not in sweeps for point in self.contents.points)
         *first, last = [
-            paper_tables.calibration_table(table, found, others=others)
+            paper_tables.calibration_table(table, sweeps, others=others)
             if table.name == "calibration"
             else table
             for table in tables
         ]
         after = 1 + [table.name for table in first].index("calibration")
-        first.insert(after, paper_tables.outcomes_table(found.values()))
+        first.insert(after, paper_tables.outcomes_table(sweeps.values()))
         theorem = [
             paper_tables.theorem_table(self.theorems),
             paper_tables.layers_table(self.theorems),
@@ -77,11 +77,13 @@ def theorem_sentences(points: Sequence[PointTheorem]) -> list[str]:
     checks = [check for point in points for check in point.checks]
     if not checks:
         return []
-    said = [answer(checks), *remarks(checks)]
+    sentences = [answer(checks), *remarks(checks)]
     for point in points:
-        own = [answer(point.checks)] if len(points) > 1 else []
-        said += [f"{point.name}: {sentence}" for sentence in [*own, *point_sentences(point)]]
-    return said
+        answers = [answer(point.checks)] if len(points) > 1 else []
+        sentences += [
+            f"{point.name}: {sentence}" for sentence in [*answers, *point_sentences(point)]
+        ]
+    return sentences
 
 
 SUPPLEMENTS.append(PaperSupplement)

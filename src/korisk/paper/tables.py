@@ -23,16 +23,18 @@ def paper_sweeps(contents: Contents) -> dict[str, Sweep]:
     The released protocol is the paper's wherever it is run; a rigorous point is in its study alone,
     because elsewhere noise, images and fits may be anything.
     """
-    found: dict[str, Sweep] = {}
+    by_point: dict[str, Sweep] = {}
     for point in contents.points:
         protocol, problem = point.spec.get("protocol"), point.spec.get("problem")
-        own = protocol == "released" or (contents.name == NAME and protocol in PROTOCOLS)
-        errors = [each.row.metrics.get(name, 0.0) for each in point.rows for name in _METRICS]
-        if own and isinstance(problem, Mapping) and "side" in problem and not point.left_out:
-            made = sweeps(point.rows) if all(0 < error < math.inf for error in errors) else []
-            if made and made[0].side in SIDES:
-                found[point.name] = made[0]
-    return found
+        of_paper = protocol == "released" or (contents.name == NAME and protocol in PROTOCOLS)
+        errors = [flat.row.metrics.get(name, 0.0) for flat in point.rows for name in _METRICS]
+        if of_paper and isinstance(problem, Mapping) and "side" in problem and not point.left_out:
+            point_sweeps = (
+                sweeps(point.rows) if all(0 < error < math.inf for error in errors) else []
+            )
+            if point_sweeps and point_sweeps[0].side in SIDES:
+                by_point[point.name] = point_sweeps[0]
+    return by_point
 
 
 def calibration_table(
@@ -95,10 +97,14 @@ def layers_table(points: Iterable[PointTheorem]) -> ReportTable:
             total = group.bound("composed")
             for name, error in errors.items():
                 kind = "known" if isinstance(net[name], Known) else "learned"
-                own = [part.get(name, 0.0) if part else None for part in parts]
+                contributions = [
+                    by_layer.get(name, 0.0) if by_layer else None for by_layer in parts
+                ]
                 composed = group.contributions("composed").get(name, 0.0)
                 share = 100 * composed / total if total else None
-                rows.append((point.name, group.model, group.n, name, kind, error, *own, share))
+                rows.append(
+                    (point.name, group.model, group.n, name, kind, error, *contributions, share)
+                )
     return _worded("theorem_layers", rows)
 
 

@@ -28,26 +28,26 @@ def check(
     The study must have been run with `theorem: true`. Nothing is fitted. Exit code 0: it holds in
     every network with a bound; 1: it is violated; 3: there is no bound for any network.
     """
-    found = read_theorem(path, point=point)
+    theorem = read_theorem(path, point=point)
     if json:
         print_json(
             {
-                "study": found.name,
-                "store": str(found.store),
-                "remarks": remarks(found.checks),
+                "study": theorem.name,
+                "store": str(theorem.store),
+                "remarks": remarks(theorem.checks),
                 "tolerance": MEASURED,
-                **_summary(found),
-                "without_layer_errors": list(found.unmeasured),
-                "points": [_point_json(each) for each in found.points],
+                **_summary(theorem),
+                "without_layer_errors": list(theorem.unmeasured),
+                "points": [_point_json(point_theorem) for point_theorem in theorem.points],
             }
         )
     else:
-        unmeasured = [f"{name}: no row has errors of layers." for name in found.unmeasured]
-        show(answer(found.checks), *remarks(found.checks), *unmeasured)
-        for each in found.points:
-            show("", _table(each), *point_sentences(each))
-    if found.holds is not True:
-        raise typer.Exit(NOT_KNOWN if found.holds is None else VIOLATED)
+        unmeasured = [f"{name}: no row has errors of layers." for name in theorem.unmeasured]
+        show(answer(theorem.checks), *remarks(theorem.checks), *unmeasured)
+        for point_theorem in theorem.points:
+            show("", _table(point_theorem), *point_sentences(point_theorem))
+    if theorem.holds is not True:
+        raise typer.Exit(NOT_KNOWN if theorem.holds is None else VIOLATED)
 
 
 def _table(point: PointTheorem) -> Table:
@@ -72,7 +72,7 @@ def _picked(value: object, *names: str) -> JsonDict:
 
 
 def _summary(found: Theorem | PointTheorem) -> JsonDict:
-    outcomes = [each.holds for each in found.checks]
+    outcomes = [network.holds for network in found.checks]
     return {
         "holds": found.holds,
         "answer": answer(found.checks),
@@ -94,19 +94,19 @@ def _point_json(point: PointTheorem) -> JsonDict:
                 "judged": len(group.judged),
                 "layers": group.layer_errors,
                 "bounds": {form: group.bound(form) for form in BOUNDS},
-                "looseness": {form: each and vars(each) for form, each in loose.items()},
+                "looseness": {form: spread and vars(spread) for form, spread in loose.items()},
                 "contributions": {form: group.contributions(form) for form in BOUNDS},
             }
         )
     checks = [
-        _picked(each, "model", "n", "seed", "holds", "error")
+        _picked(network, "model", "n", "seed", "holds", "error")
         | {
-            "layers": dict(each.layers),
-            "bounds": dict.fromkeys(BOUNDS) | {k: v.total for k, v in each.bounds.items()},
-            "looseness": {form: each.looseness(form) for form in BOUNDS},
-            "reason": each.reason or None,
+            "layers": dict(network.layers),
+            "bounds": dict.fromkeys(BOUNDS) | {k: v.total for k, v in network.bounds.items()},
+            "looseness": {form: network.looseness(form) for form in BOUNDS},
+            "reason": network.reason or None,
         }
-        for each in point.checks
+        for network in point.checks
     ]
     orders = [
         {
@@ -121,11 +121,13 @@ def _point_json(point: PointTheorem) -> JsonDict:
                     "target": rung.target,
                     "fewer": None if rung.smaller is None else order.models[rung.smaller],
                     # An upper end of null is above the largest N.
-                    "needed": [{"reached": each.reached, **vars(each)} for each in rung.needed],
+                    "needed": [
+                        {"reached": needed.reached, **vars(needed)} for needed in rung.needed
+                    ],
                 }
                 for rung in order.rungs
             ],
-            "changes": [vars(each) for each in order.changes],
+            "changes": [vars(change) for change in order.changes],
             "neither_below": order.lowest,
             "sentences": order_sentences(order),
         }

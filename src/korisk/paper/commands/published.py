@@ -27,33 +27,43 @@ def print_claims(out: Path | None, *, as_json: bool) -> None:
     # Loads scipy.stats, which takes a second.
     from korisk.paper.claims import READINGS, VERDICTS, gain_text, judge
 
-    found = []
+    reproduced = []
     if out is not None:
         with Store.read(store_path(out)) as store:
             stored = list(store.rows())
         refuse_others(stored, "--out")
-        found = sweeps(stored)
-    judged = judge(found)
+        reproduced = sweeps(stored)
+    judged = judge(reproduced)
     if as_json:
-        print_json({"claims": [each.to_dict() for each in judged]})
+        print_json({"claims": [judgement.to_dict() for judgement in judged]})
         return
-    said = [f"The paper's {len(judged)} claims."]
+    sentences = [f"The paper's {len(judged)} claims."]
     for reading in READINGS:
-        counts = Counter(each.read(reading) for each in judged)
-        summary = ", ".join(f"{counts[each]} {_WORDS.get(each, each)}" for each in VERDICTS)
-        said.append(f"{reading.capitalize()}: {summary}.")
+        counts = Counter(judgement.read(reading) for judgement in judged)
+        summary = ", ".join(
+            f"{counts[outcome]} {_WORDS.get(outcome, outcome)}" for outcome in VERDICTS
+        )
+        sentences.append(f"{reading.capitalize()}: {summary}.")
     gain = f"Done properly, training lowers KO's error by {gain_text(judged)}"
-    said.append(f"{gain}: a claim about how it learns says nothing there.")
-    show(" ".join(said) + "\n")
+    sentences.append(f"{gain}: a claim about how it learns says nothing there.")
+    show(" ".join(sentences) + "\n")
     for verdict in VERDICTS:
         rows = []
-        for each in judged:
-            if each.verdict == verdict:
-                figure = f"{each.claim.figure}: {each.text}" if each.figures else ""
-                parts = [figure, each.because, each.claim.note, each.own_text]
-                words = "; ".join(filter(None, [*parts, each.claim.source]))
-                read = [each.read(reading) or "-" for reading in READINGS]
-                rows.append([each.claim.place, each.claim.says, *read, words, each.claim.command])
+        for judgement in judged:
+            if judgement.verdict == verdict:
+                figure = f"{judgement.claim.figure}: {judgement.text}" if judgement.figures else ""
+                parts = [figure, judgement.because, judgement.claim.note, judgement.own_text]
+                words = "; ".join(filter(None, [*parts, judgement.claim.source]))
+                read = [judgement.read(reading) or "-" for reading in READINGS]
+                rows.append(
+                    [
+                        judgement.claim.place,
+                        judgement.claim.says,
+                        *read,
+                        words,
+                        judgement.claim.command,
+                    ]
+                )
         heads = ["place", "claim", "as run", "properly", "our figure", "measured again by"]
         shown = drawn(Table(verdict.capitalize(), heads, rows, "l"))
         for column, ratio in zip(shown.columns, (2, 5, 2, 2, 6, 4), strict=True):
@@ -92,7 +102,9 @@ def print_published(*, as_json: bool) -> None:
             }
             for row, answer in answers
         ]
-        footprint = [{"printed": asdict(each), "counted": asdict(own)} for each, own in counted]
+        footprint = [
+            {"printed": asdict(row), "counted": asdict(computed)} for row, computed in counted
+        ]
         at_largest = [
             {"H": row.H, "target": target, "ratio": published.matched_ratio(row, target)}
             for row, target in matched
@@ -100,9 +112,9 @@ def print_published(*, as_json: bool) -> None:
         print_json({"footprint": footprint, "calibration": content, "at_largest_n": at_largest})
         return
     rows = []
-    for printed, own in counted:
-        size, *texts = vars(own).values()
-        agrees = "yes" if own == printed else "no"
+    for printed, computed in counted:
+        size, *texts = vars(computed).values()
+        agrees = "yes" if computed == printed else "no"
         rows.append([f"{size.H}, {size.V}, {size.B}", *texts, agrees])
     heads = ["H, V, B", "KO", "FC", "FC : KO", "KO weights", "with Adam", "FC weights", "with Adam"]
     title = "Parameters and memory, counted (the paper's Table 1)"

@@ -79,7 +79,7 @@ def reproduce(
     _checks.one_of("--protocol", protocol, (*PROTOCOLS, "both"))
     planned = paper.studies(
         points=_numbers("--points", points),
-        protocols=[each for each in PROTOCOLS if protocol in (each, "both")],
+        protocols=[candidate for candidate in PROTOCOLS if protocol in (candidate, "both")],
         seeds=_numbers("--seeds", seeds),
         full=whole,
         on_gpu=where != "cpu",
@@ -97,8 +97,8 @@ def reproduce(
         live=live,
         port=port,
     )
-    found = paper.sweeps(done.rows)
-    lines = paper.calibration(found)
+    sweeps = paper.sweeps(done.rows)
+    lines = paper.calibration(sweeps)
     if json:
         print_json(
             {
@@ -117,22 +117,22 @@ def reproduce(
                     }
                     for line in lines
                 ],
-                "outcomes": [asdict(verdict) for verdict in paper.verdicts(found)],
+                "outcomes": [asdict(verdict) for verdict in paper.verdicts(sweeps)],
                 "findings": [
-                    asdict(each) | {"crossing": each.crossing and each.crossing.to_dict()}
-                    for each in paper.findings(found)
+                    asdict(finding) | {"crossing": finding.crossing and finding.crossing.to_dict()}
+                    for finding in paper.findings(sweeps)
                 ],
                 "curves": [
                     {"side": sweep.side, "protocol": sweep.protocol, "reduced": sweep.reduced}
                     | {curve.model: curve.records() for curve in (sweep.known, sweep.dense)}
-                    for sweep in found
+                    for sweep in sweeps
                 ],
             }
         )
-    elif found:
+    elif sweeps:
         if full:
-            _print_tables(found, lines)
-        show(*_verdict(found, lines))
+            _print_tables(sweeps, lines)
+        show(*_verdict(sweeps, lines))
         print_end(done, out, tables=full)
     report_failures(done)
 
@@ -140,7 +140,7 @@ def reproduce(
 def _numbers(option: str, text: str | None) -> list[int] | None:
     """`1,2,3` as whole numbers."""
     try:
-        return None if text is None else [int(part) for part in text.split(",")]
+        return None if text is None else [int(entry) for entry in text.split(",")]
     except ValueError:
         why = f"{option} must be whole numbers with commas between, got {text!r}"
         raise KoriskError(f"{why}; write 1,2,3") from None
@@ -157,29 +157,32 @@ def _verdict(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> It
     ]
     for origin, who in origins:
         apart = [
-            (abs(own / its - 1), f"{name} of {line.model} at H = {line.side}")
+            (abs(value / its - 1), f"{name} of {line.model} at H = {line.side}")
             for line in lines
             for name in ("floor", "slope")
-            if (pair := line.by_origin.get(origin)) and (other := line.by_origin.get("released"))
-            for own, its in [(getattr(pair, name), getattr(other, name))]
+            if (pair := line.by_origin.get(origin)) and (released := line.by_origin.get("released"))
+            for value, its in [(getattr(pair, name), getattr(released, name))]
         ]
         if apart:
             most, farthest = max(apart)
-            said = f"is within {most:.1%} of the authors' released figures (farthest: {farthest})"
+            agreement = (
+                f"is within {most:.1%} of the authors' released figures (farthest: {farthest})"
+            )
             if most < _SAME:
-                said = "meets the authors' released figures to their four digits"
-            yield f"{who} {said}."
+                agreement = "meets the authors' released figures to their four digits"
+            yield f"{who} {agreement}."
     outcomes = []
     for protocol in reversed(PROTOCOLS):
-        own = [each for each in paper.verdicts(found) if each.protocol == protocol]
+        verdicts = [verdict for verdict in paper.verdicts(found) if verdict.protocol == protocol]
         parts = []
         for holds, words in ((True, "holds"), (False, "does NOT hold"), (None, "is open")):
-            sides = ", ".join(str(each.side) for each in own if each.holds is holds)
+            sides = ", ".join(str(verdict.side) for verdict in verdicts if verdict.holds is holds)
             parts += [f"{words} at H = {sides}"] if sides else []
         outcomes += [f"{', '.join(parts)} ({protocol})"] if parts else []
     if outcomes:
         yield f"Its Table 3 {'; '.join(outcomes)}."
-    for side, sweep in sorted({each.side: each for each in found[::-1]}.items()):  # rigorous, whole
+    # The last entry of a side stays: its rigorous sweep, the whole one before the reduced one.
+    for side, sweep in sorted({sweep.side: sweep for sweep in found[::-1]}.items()):
         known, dense = sweep.known, sweep.dense
         n, last = int(known.sizes[0]), int(dense.sizes[-1])
         enough = dense.sizes[dense.means <= known.means[0]].tolist()
@@ -243,15 +246,15 @@ def _print_tables(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) 
     if beyond:
         show("\nBeyond the paper's tables")
     for finding in beyond:
-        said = [f" H = {finding.side}, rigorous:"]
+        sentences = [f" H = {finding.side}, rigorous:"]
         if finding.untrained is not None and finding.worst_training is not None:
             most = f"its mean error is at most {finding.worst_training:.3f} times that at any N"
-            said.append(f"KO starts at {number(finding.untrained)} untrained, and {most}.")
+            sentences.append(f"KO starts at {number(finding.untrained)} untrained, and {most}.")
         if finding.passed_floor is not None:
             n, error, floor = finding.passed_floor
             below = f"below the floor of {number(floor)} that the paper's N give"
-            said.append(f"FC reaches {number(error)} at N = {n:,}, {below}.")
+            sentences.append(f"FC reaches {number(error)} at N = {n:,}, {below}.")
         if finding.crossing is not None:
-            said.append(finding.crossing.explain(sizes=True))
-        show(" ".join(said))
+            sentences.append(finding.crossing.explain(sizes=True))
+        show(" ".join(sentences))
     show("")

@@ -66,13 +66,13 @@ class MeanCurve:
 
     def needed(self, target: float) -> Needed:
         """The N from which on the error stays at or below the target."""
-        above = [at for at, error in enumerate(self.errors) if error > target]
+        above = [index for index, error in enumerate(self.errors) if error > target]
         if not above:
             return Needed(0.0, float(self.sizes[0]))
-        at = above[-1]
-        if at == len(self.errors) - 1:
+        last = above[-1]
+        if last == len(self.errors) - 1:
             return Needed(float(self.sizes[-1]), math.inf)
-        (small, large), (high, low) = self.sizes[at : at + 2], self.errors[at : at + 2]
+        (small, large), (high, low) = self.sizes[last : last + 2], self.errors[last : last + 2]
         if low <= 0 or target <= 0:
             return Needed(float(large), float(large))
         share = math.log(high / target) / math.log(high / low)
@@ -82,10 +82,10 @@ class MeanCurve:
 
 def mean_curves(errors: Iterable[tuple[str, int, float]]) -> dict[str, MeanCurve]:
     """Curves by model from (model, N, mean error), without infinite errors and untrained models."""
-    kept = ((model, (n, error)) for model, n, error in errors if n >= 1 and math.isfinite(error))
+    points = ((model, (n, error)) for model, n, error in errors if n >= 1 and math.isfinite(error))
     return {
-        model: MeanCurve(*(tuple(part) for part in zip(*sorted(pairs), strict=True)))
-        for model, pairs in grouped(kept).items()
+        model: MeanCurve(*(tuple(column) for column in zip(*sorted(pairs), strict=True)))
+        for model, pairs in grouped(points).items()
     }
 
 
@@ -143,8 +143,8 @@ class Order:
 
     def targets(self, model: str | None) -> tuple[float, ...]:
         """The targets at which a model needed fewer samples; None: where that is open."""
-        at = None if model is None else self.models.index(model)
-        return tuple(rung.target for rung in self.rungs if rung.smaller == at)
+        index = None if model is None else self.models.index(model)
+        return tuple(rung.target for rung in self.rungs if rung.smaller == index)
 
     def confirmed(self, form: BoundForm) -> bool | None:
         """Whether the predicted order is that of every decided target; None if none is decided."""
@@ -163,8 +163,10 @@ def strength(net: Network, form: BoundForm) -> float:
     with the number of layers, and that layer exists for the measurement alone.
     """
     if net.names[-1] == LEFT_OUT and len(net) > 1:
-        kept = [part for part in net.compositions if part.last != LEFT_OUT]
-        net = Network(net.layers[:-1], compositions=kept, name=net.name)
+        compositions = [
+            composition for composition in net.compositions if composition.last != LEFT_OUT
+        ]
+        net = Network(net.layers[:-1], compositions=compositions, name=net.name)
     missing = [layer.name for layer in net.learned if layer.parameters is None]
     if missing:
         raise KoriskError(f"layer {missing[0]!r}: parameters is missing; count its weights")
@@ -187,8 +189,8 @@ def order_of(
     reasons: dict[BoundForm, str] = {}
     for form in BOUNDS:
         try:
-            own, other = (strength(networks[model], form) for model in models)
-            strengths[form] = own, other
+            first_strength, second_strength = (strength(networks[model], form) for model in models)
+            strengths[form] = first_strength, second_strength
         except KoriskError as problem:
             reasons[form] = str(problem)
 
@@ -269,8 +271,8 @@ class NetworkCheck:
     @property
     def exceeded(self) -> tuple[BoundForm, ...]:
         """The bounds that the error exceeds."""
-        found = self.bounds.items()
-        return tuple(form for form, bound in found if self.error > bound.total * (1 + MEASURED))
+        bounds = self.bounds.items()
+        return tuple(form for form, bound in bounds if self.error > bound.total * (1 + MEASURED))
 
     @property
     def disordered(self) -> bool:
@@ -330,8 +332,8 @@ class Group(Checked):
 
     def bound(self, form: BoundForm) -> float | None:
         """The mean bound; None without any."""
-        found = [check.bounds[form].total for check in self.judged if form in check.bounds]
-        return _mean(found) if found else None
+        totals = [check.bounds[form].total for check in self.judged if form in check.bounds]
+        return _mean(totals) if totals else None
 
     def looseness(self, form: BoundForm) -> Spread | None:
         """How loose the bound is; networks without error are left out."""
@@ -339,11 +341,11 @@ class Group(Checked):
 
     def contributions(self, form: BoundForm) -> dict[str, float]:
         """The mean part of the bound that comes from each layer that errs in some network."""
-        found = [check.bounds[form] for check in self.judged if form in check.bounds]
+        bounds = [check.bounds[form] for check in self.judged if form in check.bounds]
         parts = _means(
-            dict(zip(bound.layers, bound.contributions.tolist(), strict=True)) for bound in found
+            dict(zip(bound.layers, bound.contributions.tolist(), strict=True)) for bound in bounds
         )
-        return {name: part for name, part in parts.items() if part}
+        return {name: contribution for name, contribution in parts.items() if contribution}
 
     @property
     def layer_errors(self) -> dict[str, float]:
@@ -374,8 +376,8 @@ class PointTheorem(Checked):
         """By model, in the order of the store, then by N."""
         return tuple(
             Group(model=model, n=n, checks=tuple(same))
-            for model, own in grouped((check.model, check) for check in self.checks).items()
-            for n, same in sorted(grouped((check.n, check) for check in own).items())
+            for model, checks in grouped((check.model, check) for check in self.checks).items()
+            for n, same in sorted(grouped((check.n, check) for check in checks).items())
         )
 
     @cached_property
@@ -418,8 +420,8 @@ def _mean(values: Iterable[float]) -> float:
 
 def _means(mappings: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """The mean of each key over the mappings that have it."""
-    found = grouped(pair for mapping in mappings for pair in mapping.items())
-    return {name: _mean(values) for name, values in found.items()}
+    by_key = grouped(pair for mapping in mappings for pair in mapping.items())
+    return {name: _mean(values) for name, values in by_key.items()}
 
 
 # --- From a store --------------------------------------------------------------------------------
@@ -443,16 +445,16 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
         names = [point]
     if not any(cell.task.point in names for cell in cells):
         raise KoriskError(f"{file}: no cell is finished yet; run the study first")
-    found = {
-        each: point_theorem(
-            each,
-            [cell for cell in cells if cell.task.point == each],
-            [failure for failure in failures if failure.task.point == each],
-            [task for task in asked if task.point == each],
+    theorems = {
+        name: point_theorem(
+            name,
+            [cell for cell in cells if cell.task.point == name],
+            [failure for failure in failures if failure.task.point == name],
+            [task for task in asked if task.point == name],
         )
-        for each in names
+        for name in names
     }
-    points = tuple(made for made in found.values() if made is not None)
+    points = tuple(theorem for theorem in theorems.values() if theorem is not None)
     if not points:
         of = f"no row of {point!r}" if point is not None else "no row"
         remedy = "write `theorem: true` in the study and run it into another folder"
@@ -462,8 +464,8 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
         name=str(study.get("name") or ""),
         store=file,
         points=points,
-        unmeasured=tuple(each for each, made in found.items() if made is None),
-        checks=tuple(check for made in points for check in made.checks),
+        unmeasured=tuple(name for name, theorem in theorems.items() if theorem is None),
+        checks=tuple(check for theorem in points for check in theorem.checks),
     )
 
 
@@ -475,7 +477,7 @@ def point_theorem(
     if not checks:
         return None
     first, *others = (cell.detail.get("pixels") for cell in cells)
-    same = type(first) is int and first > 0 and all(other == first for other in others)
+    same = type(first) is int and first > 0 and all(count == first for count in others)
     notes = tuple(_notes(cells, failures, asked))
     return PointTheorem(name=name, checks=checks, pixels=first if same else None, notes=notes)
 
@@ -551,18 +553,22 @@ def _notes(
         yield f"{count} failed, not counted here; the first: {failures[0].reason}"
     rows = grouped((row.model, row) for cell in cells for row in cell.rows)
     sizes = {n for cell in cells for n in cell.task.spec.get("sizes", ())}
-    for model, own in rows.items():
-        measured = sum(DETAIL in row.detail for row in own)
-        wanted = len(cells) * len(sizes | {row.n for row in own})
-        if measured < len(own):
-            yield f"{model}: {len(own) - measured} of {len(own)} rows have no errors of layers"
-        if len(own) < wanted:
-            yield f"{model}: {wanted - len(own)} of {wanted} rows are missing"
+    for model, fits in rows.items():
+        measured = sum(DETAIL in row.detail for row in fits)
+        wanted = len(cells) * len(sizes | {row.n for row in fits})
+        if measured < len(fits):
+            yield f"{model}: {len(fits) - measured} of {len(fits)} rows have no errors of layers"
+        if len(fits) < wanted:
+            yield f"{model}: {wanted - len(fits)} of {wanted} rows are missing"
         stored = [cell.detail.get("networks") for cell in cells]
-        nets = [each[model] for each in stored if isinstance(each, Mapping) and model in each]
+        nets = [
+            by_model[model]
+            for by_model in stored
+            if isinstance(by_model, Mapping) and model in by_model
+        ]
         if measured and any(net != nets[0] for net in nets):
             differ = "the true network's constants differ between seeds"
             yield f"{model}: {differ}; samples are predicted from those of the first"
     listed = [cell.detail.get("notes") for cell in cells]
-    said = [each for notes in listed if isinstance(notes, list) for each in notes]
-    yield from dict.fromkeys(each for each in said if isinstance(each, str))
+    texts = [note for notes in listed if isinstance(notes, list) for note in notes]
+    yield from dict.fromkeys(note for note in texts if isinstance(note, str))

@@ -35,8 +35,8 @@ def answer(checks: Sequence[NetworkCheck]) -> str:
     if not able and len(judged) == len(checks):
         return f"No test: in {which} {_networks(len(checks))}{before} the last layer alone errs."
     loose = ""
-    if (found := spread(check.looseness("composed") for check in able)) is not None:
-        ends = dict.fromkeys((number(found.least), number(found.worst)))
+    if (looseness := spread(check.looseness("composed") for check in able)) is not None:
+        ends = dict.fromkeys((number(looseness.least), number(looseness.worst)))
         loose = f"; the tightest is loose by {' to '.join(ends)} times"
     where = f"In {which} {_networks(len(checks))}{before}"
     if able and len(able) < len(judged) == len(checks):
@@ -53,16 +53,16 @@ def _networks(count: int) -> str:
 
 def remarks(checks: Sequence[NetworkCheck]) -> list[str]:
     """What else a reader of the answer should know: violations, unknown bounds, empty tests."""
-    said = []
+    sentences = []
     broken = [check for check in checks if check.holds is False]
     for check in broken[:_MOST]:
         above = ", ".join(f"{form} {number(check.bounds[form].total)}" for form in check.exceeded)
         why = f"error {number(check.error)} above {above}" if above else "bounds are out of order"
-        said.append(f"{check.where}: {why}.")
+        sentences.append(f"{check.where}: {why}.")
     if len(broken) > _MOST:
-        said.append(f"It is violated in {len(broken) - _MOST:,} more.")
+        sentences.append(f"It is violated in {len(broken) - _MOST:,} more.")
     if broken:
-        said.append(
+        sentences.append(
             "Possible causes: a constant below the true one, a layer's error that is missing or "
             "measured at other inputs, or a network that is not the true map; the theorem itself "
             "is proved."
@@ -72,69 +72,73 @@ def remarks(checks: Sequence[NetworkCheck]) -> list[str]:
         for check in checks
         if check.reason
     )
-    for (forms, reason), own in unknown.items():
-        more = f" and {len(own) - 1:,} more" if len(own) > 1 else ""
-        said.append(f"No {forms} bound for {own[0].where}{more}: {reason}.")
+    for (forms, reason), unbounded in unknown.items():
+        more = f" and {len(unbounded) - 1:,} more" if len(unbounded) > 1 else ""
+        sentences.append(f"No {forms} bound for {unbounded[0].where}{more}: {reason}.")
     if last := sum(check.only_the_last for check in checks if check.holds):
         empty = "the composed bound is then the error itself, which tests nothing"
-        said.append(f"In {_networks(last)} the last layer alone errs: {empty}.")
+        sentences.append(f"In {_networks(last)} the last layer alone errs: {empty}.")
     if any(len(check.layers) > 1 for check in checks if check.judged):
-        said.append(
+        sentences.append(
             "Errors of layers are measured at the inputs that each trained network gives them, not "
             "over one fixed evaluation distribution, as the paper's assumption has it."
         )
     if exact := sum(check.error == 0 for check in checks if check.judged):
-        said.append(f"The error of {_networks(exact)} is 0, so looseness is not defined there.")
-    return said
+        sentences.append(
+            f"The error of {_networks(exact)} is 0, so looseness is not defined there."
+        )
+    return sentences
 
 
 def point_sentences(point: PointTheorem) -> list[str]:
     """Notes on a point, what each layer adds to the bound, and the order of sample sizes."""
-    said = [f"{note}." for note in point.notes] + shares(point)
+    sentences = [f"{note}." for note in point.notes] + shares(point)
     for order in point.orders:
-        said.append(f"{' against '.join(order.models)}: {' '.join(order_sentences(order))}")
-    return said
+        sentences.append(f"{' against '.join(order.models)}: {' '.join(order_sentences(order))}")
+    return sentences
 
 
 def shares(point: PointTheorem) -> list[str]:
     """For each model with several erring layers, what each adds to the bound at its largest N."""
     last: dict[str, Group] = {group.model: group for group in point.groups if group.judged}
-    said = []
+    sentences = []
     for model, group in last.items():
         parts = group.contributions("composed")
         total = math.fsum(parts.values())
         if len(parts) > 1 and total > 0:
-            listed = ", ".join(f"{name} {100 * part / total:.3g}%" for name, part in parts.items())
-            said.append(f"{model} at N = {group.n:,}: parts of the composed bound: {listed}.")
-    return said
+            listed = ", ".join(
+                f"{name} {100 * contribution / total:.3g}%" for name, contribution in parts.items()
+            )
+            sentences.append(f"{model} at N = {group.n:,}: parts of the composed bound: {listed}.")
+    return sentences
 
 
 def order_sentences(order: Order) -> list[str]:
     """What was predicted, what was measured, and what the prediction leaves out."""
     predicted = grouped((_prediction(order, form), form) for form in BOUNDS)
-    said = [f"By {', '.join(forms)}: {what}." for what, forms in predicted.items()]
+    sentences = [f"By {', '.join(forms)}: {what}." for what, forms in predicted.items()]
     spans = []
-    for at, group in groupby(order.rungs, key=lambda rung: rung.smaller):
+    for winner, group in groupby(order.rungs, key=lambda rung: rung.smaller):
         rungs = list(group)
         ends = dict.fromkeys(number(rung.target) for rung in (rungs[0], rungs[-1]))
         where = f"for errors {' to '.join(ends)}"
-        if at is None:
+        if winner is None:
             spans.append(f"{where} it is open")
             continue
-        alone = [number(rung.target) for rung in rungs if not rung.needed[1 - at].reached]
-        other = f" ({order.models[1 - at]} did not reach {alone[0]})" if alone else ""
-        spans.append(f"{where} {order.models[at]} needed fewer samples{other}")
-    said.append(f"Measured: {'; '.join(spans) or 'neither errs at all'}.")
-    for each in order.changes:
-        near = f"The order changes near {number(each.target)}"
-        said.append(f"{near}: {each.model} needs about N = {each.n:,.0f} there.")
+        alone = [number(rung.target) for rung in rungs if not rung.needed[1 - winner].reached]
+        shortfall = f" ({order.models[1 - winner]} did not reach {alone[0]})" if alone else ""
+        spans.append(f"{where} {order.models[winner]} needed fewer samples{shortfall}")
+    sentences.append(f"Measured: {'; '.join(spans) or 'neither errs at all'}.")
+    for change in order.changes:
+        near = f"The order changes near {number(change.target)}"
+        sentences.append(f"{near}: {change.model} needs about N = {change.n:,.0f} there.")
     if order.lowest > 0:
-        said.append(f"Neither got below {number(order.lowest)}.")
+        sentences.append(f"Neither got below {number(order.lowest)}.")
     if order.erring:
         layers = ", ".join(f"{layer!r} of {model}" for model, layer in order.erring)
         lacks = f"it does not contain the errors of known layers ({layers})"
-        said.append(f"The prediction has no floor: {lacks}, which more data does not remove.")
-    return said
+        sentences.append(f"The prediction has no floor: {lacks}, which more data does not remove.")
+    return sentences
 
 
 def _prediction(order: Order, form: BoundForm) -> str:
@@ -145,8 +149,8 @@ def _prediction(order: Order, form: BoundForm) -> str:
     if model is None:
         return "neither should need fewer samples: same A p"
     factor = ratio if ratio > 1 else 1 / ratio if ratio else math.inf
-    said = f"{model} should need fewer samples: its A p is smaller by {number(factor)} times"
+    prediction = f"{model} should need fewer samples: its A p is smaller by {number(factor)} times"
     decided = len(order.rungs) - len(order.targets(None))
     if not decided:
-        return said
-    return f"{said}, confirmed at {len(order.targets(model))} of {decided} targets"
+        return prediction
+    return f"{prediction}, confirmed at {len(order.targets(model))} of {decided} targets"

@@ -189,7 +189,7 @@ def graph_errors(truth: nn.Module, trained: nn.Module, inputs: Tensor) -> dict[s
     true_parts = learned_parts(truth)
     errors: dict[str, float] = {}
     handles = []
-    for path, part in learned_parts(trained).items():
+    for path, module in learned_parts(trained).items():
         if path not in true_parts:
             why = f"the true network has no learned part {path!r}"
             raise KoriskError(f"{why}; both must have the same parts")
@@ -198,7 +198,7 @@ def graph_errors(truth: nn.Module, trained: nn.Module, inputs: Tensor) -> dict[s
             name = free_name(title_of(path, true_parts[path]), set(errors))
             errors[name] = sum_of_squares(true_parts[path](*given) - output)
 
-        handles.append(part.register_forward_hook(measure))
+        handles.append(module.register_forward_hook(measure))
     try:
         trained(inputs)
     finally:

@@ -49,7 +49,8 @@ class DenseSkips(nn.Module):
         super().__init__()
         self.inverse = inverse
         self.convolutions = nn.ModuleList(
-            nn.Conv2d(1 + at * width, width if at < 3 else 1, 3, padding=1) for at in range(4)
+            nn.Conv2d(1 + index * width, width if index < 3 else 1, 3, padding=1)
+            for index in range(4)
         )
         with torch.no_grad():
             for weights in self.convolutions.parameters():  # biases too
@@ -59,9 +60,9 @@ class DenseSkips(nn.Module):
     def forward(self, y: Tensor) -> Tensor:
         """Images of what was measured."""
         images = self.inverse(y).unsqueeze(1)
-        for at, convolution in enumerate(self.convolutions):
-            made = convolution(images)
-            images = torch.cat([images, torch.relu(made)], 1) if at < 3 else made
+        for index, convolution in enumerate(self.convolutions):
+            output = convolution(images)
+            images = torch.cat([images, torch.relu(output)], 1) if index < 3 else output
         return cast(Tensor, images.squeeze(1))
 
 
@@ -307,11 +308,11 @@ class GraphProblem(TrueNetworkProblem):
                     learned(block)
             return built
         draws = torch.Generator().manual_seed(seed)
-        made: nn.Module = DenseSkips(nn.Sequential(*inverse), self.width, draws)
+        network: nn.Module = DenseSkips(nn.Sequential(*inverse), self.width, draws)
         if self.network == "unrolled":
             scale = 1 / operator.norm().upper
-            made = Unrolled(operator * scale, scale, self.width, draws)
-        return made.to(operator.device)
+            network = Unrolled(operator * scale, scale, self.width, draws)
+        return network.to(operator.device)
 
 
 @lru_cache(maxsize=2)
@@ -320,10 +321,10 @@ def _true_graph(problem: GraphProblem, device: str) -> nn.Module:
     network = problem._made(0, device)
     draws = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for part in network.modules():
-            for weights in part.parameters(recurse=False):
+        for module in network.modules():
+            for weights in module.parameters(recurse=False):
                 drawn = torch.randn(weights.shape, generator=draws).to(weights)
-                if isinstance(part, nn.Conv2d):
+                if isinstance(module, nn.Conv2d):
                     weights.copy_(_TRUE_SIZE * drawn / math.sqrt(max(weights[0].numel(), 36)))
                 else:
                     weights.mul_(1 + _TRUE_SPREAD * drawn)
