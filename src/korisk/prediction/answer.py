@@ -68,19 +68,19 @@ def model_advice(made: Prediction | Rehearsed, asked: Question) -> list[str]:
     list of str
         Sentences, the answer to the first target first.
     """
-    said: list[str] = []
+    sentences: list[str] = []
     reasons: list[str] = []
     for target in asked.targets:
         advice = made.plan(target).recommend(asked.sure, asked.cost)
         if isinstance(made, Rehearsed):
-            said += [advice.sentence, advice.odds]
+            sentences += [advice.sentence, advice.odds]
         else:
-            said += advice_words(made, advice)
+            sentences += advice_words(made, advice)
         reasons += advice.reasons
     if not asked.targets:
-        said.append(made.outlook() if isinstance(made, Rehearsed) else outlook(made))
+        sentences.append(made.outlook() if isinstance(made, Rehearsed) else outlook(made))
         reasons += [] if made.check is None else [check_words(made.check)]
-    return [*filter(None, said), *dict.fromkeys(reasons)]
+    return [*filter(None, sentences), *dict.fromkeys(reasons)]
 
 
 def point_tables(point: PointPrediction, asked: Question) -> Iterator[Table]:
@@ -99,22 +99,25 @@ def point_tables(point: PointPrediction, asked: Question) -> Iterator[Table]:
         Errors, samples for targets, what is determined, pilots beside the theory, two factors.
     """
     models, n, targets = point.predictions, point.examples, asked.targets or point.targets
-    parts = ("computed", "expected", "90% from", "to")
+    columns = ("computed", "expected", "90% from", "to")
     rows = []
-    for of_models in zip(*(error_rows(made, asked.at) for made in models), strict=True):
+    for of_models in zip(*(error_rows(prediction, asked.at) for prediction in models), strict=True):
         values = [number(value, 3) for row in of_models for value in list(row.values())[1:]]
         rows.append([whole(int(of_models[0]["n"])), *values])
     if models:
-        heads = ["N", *(f"{made.model}\n{part}" for made in models for part in parts)]
+        heads = [
+            "N",
+            *(f"{prediction.model}\n{column}" for prediction in models for column in columns),
+        ]
         title = f"{point.name}: expected mse, from {point.images} and nothing trained"
         yield Table(title, heads, rows, "r")
     for network in point.rehearsed:
         yield _rehearsed_table(point.name, network, asked.at)
     heads = ["model", *size_heads(asked.sure)]
     rows = [
-        [made.model, *size_cells(size, asked.sure)]
+        [prediction.model, *size_cells(size, asked.sure)]
         for target in targets
-        for made, size in zip(point.models, point.plans(target), strict=True)
+        for prediction, size in zip(point.models, point.plans(target), strict=True)
     ]
     of = "a target" if asked.targets else "targets, as examples"
     yield Table(f"Samples for {of}", heads, rows)
@@ -124,28 +127,28 @@ def point_tables(point: PointPrediction, asked: Question) -> Iterator[Table]:
     if not models:
         return
     rows = []
-    for made in models:
-        used, weights = point.effective(made, n), made.parameters or 0
+    for prediction in models:
+        used, weights = point.effective(prediction, n), prediction.parameters or 0
         share = f"{used / weights:.0%}" if weights else "-"
-        directions = number(made.effective(n))
-        rows.append([made.model, whole(weights), directions, whole(round(used)), share])
+        directions = number(prediction.effective(n))
+        rows.append([prediction.model, whole(weights), directions, whole(round(used)), share])
     heads = ["model", "weights", "directions", "as weights", "share"]
     yield Table(f"What {n:,} samples determine", heads, rows)
-    for made in models:
-        if made.checks:
-            trust = chance(made.trust) if made.tested else "not tested"
+    for prediction in models:
+        if prediction.checks:
+            trust = chance(prediction.trust) if prediction.tested else "not tested"
             rows = [
                 [whole(c.n), number(c.computed), number(c.measured), number(c.ratio, 3)]
-                for c in made.checks
+                for c in prediction.checks
             ]
-            title = f"{made.model} inside the pilot (trust in the theory: {trust})"
+            title = f"{prediction.model} inside the pilot (trust in the theory: {trust})"
             yield Table(title, ["N", "computed", "measured", "ratio"], rows, "r")
     if point.pair is not None:
         known = [f for f in map(point.pair.factors_or_reason, targets) if "unknown" not in f]
         if known:
             rows = [
-                [number(target), *(number(part, 3) for part in parts)]
-                for target, *parts in (factors.values() for factors in known)
+                [number(target), *(number(ratio, 3) for ratio in ratios)]
+                for target, *ratios in (factors.values() for factors in known)
             ]
             heads = ["target", "sigma\nfactor", "floor\nfactor", "ratio of\nN / log N"]
             yield Table("Proposition 1, from lines through both", heads, rows, "r")
@@ -179,17 +182,17 @@ def point_sentences(point: PointPrediction, asked: Question) -> Iterator[str]:
         Sentences, one paragraph each.
     """
     told = ""
-    for made in point.predictions:
-        said = [*trust_words(made), *(note for note in made.notes if note not in told)]
-        if said:
-            told += " ".join(said)
-            yield " ".join(said)
+    for prediction in point.predictions:
+        notes = [*trust_words(prediction), *(note for note in prediction.notes if note not in told)]
+        if notes:
+            told += " ".join(notes)
+            yield " ".join(notes)
     for network in point.rehearsed:
         yield " ".join(network.basis())
     if point.pair is not None:
         yield point.pair.explain()
         factors = map(point.pair.factors_or_reason, asked.targets or point.targets)
-        lacking = [number(each["target"]) for each in factors if "unknown" in each]
+        lacking = [number(row["target"]) for row in factors if "unknown" in row]
         if lacking:
             yield (
                 f"Proposition 1 has no factors at {', '.join(lacking)}: the line through one of "

@@ -115,7 +115,7 @@ def examples_of(
     if kind is not None:
         inputs = add_noise(clean, kind, width=width, seed=seed, stream="examples noise")
     variance = noise_variance(clean, kind, width=width)
-    labels = None if patients is None else tuple(str(each) for each in patients)
+    labels = None if patients is None else tuple(str(patient) for patient in patients)
     if labels is not None:
         rule = f"name the patient of each of {len(values):,} images"
         remedy = "leave it out if every image is of a patient of its own"
@@ -132,15 +132,15 @@ def tail_of(tail: Any, shape: Shape, image: Shape) -> tuple[LinearOperator, ...]
     every = (tail,) if alone else tail
     first = shape
     layers: list[LinearOperator] = []
-    for at, each in enumerate(every):
-        if isinstance(each, LinearOperator):
-            layers.append(each)
-        elif isinstance(each, Tensor | np.ndarray):
-            last = at == len(every) - 1 and len(each) == math.prod(image)
-            layers.append(_matrix(each, shape, image if last else None))
+    for index, layer in enumerate(every):
+        if isinstance(layer, LinearOperator):
+            layers.append(layer)
+        elif isinstance(layer, Tensor | np.ndarray):
+            last = index == len(every) - 1 and len(layer) == math.prod(image)
+            layers.append(_matrix(layer, shape, image if last else None))
         else:
             rule = "contain LinearOperators or matrices"
-            raise invalid("tail", rule, each, "known operators are linear")
+            raise invalid("tail", rule, layer, "known operators are linear")
         shape = tuple(layers[-1].range)
     domain = tuple(layers[0].domain) if layers else ()
     rule = f"map inputs {first} to images {image}"
@@ -153,14 +153,14 @@ def tail_of(tail: Any, shape: Shape, image: Shape) -> tuple[LinearOperator, ...]
 def weights_of(weights: ArrayLike | Tensor | None, shape: Shape) -> Tensor:
     """Analytic weights as a tensor; ones where they are None."""
     try:
-        found = torch.ones(shape) if weights is None else torch.as_tensor(weights).detach()
+        tensor = torch.ones(shape) if weights is None else torch.as_tensor(weights).detach()
     except (TypeError, ValueError, RuntimeError):
-        found = torch.full(shape, math.nan)
-    if tuple(found.shape) != shape or not bool(torch.isfinite(found).all()):
+        tensor = torch.full(shape, math.nan)
+    if tuple(tensor.shape) != shape or not bool(torch.isfinite(tensor).all()):
         rule = f"be finite numbers of an input's shape {shape_text(shape)}"
-        got = f"{shown(weights)} of shape {shape_text(tuple(found.shape))}"
+        got = f"{shown(weights)} of shape {shape_text(tuple(tensor.shape))}"
         raise invalid("weights", rule, weights, "one for each entry", got=got)
-    return found
+    return tensor
 
 
 def _matrix(
@@ -183,14 +183,14 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
     place = next(weights, torch.zeros(0, dtype=torch.float64))
 
     def call(batch: Tensor) -> Tensor:
-        found = function(batch)
-        tensor = isinstance(found, Tensor) and not found.is_complex()
-        if not tensor or found.ndim < 2 or len(found) != len(batch):
+        outputs = function(batch)
+        tensor = isinstance(outputs, Tensor) and not outputs.is_complex()
+        if not tensor or outputs.ndim < 2 or len(outputs) != len(batch):
             rule = "give a real tensor with one output for each image of a batch"
-            got = f"{shown(getattr(found, 'shape', found))} for {len(batch)}"
+            got = f"{shown(getattr(outputs, 'shape', outputs))} for {len(batch)}"
             remedy = "write it for batches (images, height, width), and stack real and imaginary"
-            raise invalid("operator", rule, found, f"{remedy} parts", got=got)
-        return torch.as_tensor(found)
+            raise invalid("operator", rule, outputs, f"{remedy} parts", got=got)
+        return torch.as_tensor(outputs)
 
     # Probes of the images' size, but random: a blank image would hide a nonlinearity.
     size = float(np.sqrt(np.square(images).mean()))
@@ -198,7 +198,7 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
     probes = size * torch.randn(2, *shape, generator=generator, dtype=torch.float64)
     probes = probes.to(place.device, place.dtype)
     with torch.no_grad():
-        first, second = (call(each[None])[0] for each in probes)
+        first, second = (call(probe[None])[0] for probe in probes)
         mixed = call((2 * probes[0] - 3 * probes[1])[None])[0]
         off = float((mixed - (2 * first - 3 * second)).abs().max())
         size = float((2 * first).abs().max() + (3 * second).abs().max())
@@ -209,7 +209,7 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
                 "linear operator: run a pilot instead"
             )
         unit = torch.eye(pixels, dtype=place.dtype, device=place.device).reshape(pixels, *shape)
-        columns = torch.cat([call(part) for part in torch.split(unit, 256)])
+        columns = torch.cat([call(batch) for batch in torch.split(unit, 256)])
     matrix = columns.reshape(pixels, -1).T.cpu().double()
     return Matrix(matrix, shape, tuple(first.shape))
 
@@ -267,8 +267,8 @@ def predict_dense(
     >>> made.parameters, made.examples, made.errors([32, 128]).shape
     (64, 64, (2,))
     """
-    made = examples_of(operator, images, noise, seed=seed, patients=patients)
-    return dense_prediction(made, relu=relu, pilot=pilot, rehearsal=rehearsal)
+    examples = examples_of(operator, images, noise, seed=seed, patients=patients)
+    return dense_prediction(examples, relu=relu, pilot=pilot, rehearsal=rehearsal)
 
 
 def predict_structured(
@@ -330,11 +330,11 @@ def predict_structured(
     (8, True)
     """
     _checks.one_of("toward", toward, ("analytic", "zero"))
-    made = examples_of(operator, images, noise, seed=seed, patients=patients)
-    layers = tail_of(tail, tuple(made.forward.range), tuple(made.latents.shape[1:]))
+    examples = examples_of(operator, images, noise, seed=seed, patients=patients)
+    layers = tail_of(tail, tuple(examples.forward.range), tuple(examples.latents.shape[1:]))
     start = weights_of(weights, layers[0].domain).to(layers[0].device, layers[0].dtype)
-    found = Reconstruction(start, layers)
-    return known_prediction(made, found, toward=toward, relu=relu, pilot=pilot)
+    reconstruction = Reconstruction(start, layers)
+    return known_prediction(examples, reconstruction, toward=toward, relu=relu, pilot=pilot)
 
 
 def dense_prediction(
@@ -352,7 +352,7 @@ def dense_prediction(
     moment = image_moment(to_array(examples.latents), independent=alone.number)
     checks = NOTHING_MEASURED
     if rehearsal:
-        some = (to_array(part[:MOST_REHEARSED]) for part in (examples.inputs, examples.targets))
+        some = (to_array(tensor[:MOST_REHEARSED]) for tensor in (examples.inputs, examples.targets))
         checks = rehearse(*some, relu=relu, groups=groups)
         moment = matched_moment(examples, moment, groups, None if relu else checks)
     theory = dense_spectrum(examples, moment, relu=relu, progress=progress)
@@ -377,10 +377,10 @@ def dense_prediction(
     if len(checks):
         spread = np.sqrt(checks.variance)
         if (spread > _UNEVEN).any():
-            at = int(np.argmax(spread > _UNEVEN))  # the first
+            uneven = int(np.argmax(spread > _UNEVEN))  # the first
             notes.append(
-                f"Fits to different {checks.n[at]:.0f} of the examples differ by some "
-                f"{spread[at]:.0%}: few images have the features that matter there. From about "
+                f"Fits to different {checks.n[uneven]:.0f} of the examples differ by some "
+                f"{spread[uneven]:.0%}: few images have the features that matter there. From about "
                 "that N on, until all of them have been seen, errors may lie well above the band."
             )
         ratios = theory.errors(checks.n) / np.exp(checks.log_error)

@@ -125,29 +125,33 @@ def _similarity(images: Array) -> tuple[Single, Array, int]:
     blank = contrast.ravel() <= _BLANK * np.median(contrast)
     plain = _turned_alike(np.divide(plain, contrast, out=plain, where=contrast > 0))
     noise = _noise(plain)
-    filtered, kept = _filtered(plain, float(np.median(noise)), fine)
+    filtered, noise_share = _filtered(plain, float(np.median(noise)), fine)
     # At 32 pixels, means of 2 x 2 of them at every position; compared at every second position.
     step, shift = (2, _SHIFT) if fine else (1, (_SHIFT + 1) // 2)
     length = filtered.shape[1] - 2 * shift
 
     def cut(fields: Single, down: int, right: int) -> Single:
         """(..., pixels) the part of fields that begins there."""
-        part = fields[..., down : down + length : step, right : right + length : step]
-        return np.asarray(part.reshape(*part.shape[:-2], -1), dtype=np.float32)
+        crop = fields[..., down : down + length : step, right : right + length : step]
+        return np.asarray(crop.reshape(*crop.shape[:-2], -1), dtype=np.float32)
 
     mean = cut(filtered.mean(axis=0), shift, shift)
     centre = cut(filtered, shift, shift) - mean
     power = np.square(centre).mean(axis=1).astype(float)
-    reliable = 1 - np.divide(kept * noise, power, out=np.ones_like(power), where=power > 0)
+    reliable = 1 - np.divide(noise_share * noise, power, out=np.ones_like(power), where=power > 0)
     reliable[blank] = -np.inf
     rows = _units(centre)
-    found = np.zeros((len(images), len(images)), dtype=np.float32)
+    correlations = np.zeros((len(images), len(images)), dtype=np.float32)
     for turned in _turns(filtered):
         for down in range(2 * shift + 1):  # one product for all shifts along the other axis
             moved = [_units(cut(turned, down, right) - mean) for right in range(2 * shift + 1)]
             products = rows @ np.concatenate(moved).T
-            np.maximum(found, products.reshape(len(rows), len(moved), -1).max(axis=1), out=found)
-    return np.maximum(found, found.T), reliable, centre.shape[1]
+            np.maximum(
+                correlations,
+                products.reshape(len(rows), len(moved), -1).max(axis=1),
+                out=correlations,
+            )
+    return np.maximum(correlations, correlations.T), reliable, centre.shape[1]
 
 
 def _filtered(plain: Array, noise: float, fine: bool) -> tuple[Single, float]:
@@ -167,10 +171,12 @@ def _filtered(plain: Array, noise: float, fine: bool) -> tuple[Single, float]:
     spread = differing * (2 * signal + differing)
     weight = np.divide(signal, spread, out=np.zeros_like(signal), where=spread > 0)
     weight /= max(float(weight.max()), 1e-300)
-    found = np.fft.ifft2(np.fft.fft2(plain) * np.sqrt(weight)).real
+    filtered = np.fft.ifft2(np.fft.fft2(plain) * np.sqrt(weight)).real
     if not fine:
-        return found.astype(np.float32), float(weight.mean())
-    means = (found[:, :-1, :-1] + found[:, 1:, :-1] + found[:, :-1, 1:] + found[:, 1:, 1:]) / 4
+        return filtered.astype(np.float32), float(weight.mean())
+    means = (
+        filtered[:, :-1, :-1] + filtered[:, 1:, :-1] + filtered[:, :-1, 1:] + filtered[:, 1:, 1:]
+    ) / 4
     averaged = np.square(np.outer(np.cos(np.pi * lines), np.cos(np.pi * lines)))
     return means.astype(np.float32), float((weight * averaged).mean())
 

@@ -87,17 +87,17 @@ def independence(images: Array, patients: Sequence[str] | None = None) -> Indepe
     copies = near_copies(np.asarray(images[:compared], dtype=float)) if alone else None
     if copies is not None and copies.groups is not None:
         # What was compared stands for all: pairs are copies as often among the others.
-        part = (compared / copies.number - 1) / (compared - 1)
+        copy_share = (compared / copies.number - 1) / (compared - 1)
         return Independence(
             count,
-            count / (1 + (count - 1) * max(part, 0.0)),
+            count / (1 + (count - 1) * max(copy_share, 0.0)),
             copies.groups,
             None if patients is None else count,
             copies=True,
             unclear=copies.unclear,
         )
     # Equal images, of which blank ones are no copies.
-    texts = [image.tobytes() if np.ptp(image) > 0 else b"%d" % at for at, image in enumerate(small)]
+    texts = [image.tobytes() if np.ptp(image) > 0 else b"%d" % k for k, image in enumerate(small)]
     equal = np.unique([hash(text) for text in texts], return_inverse=True)[1]
     same = equal[:, None] == equal
     correlation = np.where(shared, _intraclass(small.reshape(compared, -1), whose), 0.0)
@@ -135,13 +135,13 @@ def relative_error(values: Array, groups: NDArray[np.int64] | None) -> float:
 
 def _small(images: Array) -> Array:
     """Images of at most `_SIDE` pixels along every edge, by means over areas."""
-    found = np.asarray(images, dtype=float)
-    for axis in range(1, found.ndim):
-        if (have := found.shape[axis]) > _SIDE:
-            moved = np.moveaxis(found, axis, 0)
+    reduced = np.asarray(images, dtype=float)
+    for axis in range(1, reduced.ndim):
+        if (have := reduced.shape[axis]) > _SIDE:
+            moved = np.moveaxis(reduced, axis, 0)
             means = weights(have, _SIDE) @ moved.reshape(have, -1)
-            found = np.moveaxis(means.reshape(_SIDE, *moved.shape[1:]), 0, axis)
-    return found
+            reduced = np.moveaxis(means.reshape(_SIDE, *moved.shape[1:]), 0, axis)
+    return reduced
 
 
 def _intraclass(rows: Array, whose: NDArray[np.int64]) -> float:

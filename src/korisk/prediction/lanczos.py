@@ -40,8 +40,8 @@ class Spaces:
 
     def solved_above(self, cut: float) -> Tensor:
         """(k, m) C^-1 b, without eigenvalues up to `cut` of the largest."""
-        kept = self.nodes > cut * self.nodes[:, -1:]
-        return self.applied(torch.where(kept, 1 / torch.where(kept, self.nodes, 1.0), 0.0))
+        above = self.nodes > cut * self.nodes[:, -1:]
+        return self.applied(torch.where(above, 1 / torch.where(above, self.nodes, 1.0), 0.0))
 
 
 def lanczos(product: Product, starts: Tensor, *, steps: int, off: Tensor | None = None) -> Spaces:
@@ -59,12 +59,12 @@ def lanczos(product: Product, starts: Tensor, *, steps: int, off: Tensor | None 
     size = torch.linalg.vector_norm(vector, dim=1)
     vector = _scaled(vector, size, torch.zeros_like(size))
     largest = torch.zeros_like(size)
-    for at in range(steps):
-        basis[:, at] = vector
+    for step in range(steps):
+        basis[:, step] = vector
         image = without(product(vector), taken)
         here = (vector * image).sum(1)
-        small[:, at, at] = here.double()
-        before = basis[:, : at + 1]
+        small[:, step, step] = here.double()
+        before = basis[:, : step + 1]
         for _ in range(2):
             along = torch.einsum("ksm,km->ks", before, image)
             image = image - torch.einsum("ks,ksm->km", along, before)
@@ -72,9 +72,9 @@ def lanczos(product: Product, starts: Tensor, *, steps: int, off: Tensor | None 
         largest = torch.maximum(largest, torch.maximum(length, here.abs()))
         least = _EXHAUSTED[starts.dtype] * largest
         vector = _scaled(image, length, least)
-        if at + 1 < steps:
+        if step + 1 < steps:
             coupled = torch.where(length > least, length, 0.0).double()
-            small[:, at, at + 1] = small[:, at + 1, at] = coupled
+            small[:, step, step + 1] = small[:, step + 1, step] = coupled
     nodes, turned = torch.linalg.eigh(small)
     return Spaces(size.double(), nodes.clamp_min(0.0), turned, basis)
 

@@ -81,7 +81,7 @@ def rehearse(
     firsts = mixed[np.unique(whose[mixed], return_index=True)[1]]  # an example of each group
     logs, variances, level = [], [], 0.0
     for n in sizes:
-        found = []
+        split_errors = []
         splits = max(_SPLITS, round(number / (number - n)))
         for split in range(splits):
             turned = np.roll(order, -(split * number // splits))
@@ -95,8 +95,8 @@ def rehearse(
             if relu:
                 along = vectors.T @ wanted[fitted]
                 errors = [
-                    np.square(np.maximum(rotated / each @ along, 0.0) - wanted[left]).mean()
-                    for each in shifted
+                    np.square(np.maximum(rotated / row @ along, 0.0) - wanted[left]).mean()
+                    for row in shifted
                 ]
             else:  # |y - sum_k m_k y_k|^2 from products of targets alone, for all penalties at once
                 inner = (rotated.T @ rotated) * (
@@ -105,10 +105,10 @@ def rehearse(
                 across = (rotated * (products[np.ix_(left, fitted)] @ vectors)).sum(axis=0)
                 total = ((1 / shifted) @ inner / shifted).sum(axis=1) - 2 / shifted @ across
                 errors = (total + products[left, left].sum()) / len(left) / wanted.shape[1]
-            found.append(errors)
+            split_errors.append(errors)
         # One penalty for all splits: few examples that are left out would choose too well.
-        best = int(np.argmin(np.sum(found, axis=0)))
-        chosen = np.log(np.maximum(np.array(found)[:, best], 1e-300))
+        best = int(np.argmin(np.sum(split_errors, axis=0)))
+        chosen = np.log(np.maximum(np.array(split_errors)[:, best], 1e-300))
         logs.append(float(chosen.mean()))
         variances.append(float(chosen.var(ddof=1)) + _NOISE**2)
         level = math.sqrt(
@@ -188,13 +188,13 @@ class Misfit:
         """Weights (C,), means (C, M) and deviations (C, M) of the misfit of a real error at N."""
         u, missed = np.log2(n), self._missing(n)
         means, deviations = np.empty((2, len(self._cases), len(u)))
-        for at, (shape, length, shared, inverse, solved) in enumerate(self._cases):
+        for index, (shape, length, shared, inverse, solved) in enumerate(self._cases):
             across = _covariance(shape, length, self._where, u) + shared * self._is_real[:, None]
             across = across + _unseen(self._missed, missed)
-            means[at] = across.T @ solved + self._raised * missed
+            means[index] = across.T @ solved + self._raised * missed
             variance = shape**2 + shared + missed**2
             variance = variance - np.einsum("km,kl,lm->m", across, inverse, across)
-            deviations[at] = np.sqrt(np.maximum(variance, 1e-8))
+            deviations[index] = np.sqrt(np.maximum(variance, 1e-8))
         return self._weights, means, deviations
 
     def _missing(self, n: Array) -> Array:

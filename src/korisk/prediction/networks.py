@@ -130,7 +130,7 @@ def rehearse_study(
         for label, (_, arguments) in every.items():
             refuse_early(asked, arguments, measured.get(label))
         if own is None and wanted - set(every):
-            (made,) = predict_study(
+            (predicted,) = predict_study(
                 study,
                 examples=examples,
                 seed=seed,
@@ -141,12 +141,14 @@ def rehearse_study(
                 device=device,
                 progress=None if callbacks is None else callbacks.progress,
             )
-            linear = tuple(each for each in made.predictions if each.model in wanted)
-            made = replace(made, predictions=linear)
+            linear = tuple(
+                prediction for prediction in predicted.predictions if prediction.model in wanted
+            )
+            predicted = replace(predicted, predictions=linear)
         else:
             notes = tuple(image_notes(problem, spec, examples))
             settings = {**spec, "problem": described}
-            made = PointPrediction(name, settings, (), "", 1, notes, meter.read())
+            predicted = PointPrediction(name, settings, (), "", 1, notes, meter.read())
         rehearsed = [
             rehearsed_network(
                 label, build, problem, measured.get(label), asked, arguments, callbacks
@@ -154,8 +156,10 @@ def rehearse_study(
             for label, (build, arguments) in every.items()
         ]
         if rehearsed:
-            made = replace(made, rehearsed=tuple(rehearsed), caveats=(), usage=meter.read())
-        points.append(made)
+            predicted = replace(
+                predicted, rehearsed=tuple(rehearsed), caveats=(), usage=meter.read()
+            )
+        points.append(predicted)
     return points
 
 
@@ -230,9 +234,9 @@ def rehearse_own(
         arguments |= {"images": drawn.images, "patients": drawn.patients}
         if len(drawn.images) < examples:
             notes.append(f"There are {len(drawn.images):,} images, of {examples:,} asked for.")
-    made = rehearsed_network(name, build, operator, pilot, asked, arguments, callbacks)
+    network = rehearsed_network(name, build, operator, pilot, asked, arguments, callbacks)
     spec: dict[str, Any] = {"problem": {}, "models": {}}
-    return PointPrediction(name, spec, (), "", 1, tuple(notes), meter.read(), (), (made,))
+    return PointPrediction(name, spec, (), "", 1, tuple(notes), meter.read(), (), (network,))
 
 
 def rehearsed_network(

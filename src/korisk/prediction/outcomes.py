@@ -38,45 +38,45 @@ class Outcome:
 
 def measured_curves(cells: Iterable[Cell]) -> list[Curve]:
     """The mean squared errors of a point's models, whatever metric the study looks at."""
-    found: dict[str, list[tuple[int, float, int]]] = {}
+    rows_by_model: dict[str, list[tuple[int, float, int]]] = {}
     for cell in cells:
         for row in cell.rows:
             error = row.metrics.get(_METRIC, math.nan)
             if row.n >= 2 and 0 < error < math.inf:
-                found.setdefault(row.model, []).append((row.n, error, cell.task.seed))
-    made = []
-    for model, rows in found.items():
+                rows_by_model.setdefault(row.model, []).append((row.n, error, cell.task.seed))
+    curves = []
+    for model, rows in rows_by_model.items():
         n, errors, seeds = zip(*rows, strict=True)
-        made.append(Curve(n, errors, seeds, model=model, metric=_METRIC))
-    return made
+        curves.append(Curve(n, errors, seeds, model=model, metric=_METRIC))
+    return curves
 
 
 def outcomes(each: PointRecord, curves: Sequence[Curve]) -> Iterator[Outcome]:
     """What was predicted at the N that were measured, interpolated; not at those of a pilot."""
     measured = {curve.model: curve for curve in curves}
-    for made in each.models:
-        curve = measured.get(made.model)
+    for record in each.models:
+        curve = measured.get(record.model)
         if curve is None:
             continue
-        told = {check.n for check in made.checks}
-        logs = np.log([(row.n, row.expected, row.lower, row.upper) for row in made.track])
+        told = {check.n for check in record.checks}
+        logs = np.log([(row.n, row.expected, row.lower, row.upper) for row in record.track])
         for n, mean in zip(curve.sizes.tolist(), curve.means.tolist(), strict=True):
-            if made.track[0].n <= n <= made.track[-1].n and n not in told:
+            if record.track[0].n <= n <= record.track[-1].n and n not in told:
                 expected, lower, upper = (
                     math.exp(np.interp(math.log(n), logs[:, 0], logs[:, k])) for k in (1, 2, 3)
                 )
-                yield Outcome(each.point, made.model, n, expected, lower, upper, mean)
+                yield Outcome(each.point, record.model, n, expected, lower, upper, mean)
 
 
 def sentences(found: Sequence[Outcome]) -> Iterator[str]:
     """How well each model was predicted."""
     groups: dict[tuple[str, str], list[Outcome]] = {}
-    for each in found:
-        groups.setdefault((each.point, each.model), []).append(each)
+    for outcome in found:
+        groups.setdefault((outcome.point, outcome.model), []).append(outcome)
     for (point, model), mine in groups.items():
-        logs = [math.log(each.ratio) for each in mine]
-        farthest = max(mine, key=lambda each: abs(math.log(each.ratio)))
-        inside = sum(each.inside for each in mine)
+        logs = [math.log(outcome.ratio) for outcome in mine]
+        farthest = max(mine, key=lambda outcome: abs(math.log(outcome.ratio)))
+        inside = sum(outcome.inside for outcome in mine)
         yield (
             f"{point}, {model}: predicted over measured is {math.exp(sum(logs) / len(logs)):.2f} "
             f"in the geometric mean over {len(mine)} N, and {farthest.ratio:.2f} at worst, at "

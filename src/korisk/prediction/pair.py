@@ -61,15 +61,15 @@ def error_rows(
     """
     if at:
         n = np.array(at, float)
-        found = PredictedTrack(n, made.computed(n), made.errors(n), *made.band(n))
+        points = PredictedTrack(n, made.computed(n), made.errors(n), *made.band(n))
     else:
-        found = track(made)
-        kept = found.n <= max(last_shown(made), to)
+        points = track(made)
+        selected = points.n <= max(last_shown(made), to)
         if doublings:
-            kept &= found.n == np.round(found.n)
-        found = PredictedTrack(*(column[kept] for column in found))
+            selected &= points.n == np.round(points.n)
+        points = PredictedTrack(*(column[selected] for column in points))
     return [
-        dict(zip(found._fields, map(float, row), strict=True)) for row in zip(*found, strict=True)
+        dict(zip(points._fields, map(float, row), strict=True)) for row in zip(*points, strict=True)
     ]
 
 
@@ -92,14 +92,14 @@ class PredictedPair:
 
         first, second = track(self.known), track(self.dense)
         (down, up), (other_down, other_up) = (
-            (np.log(each.expected / each.lower), np.log(each.upper / each.expected))
-            for each in (first, second)
+            (np.log(curve.expected / curve.lower), np.log(curve.upper / curve.expected))
+            for curve in (first, second)
         )
         apart = np.log(first.expected / second.expected)
         facing = np.where(apart > 0, np.hypot(down, other_up), np.hypot(up, other_down))
-        found = ndtr(_TO_THE_END * apart / np.maximum(facing, 1e-9))
-        found = _held(self.dense, first.n, found)
-        return 1 - _held(self.known, first.n, 1 - found)
+        probability = ndtr(_TO_THE_END * apart / np.maximum(facing, 1e-9))
+        probability = _held(self.dense, first.n, probability)
+        return 1 - _held(self.known, first.n, 1 - probability)
 
     @cached_property
     def crossover(self) -> Crossover | None:
@@ -154,12 +154,12 @@ class PredictedPair:
     def factors_or_reason(self, target: float) -> dict[str, Any]:
         """Both factors as plain values, for JSON, or why there are none."""
         try:
-            found = self.factors(target)
+            factors = self.factors(target)
         except KoriskError as error:
             return {"target": target, "unknown": str(error)}
         values: dict[str, Any] = {"target": target}
         for name in ("structural", "approximation_budget", "product"):
-            factor = float(getattr(found, name))
+            factor = float(getattr(factors, name))
             values[name] = factor if math.isfinite(factor) else None
         return values
 

@@ -528,13 +528,13 @@ class Prediction(Drawn, Answers):
         'FC has an expected error of ... at N = 64 (90%: ...); its curve levels off at 0.1. ...'
         """
         if target is None:
-            said, last = [outlook(self)], []
+            sentences, last = [outlook(self)], []
             if self.check is not None:
                 last.append(check_words(self.check))
         else:
             advice = self.plan(target).recommend(sure, cost)
-            said, last = advice_words(self, advice), list(advice.reasons)
-        return " ".join([*said, *trust_words(self), *self.notes, *last])
+            sentences, last = advice_words(self, advice), list(advice.reasons)
+        return " ".join([*sentences, *trust_words(self), *self.notes, *last])
 
     # --- The pilot -------------------------------------------------------------------------------
 
@@ -615,13 +615,13 @@ class Prediction(Drawn, Answers):
         """
         if self.pilot is None:
             return None
-        kept = (self.pilot.n >= self.valid_from) & (self.pilot.n <= self.valid_to)
-        if len(np.unique(self.pilot.n[kept])) < (FIT_SIZES if self.rivals else 1):
-            kept = self.pilot.n <= self.valid_to
-        if not kept.any():
+        valid = (self.pilot.n >= self.valid_from) & (self.pilot.n <= self.valid_to)
+        if len(np.unique(self.pilot.n[valid])) < (FIT_SIZES if self.rivals else 1):
+            valid = self.pilot.n <= self.valid_to
+        if not valid.any():
             return None
-        seeds = [seed for seed, there in zip(self.pilot.seed, kept, strict=True) if there]
-        return Curve(self.pilot.n[kept], self.pilot.error[kept], seeds)
+        seeds = [seed for seed, there in zip(self.pilot.seed, valid, strict=True) if there]
+        return Curve(self.pilot.n[valid], self.pilot.error[valid], seeds)
 
     def misfit(self, least_noise: float = _LEAST_NOISE) -> Misfit:
         """How far the theory is off, from the rehearsal and from the pilot.
@@ -645,10 +645,10 @@ class Prediction(Drawn, Answers):
 
     def _over_computed(self, found: LogErrors, first: float) -> LogErrors:
         """Logarithms over the computed curve, where that holds."""
-        kept = (found.n >= first) & (found.n <= self.valid_to)
-        n = found.n[kept]
-        away = found.log_error[kept] - np.log(self.computed(n))
-        return LogErrors(n, away, found.variance[kept])
+        valid = (found.n >= first) & (found.n <= self.valid_to)
+        n = found.n[valid]
+        away = found.log_error[valid] - np.log(self.computed(n))
+        return LogErrors(n, away, found.variance[valid])
 
     @cached_property
     def _misfit(self) -> Misfit:
@@ -720,16 +720,16 @@ class Prediction(Drawn, Answers):
         So the error at N is at least that at the next of the sizes that were measured there.
         """
         assert self.pilot is not None
-        found = log_errors(self.pilot, _LEAST_NOISE)
-        kept = found.n > self.valid_to
-        sizes, logs, variance = found.n[kept], found.log_error[kept], found.variance[kept]
-        at = np.searchsorted(sizes, n)
-        before, at = at < len(sizes), np.minimum(at, len(sizes) - 1)
-        least = normals(np.ones(1), logs[None, at], np.sqrt(variance)[None, at])
+        measured = log_errors(self.pilot, _LEAST_NOISE)
+        past = measured.n > self.valid_to
+        sizes, logs, variance = measured.n[past], measured.log_error[past], measured.variance[past]
+        indices = np.searchsorted(sizes, n)
+        before, indices = indices < len(sizes), np.minimum(indices, len(sizes) - 1)
+        least = normals(np.ones(1), logs[None, indices], np.sqrt(variance)[None, indices])
 
         def under(log_error: Array) -> Array:
-            found = law.under(log_error)
-            return np.where(before, np.minimum(found, least.under(log_error)), found)
+            probability = law.under(log_error)
+            return np.where(before, np.minimum(probability, least.under(log_error)), probability)
 
         low, high = np.maximum(law.low, least.low), np.maximum(law.high, least.high)
         return Law(under, np.where(before, low, law.low), np.where(before, high, law.high))
@@ -778,10 +778,10 @@ def outlook(made: Prediction) -> str:
 
 def advice_words(made: Prediction, advice: Recommendation) -> list[str]:
     """What to do about a target and the odds, before any reasons."""
-    said = [advice.sentence, advice.odds]
+    sentences = [advice.sentence, advice.odds]
     if advice.action == "stop" and made.floor > 0 and not made.doubted:
-        said.append(f"Its curve levels off at {value(made.floor)}.")
-    return [sentence for sentence in said if sentence]
+        sentences.append(f"Its curve levels off at {value(made.floor)}.")
+    return [sentence for sentence in sentences if sentence]
 
 
 def trust_words(made: Prediction) -> list[str]:

@@ -118,8 +118,8 @@ def read_prediction(path: str | PathLike[str]) -> PredictionRecord:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise KoriskError(f"{file}: not valid JSON: {reason}; run korisk rehearse again") from None
     if isinstance(content, dict):
-        kept = content.pop("digest", None)
-        unsigned = kept is None and content.get("korisk") == "0.1.0"  # which wrote no digests
-        if not unsigned and kept != _digest(content):
+        stored = content.pop("digest", None)
+        unsigned = stored is None and content.get("korisk") == "0.1.0"  # which wrote no digests
+        if not unsigned and stored != _digest(content):
             raise KoriskError(f"{file}: is not as it was written; run korisk rehearse again")
     return parse(PredictionRecord, content, source=file)

@@ -133,9 +133,9 @@ def sensitivity(
         )
     first = rehearsed[0].curve
     changes = []
-    for (name, _, _, _), other in zip(cases[1:], rehearsed[1:], strict=True):
+    for (name, _, _, _), rehearsal in zip(cases[1:], rehearsed[1:], strict=True):
         last = first.n == first.sizes[-1]
-        ratios = other.curve.error[last] / first.error[last]
+        ratios = rehearsal.curve.error[last] / first.error[last]
         if name.startswith("brightness"):
             ratios = ratios / _BRIGHTER**2
         changes.append(Change(name, *map(float, (ratios.min(), ratios.mean(), ratios.max()))))

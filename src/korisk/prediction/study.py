@@ -115,8 +115,8 @@ def predict_study(
     count = _checks.count("examples", examples, at_least=8, at_most=_MOST_EXAMPLES, remedy=remedy)
     _checks.count("seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
     _checks.function_or_none("progress", progress)
-    found = study if isinstance(study, Study) else study_to_predict(study)
-    specs = {task.point: task.spec for task in found.tasks}
+    parsed = study if isinstance(study, Study) else study_to_predict(study)
+    specs = {task.point: task.spec for task in parsed.tasks}
     if point is not None:
         if point not in specs:
             raise KoriskError(f"the study has no point {shown(point)}{did_you_mean(point, specs)}")
@@ -137,7 +137,7 @@ def predict_study(
     from korisk.prediction.api import dense_prediction, known_prediction
 
     watch = progress or (lambda what, share: None)
-    made = []
+    points = []
     for name, spec in specs.items():
         meter = Meter()
         watch(name, 0.0)
@@ -170,7 +170,7 @@ def predict_study(
         kind = kinds.get(described.get("population", ""), "random fields")
         whose = len(set(drawn.patients or range(len(drawn))))
         of_patients = f" of {whose:,} patients" if whose < len(drawn) else ""
-        made.append(
+        points.append(
             PointPrediction(
                 name=name,
                 spec={**spec, "problem": described},
@@ -181,7 +181,7 @@ def predict_study(
                 usage=meter.read(),
             )
         )
-    return made
+    return points
 
 
 def point_problem(
@@ -273,7 +273,7 @@ def pilots_by_model(
 
 
 def image_notes(
-    problem: Any, spec: Mapping[str, Any], asked: int, found: float = math.inf
+    problem: Any, spec: Mapping[str, Any], asked: int, available: float = math.inf
 ) -> Iterator[str]:
     """How the images differ from those that were asked for; files tell how many were found."""
     from korisk.problems.sources import FileSource
@@ -284,15 +284,15 @@ def image_notes(
         images = source.usable(spec["problem"]["side"])
         if (mixture := images.mixture()) is not None:
             yield mixture
-        if blank := sum(each.blank for each in images.skipped):
+        if blank := sum(page.blank for page in images.skipped):
             yield (
                 f"Left out: {counted(blank, 'blank image')} of {len(images) + blank:,}, which show "
                 "the same everywhere, or nearly; --blank keep, or blank: keep in a study, keeps "
                 "what is not the same everywhere."
             )
-        found = len(images)
-    if found < asked:
-        yield f"There are {found:,} images, of {asked:,} that were asked for."
+        available = len(images)
+    if available < asked:
+        yield f"There are {available:,} images, of {asked:,} that were asked for."
 
 
 def _notes(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -371,8 +371,8 @@ class PointPrediction(Drawn):
     @cached_property
     def pair(self) -> PredictedPair | None:
         """KO beside FC, where both were predicted."""
-        found = {made.model: made for made in self.predictions}
-        return PredictedPair(found["KO"], found["FC"]) if len(found) == 2 else None
+        by_model = {prediction.model: prediction for prediction in self.predictions}
+        return PredictedPair(by_model["KO"], by_model["FC"]) if len(by_model) == 2 else None
 
     @cached_property
     def targets(self) -> tuple[float, ...]:
@@ -383,10 +383,10 @@ class PointPrediction(Drawn):
         """
         if not self.predictions:
             return tuple(dict.fromkeys(network.target for network in self.rehearsed))
-        made = self.predictions[-1]
-        error = float(made.errors([self.examples])[0])
-        floors = [each.floor for each in self.predictions]
-        floor = max(floors) if max(floors) < error else made.floor
+        reference = self.predictions[-1]
+        error = float(reference.errors([self.examples])[0])
+        floors = [prediction.floor for prediction in self.predictions]
+        floor = max(floors) if max(floors) < error else reference.floor
         distance = max(error - floor, _LEAST_DISTANCE * error)
         return tuple(float(f"{floor + share * distance:.3g}") for share in _TARGETS)
 
@@ -411,7 +411,7 @@ class PointPrediction(Drawn):
         >>> [found.target for found in point.plans(0.5)]
         [0.5, 0.5]
         """
-        return tuple(made.plan(target) for made in self.models)
+        return tuple(prediction.plan(target) for prediction in self.models)
 
     def effective(self, made: Prediction, n: float) -> float:
         """How many weights N samples determine, to compare with the number of weights.
@@ -480,37 +480,39 @@ class PointPrediction(Drawn):
         if pair is not None and pair.crossover is not None:
             crossover = vars(pair.crossover) | {"upper": _finite(pair.crossover.upper)}
             del crossover["measured"]
-        sizes = [[made.plan(target) for target in targets] for made in self.predictions]
+        sizes = [[prediction.plan(target) for target in targets] for prediction in self.predictions]
         # Curves are drawn as far as the largest N that a target needs, and somewhat beyond.
         wanted = (size.samples(sure) or size.even or 0 for row in sizes for size in row)
         last = 2.0 * max(wanted, default=0)
         models = []
-        for made, needed in zip(self.predictions, sizes, strict=True):
-            rehearsed = zip(made.rehearsal.n, np.exp(made.rehearsal.log_error), strict=True)
+        for prediction, needed in zip(self.predictions, sizes, strict=True):
+            rehearsed = zip(
+                prediction.rehearsal.n, np.exp(prediction.rehearsal.log_error), strict=True
+            )
             effective = {
                 "n": self.examples,
-                "directions": made.effective(self.examples),
-                "parameters": self.effective(made, self.examples),
+                "directions": prediction.effective(self.examples),
+                "parameters": self.effective(prediction, self.examples),
             }
             models.append(
                 {
-                    "model": made.model,
+                    "model": prediction.model,
                     "how": "closed form",
-                    "relu": bool(self.spec["models"][made.model].get("relu")),
-                    "floor": None if made.doubted else made.floor,
-                    "valid_to": _finite(made.valid_to),
-                    "parameters": made.parameters,
+                    "relu": bool(self.spec["models"][prediction.model].get("relu")),
+                    "floor": None if prediction.doubted else prediction.floor,
+                    "valid_to": _finite(prediction.valid_to),
+                    "parameters": prediction.parameters,
                     "effective": effective,
-                    "errors": error_rows(made, at),
+                    "errors": error_rows(prediction, at),
                     "samples": [size.to_dict(sure, cost) for size in needed],
-                    "track": error_rows(made, doublings=False, to=last),
+                    "track": error_rows(prediction, doublings=False, to=last),
                     "rehearsal": [{"n": float(n), "measured": float(e)} for n, e in rehearsed],
-                    "checks": [vars(check) | {"ratio": check.ratio} for check in made.checks],
-                    "trust": made.trust if made.tested else None,
-                    "doubted": made.doubted,
-                    "first_check": made.check and vars(made.check),
-                    "notes": [*trust_words(made), *made.notes],
-                    "explanation": made.explain(targets[0] if targets else None, sure, cost),
+                    "checks": [vars(check) | {"ratio": check.ratio} for check in prediction.checks],
+                    "trust": prediction.trust if prediction.tested else None,
+                    "doubted": prediction.doubted,
+                    "first_check": prediction.check and vars(prediction.check),
+                    "notes": [*trust_words(prediction), *prediction.notes],
+                    "explanation": prediction.explain(targets[0] if targets else None, sure, cost),
                 }
             )
         models += [network.to_dict(targets, at, sure, cost) for network in self.rehearsed]

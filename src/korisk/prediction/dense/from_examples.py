@@ -71,7 +71,7 @@ def dense_spectrum(
         cross, energies = wanted @ seen, (wanted * moment.apply(wanted)).sum(axis=1)
     noisy = forward @ seen
     noisy[np.diag_indices(inputs)] += to_array(examples.noise).ravel()
-    made, vectors = spectrum(
+    theory, vectors = spectrum(
         noisy,
         cross,
         float(energies.sum()),
@@ -80,15 +80,15 @@ def dense_spectrum(
     )
     if relu:
         some = (
-            to_array(part[:_CLIPPED].flatten(1)) for part in (examples.inputs, examples.targets)
+            to_array(tensor[:_CLIPPED].flatten(1)) for tensor in (examples.inputs, examples.targets)
         )
-        made = replace(made, gain=clipping(made, vectors, cross, energies, *some))
-    return made
+        theory = replace(theory, gain=clipping(theory, vectors, cross, energies, *some))
+    return theory
 
 
 def matched_moment(
     examples: Examples,
-    made: Moment,
+    moment: Moment,
     groups: NDArray[np.int64] | None = None,
     checks: LogErrors | None = None,
 ) -> Moment:
@@ -109,12 +109,12 @@ def matched_moment(
         measured = to_array(examples.inputs[:MOST_REHEARSED].flatten(1)[:, chosen])
         checks = rehearse(measured, targets, relu=False, groups=groups)
     if len(checks) < _LEAST_CHECKS:
-        return made
-    made = shifted(made)
+        return moment
+    moment = shifted(moment)
     units = torch.zeros(len(chosen), count, dtype=examples.forward.dtype)
     units[torch.arange(len(chosen)), chosen] = 1.0
     units = units.to(examples.forward.device).reshape(-1, *examples.forward.range)
-    parts = [examples.forward.adjoint(part).flatten(1) for part in torch.split(units, _MOST_ROWS)]
+    parts = [examples.forward.adjoint(batch).flatten(1) for batch in torch.split(units, _MOST_ROWS)]
     rows = to_array(torch.cat(parts))  # of A
     scales = np.square(to_array(examples.forward(examples.latents).flatten(1))[:, chosen]).mean(1)
     noise = to_array(examples.noise).ravel()[chosen]
@@ -122,7 +122,7 @@ def matched_moment(
 
     def pieces(shrinkage: float) -> tuple[Array, Array]:
         """A S A^T and W S A^T of the inputs and targets that take part."""
-        seen = replace(made, shrinkage=shrinkage).apply(rows)
+        seen = replace(moment, shrinkage=shrinkage).apply(rows)
         cross = seen
         if wanted is not None:
             images = torch.from_numpy(seen).to(wanted.device, wanted.dtype)
@@ -148,7 +148,7 @@ def matched_moment(
         last = above[0] + 1
         logs = np.log(_SHARES[last - 2 : last])
         share = float(np.exp(np.interp(0.0, away[last - 2 : last], logs)))
-    return replace(made, shrinkage=float(share))
+    return replace(moment, shrinkage=float(share))
 
 
 def brightness(examples: Examples) -> Array:
@@ -205,12 +205,14 @@ def large_spectrum(
         vectors = leading_vectors(products.apply, start, blocks=blocks, tolerance=_CONVERGED)
         leading = _along(products, vectors, products.targets if relu else 0)
         energy = moment.energy if products.wanted is None else None
-        made = _with_rest(products, leading, probes, generator, energy, brightness(examples))
+        theory = _with_rest(products, leading, probes, generator, energy, brightness(examples))
         if relu:
-            made = replace(made, gain=_large_clipping(made, products, leading, examples, moment))
+            theory = replace(
+                theory, gain=_large_clipping(theory, products, leading, examples, moment)
+            )
     if progress is not None:
         progress(1.0)
-    return made
+    return theory
 
 
 def resolution_note(made: Spectrum, n: NDArray[np.floating]) -> list[str]:
@@ -318,9 +320,9 @@ def _large_clipping(
         threshold, effective, remaining = made.filter(float(n))
         solved = (coordinates / (values + threshold)) @ leading.vectors
         mean = products.cross(solved + beyond.solved(threshold))[:, shown.to(products.device)]
-        kept = to_array(values / (values + threshold))
+        filters = to_array(values / (values + threshold))
         bias = float(rest_signal @ (threshold / (rest_values + threshold)) ** 2) + made.rest
-        error = (1 - kept) ** 2 @ parts + (bias / whole if whole > 0 else 0.0) * left
+        error = (1 - filters) ** 2 @ parts + (bias / whole if whole > 0 else 0.0) * left
         scatter = coordinates.square() @ (
             values / (values + threshold) ** 2
         )  # x^T C (C + kappa)^-2 x
@@ -346,14 +348,14 @@ def leading_vectors(product: Product, start: Tensor, *, blocks: int, tolerance: 
     projected = start.new_zeros(blocks * width, blocks * width)
     block = orthonormal(start)
     coupling = start.new_zeros(width, width)
-    for at in range(blocks):
-        here, before = slice(at * width, (at + 1) * width), basis[: (at + 1) * width]
+    for index in range(blocks):
+        here, before = slice(index * width, (index + 1) * width), basis[: (index + 1) * width]
         basis[here] = block
         image = product(block)
-        part = along(image, before)
-        projected[here, : len(before)] = part
-        projected[: len(before), here] = part.t()
-        image -= part @ before
+        projection = along(image, before)
+        projected[here, : len(before)] = projection
+        projected[: len(before), here] = projection.t()
+        image -= projection @ before
         image -= along(image, before) @ before
         block = orthonormal(image)
         # Where the space is exhausted, as without noise, rounding is all that was normalised.
@@ -361,10 +363,10 @@ def leading_vectors(product: Product, start: Tensor, *, blocks: int, tolerance: 
         coupling = image @ block.t()
     values, turned = torch.linalg.eigh(projected)
     residuals = torch.linalg.vector_norm(coupling.t() @ turned[-width:], dim=0)
-    kept = (residuals <= tolerance * values) & (values > _NOTHING * values[-1])
-    kept[-1] = True
-    found: Tensor = turned[:, kept].t() @ basis
-    return found
+    converged = (residuals <= tolerance * values) & (values > _NOTHING * values[-1])
+    converged[-1] = True
+    vectors: Tensor = turned[:, converged].t() @ basis
+    return vectors
 
 
 class Products:
@@ -413,30 +415,30 @@ class Products:
 
     def apply(self, rows: Tensor) -> Tensor:
         """C x, (k, inputs)."""
-        return torch.cat([self.both(part)[0] for part in self.split(rows)])
+        return torch.cat([self.both(batch)[0] for batch in self.split(rows)])
 
     def cross(self, rows: Tensor) -> Tensor:
         """P x, (k, targets), in the operator's precision."""
-        return torch.cat([self.both(part)[1] for part in self.split(rows)])
+        return torch.cat([self.both(batch)[1] for batch in self.split(rows)])
 
     def cross_back(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """P^T g, (k, inputs), and g^T W S W^T g, (k,), for rows g of targets."""
-        found, energies = [], []
-        for part in self.split(rows):
-            back = self._placed(part)
+        measured, energies = [], []
+        for batch in self.split(rows):
+            back = self._placed(batch)
             if self.wanted is not None:
                 back = self.wanted.adjoint(back.reshape(-1, *self.wanted.range)).flatten(1)
             images = self._moment(back)
             energies.append((back.double() * images.double()).sum(1))
-            found.append(self._measured(images))
-        return torch.cat(found), torch.cat(energies)
+            measured.append(self._measured(images))
+        return torch.cat(measured), torch.cat(energies)
 
     def _placed(self, values: Tensor) -> Tensor:
         return values.to(self.forward.device, self.forward.dtype)
 
     def _moment(self, images: Tensor) -> Tensor:
         """(k, pixels) times S."""
-        found = images @ self._sample.t() @ self._sample
+        product = images @ self._sample.t() @ self._sample
         if self._spread is not None:
             axes = tuple(range(1, 1 + len(self.shape)))
             padded = [2 * length for length in self.shape]
@@ -444,11 +446,11 @@ class Products:
             waves = torch.fft.rfftn(spread, s=padded, dim=axes) * self._density
             back = torch.fft.irfftn(waves, s=padded, dim=axes)
             inside = back[(slice(None), *(slice(length) for length in self.shape))]
-            found += inside.reshape(len(images), -1) * self._spread
+            product += inside.reshape(len(images), -1) * self._spread
         self._done += len(images)
         self.report(self._done)
-        return found
+        return product
 
     def _measured(self, images: Tensor) -> Tensor:
-        found: Tensor = self.forward(images.reshape(-1, *self.shape))
-        return found.flatten(1).to(torch.float64)
+        measured: Tensor = self.forward(images.reshape(-1, *self.shape))
+        return measured.flatten(1).to(torch.float64)

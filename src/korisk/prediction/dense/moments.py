@@ -55,23 +55,23 @@ class Moment:
 
         D rho D is a convolution on twice the grid.
         """
-        found = np.outer(vectors @ self.mean, self.mean)
+        products = np.outer(vectors @ self.mean, self.mean)
         if self.shrinkage < 1:
             share = (1 - self.shrinkage) / len(self.images)
-            found += share * (vectors @ self.images.T @ self.images)
+            products += share * (vectors @ self.images.T @ self.images)
         if self.shrinkage > 0:
             axes = tuple(range(1, 1 + len(self.shape)))
             padded = [2 * length for length in self.shape]
             inside = (slice(None), *(slice(length) for length in self.shape))
             step = max(1, _TOGETHER // self.density.size)
             for first in range(0, len(vectors), step):
-                part = slice(first, first + step)
-                spread = (vectors[part] * self.deviation).reshape(-1, *self.shape)
+                rows = slice(first, first + step)
+                spread = (vectors[rows] * self.deviation).reshape(-1, *self.shape)
                 waves = scipy.fft.rfftn(spread, s=padded, axes=axes, workers=_WORKERS)
                 waves *= self.density[..., : waves.shape[-1]]
                 back = scipy.fft.irfftn(waves, s=padded, axes=axes, workers=_WORKERS)[inside]
-                found[part] += self.shrinkage * (back.reshape(len(back), -1) * self.deviation)
-        return found
+                products[rows] += self.shrinkage * (back.reshape(len(back), -1) * self.deviation)
+        return products
 
 
 def image_moment(
@@ -92,7 +92,7 @@ def image_moment(
     squares = np.einsum("ij,ij->j", centred, centred)
     # The mean has a part of the images' variance, which is counted there already.
     energy = float(mean @ mean)
-    kept = max(1 - float(squares.sum()) / number / worth / energy, 0.0) if energy > 0 else 0.0
+    mean_share = max(1 - float(squares.sum()) / number / worth / energy, 0.0) if energy > 0 else 0.0
     # As if one more image of mean variance had been seen, so that no pixel has none.
     deviation = np.sqrt((worth * squares + squares.mean()) / number / (worth + 1))
     if not squares.any():  # copies of one image
@@ -104,7 +104,7 @@ def image_moment(
         # benchmarks/prediction/patients.py.
         shrinkage = _shrinkage(centred, shape, deviation, density)
         shrinkage = min(shrinkage * math.sqrt((number - 1) / (worth - 1)), 1.0)
-    mean = math.sqrt(kept) * mean
+    mean = math.sqrt(mean_share) * mean
     return Moment(centred, mean, shape, deviation, density, float(shrinkage))
 
 
@@ -176,8 +176,8 @@ def _power(values: Array) -> Array:
     power: Array | float = 0.0
     step = max(1, _TOGETHER // math.prod(padded))
     for first in range(0, len(values), step):
-        part = values[first : first + step]
-        waves = scipy.fft.rfftn(part, s=padded, axes=axes, workers=_WORKERS)
+        batch = values[first : first + step]
+        waves = scipy.fft.rfftn(batch, s=padded, axes=axes, workers=_WORKERS)
         power = power + (np.square(waves.real) + np.square(waves.imag)).sum(axis=0)
     return np.asarray(power / len(values))
 

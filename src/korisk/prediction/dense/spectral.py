@@ -60,8 +60,8 @@ class Spectrum:
     @property
     def floor(self) -> float:
         """The error of the best linear map, which unlimited data gives."""
-        found = self.rest / self.entries
-        return found if self.gain is None else found * float(self.gain[-1])
+        error = self.rest / self.entries
+        return error if self.gain is None else error * float(self.gain[-1])
 
     @property
     def rank(self) -> float:
@@ -83,11 +83,11 @@ class Spectrum:
         sums = np.empty((3, number))
         step = max(1, _TOGETHER // len(self.values))
         for first in range(0, number, step):
-            part = slice(first, first + step)
-            kept = self.values / (self.values + thresholds[part, None])
-            sums[0, part] = kept @ self._counts
-            sums[1, part] = kept**2 @ self._counts
-            sums[2, part] = (1 - kept) ** 2 @ self.signal + self.rest
+            block = slice(first, first + step)
+            filters = self.values / (self.values + thresholds[block, None])
+            sums[0, block] = filters @ self._counts
+            sums[1, block] = filters**2 @ self._counts
+            sums[2, block] = (1 - filters) ** 2 @ self.signal + self.rest
         return thresholds, *sums
 
     @cached_property
@@ -105,23 +105,23 @@ class Spectrum:
         # Smaller thresholds would need a penalty below zero; a penalty of zero is the last one.
         last = float(np.interp(n * self._brightness[0][-1], sums[0], grid))
         places = np.append(np.arange(np.floor(last) + 1), last)
-        dimension, squared, bias = (np.interp(places, grid, each) for each in sums)
+        dimension, squared, bias = (np.interp(places, grid, total) for total in sums)
         effective = n * np.interp(dimension / n, *self._brightness)
         left = 1 - squared / effective
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = np.where(left > _LEAST_LEFT, bias / left, np.inf)
-        at = int(np.argmin(errors))
-        error = max(float(errors[at]), ROUNDING * self.energy)
-        threshold = float(np.exp(np.interp(places[at], grid, np.log(thresholds))))
-        return error, threshold, float(dimension[at]), float(effective[at]), float(left[at])
+        best = int(np.argmin(errors))
+        error = max(float(errors[best]), ROUNDING * self.energy)
+        threshold = float(np.exp(np.interp(places[best], grid, np.log(thresholds))))
+        return error, threshold, float(dimension[best]), float(effective[best]), float(left[best])
 
     def errors(self, n: ArrayLike) -> Array:
         """(M,) the mean squared error of an entry after N samples, at the best penalty."""
         sizes = np.atleast_1d(np.asarray(n, dtype=float))
-        found = np.array([self._best(float(each))[0] for each in sizes]) / self.entries
+        errors = np.array([self._best(float(size))[0] for size in sizes]) / self.entries
         if self.gain is not None:
-            found *= np.interp(np.log(sizes), np.log(CLIPPED_AT), self.gain)
-        return found
+            errors *= np.interp(np.log(sizes), np.log(CLIPPED_AT), self.gain)
+        return errors
 
     def effective(self, n: float) -> float:
         """sum_i L_i at N: how many of the inputs' directions N samples determine."""
@@ -147,8 +147,8 @@ def spectrum(
     explained = np.square(cross @ vectors).sum(axis=0)
     signal = np.where(there, explained / np.where(there, values, 1.0), 0.0)
     rest = max(energy - float(signal.sum()), 0.0)
-    made = Spectrum(values, signal, rest, scales, len(cross), parameters=parameters)
-    return made, vectors
+    theory = Spectrum(values, signal, rest, scales, len(cross), parameters=parameters)
+    return theory, vectors
 
 
 # --- A ReLU behind the layer ---------------------------------------------------------------------
@@ -175,10 +175,10 @@ def clipping(
     factors = []
     for n in CLIPPED_AT:
         threshold, effective, left = made.filter(float(n))
-        kept = values / (values + threshold)
-        error = (np.square(best) @ ((1 - kept) ** 2 * values) + rest) / left
-        scatter = np.square(along) @ (kept**2 / values) / effective
-        mean = (along * kept) @ best.T
+        filters = values / (values + threshold)
+        error = (np.square(best) @ ((1 - filters) ** 2 * values) + rest) / left
+        scatter = np.square(along) @ (filters**2 / values) / effective
+        mean = (along * filters) @ best.T
         factors.append(clipped_share(mean, np.outer(scatter, error), targets))
     return np.array(factors)
 
@@ -192,7 +192,7 @@ def clipped_share(mean: Array, variance: Array, targets: Array) -> float:
     bell = np.exp(-0.5 * np.minimum(away**2, 1400.0)) / np.sqrt(2 * np.pi)
     # In differences from the targets, so that small errors are not lost to rounding.
     off = mean - targets
-    kept = (off**2 + deviation**2) * above + (2 * off - mean) * deviation * bell
-    clipped = float((kept + targets**2 * ndtr(-away)).sum())
+    positive = (off**2 + deviation**2) * above + (2 * off - mean) * deviation * bell
+    clipped = float((positive + targets**2 * ndtr(-away)).sum())
     linear = float(((mean - targets) ** 2 + deviation**2).sum())
     return max(clipped, 0.0) / linear if linear > 0 else 1.0

@@ -67,10 +67,10 @@ class _Simulated:
 
     def errors(self, n: ArrayLike) -> Array:
         """(M,) the simulated error at each N: straight between sizes, extrapolated beyond them."""
-        sizes, made = np.asarray(n, float), posterior(self.curve)
+        sizes, fitted = np.asarray(n, float), posterior(self.curve)
         ends = np.clip(sizes, self.curve.sizes[0], self.curve.sizes[-1])
         inside = np.interp(np.log(ends), np.log(self.curve.sizes), np.log(self.curve.means))
-        return np.asarray(np.exp(inside + made.centre(sizes) - made.centre(ends)))
+        return np.asarray(np.exp(inside + fitted.centre(sizes) - fitted.centre(ends)))
 
     def effective(self, n: float) -> float:
         """Not known: a rehearsal measures errors alone."""
@@ -186,9 +186,9 @@ class Rehearsal(Drawn, Answers):
         largest = float(self.halved.sizes[-1])
         same = (self.curve.n == largest) & np.isin(self.curve.seed, self.halved.seed)
         more = math.log(self.halved.means[-1] / self.curve.error[same].mean())
-        part = 1 - np.minimum(self.unaltered / curve.n, 1.0) ** _POWER
-        part /= 1 - (self.unaltered / largest) ** _POWER
-        errors = curve.error * np.exp(-_AGAIN * max(more, 0.0) * part)
+        weight = 1 - np.minimum(self.unaltered / curve.n, 1.0) ** _POWER
+        weight /= 1 - (self.unaltered / largest) ** _POWER
+        errors = curve.error * np.exp(-_AGAIN * max(more, 0.0) * weight)
         return Curve(curve.n, errors, curve.seed, curve.model, "mse")
 
     @property
@@ -348,13 +348,13 @@ class Rehearsal(Drawn, Answers):
             Sentences on one line.
         """
         if target is None:
-            said, reasons = [self.outlook(pilot)], []
+            sentences, reasons = [self.outlook(pilot)], []
             if pilot is None:
                 reasons.append(check_words(self.first_check()))
         else:
             advice = self.plan(target, pilot).recommend(sure, cost)
-            said, reasons = [advice.sentence, advice.odds], list(advice.reasons)
-        return " ".join(filter(None, [*said, *self.basis(pilot), *reasons]))
+            sentences, reasons = [advice.sentence, advice.odds], list(advice.reasons)
+        return " ".join(filter(None, [*sentences, *self.basis(pilot), *reasons]))
 
     def outlook(self, pilot: Curve | None = None) -> str:
         """The error at the largest simulated N, in a sentence.
@@ -389,10 +389,10 @@ class Rehearsal(Drawn, Answers):
             Sentences.
         """
         first, last = self.curve.sizes[0], self.curve.sizes[-1]
-        said = [f"Simulated: {self.simulated}; nothing below N = {first:,} or beyond {last:,}."]
+        facts = [f"Simulated: {self.simulated}; nothing below N = {first:,} or beyond {last:,}."]
         if pilot is None:
-            said.append("Measured: nothing.")
+            facts.append("Measured: nothing.")
         else:
-            said.append(f"Measured: a pilot at N = {pilot.sizes[0]:,} to {pilot.sizes[-1]:,}.")
-            said += trust_words(self.predict(pilot))
-        return [*said, *self.notes]
+            facts.append(f"Measured: a pilot at N = {pilot.sizes[0]:,} to {pilot.sizes[-1]:,}.")
+            facts += trust_words(self.predict(pilot))
+        return [*facts, *self.notes]

@@ -150,7 +150,7 @@ class Rehearsed:
         dict
             One of `models` of a point; see docs/reference/files.md for its keys.
         """
-        made, curve, pilot = self.rehearsal, self.rehearsal.curve, self.pilot
+        rehearsal, curve, pilot = self.rehearsal, self.rehearsal.curve, self.pilot
         rows = zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True)
         plans = [self.plan(target) for target in targets]
         needed = max((plan.samples(sure) or plan.even or 0 for plan in plans), default=0)
@@ -161,19 +161,19 @@ class Rehearsed:
             "how": "trained",
             "relu": False,
             "floor": None,
-            "parameters": made.parameters,
+            "parameters": rehearsal.parameters,
             "errors": self.rows(at or curve.sizes.tolist()),
             "samples": [sample_dict(plan, sure, cost) for plan in plans],
             "track": self.rows(self.drawn_sizes(needed)),
             "rehearsal": [{"n": n, "measured": mean} for n, mean in means],
             "checks": [{"n": int(n), "measured": float(mean)} for n, mean in pairs],
-            "trust": None if pilot is None else made.predict(pilot).trust,
+            "trust": None if pilot is None else rehearsal.predict(pilot).trust,
             "sensitivity": [vars(change) for change in self.changes],
             "first_check": self.check and vars(self.check),
-            "simulated": made.simulated,
+            "simulated": rehearsal.simulated,
             "curve": [dict(zip(("n", "error", "seed"), row, strict=True)) for row in rows],
-            "unaltered": made.unaltered,
-            "notes": list(made.notes),
+            "unaltered": rehearsal.unaltered,
+            "notes": list(rehearsal.notes),
             "explanation": self.explain(targets[0] if targets else None, sure, cost),
-            "seconds": made.seconds,
+            "seconds": rehearsal.seconds,
         }

@@ -111,12 +111,12 @@ class ExampleSource(ImageSource):
         if self.patients is not None:
             labels = np.unique(self.patients, return_inverse=True)[1]
         order = rng.permutation(len(labels))
-        return [order[labels[order] == each] for each in rng.permutation(int(labels.max()) + 1)]
+        return [order[labels[order] == label] for label in rng.permutation(int(labels.max()) + 1)]
 
     def parts(self, seed: int) -> tuple[NDArray[np.int64], ...]:
         """Indices of the images that train, validate and test for a seed."""
         judges = self._groups[seed % self.folds :: self.folds]
-        others = [g for at, g in enumerate(self._groups) if at % self.folds != seed % self.folds]
+        others = [g for k, g in enumerate(self._groups) if k % self.folds != seed % self.folds]
         count, validation = 0, 0
         while count < len(self.images) // 10 and validation < len(others) - 1:
             count += len(others[validation])
@@ -126,9 +126,9 @@ class ExampleSource(ImageSource):
         )  # as many for every seed
         rng = np.random.Generator(np.random.Philox(key=stream_key(seed, "rehearsal order")))
         turns = [rng.permutation(group) for group in others[validation:]]
-        turns = [turns[at] for at in rng.permutation(len(turns))]
+        turns = [turns[index] for index in rng.permutation(len(turns))]
         longest = range(max(map(len, turns)))
-        train = [group[at] for at in longest for group in turns if at < len(group)]
+        train = [group[index] for index in longest for group in turns if index < len(group)]
         return (
             np.array(train[: (len(train) + 1) // 2] if self.variant == "halved" else train),
             np.concatenate(others[:validation]),
@@ -146,15 +146,15 @@ class ExampleSource(ImageSource):
     ) -> dict[str, Tensor]:
         """Images for each pool; test images are never altered."""
         train, validation, test = self.parts(seed)
-        found = {"test": self.images[test]}
-        for name, own in (("train", train), ("validation", validation)):
+        pool_images = {"test": self.images[test]}
+        for name, indices in (("train", train), ("validation", validation)):
             draws = torch.Generator().manual_seed(torch_seed(seed, f"rehearsal {name}"))
-            images, more = self.images[own[: counts[name]]], counts[name] - len(own)
+            images, more = self.images[indices[: counts[name]]], counts[name] - len(indices)
             if more > 0:
-                chosen = torch.randint(len(own), (more,), generator=draws)
-                images = torch.cat([images, self._copies(self.images[own][chosen], draws)])
-            found[name] = images
-        return {name: found[name].to(device) for name in counts}
+                chosen = torch.randint(len(indices), (more,), generator=draws)
+                images = torch.cat([images, self._copies(self.images[indices][chosen], draws)])
+            pool_images[name] = images
+        return {name: pool_images[name].to(device) for name in counts}
 
     def _copies(self, images: Tensor, draws: torch.Generator) -> Tensor:
         """Altered copies, by a function that may be the user's."""
@@ -263,30 +263,30 @@ def simulation_of(
             "operator", "be a LinearOperator or a Problem", operator, "use korisk.operators"
         )
     if source is None:
-        own = isinstance(operator, Problem)
+        is_problem = isinstance(operator, Problem)
         return Simulation(
             pools=pools,
             groups=lambda seed: [str(index) for index in range(_TEST)],
-            unaltered=largest if own else 0,
+            unaltered=largest if is_problem else 0,
             words=f"{words}, images as the problem draws them"
-            if own
+            if is_problem
             else f"{words}, random ellipses for images",
-            alike=own,
+            alike=is_problem,
             copied=False,
         )
-    kept = source
-    whose = kept.patients or [str(index) for index in range(len(kept.images))]
-    number, until = f"{len(kept.images):,} example images", f"up to N = {kept.unaltered:,}"
+    examples = source
+    whose = examples.patients or [str(index) for index in range(len(examples.images))]
+    number, until = f"{len(examples.images):,} example images", f"up to N = {examples.unaltered:,}"
     used = f"as they are {until} and with {tried.words} beyond"
-    if copies := worth.examples - len(kept.images):
+    if copies := worth.examples - len(examples.images):
         number += f" without {copies:,} near-copies"
-    if kept.patients is not None:
+    if examples.patients is not None:
         number += f" of {worth.patients:,} patients"
         used = f"one of each patient {until}, then more of their images, then {tried.words}"
     return Simulation(
         pools=pools,
-        groups=lambda seed: [whose[index] for index in kept.parts(seed)[2]],
-        unaltered=kept.unaltered,
+        groups=lambda seed: [whose[index] for index in examples.parts(seed)[2]],
+        unaltered=examples.unaltered,
         words=f"{words} from {number}, {used}",
         alike=True,
         copied=True,
@@ -303,21 +303,21 @@ def _example_source(
 ) -> tuple[ExampleSource, Independence, Evidence]:
     """A user's example images, checked, what they are worth, and how copies are altered."""
     try:
-        found = torch.as_tensor(images).detach().to("cpu", torch.float64)
+        examples = torch.as_tensor(images).detach().to("cpu", torch.float64)
     except (TypeError, ValueError, RuntimeError):
-        found = torch.zeros(0)
-    many = found.ndim > 1 and len(found) >= LEAST_EXAMPLES
+        examples = torch.zeros(0)
+    many = examples.ndim > 1 and len(examples) >= LEAST_EXAMPLES
     ellipses = Message("leave ", Argument("images", ...), " out to use random ellipses")
-    if not many or not bool(torch.isfinite(found).all()) or not bool(found.any()):
+    if not many or not bool(torch.isfinite(examples).all()) or not bool(examples.any()):
         rule = f"be an array of {LEAST_EXAMPLES} or more, with finite values that are not all zero"
-        got = f"{len(found)}: {shown(images)}" if found.ndim > 1 and not many else None
+        got = f"{len(examples)}: {shown(images)}" if examples.ndim > 1 and not many else None
         raise invalid("images", rule, images, ellipses, got=got)
     if patients is not None:
-        rule = f"be one for each image, {len(found)}"
-        require(len(patients) == len(found), "patients", rule, len(patients), "name each")
+        rule = f"be one for each image, {len(examples)}"
+        require(len(patients) == len(examples), "patients", rule, len(patients), "name each")
         patients = tuple(map(str, patients))
         number = len(set(patients))
-        if number == len(found):
+        if number == len(examples):
             patients = None
         elif number < _LEAST_GROUPS:
             why = f"{number}: networks are judged by other patients than they are trained with"
@@ -326,22 +326,22 @@ def _example_source(
             remedy = Message(if_other, Argument("patients", "image"))
             raise invalid("images", rule, number, remedy, got=why)
     # In an order of their own, so that the same images in any order give the same curve.
-    order = sorted(range(len(found)), key=lambda index: found[index].numpy().tobytes())
-    found = found[order]
+    order = sorted(range(len(examples)), key=lambda index: examples[index].numpy().tobytes())
+    examples = examples[order]
     patients = None if patients is None else tuple(patients[index] for index in order)
-    worth = independence(found.numpy(), patients)
+    worth = independence(examples.numpy(), patients)
     if patients is None and worth.groups is not None:
         # One of each group; to train with the others as they are gives far larger errors than
         # altered copies do.
         firsts = np.unique(worth.groups, return_index=True)[1]
-        found = torch.cat([found[np.sort(firsts)], found[len(worth.groups) :]])
-        if len(found) < LEAST_EXAMPLES:
+        examples = torch.cat([examples[np.sort(firsts)], examples[len(worth.groups) :]])
+        if len(examples) < LEAST_EXAMPLES:
             rule = f"be {LEAST_EXAMPLES} or more that are no near-copies of each other"
-            got = f"{len(found)} among {worth.examples:,}"
-            raise invalid("images", rule, found, Message("add others, or ", ellipses), got=got)
-    number = len(found if patients is None else set(patients))
-    alter, tried = _alteration(found, augment, also)
-    return ExampleSource(found, patients, alter, min(folds, number)), worth, tried
+            got = f"{len(examples)} among {worth.examples:,}"
+            raise invalid("images", rule, examples, Message("add others, or ", ellipses), got=got)
+    number = len(examples if patients is None else set(patients))
+    alter, tried = _alteration(examples, augment, also)
+    return ExampleSource(examples, patients, alter, min(folds, number)), worth, tried
 
 
 def _alteration(
@@ -368,14 +368,14 @@ def _alteration(
 def _second_source(also: ArrayLike | Tensor, images: Tensor) -> Tensor:
     """Images of another source, checked."""
     try:
-        found = torch.as_tensor(also).detach().to("cpu", torch.float64)
+        second = torch.as_tensor(also).detach().to("cpu", torch.float64)
     except (TypeError, ValueError, RuntimeError):
-        found = torch.zeros(0)
-    right = len(found) > 0 and found.shape[1:] == images.shape[1:]
-    if not right or not bool(torch.isfinite(found).all()):
+        second = torch.zeros(0)
+    right = len(second) > 0 and second.shape[1:] == images.shape[1:]
+    if not right or not bool(torch.isfinite(second).all()):
         rule = f"be finite images {shape_text(tuple(images.shape[1:]), batched=True)}"
         raise invalid("also", rule, also, "resize them as the examples")
-    return found
+    return second
 
 
 def _pairs(
@@ -389,7 +389,7 @@ def _pairs(
     targets = images.to(operator.dtype)
     step = max(1, _PIECE // max(math.prod(operator.range), math.prod(operator.domain)))
     with torch.no_grad():
-        inputs = torch.cat([operator(part) for part in torch.split(targets, step)])
+        inputs = torch.cat([operator(batch) for batch in torch.split(targets, step)])
     key = TEST_SEED if name == "test" else seed  # as in a problem
     if callable(noise):
         # On the CPU, as its generator: the same noise on any device.

@@ -95,7 +95,7 @@ class Trainings:
         for seed, variant in kinds:
             parts = self.simulation.pools(seed, variant)
             if not pairs:  # All seeds take as much, and once more when they are concatenated.
-                taken = sum(part.nbytes for pool in parts for part in pool)
+                taken = sum(tensor.nbytes for pool in parts for tensor in pool)
                 what = f"a rehearsal of {len({cell.seed for cell in cells})} seeds"
                 smaller = Message("ask for smaller ", Argument("sizes", ...))
                 check_memory(2 * len(kinds) * taken, parts[0].inputs.device, what, smaller)

@@ -115,13 +115,13 @@ class Structured:
     def errors(self, n: ArrayLike) -> Array:
         """The expected error at each N, for the best lambda; the floor where N is infinite."""
         sizes = np.asarray(n, dtype=float)
-        found = [self._best(size)[0] for size in sizes.ravel()]
-        return np.array(found, dtype=float).reshape(sizes.shape)
+        errors = [self._best(size)[0] for size in sizes.ravel()]
+        return np.array(errors, dtype=float).reshape(sizes.shape)
 
     def effective(self, n: float) -> float:
         """The effective number of parameters at N: tr N G (N G + lambda)^-1 at the best lambda."""
-        at = self._best(n)[1]
-        return 0.0 if at is None else float(self.path.freedom[at])
+        best = self._best(n)[1]
+        return 0.0 if best is None else float(self.path.freedom[best])
 
     @cached_property
     def holds_from(self) -> int:
@@ -146,8 +146,8 @@ class Structured:
 
     def _crowding(self, n: float) -> float:
         """The share of the rows that the parameters in use take."""
-        at = self._best(n)[1]
-        return 0.0 if at is None else float(self.path.squared[at]) / self.rows(n)
+        best = self._best(n)[1]
+        return 0.0 if best is None else float(self.path.squared[best]) / self.rows(n)
 
     def _best(self, n: float) -> tuple[float, int | None]:
         """The error at the best lambda, and which one that is; None where it is infinite."""
@@ -157,10 +157,10 @@ class Structured:
         used = path.freedom < _MOST_USED * rows
         left = np.where(used, 1 - path.squared / rows, 1.0)
         excess = np.where(used, (path.bias + path.variance / n) / left, math.inf)
-        at = int(np.argmin(excess))
-        error = self.floor + self.share * float(excess[at]) / self.entries
-        found, at_best = (error, at) if error < self.start else (self.start, None)
-        return max(found, self.least), at_best
+        best = int(np.argmin(excess))
+        error = self.floor + self.share * float(excess[best]) / self.entries
+        lowest, at_best = (error, best) if error < self.start else (self.start, None)
+        return max(lowest, self.least), at_best
 
     def rows(self, n: float) -> float:
         """N r: how many equal and independent rows N examples are worth."""
@@ -222,7 +222,7 @@ def structured_from_pairs(
     report, tail = progress or (lambda share: None), Composed(reconstruction.tail)
     with torch.no_grad():
         tensors = reconstruction.weights, inputs, targets
-        analytic, x, y = (each.to(tail.device, tail.dtype) for each in tensors)
+        analytic, x, y = (tensor.to(tail.device, tail.dtype) for tensor in tensors)
         start = analytic if toward == "analytic" else torch.zeros_like(analytic)
         count = math.prod(tail.domain)
         stored = count <= LARGEST_STORED and gram_fits(tail)
@@ -254,7 +254,7 @@ def structured_from_pairs(
         least = max(ROUNDING * energy, 1e-200)
         floor = floor if floor > least else 0.0
         entries = math.prod(tail.range)
-        found = Structured(
+        structured = Structured(
             spectrum=resolvent.spectrum(),
             pull=pulled,
             noise=Measure(noise.values, noise.weights * held.gradients),
@@ -269,7 +269,7 @@ def structured_from_pairs(
             least=least / entries,
         )
     report(1.0)
-    return found
+    return structured
 
 
 class Pairs:
@@ -299,10 +299,10 @@ class Pairs:
 
     def images(self, weights: Tensor) -> Tensor:
         """B (w ∘ x_k), (n, *range), before the ReLU."""
-        found = torch.empty_like(self.targets)
-        for part in self._parts:
-            found[part] = self.tail._map(self.inputs[part] * weights)
-        return found
+        images = torch.empty_like(self.targets)
+        for batch in self._parts:
+            images[batch] = self.tail._map(self.inputs[batch] * weights)
+        return images
 
     def residuals(self, weights: Tensor) -> Tensor:
         """B (w ∘ x_k) - y_k, (n, *range), as the fit sees them, without the ReLU."""
@@ -317,10 +317,10 @@ class Pairs:
 
     def gradients(self, residuals: Tensor) -> Tensor:
         """x_k ∘ B^T r_k, (n, *domain)."""
-        found = torch.empty_like(self.inputs)
-        for part in self._parts:
-            found[part] = self.inputs[part] * self.tail._map_adjoint(residuals[part])
-        return found
+        gradients = torch.empty_like(self.inputs)
+        for batch in self._parts:
+            gradients[batch] = self.inputs[batch] * self.tail._map_adjoint(residuals[batch])
+        return gradients
 
     def pull(self, weights: Tensor) -> Tensor:
         """The mean gradient at some weights, (1, active weights)."""
@@ -330,14 +330,14 @@ class Pairs:
         """G times each row of (batch, active weights)."""
         if self.matrix is not None:
             return vectors @ self.matrix
-        found = []
+        products = []
         for weights in self.spread(vectors):
             total = torch.zeros_like(weights)
-            for part in self._parts:
-                inputs = self.inputs[part]
+            for batch in self._parts:
+                inputs = self.inputs[batch]
                 total += (inputs * self.tail._map_adjoint(self.tail._map(inputs * weights))).sum(0)
-            found.append(total.flatten()[self.active] / len(self.inputs))
-        return torch.stack(found)
+            products.append(total.flatten()[self.active] / len(self.inputs))
+        return torch.stack(products)
 
     def spread(self, active: Tensor) -> Tensor:
         """(batch, active weights) as (batch, *domain), zero elsewhere."""
@@ -362,8 +362,8 @@ class Whole:
     def __init__(self, pairs: Pairs) -> None:
         assert pairs.matrix is not None
         values, vectors = torch.linalg.eigh(pairs.matrix.double())
-        kept = values > _ROUNDING[pairs.matrix.dtype] * values[-1]
-        self.values, self.vectors = values[kept], vectors[:, kept]
+        resolved = values > _ROUNDING[pairs.matrix.dtype] * values[-1]
+        self.values, self.vectors = values[resolved], vectors[:, resolved]
 
     def spectrum(self) -> Measure:
         """How many eigenvalues there are of each size."""
@@ -377,8 +377,8 @@ class Whole:
 
     def solve(self, vectors: Tensor) -> Tensor:
         """G^-1 of each row of (batch, active weights)."""
-        found: Tensor = ((vectors.double() @ self.vectors) / self.values) @ self.vectors.T
-        return found.to(vectors.dtype)
+        solved: Tensor = ((vectors.double() @ self.vectors) / self.values) @ self.vectors.T
+        return solved.to(vectors.dtype)
 
     def both(self, vector: Tensor) -> tuple[Tensor, Measure]:
         """G^-1 of (1, active weights), and its spectral measure."""
@@ -435,8 +435,8 @@ class Iterated:
 
     def _kept(self, space: Spaces) -> Measure:
         values, weights = space.nodes.cpu().numpy(), space.weights.cpu().numpy()
-        kept = values > self._cut * values.max()
-        return Measure(values[kept], weights[kept] / len(values))
+        above = values > self._cut * values.max()
+        return Measure(values[above], weights[above] / len(values))
 
 
 def _signs(shape: tuple[int, ...], like: Tensor, *, seed: int) -> Tensor:
@@ -486,11 +486,11 @@ def _by_leverages(examples: Pairs, residuals: Tensor, resolvent: Whole | Iterate
         values, weights = seen.nodes.flatten().cpu().numpy(), seen.weights.flatten().cpu().numpy()
         return Measure(np.minimum(values, _MOST_LEVERAGE * n), weights / count)
 
-    own = nodes(residuals[:count])
-    kept = 1 - own.values / n
-    raw = float(own.weights @ own.values)
-    factor = float(own.weights @ (own.values / kept)) / raw if raw else 1.0
-    loss = float(own.weights @ (1 / kept - 1))
+    measure = nodes(residuals[:count])
+    remaining = 1 - measure.values / n
+    raw = float(measure.weights @ measure.values)
+    factor = float(measure.weights @ (measure.values / remaining)) / raw if raw else 1.0
+    loss = float(measure.weights @ (1 / remaining - 1))
     # At the limit of many examples: without example k the rest leave it e / (1 - e / n), and all
     # together must still be the number of parameters; G of few examples has too large an inverse.
     drawn = nodes(_signs(some.targets.shape, some.targets, seed=4))
@@ -514,7 +514,7 @@ def _by_halves(examples: Pairs, residuals: Tensor, start: Tensor, slope: float) 
         return float(half.residuals(fit).double().square().sum())
 
     n = len(examples.inputs)
-    halves = [examples.some(slice(at, None, 2)) for at in (0, 1)]
+    halves = [examples.some(slice(parity, None, 2)) for parity in (0, 1)]
     ways = [Iterated(half).both(half.pull(start))[0] for half in halves]
     fits = [start - half.spread(way)[0] for half, way in zip(halves, ways, strict=True)]
     inside = sum(loss_of(half, fit) for half, fit in zip(halves, fits, strict=True)) / n
