@@ -2,11 +2,13 @@
 before training as lines: the known operator starts low and stays near there, but where gains are
 wrong, which its weights learn from few samples; the dense matrix starts high, falls, and passes."""
 
+import csv
+from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 from _chart import BLUE, GREEN, PURPLE, RED, TYPE, chart, sizes
 
-from benchmarks.paper.learning import kept_errors
 from korisk.report.figures.panels import ticks
 
 LOOKS = {
@@ -15,12 +17,22 @@ LOOKS = {
     "KO + U-Net": (GREEN, "D-"),
     "FC + U-Net": (PURPLE, "^-"),
 }
-points = kept_errors(Path("benchmarks/results/learning.csv"))
+# Of every network the rate that is best on validation images: (validation, test) by size and seed.
+best: dict[tuple[str, str], dict[tuple[int, str], tuple[float, float]]] = defaultdict(dict)
+for row in csv.DictReader(Path("benchmarks/results/learning.csv").read_text().splitlines()):
+    cells, cell = best[row["point"], row["model"]], (int(row["n"]), row["seed"])
+    errors = float(row["validation"]), float(row["mse"])
+    cells[cell] = min(cells.get(cell, errors), errors)
+points: dict[str, dict[str, tuple[list[int], list[float]]]] = defaultdict(dict)
+for (point, model), cells in best.items():
+    seeds = defaultdict(list)
+    for (n, _), (_, error) in sorted(cells.items()):
+        seeds[n].append(error)
+    points[point][model] = list(seeds), [float(np.mean(values)) for values in seeds.values()]
 figure, panels = chart(height=6.6, rows=3, columns=2, xscale="log", yscale="log")
 for axes, (title, models) in zip(panels, points.items(), strict=True):
-    for model, (n, errors) in models.items():
+    for model, (n, means) in models.items():
         colour, mark = LOOKS[model]
-        means = errors.mean(1)
         axes.plot(n[1:], means[1:], mark, color=colour, markersize=3.5, label=model)
         axes.axhline(means[0], color=colour, linewidth=0.8, linestyle=(0, (4, 2)))
     axes.set_title(title, fontsize=TYPE, loc="left")
