@@ -1,6 +1,6 @@
-"""Error over N of the known operator and of the dense matrix at six points of CT, with the errors
-before training as lines: the known operator starts low and stays near there, but where gains are
-wrong, which its weights learn from few samples; the dense matrix starts high, falls, and passes."""
+"""Error over N at six points of CT, with the errors before training as lines. Alone, the known
+operator stays near its start, but where gains are wrong, and the dense matrix passes it; with a
+U-Net behind it, it falls by more than a factor of ten and stays ahead of the dense layer."""
 
 import csv
 from collections import defaultdict
