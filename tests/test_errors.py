@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from korisk import Curve
 from korisk._checks import one_of, require
-from korisk.errors import Argument, KoriskError, Message, OutOfReachError, invalid
+from korisk.errors import Argument, KoriskError, Message, UnreachableError, invalid
 
 TEXTS = st.text(max_size=30)
 VALUES = TEXTS | st.integers() | st.booleans() | st.dictionaries(TEXTS, TEXTS, max_size=3)
@@ -51,7 +51,7 @@ def test_messages_in_messages_keep_their_arguments(
 
 @given(PARTS)
 def test_parts_survive_pickling_and_copies(parts: list[str | Argument]) -> None:
-    for error in (KoriskError(*parts), OutOfReachError(*parts), invalid("unit", "be so", parts)):
+    for error in (KoriskError(*parts), UnreachableError(*parts), invalid("unit", "be so", parts)):
         for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
             assert type(again) is type(error)
             assert str(again) == str(error)

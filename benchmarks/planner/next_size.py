@@ -3,7 +3,7 @@
 Simulated curves floor + scale N^-rate with drawn floor, rate, noise and target. For each, a pilot
 of five sizes and five seeds is planned, the next size is suggested among eight, and then all eight
 are measured, each alone, and planned again. Narrowing is what log2(upper / lower) of the 90%
-interval of N loses, N beyond `before_long` of the first plan counted as that. The kept output is
+interval of N loses, N beyond `near_horizon` of the first plan counted as that. The kept output is
 benchmarks/results/next_size.txt.
 """
 
@@ -65,7 +65,7 @@ def one(seed: int, part: str) -> tuple[dict[int, float], int, float]:
     rng = np.random.default_rng([20_261_115, seed])
     truth, target = drawn(rng, part)
     pilot = truth.measured(SIZES, rng)
-    end = kr.plan(pilot, target).before_long
+    end = kr.plan(pilot, target).near_horizon
     before = width(pilot, target, end)
     suggested = next_size(pilot, target, candidates=CANDIDATES)
     found = {

@@ -30,7 +30,7 @@ _LISTS = ("Parameters", "Other Parameters", "Attributes", "Returns", "Yields", "
 
 @cache
 def links() -> dict[str, str]:
-    """Public names by how docstrings call them: `Network`, `Network.read`, `korisk.learned`."""
+    """Public names as docstrings call them: `Network`, `Network.read`, `korisk.mark_learned`."""
     pages = sorted((_DOCS / "reference" / "api").glob("*.md"))
     full = [name for page in pages for name in names_on(page.read_text(encoding="utf-8"))]
     short = {name.rpartition(".")[2]: name for name in reversed(full)}

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from korisk import pilots as pilots
     from korisk import prediction as prediction
     from korisk import problems as problems
+    from korisk import report as report
     from korisk import studies as studies
-    from korisk.ablation.ablation import Ablation, ablate
+    from korisk.ablation.ablation import ablate
     from korisk.networks.amplification import amplification
     from korisk.networks.describe.describe import describe
-    from korisk.networks.describe.marks import known, learned
+    from korisk.networks.describe.marks import mark_known, mark_learned
     from korisk.networks.describe.sets import Ball, Box
     from korisk.pilots import Pilot, pilot_sklearn, pilot_torch, run_pilot
     from korisk.prediction.rehearsal.rehearsal import Rehearsal
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
 
 # Packages for those who need more than the names below; most of them need PyTorch.
 _PACKAGES: tuple[str, ...] = ("ablation", "curves", "fitting", "images", "networks", "operators")
-_PACKAGES += ("pilots", "planning", "prediction", "problems", "studies", "theory")
+_PACKAGES += ("pilots", "planning", "prediction", "problems", "report", "studies", "theory")
 _LAZY = {
-    "ablation.ablation": ("Ablation", "ablate"),
+    "ablation.ablation": ("ablate",),
     "networks.amplification": ("amplification",),
     "networks.describe.describe": ("describe",),
-    "networks.describe.marks": ("known", "learned"),
+    "networks.describe.marks": ("mark_known", "mark_learned"),
     "networks.describe.sets": ("Ball", "Box"),
     "pilots.adapters": ("pilot_sklearn", "pilot_torch"),
     "pilots.result": ("Pilot",),
@@ -57,9 +58,8 @@ __all__ = ["KoriskError", "KoriskWarning", "__version__"]
 __all__ += ["Comparison", "Curve", "Plan", "compare", "forecast", "next_size", "plan"]
 __all__ += ["Known", "Learned", "Network", "barron_bound", "sample_size"]
 __all__ += ["Pilot", "pilot_sklearn", "pilot_torch", "run_pilot"]
-__all__ += ["Rehearsal", "rehearse"]
-__all__ += ["Ablation", "ablate"]
-__all__ += ["Ball", "Box", "amplification", "describe", "known", "learned"]
+__all__ += ["Rehearsal", "ablate", "rehearse"]
+__all__ += ["Ball", "Box", "amplification", "describe", "mark_known", "mark_learned"]
 
 
 def __getattr__(name: str) -> Any:

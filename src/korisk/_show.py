@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.axes import Axes
 
 
@@ -39,3 +42,39 @@ class Drawn(InNotebooks):
         """
         axes: Axes = from_report("notebook", "draw")(self, ax)
         return axes
+
+
+class Reported(Drawn):
+    """A value that also has a page of its own."""
+
+    def to_html(
+        self, path: str | PathLike[str], *, target: float | None = None, title: str = ""
+    ) -> Path:
+        """Write one self-contained page with the answer, its figure and its tables.
+
+        Needs the `report` extra. The page loads nothing from elsewhere; on the page of a plan,
+        the target can be changed.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write, FILE.html.
+        target : float, optional
+            The value to reach, in the user's unit. Default: that of the plan; without one, the page
+            chooses targets as examples.
+        title : str, default ""
+            Title of the page. Default: the names of the models.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        KoriskError
+            If the file cannot be written, or the plan uses related curves or another fit than
+            "posterior", which the page cannot compute.
+        """
+        file: Path = from_report("page.answers", "write_answer")(self, path, target, title)
+        return file

@@ -131,7 +131,39 @@ class KoriskWarning(UserWarning):
 
 
 class UnreachableError(KoriskError):
-    """No amount of data reaches the target.
+    """No number of samples is known to reach the target.
+
+    A bound levels off above it, or a pilot gives no number of samples for it.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The message, in which arguments are marked.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> kr.theory.RiskLine(floor=0.01, slope=1.0).samples(0.005)
+    Traceback (most recent call last):
+    korisk.errors.UnreachableError: target 0.005 cannot be reached: the bound levels off at 0.01 ...
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.1, 0.09, 0.08, 0.075, 0.072], model="KO")
+    >>> kr.plan(pilot, target=0.01).require()
+    Traceback (most recent call last):
+    korisk.errors.UnreachableError: KO: measure N = 512 next, with 3 seeds: ...
+    """
+
+    exit_code: ClassVar[int] = 3
+    target: float | None = None  # set where a floor above the target is the reason
+    floor: float | None = None
+
+
+def levels_off(
+    target: float,
+    floor: float,
+    what: str = "the bound",
+    remedy: str = "lower the approximation and mismatch terms",
+) -> UnreachableError:
+    """The error for a target at or below a floor, the error that more data cannot lower.
 
     Parameters
     ----------
@@ -143,49 +175,15 @@ class UnreachableError(KoriskError):
         Subject of the message: the quantity that levels off.
     remedy : str
         Advice at the end of the message.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> kr.theory.RiskLine(floor=0.01, slope=1.0).samples(0.005)
-    Traceback (most recent call last):
-    korisk.errors.UnreachableError: target 0.005 cannot be reached: the bound levels off at 0.01 ...
     """
-
-    exit_code: ClassVar[int] = 3
-
-    def __init__(
-        self,
-        *,
-        target: float,
-        floor: float,
-        what: str = "the bound",
-        remedy: str = "lower the approximation and mismatch terms",
-    ) -> None:
-        self.target = target
-        self.floor = floor
-        gap = floor - target
-        excess = f"{gap:.3g} above the target" if gap > 0 else "which is the target itself"
-        super().__init__(
-            f"target {target:.6g} cannot be reached: {what} levels off at {floor:.6g} however many "
-            f"samples there are, {excess}; ask for an error above {floor:.6g}, or {remedy}"
-        )
-
-
-class OutOfReachError(KoriskError):
-    """The pilot gives no number of samples for the target; more data might.
-
-    Raised by `Plan.require`.
-
-    >>> import korisk as kr
-    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.1, 0.09, 0.08, 0.075, 0.072],
-    ...                  model="KO")
-    >>> kr.plan(pilot, target=0.01).require()
-    Traceback (most recent call last):
-    korisk.errors.OutOfReachError: KO: measure N = 512 next, with 3 seeds: ...
-    """
-
-    exit_code: ClassVar[int] = 3
+    gap = floor - target
+    excess = f"{gap:.3g} above the target" if gap > 0 else "which is the target itself"
+    error = UnreachableError(
+        f"target {target:.6g} cannot be reached: {what} levels off at {floor:.6g} however many "
+        f"samples there are, {excess}; ask for an error above {floor:.6g}, or {remedy}"
+    )
+    error.target, error.floor = target, floor
+    return error
 
 
 def _written(value: object) -> str:

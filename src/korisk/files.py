@@ -240,6 +240,18 @@ def figure_kind(path: str | PathLike[str]) -> str:
     return kind
 
 
+def page_file(path: str | PathLike[str]) -> Path:
+    """The file of a page; raise if its suffix is not .html or the folder is missing."""
+    require(isinstance(path, str | PathLike), "path", "be the name of a page", path)
+    file = Path(path)
+    if file.suffix.lower() not in (".html", ".htm"):
+        rule, got = "be .html", file.suffix or "none"
+        raise invalid(f"{path}: the suffix of a page", rule, path, "rename it", got=got)
+    if not file.parent.is_dir():
+        raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
+    return file
+
+
 def parse(model: type[Model], content: Any, *, source: object) -> Model:
     """`content` as a `model`; raise a one-line error that names the first problem."""
     if (mistaken := _other_kind(model, content)) is not None:

@@ -69,7 +69,7 @@ def test_a_probability_that_no_number_has_comes_with_its_condition() -> None:
     assert said.startswith(f"FC: collect {plan.samples(0.8):,} samples for 0.0022 (80% sure).")
     assert plan.samples(0.97) is None
     said = text(*command, 0.97)
-    by = plan.before_long
+    by = plan.near_horizon
     assert "No amount of data gives 97%" in said
     assert f"at most {chance(plan.reach)}" in said
     assert f"by N = {by:,} (chance {chance(plan.probability(by))})" in said
@@ -83,8 +83,8 @@ def test_json_has_the_chance_the_condition_and_the_trust() -> None:
     plan = kr.plan(kr.Curve.read(H8, model="FC"), 0.001)
     assert (found["chance"], found["reach"]) == (plan.chance, plan.reach)
     assert found["samples"] == {"0.5": plan.even, "0.8": None, "0.9": None, "0.95": None}
-    assert found["if_reached"]["by"] == plan.before_long
-    assert found["if_reached"]["chance"] == plan.probability(plan.before_long)
+    assert found["if_reached"]["by"] == plan.near_horizon
+    assert found["if_reached"]["chance"] == plan.probability(plan.near_horizon)
     assert found["if_reached"]["0.9"] == plan.if_reached(0.9)
     assert (found["doubt"], found["trust"], found["related"]) == ("", None, [])
 

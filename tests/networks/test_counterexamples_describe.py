@@ -61,7 +61,7 @@ def test_a_slope_above_the_upper_end_is_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("korisk.networks.describe.describe.far_slope", lambda *_: 100.0)
     with pytest.raises(kr.KoriskError, match=r"100 times as far apart, more than the"):
         describe(module, x)
-    marked = kr.learned(nn.Linear(4, 4), lipschitz=1.0)  # of the true layer, as the user says
+    marked = kr.mark_learned(nn.Linear(4, 4), lipschitz=1.0)  # of the true layer, as the user says
     with pytest.warns(KoriskWarning, match="the present ones are steeper"):
         describe(marked, x)
 
@@ -85,7 +85,7 @@ def test_batch_statistics_are_not_linear() -> None:
 
 def test_whose_constants_they_are_is_said() -> None:
     torch.manual_seed(0)
-    inner = kr.known(nn.Linear(4, 4), lipschitz=3.0, name="stated one")
+    inner = kr.mark_known(nn.Linear(4, 4), lipschitz=3.0, name="stated one")
     module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), inner)
     net, _ = told(module, torch.randn(1, 4))
     whose = [layer.bracket.whose for layer in net]
@@ -110,7 +110,7 @@ def test_an_operator_in_a_mark_is_a_constant() -> None:
     swap = nn.Linear(2, 2, bias=False)
     with torch.no_grad():
         swap.weight.copy_(torch.tensor([[0.0, 0.0], [2.0, 0.0]]))
-    module = nn.Sequential(kr.known(swap, lipschitz=first), second.to(torch.float32))
+    module = nn.Sequential(kr.mark_known(swap, lipschitz=first), second.to(torch.float32))
     net, _ = told(module, torch.ones(1, 2))
     assert net.lipschitz() >= 2 * (1 - 1e-9)  # (1, 0) -> (0, 2), which the second leaves
 

@@ -259,10 +259,10 @@ def test_weights_that_are_computed_count_by_what_they_come_from() -> None:
 
 def test_marks_say_what_parameters_do_not() -> None:
     inner = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 4))
-    known = kr.known(inner, mismatch=0.25, name="physics")
+    known = kr.mark_known(inner, mismatch=0.25, name="physics")
     assert known is inner
     assert not any(p.requires_grad for p in inner.parameters())
-    learned = kr.learned(nn.MultiheadAttention(4, 1), lipschitz=2.0, parameters=7)
+    learned = kr.mark_learned(nn.MultiheadAttention(4, 1), lipschitz=2.0, parameters=7)
     attend = Of(lambda x, a: a(x, x, x)[0], learned)
     net = kr.describe(nn.Sequential(known, attend, nn.Linear(4, 1)), torch.ones(1, 5, 4))
     assert (net.names[0], kinds(net)) == ("physics", ["known", "learned", "learned"])
@@ -285,12 +285,12 @@ class Join(nn.Module):
 
 def test_a_stated_constant_is_one_of_all_inputs_together() -> None:
     for stated, expected in ((3.0, 3 * math.hypot(1, 2)), (None, math.inf)):
-        module = Of(lambda x, join: join(x, 2 * x), kr.known(Join(), lipschitz=stated))
+        module = Of(lambda x, join: join(x, 2 * x), kr.mark_known(Join(), lipschitz=stated))
         assert upper(module, torch.ones(1, 4)) == pytest.approx(expected)
 
 
 def test_marks_survive_copies_pickles_and_state_dicts() -> None:
-    module = nn.Sequential(nn.Linear(3, 3), kr.known(nn.Linear(3, 3), lipschitz=7.0, name="B"))
+    module = nn.Sequential(nn.Linear(3, 3), kr.mark_known(nn.Linear(3, 3), lipschitz=7.0, name="B"))
     file = io.BytesIO()
     torch.save(module, file)
     file.seek(0)
@@ -303,11 +303,11 @@ def test_marks_survive_copies_pickles_and_state_dicts() -> None:
 
 
 def test_a_marked_operator_keeps_its_norm_and_thawed_parameters_are_warned_of() -> None:
-    operator = kr.known(Matrix(torch.eye(4)), mismatch=0.5, name="E")
+    operator = kr.mark_known(Matrix(torch.eye(4)), mismatch=0.5, name="E")
     layer = kr.describe(nn.Sequential(nn.Linear(5, 4), operator), torch.ones(1, 5))["E"]
     assert layer == kr.Known("E", lipschitz=operator, mismatch=0.5)
     assert layer.bracket.upper == 1
-    module = nn.Sequential(nn.Linear(3, 3), kr.known(nn.Linear(3, 3))).requires_grad_(True)
+    module = nn.Sequential(nn.Linear(3, 3), kr.mark_known(nn.Linear(3, 3))).requires_grad_(True)
     net, words = told(module, torch.ones(1, 3))
     assert kinds(net) == ["learned", "known"]
     assert "1 Linear: marked as known, but with parameters that require gradients" in words
@@ -388,12 +388,14 @@ def test_a_module_of_torch_jit_is_refused_unless_it_is_marked() -> None:
     ]
     for make in makers:
         for module, path in ((make(), "the module"), (nn.Sequential(make(), nn.Tanh()), "0")):
-            with pytest.raises(KoriskError, match=rf"^{path} \(.*before it is scripted.*kr\.known"):
+            with pytest.raises(
+                KoriskError, match=rf"^{path} \(.*before it is scripted.*kr\.mark_known"
+            ):
                 kr.describe(module, x)
-        marked = kr.known(make(), lipschitz=2.0, name="K")
+        marked = kr.mark_known(make(), lipschitz=2.0, name="K")
         assert repr(kr.describe(marked, x).layers) == "(Known('K', lipschitz=2.0),)"
         assert not any(weights.requires_grad for weights in marked.parameters())
-        net, words = told(nn.Sequential(kr.known(make(), name="K"), nn.Tanh()), x)
+        net, words = told(nn.Sequential(kr.mark_known(make(), name="K"), nn.Tanh()), x)
         assert net["K"].bracket.upper == math.inf
         assert "K; slopes were sampled" in words
 
@@ -469,9 +471,13 @@ def test_the_same_numbers_again_in_other_batches_precisions_and_from_a_file(tmp_
 
 ONES, SEQUENCE, LINEAR = torch.ones(1, 4), torch.ones(1, 3, 4), nn.Linear(4, 4)
 REFUSED: list[tuple[Any, Any, str]] = [
-    (nn.LSTM(4, 4), SEQUENCE, r"LSTM.*gates.*kr\.learned\(module, lipschitz=\.\.\.\)"),
+    (nn.LSTM(4, 4), SEQUENCE, r"LSTM.*gates.*kr\.mark_learned\(module, lipschitz=\.\.\.\)"),
     (nn.TransformerEncoderLayer(4, 1), SEQUENCE, "no Lipschitz constant on unbounded"),
-    (Of(lambda x: F.scaled_dot_product_attention(x, x, x)), SEQUENCE, r"scaled_dot.*kr\.known\("),
+    (
+        Of(lambda x: F.scaled_dot_product_attention(x, x, x)),
+        SEQUENCE,
+        r"scaled_dot.*kr\.mark_known\(",
+    ),
     (Of(lambda x, a: a(x, x, x)[0], nn.MultiheadAttention(4, 1)), SEQUENCE, "unbounded"),
     (Of(lambda x, e: e(x.long()), nn.Embedding(4, 4)), ONES, "describe the part behind"),
     (LINEAR, ONES.long(), "floating-point numbers, got torch.int64"),
@@ -488,9 +494,9 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Of(lambda x: x > 0), ONES, "got torch.bool"),
     (Of(lambda x: torch.ones(3)), ONES, "does not depend on its input"),
     (Of(torch.log), -ONES, "returns NaN or infinity for the example"),
-    (kr.learned(nn.ReLU()), ONES, r"no parameters; give kr\.learned\(module, para"),
+    (kr.mark_learned(nn.ReLU()), ONES, r"no parameters; give kr\.mark_learned\(module, para"),
     (
-        Of(lambda x, b: x * b(x), kr.known(nn.Linear(4, 4), mismatch=0.1)),
+        Of(lambda x, b: x * b(x), kr.mark_known(nn.Linear(4, 4), mismatch=0.1)),
         *(ONES, "mismatch= is in a part that is one layer"),
     ),
 ]
@@ -506,11 +512,17 @@ def test_refused_in_one_line(module: Any, example: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("mark", "says"),
     [
-        (lambda: kr.known(3), "only an nn.Module"),  # type: ignore[type-var]
-        (lambda: kr.known(nn.ReLU(), lipschitz=-1.0), "lipschitz must be a finite number >= 0"),
-        (lambda: kr.known(nn.ReLU(), mismatch=-1.0), "mismatch must be"),
-        (lambda: kr.learned(nn.ReLU(), parameters=0), "parameters must be a whole number >= 1"),
-        (lambda: kr.learned(nn.ReLU(), name=""), "name must be a printable text"),
+        (lambda: kr.mark_known(3), "only an nn.Module"),  # type: ignore[type-var]
+        (
+            lambda: kr.mark_known(nn.ReLU(), lipschitz=-1.0),
+            "lipschitz must be a finite number >= 0",
+        ),
+        (lambda: kr.mark_known(nn.ReLU(), mismatch=-1.0), "mismatch must be"),
+        (
+            lambda: kr.mark_learned(nn.ReLU(), parameters=0),
+            "parameters must be a whole number >= 1",
+        ),
+        (lambda: kr.mark_learned(nn.ReLU(), name=""), "name must be a printable text"),
     ],
 )
 def test_wrong_marks_are_refused_where_they_are_made(mark: Callable[[], Any], says: str) -> None:

@@ -275,7 +275,7 @@ def test_what_differs_from_call_to_call_has_an_open_end(module: nn.Module) -> No
     assert net.layers[-1].bracket.upper == math.inf
     assert "1 cannot be followed inside (it is random, or changes with every call)" in words
     assert net.layers[-1].bracket.lower <= 2  # of what is drawn, or nothing
-    stated = nn.Sequential(nn.Linear(4, 4), kr.known(module, lipschitz=4.0))
+    stated = nn.Sequential(nn.Linear(4, 4), kr.mark_known(module, lipschitz=4.0))
     for seed in range(40):  # some draw the same twice
         torch.manual_seed(seed)
         assert math.isfinite(upper(stated, torch.ones(1, 4)))
@@ -351,10 +351,11 @@ def hooked(module: nn.Module) -> nn.Module:
     [
         lambda: Tenfold(6, 6, matrix=MATRIX), lambda: Recurrent(6, 3).double(),
         lambda: Stretched(MATRIX), lambda: hooked(Matrix(MATRIX)),
-        lambda: nn.Sequential(kr.known(hooked(Matrix(MATRIX)))),
-        lambda: nn.Sequential(kr.known(hooked(nn.Identity()))), lambda: kr.known(Stretched(MATRIX)),
-        lambda: kr.learned(Tenfold(6, 6, matrix=MATRIX)),
-        lambda: Of(lambda x, a: a(a(x)), kr.known(hooked(Matrix(MATRIX)))),
+        lambda: nn.Sequential(kr.mark_known(hooked(Matrix(MATRIX)))),
+        lambda: nn.Sequential(kr.mark_known(hooked(nn.Identity()))),
+        lambda: kr.mark_known(Stretched(MATRIX)),
+        lambda: kr.mark_learned(Tenfold(6, 6, matrix=MATRIX)),
+        lambda: Of(lambda x, a: a(a(x)), kr.mark_known(hooked(Matrix(MATRIX)))),
     ],
 )  # fmt: skip
 def test_what_a_user_adds_to_a_module_counts(make: Callable[[], nn.Module]) -> None:
@@ -369,7 +370,7 @@ class Outside(Matrix):
 
 
 def test_an_operator_that_leaves_torch_has_not_its_own_norm() -> None:
-    for module in (Outside(MATRIX), kr.known(Outside(MATRIX))):
+    for module in (Outside(MATRIX), kr.mark_known(Outside(MATRIX))):
         (layer,) = told(module, draw(1, 6))[0]
         assert layer.bracket.upper == math.inf
         assert layer.bracket.lower > Matrix(MATRIX).norm().upper
@@ -381,11 +382,11 @@ class Add(nn.Module):
 
 
 def test_one_value_twice_counts_twice() -> None:
-    module = Of(lambda x, add: add(x, x), kr.known(Add(), lipschitz=math.sqrt(2), name="S"))
+    module = Of(lambda x, add: add(x, x), kr.mark_known(Add(), lipschitz=math.sqrt(2), name="S"))
     (layer,) = told(module, torch.ones(1, 4))[0]
     assert layer.bracket.upper == pytest.approx(2)
     assert layer.name == "S"
-    inner = Of(lambda x, add: x + add(x, x), kr.known(Add(), lipschitz=math.sqrt(2)))
+    inner = Of(lambda x, add: x + add(x, x), kr.mark_known(Add(), lipschitz=math.sqrt(2)))
     assert told(inner, torch.ones(1, 4))[0].lipschitz() == pytest.approx(3)
 
 
@@ -393,7 +394,7 @@ class Scale(nn.Module):
     def __init__(self, **mark: Any) -> None:
         super().__init__()
         self.gains = nn.Parameter(torch.ones(4))
-        self.times = kr.known(Times(), **mark)
+        self.times = kr.mark_known(Times(), **mark)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.times(x, self.gains)  # type: ignore[no-any-return]
@@ -418,16 +419,16 @@ def test_a_trained_argument_of_a_marked_module_counts() -> None:
     assert "marked as known, but with parameters" in words
     with pytest.raises(KoriskError, match="a trained tensor is passed to it; freeze"):
         kr.describe(Scale(lipschitz=1.0, mismatch=0.1), torch.ones(1, 4))
-    inside = nn.Sequential(kr.known(nn.Linear(4, 4), mismatch=0.1), nn.Linear(4, 4))
+    inside = nn.Sequential(kr.mark_known(nn.Linear(4, 4), mismatch=0.1), nn.Linear(4, 4))
     with pytest.raises(KoriskError, match="or inside another that is marked"):
-        kr.describe(kr.learned(inside), torch.ones(1, 4))
+        kr.describe(kr.mark_learned(inside), torch.ones(1, 4))
 
 
 def test_stated_parameters_count_once_for_each_module() -> None:
-    stated = kr.learned(nn.Linear(4, 4), parameters=7)
+    stated = kr.mark_learned(nn.Linear(4, 4), parameters=7)
     twice = Of(lambda x, one: x + one(torch.relu(one(x))), stated)
     assert told(twice, torch.ones(1, 4))[0].parameters == 7
-    for module, p in ((stated, 7), (kr.learned(nn.Linear(4, 4).requires_grad_(False)), 20)):
+    for module, p in ((stated, 7), (kr.mark_learned(nn.Linear(4, 4).requires_grad_(False)), 20)):
         net, _ = told(nn.Sequential(module, nn.ReLU(), module), torch.ones(1, 4))
         assert ([layer.shared for layer in net.learned], net.parameters) == ([0, p], p)
 
@@ -467,7 +468,7 @@ def test_the_command_says_that_weights_stay_learned_elsewhere(tmp_path: Path) ->
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
 def test_a_cast_to_real_numbers_drops_the_imaginary_part_in_the_norm_of_the_whole_too() -> None:
     module = Of(lambda x: (torch.complex(x, x).to(torch.float64) * torch.tensor(1 - 1j)).imag)
-    assert slope_at(module, SMALL) <= upper(kr.known(module), SMALL) * (1 + 1e-6)
+    assert slope_at(module, SMALL) <= upper(kr.mark_known(module), SMALL) * (1 + 1e-6)
 
 
 class Count(nn.Module):
@@ -531,5 +532,5 @@ def test_what_runs_but_cannot_be_recorded_is_sampled(function: Callable[..., Any
     assert "cannot be followed inside" in words
     if function is inferring:  # found to be the one that cannot be followed
         assert net.names == ("0 Of", "1 Tanh")
-    marked = nn.Sequential(kr.learned(module), nn.Tanh())
+    marked = nn.Sequential(kr.mark_learned(module), nn.Tanh())
     assert told(marked, torch.ones(1, 4))[0].layers[0].bracket.upper == math.inf

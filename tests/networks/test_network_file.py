@@ -40,14 +40,14 @@ PARTS: dict[str, Callable[[int, str], nn.Module]] = {
     "known-operator net": lambda seed, _: KnownOperatorNet(
         draw(SIDE, seed=seed), [matrix(seed), matrix(seed + 1)]
     ),
-    "marked as known": lambda seed, name: kr.known(linear(seed), mismatch=1 / 3, name=name),
-    "marked as learned": lambda seed, name: kr.learned(
+    "marked as known": lambda seed, name: kr.mark_known(linear(seed), mismatch=1 / 3, name=name),
+    "marked as learned": lambda seed, name: kr.mark_learned(
         linear(seed),
         effective=0.1 + seed % 20,
         lipschitz=kr.theory.NormBracket(0.1, 0.7),
         name=name,
     ),
-    "marked operator": lambda seed, name: kr.known(matrix(seed), name=name),
+    "marked operator": lambda seed, name: kr.mark_known(matrix(seed), name=name),
     "activation": lambda *_: nn.GELU(),
     "residual": lambda seed, _: Of(lambda x, b: x + b(x).relu(), linear(seed)),
     "no constant": lambda *_: Of(lambda x: (x * x).sin()),

@@ -213,10 +213,10 @@ def test_describe_takes_the_flow_as_a_known_layer() -> None:
 def test_a_stated_constant_and_another_forward_come_first() -> None:
     example = wave(8)[None]
     flow = Burgers(8, viscosity=0.03, time=0.1, largest=2.0)
-    marked = kr.known(copy.deepcopy(flow), lipschitz=7.0, name="stated")
+    marked = kr.mark_known(copy.deepcopy(flow), lipschitz=7.0, name="stated")
     for inputs in (None, kr.Ball(example[0], 0.1)):
         assert kr.describe(marked, example, inputs=inputs)["stated"].bracket.upper == 7.0
-    named = kr.describe(kr.known(copy.deepcopy(flow), name="flow", mismatch=0.1), example)
+    named = kr.describe(kr.mark_known(copy.deepcopy(flow), name="flow", mismatch=0.1), example)
     assert named["flow"].bracket.upper == kr.describe(flow, example).lipschitz()
 
     class Doubled(Burgers):

@@ -132,7 +132,7 @@ def test_what_one_met_at_once_is_answered_for_the_other(level: float, rate: floa
     flat = kr.Curve(n, level * noise, [1, 2, 3] * 4, "flat")
     steep = kr.Curve(n, 0.08 / n**rate * noise, [1, 2, 3] * 4, "steep")
     made, back = kr.compare(flat, steep, 0.002), kr.compare(steep, flat, 0.002)
-    assert made.first.at_once
+    assert made.first.met_at_smallest
     assert made.first.middle == 4
     assert made.second.middle == kr.plan(steep, 0.002).middle
     assert made.ratio is not None

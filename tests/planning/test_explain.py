@@ -164,7 +164,7 @@ def test_where_no_number_is_enough_the_condition_is_told_with_its_odds(doubtful:
     assert "No amount of data gives 90%" in said
     assert "levels off above the target" in said
     assert f"at most {words.chance(doubtful.reach)}" in said
-    by = doubtful.before_long
+    by = doubtful.near_horizon
     odds = words.chance(doubtful.probability(by))
     assert f"If the target is reachable by N = {by:,} (chance {odds})" in said
     assert f"{doubtful.if_reached(0.9):,} samples are enough with 90% probability" in said
@@ -180,7 +180,7 @@ def test_where_no_number_is_enough_the_condition_is_told_with_its_odds(doubtful:
 @pytest.mark.parametrize("model", ["KO", "FC"])
 def test_every_percentage_is_one_of_the_plans(model: str, target: float) -> None:
     made = kr.plan(released_h8(model), target)
-    odds = [made.reach, made.probability(made.before_long), 0.9, 0.95]
+    odds = [made.reach, made.probability(made.near_horizon), 0.9, 0.95]
     odds += [p for p in (made.chance, made.recommend().chance) if p is not None]
     assert percentages(made.explain()) <= {words.chance(p) for p in odds}
 

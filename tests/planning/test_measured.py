@@ -64,7 +64,7 @@ def test_beyond_a_collapse_nothing_is_claimed(dense: kr.Curve) -> None:
     assert math.isnan(part.reach)
     assert "1 of 4 seeds fell to rounding" in part.explain()
     assert part.recommend().action == "unknown"
-    with pytest.raises(kr.errors.OutOfReachError, match="1 of 4 seeds fell to rounding"):
+    with pytest.raises(kr.errors.UnreachableError, match="1 of 4 seeds fell to rounding"):
         part.require()
     with pytest.raises(kr.KoriskError, match="cannot be extrapolated"):
         part.at(1024)

@@ -98,8 +98,8 @@ def test_the_width_now_is_the_plans() -> None:
     plan = kr.plan(pilot, harder)
     assert plan.upper == math.inf
     found = next_size(pilot, harder, candidates=[1024])
-    assert found.counted_to == plan.before_long
-    assert math.log(found.now) == pytest.approx(math.log(plan.before_long / plan.lower), abs=0.08)
+    assert found.counted_to == plan.near_horizon
+    assert math.log(found.now) == pytest.approx(math.log(plan.near_horizon / plan.lower), abs=0.08)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_widths_after_an_outcome_are_those_of_a_plan_with_it(
     """For targets that lie beyond the pilot also when it has grown."""
     pilot = power_pilot(noise=0.02)
     made = forecast(pilot)
-    end = kr.plan(pilot, target).before_long
+    end = kr.plan(pilot, target).near_horizon
     outlook = Outlook(made, target, end)
     variance = outlook.seed_variance() / 5
     means = [factor * (0.02 + 0.5 * n**-0.5) for factor in (0.99, 1.0)]
@@ -184,7 +184,7 @@ def test_measuring_there_narrows_more_than_elsewhere() -> None:
     for draw in range(2):
         pilot = power_pilot(sizes=(16, 32, 64, 128), draw=draw, noise=0.03)
         target = 0.02 + 0.5 * 400**-0.5
-        end = kr.plan(pilot, target).before_long
+        end = kr.plan(pilot, target).near_horizon
         offered = [23, 181, 362]
         found = next_size(pilot, target, candidates=offered)
         widths = {}

@@ -151,7 +151,7 @@ def test_at_the_largest_n_nothing_is_planned_for_beyond_it(fit: str, last: int) 
         advice = plan.recommend()
         numbers = [advice.n or 2, plan.middle or 2, *(plan.samples(p) or 2 for p in LEVELS)]
         assert max(numbers) <= plan.forecast.horizon == 10**15
-        again = plan.inside  # else not measured yet
+        again = plan.met_in_pilot  # else not measured yet
         assert advice.action != "measure" or (advice.n in sizes) == again
         assert plan.chance is None or plan.chance <= plan.reach
         said += plan.explain()
@@ -168,7 +168,7 @@ def test_a_target_out_of_reach_is_said_so() -> None:
     assert plan.reach < 0.1
     advice = plan.recommend()  # means without seeds cannot tell a floor from noise
     assert (advice.action, advice.n, advice.seeds) == ("measure", 4096, 3)
-    with pytest.raises(kr.errors.OutOfReachError, match=r"KO: measure N = 4,096 .* below 1%"):
+    with pytest.raises(kr.errors.UnreachableError, match=r"KO: measure N = 4,096 .* below 1%"):
         plan.require()
 
 
@@ -310,8 +310,8 @@ def test_a_plan_is_read_off_the_chances() -> None:
     made = planned()
     assert (made.lower, made.upper) == (math.floor(doubled(0.5)), math.ceil(doubled(9.5)))
     assert made.reach == 1.0
-    assert made.before_long == max(chances.NEAR * 256, chances.LATER * made.lower)
-    before = math.log2(made.before_long / 256)
+    assert made.near_horizon == max(chances.NEAR * 256, chances.LATER * made.lower)
+    before = math.log2(made.near_horizon / 256)
     assert made.middle == math.ceil(doubled(chances.MIDDLE * before))
     assert made.chance == pytest.approx(0.1 * chances.MIDDLE * before, abs=1e-3)
     levels = (0.8, 0.9, 0.95)
@@ -331,8 +331,8 @@ def test_safety_is_of_all_futures_and_the_condition_of_those_before_long() -> No
 
 def test_late_targets_count_futures_up_to_a_multiple_of_the_earliest() -> None:
     made = planned(start=4.0)
-    assert (made.lower, made.before_long) == (math.floor(doubled(4.5)), chances.LATER * made.lower)
-    later = math.log2(made.before_long / doubled(4))
+    assert (made.lower, made.near_horizon) == (math.floor(doubled(4.5)), chances.LATER * made.lower)
+    later = math.log2(made.near_horizon / doubled(4))
     assert made.middle == pytest.approx(doubled(4 + chances.MIDDLE * later), rel=1e-3)
 
 

@@ -169,7 +169,7 @@ def test_advice_is_one_action_with_one_number_and_its_price(
         assert advice.n == plan.samples(sure)
         assert advice.chance == plan.probability(advice.n or 2) >= sure
     elif advice.action == "measure":
-        assert plan.inside or plan.last < (advice.n or 0)
+        assert plan.met_in_pilot or plan.last < (advice.n or 0)
     else:
         assert advice.cost is None
     if advice.action in ("measure", "unknown", "stop", "train"):
@@ -195,7 +195,7 @@ def test_a_target_that_the_pilot_meets_is_measured_again_whatever_limits_it(
     flat = kr.Curve(n, [0.10, 0.08, 0.09, 0.08, 0.085, 0.095, 0.09, 0.07], seed=seeds)
     made = kr.plan(flat, target, evidence=kr.planning.Evidence(noise=noise))
     advice = made.recommend()
-    assert made.inside
+    assert made.met_in_pilot
     assert made.samples() is None
     assert (advice.action, advice.seeds) == ("measure", 4)
     assert advice.n == (made.between or (16, 16))[1]

@@ -42,7 +42,7 @@ def test_with_one_seed_a_floor_is_not_known() -> None:
         "N = 1,024",
     ):
         assert fact in said
-    with pytest.raises(kr.errors.OutOfReachError, match=r"Measure N = 1,024 next.*below 1%"):
+    with pytest.raises(kr.errors.UnreachableError, match=r"Measure N = 1,024 next.*below 1%"):
         made.require()
 
 

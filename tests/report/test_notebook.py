@@ -187,3 +187,33 @@ def test_a_value_that_cannot_be_shown_is_shown_as_text(monkeypatch: pytest.Monke
     html = net._repr_html_()
     assert html.startswith("<pre>Network([Learned(&#x27;&lt;b&gt;")
     assert "ValueError: no" in html
+
+
+def test_to_html_writes_a_page_with_the_answer(values: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "answer.html"
+    targets = {"prediction": 0.05, "rehearsal": 0.05, "point": 0.05}
+    for name in ("curve", "plan", "comparison", "pilot", "ablation", *targets):
+        assert values[name].to_html(file, target=targets.get(name), title=f"<{name}>") == file
+        page = file.read_text(encoding="utf-8")
+        assert f"&lt;{name}&gt;" in page, name
+        assert "http://" not in page.replace("http://www.w3.org/", ""), name  # loads nothing
+        if name in ("prediction", "rehearsal"):
+            assert plain(values[name].recommend(targets[name]).sentence) in words(page), name
+    values["plan"].to_html(str(file))
+    assert f"{values['plan'].recommend().n:,}" in words(file.read_text(encoding="utf-8"))
+    values["comparison"].to_html(file)
+    assert plain(values["comparison"].saving()) in words(file.read_text(encoding="utf-8"))
+
+
+def test_to_html_refuses_what_the_page_cannot_compute_or_write(tmp_path: Path) -> None:
+    file = tmp_path / "answer.html"
+    with pytest.raises(kr.KoriskError, match="fit 'posterior', got 'power'"):
+        kr.plan(CURVE, target=0.02, fit="power").to_html(file)
+    other = kr.Curve(CURVE.sizes, 1.5 * CURVE.means)
+    with pytest.raises(kr.KoriskError, match="not from related curves"):
+        kr.plan(CURVE, target=0.02, related=[other]).to_html(file)
+    with pytest.raises(kr.KoriskError, match=r"must be \.html, got \.pdf"):
+        kr.plan(CURVE, target=0.02).to_html(tmp_path / "answer.pdf")
+    with pytest.raises(kr.KoriskError, match="no such folder"):
+        kr.plan(CURVE, target=0.02).to_html(tmp_path / "missing" / "answer.html")
+    assert not list(tmp_path.iterdir())

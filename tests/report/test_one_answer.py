@@ -70,7 +70,7 @@ def test_every_place_says_the_same(
             assert (
                 f"{count(reached)} samples" not in place
                 or "if it is reached" in place
-                or (f"by N = {count(plan.before_long)}" in place)
+                or (f"by N = {count(plan.near_horizon)}" in place)
             )
 
 

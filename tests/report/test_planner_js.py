@@ -149,8 +149,8 @@ def test_where_the_slider_stops_the_page_answers_as_python(page: "Page", name: s
             continue
         assert found["chance"] == pytest.approx(plan.chance, abs=5e-4)
         assert found["ifReached"] == plan.if_reached(0.9)
-        assert found["by"] == plan.before_long
-        assert found["byChance"] == pytest.approx(plan.probability(plan.before_long), abs=5e-4)
+        assert found["by"] == plan.near_horizon
+        assert found["byChance"] == pytest.approx(plan.probability(plan.near_horizon), abs=5e-4)
 
 
 @pytest.mark.parametrize("sure", [0.5, 0.75, 0.9, 0.99])
@@ -385,7 +385,7 @@ def test_no_number_without_odds(browser: "Browser", pair: tuple[str, str], tmp_p
             assert "% sure" in shown or words.chance(level) in shown or "not known" in shown
             if plan.middle is None:
                 continue
-            told: list[float | None] = [plan.middle, plan.lower, plan.upper, plan.before_long]
+            told: list[float | None] = [plan.middle, plan.lower, plan.upper, plan.near_horizon]
             told += [plan.last, *(plan.samples(p) for p in LEVELS)]
             number = plan.if_reached(0.9)
             if number is None or number in told:
@@ -393,8 +393,8 @@ def test_no_number_without_odds(browser: "Browser", pair: tuple[str, str], tmp_p
             for name, text in shown_facts(page).items():
                 if number in numbers(text):
                     conditional += 1
-                    by = plan.probability(plan.before_long)
-                    assert f"N = {plan.before_long:,} (chance {words.chance(by)})" in name
+                    by = plan.probability(plan.near_horizon)
+                    assert f"N = {plan.near_horizon:,} (chance {words.chance(by)})" in name
             assert number not in numbers(said)
             assert number not in numbers(page.inner_text("#headline"))
     assert conditional or pair[0] in ("step", "collapse FC")

@@ -77,7 +77,7 @@ def test_the_first_target_is_one_that_both_models_answer_with_an_interval() -> N
     pair = Group("both", (known, dense))
     for plan in pair.plans:
         assert plan.middle is not None
-        assert not plan.at_once
+        assert not plan.met_at_smallest
         assert plan.lower < plan.upper < np.inf
     (more,) = re.findall(r"(\d+)% more error than the lowest of KO\)$", pair.sentence)
     assert pair.target / lowest == pytest.approx(1 + int(more) / 100, rel=0.01)
@@ -90,7 +90,7 @@ def test_the_first_target_is_one_that_both_models_answer_with_an_interval() -> N
     assert 0.8 * score.means.min() <= 1 - group.target <= 1.21 * score.means.min()
     (plan,) = group.plans
     assert plan.middle is not None
-    assert not plan.at_once
+    assert not plan.met_at_smallest
 
 
 def test_the_page_opens_with_the_last_group_that_says_most() -> None:

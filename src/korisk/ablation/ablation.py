@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk._show import Drawn
+from korisk._show import Reported
 from korisk.ablation.replacing import By, Replacement, Start, replaced
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning, invalid, shown
@@ -259,7 +259,7 @@ def _bounds(pair: tuple[nn.Module, nn.Module], example: Tensor) -> tuple[float |
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Ablation(Drawn):
+class Ablation(Reported):
     """Curves with a known layer and with its substitute, and their comparison. From `ablate`.
 
     Parameters

@@ -50,7 +50,7 @@ class Replacement:
     ----------
     layer : str, default "A^T"
         The known layer: the name of a `LinearOperator` in the network, such as "A^T", the name
-        that `kr.known` gave a module, or the path of either, such as "inverse.parts.2". Every
+        that `kr.mark_known` gave a module, or the path of either, such as "inverse.parts.2". Every
         use of it is replaced by one layer, which they share.
     by : {"dense", "low-rank", "convolution", "wrong"}, default "dense"
         The substitute: a learned matrix; a product of two learned matrices of a small inner rank; a
@@ -194,7 +194,7 @@ def known_uses(network: nn.Module, name: str) -> list[Use]:
         raise KoriskError(
             f"the network has no known layer {shown(name)}{hint}; hold an operator or its adjoint "
             "as a module of its own, such as self.back = A.T, or mark a module with "
-            "kr.known(module, name='A^T')"
+            "kr.mark_known(module, name='A^T')"
         )
     first, *others = dict.fromkeys(use.layer for use in uses)
     paths = ", ".join(use.path for use in uses)

@@ -19,7 +19,7 @@ from korisk.cli.common.options import Device, Json, Target, Training
 from korisk.cli.common.output import json_text, print_json, show, tell, warnings_as_lines
 from korisk.cli.rehearse import time_left
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, OutOfReachError, did_you_mean, shown
+from korisk.errors import KoriskError, UnreachableError, did_you_mean, shown
 from korisk.files import make_folder, read_yaml, write_text
 from korisk.studies.run.compute import chosen_device
 from korisk.texts import duration, number
@@ -189,7 +189,7 @@ def ablate(
         tell(f"wrote {out}")
     # Last: an unknown ratio sets the exit code, and the curves are shown all the same.
     if result.comparison.ratio is None and result.comparison.ratio_range is None:
-        raise OutOfReachError(
+        raise UnreachableError(
             f"what {result.layer} saves at {number(result.target)} is not known; ask for another "
             "--target, or train at other sizes"
         )

@@ -78,8 +78,8 @@ def bound(
             raise
         raise KoriskError(
             error.message,
-            " to its mark in the code (kr.known or kr.learned), or in the file that --write "
-            "FILE.yaml keeps",
+            " to its mark in the code (kr.mark_known or kr.mark_learned), or in the file that "
+            "--write FILE.yaml keeps",
         ) from None
     if plot is not None:
         from korisk.report.figures.bound import overview_figure

@@ -20,7 +20,6 @@ from korisk.cli.common.options import (
     in_unit,
     one_target,
     read_as,
-    renamed,
 )
 from korisk.cli.common.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
@@ -100,19 +99,10 @@ def compare(
 
         save_plot(comparison_figure(comparisons[0]), plot)
     if html is not None:
-        from korisk.report.page.page import pilot_page
+        from korisk.report.page.answers import comparison_page
 
-        # Two files may use the same name for both models; the comparison tells them apart.
-        renamed_curves = list(map(renamed, curves, comparisons[0].names))
         title = " and ".join(path.name for path in paths)
-        page = pilot_page(
-            renamed_curves,
-            title=title,
-            target=targets[0],
-            kind="korisk compare of two models",
-            opens="ratio",
-        )
-        write_page(html, page)
+        write_page(html, comparison_page(comparisons[0], title))
     # Last: a target out of reach sets the exit code, and the results are shown all the same.
     for comparison in comparisons:
         comparison.require()

@@ -24,7 +24,6 @@ from korisk.cli.common.options import (
     in_unit,
     one_target,
     read_as,
-    renamed,
 )
 from korisk.cli.common.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
@@ -172,5 +171,5 @@ def _relatives(
             for related in candidates:
                 if not by_name or related.model == curve.model:
                     name = f"{related.model} of {file.name}" if related.model else file.name
-                    matches.append(renamed(related, name))
+                    matches.append(related.renamed(name))
     return relatives

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import LARGEST_N, natural, require
-from korisk._show import Drawn
+from korisk._show import Reported
 from korisk.curves.cells import label
 from korisk.curves.columns import ERROR_NAMES, Options
 from korisk.curves.formats import Source, grid_of_frame, read_grid
@@ -49,7 +49,7 @@ Place = Callable[[int, str], str]  # the place of a row's `n` or `error`, as mes
 
 @final
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Curve(Drawn):
+class Curve(Reported):
     """Measured errors over training samples, for one model and one metric.
 
     Values are given in the user's unit, here as in `read`, `from_records`, `from_frame` and
@@ -143,6 +143,21 @@ class Curve(Drawn):
         curve = cls.__new__(cls)
         curve._check(n, errors, seed, (model, metric, unit), UNITS["error"])
         return curve
+
+    def renamed(self, model: str) -> Self:
+        """The curve under another name of its model, to tell two pilots apart.
+
+        Parameters
+        ----------
+        model : str
+            The new name.
+
+        Returns
+        -------
+        Curve
+            A copy.
+        """
+        return self.of_errors(self.n, self.error, self.seed, model, self.metric, self.unit)
 
     def _check(
         self,

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning, invalid
 from korisk.networks.describe.describe import describe
-from korisk.networks.describe.marks import UNNAMED, learned, mark_of
+from korisk.networks.describe.marks import UNNAMED, mark_learned, mark_of
 from korisk.networks.describe.recording import untouched
 from korisk.networks.known_operator import free_name
 from korisk.texts import Table, number
@@ -216,8 +216,8 @@ def amplification(
 ) -> Amplification:
     """Gains from each learned layer to the output along data, and the risk that follows.
 
-    A learned layer is a part with trained weights of its own, or one that `korisk.learned` marks;
-    every call of it counts. Samples of a batch must not interact in evaluation mode.
+    A learned layer is a part with trained weights of its own, or one that `korisk.mark_learned`
+    marks; every call of it counts. Samples of a batch must not interact in evaluation mode.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
     Returns
     -------
     dict of str to torch.nn.Module
-        Parts with trained weights of their own, and those that `korisk.learned` marks, whole.
+        Parts with trained weights of their own, and those that `korisk.mark_learned` marks, whole.
     """
     parts: dict[str, nn.Module] = {}
     for path, submodule in module.named_modules():
@@ -337,7 +337,7 @@ def graph_network(truth: nn.Module, example: Tensor) -> Network:
     for path, layer in learned_parts(marked).items():
         mark = mark_of(layer)
         stated = {} if mark is None else {name: getattr(mark, name) for name in _STATED}
-        learned(layer, name=title_of(path, layer), **stated)
+        mark_learned(layer, name=title_of(path, layer), **stated)
     with warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore", KoriskWarning)  # of weights that layers share
         return describe(marked, example)
@@ -361,7 +361,7 @@ def _watched(parts: Mapping[str, nn.Module], call: Call) -> Iterator[list[str]]:
     def hook(title: str) -> Callable[[nn.Module, tuple[Any, ...], Any], Tensor | None]:
         def seen(_: nn.Module, __: tuple[Any, ...], output: Any) -> Tensor | None:
             if not isinstance(output, Tensor):
-                remedy = "mark the part around it with kr.learned"
+                remedy = "mark the part around it with kr.mark_learned"
                 raise KoriskError(f"layer {title!r} returns more than one tensor; {remedy}")
             names.append(free_name(title, set(names)))
             return call(len(names) - 1, output)
@@ -388,7 +388,7 @@ def _gains(
     parts = learned_parts(module)
     if not parts:
         why = "nothing in the module is learned"
-        raise KoriskError(f"{why}; unfreeze parameters, or mark parts with kr.learned")
+        raise KoriskError(f"{why}; unfreeze parameters, or mark parts with kr.mark_learned")
     rows = []
     names: list[str] = []
     for batch in _batches(data):
@@ -403,7 +403,7 @@ def _gains(
             result: Tensor = module(batch.detach())
         if any(len(output) != len(batch) for output in (*outputs, result)):
             why = "a layer's output does not have the batch as its first axis"
-            raise KoriskError(f"{why}; mark the part around it with kr.learned")
+            raise KoriskError(f"{why}; mark the part around it with kr.mark_learned")
         total = torch.zeros(len(batch), len(outputs), dtype=torch.float64)
         for probe in range(probes):
             noise = torch.randn(result.shape, generator=draws, dtype=torch.float64).to(result)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.networks.describe.marks import known
+from korisk.networks.describe.marks import mark_known
 from korisk.operators.basic import Diagonal
 
 _DILATIONS = (1, 2, 4, 8)  # with kernels of 3 each entry sees 16 neighbours on each side
@@ -58,7 +58,7 @@ class FieldNet(nn.Module):
         rule = "be one axis or two of 8 entries at least"
         _checks.require(len(shape) in (1, 2) and min(shape) >= 8, "shape", rule, shape)
         self.weights = Diagonal(torch.ones(shape, dtype=torch.float32), trainable=True)
-        self.solver = None if solver is None else known(solver.float(), name="S")
+        self.solver = None if solver is None else mark_known(solver.float(), name="S")
         kind = nn.Conv1d if len(shape) == 1 else nn.Conv2d
         self.clock = nn.Parameter(torch.zeros(width, *(1 for _ in shape)))  # by the share of time
         with torch.random.fork_rng(devices=[]):
@@ -160,7 +160,7 @@ class SoftPinn(FieldNet):
         penalty: float = 0.1,
     ) -> None:
         super().__init__(shape, width=width, seed=seed)
-        self.equation, self.share = known(step.float(), name="equation"), share
+        self.equation, self.share = mark_known(step.float(), name="equation"), share
         self.weight = _checks.real("penalty", penalty, above=0, remedy="try 0.1")
 
     def penalty(self, x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
-from korisk._show import Drawn
+from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.curves.stored import TRAINING, Chosen, MeasuredFit, error_of, renamed, training_name
 from korisk.errors import Argument, KoriskError
@@ -79,7 +79,7 @@ class PilotFit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pilot(Drawn, Answers):
+class Pilot(Reported, Answers):
     """The result of `run_pilot`. Errors and targets are in the metric's unit.
 
     `print(pilot)` summarises it in sentences.

@@ -9,7 +9,7 @@ from typing import Any
 
 from korisk._checks import LARGEST_N, count
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, Message, OutOfReachError
+from korisk.errors import KoriskError, Message, UnreachableError
 from korisk.planning.compare import Comparison
 from korisk.planning.explain import chance, paragraph
 from korisk.planning.explain import count as samples_text
@@ -57,14 +57,14 @@ class Answer:
         return self.forecast.curve
 
     def require(self) -> None:
-        """Raise `OutOfReachError` if no data reaches the target, or an N has no expected error."""
+        """Raise `UnreachableError` if no data reaches the target, or an N has no expected error."""
         if self.advice is not None and self.advice.action not in ("collect", "measure", "train"):
-            raise OutOfReachError(self.advice.explain())
+            raise UnreachableError(self.advice.explain())
         # An expected error is missing only beyond a pilot that cannot be extrapolated.
         doubt, last = self.forecast.doubt, self.forecast.last
         for n, expected, _ in self.at:
             if expected is None:
-                raise OutOfReachError(
+                raise UnreachableError(
                     f"the {self.curve.unit.noun} at N = {n:,} is not known; {doubt[0].lower()}"
                     f"{doubt[1:].rstrip('.')}; ask for N up to {last:,}, or measure there"
                 )
@@ -304,8 +304,7 @@ def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator
     low, high = comparison.ratio_range or (0.0, math.inf)
     ratio = "-"
     if comparison.ratio is not None:
-        suffix = " or more" if first.at_once else " or less" if second.at_once else ""
-        ratio = number(comparison.ratio, 3) + suffix
+        ratio = number(comparison.ratio, 3) + comparison.open_end
     elif low or math.isfinite(high):  # with 95% probability, as the sentence says
         ratio = f"at least {number(low, 3)}" if low else f"at most {number(high, 3)}"
     # Ratios are relative to the first model, whose own is 1.

@@ -202,11 +202,11 @@ def answer(forecast: Extrapolation, goal: float, odds: Chances) -> tuple[int | N
     if odds.p[-1] < LEAST_REACH or last == forecast.horizon:  # out of reach, or no extrapolation
         return None, lower, upper
     # Conditional on meeting the target before long: later futures are hardly known.
-    middle = odds.smallest(MIDDLE * odds.at(before_long(forecast, lower))) or forecast.horizon
+    middle = odds.smallest(MIDDLE * odds.at(near_horizon(forecast, lower))) or forecast.horizon
     return max(middle, last + 1, int(lower)), lower, upper
 
 
-def before_long(forecast: Extrapolation, lower: float) -> int:
+def near_horizon(forecast: Extrapolation, lower: float) -> int:
     """The N by which a future must meet the target to count in the point estimate."""
     late = LATER * lower if math.isfinite(lower) else 0
     return int(min(max(NEAR * forecast.last, late), forecast.horizon))

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import one_of
-from korisk._show import Drawn
+from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.curves.noise import paired_correlation
-from korisk.errors import KoriskError, Message, OutOfReachError, invalid
+from korisk.errors import KoriskError, Message, UnreachableError, invalid
 from korisk.planning.explain import EVEN, SURE, chance, paragraph, span, times, value
 from korisk.planning.fit import DEFAULT_FIT, check_curve, check_target, fitted_line, sample_counts
 from korisk.planning.forecast import Forecast, forecast
@@ -179,7 +179,7 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Comparison(Drawn):
+class Comparison(Reported):
     """Two pilots at one target, such as a known-operator and a dense network. Made by `compare`.
 
     Parameters
@@ -224,9 +224,15 @@ class Comparison(Drawn):
         samples may be enough; where only the second does, an upper bound.
         """
         first, second = self.numbers
-        if first is None or second is None or (self.first.at_once and self.second.at_once):
-            return None
-        return second / first
+        both = self.first.met_at_smallest and self.second.met_at_smallest
+        return None if first is None or second is None or both else second / first
+
+    @property
+    def open_end(self) -> str:
+        """What follows a ratio that is a bound: " or more", " or less", or nothing."""
+        if self.first.met_at_smallest:
+            return " or more"
+        return " or less" if self.second.met_at_smallest else ""
 
     @property
     def numbers(self) -> tuple[int | None, int | None]:
@@ -250,7 +256,7 @@ class Comparison(Drawn):
             return None
         # A model that meets the target at its smallest N needs at most that many samples, and one
         # without an answer needs more than any: either leaves one end of the ratio.
-        answered = [plan for plan in plans if plan.at_once]
+        answered = [plan for plan in plans if plan.met_at_smallest]
         answered = answered or [plan for plan in plans if plan.even is not None]
         if self.ratio is None and len(answered) != 1:
             return None
@@ -424,7 +430,7 @@ class Comparison(Drawn):
             return f"{sentence}, a ratio of {self.ratio_words()}."
         sentence = " ".join(
             f"{name} needs {_about(plan, number, ' samples')}."
-            if plan.at_once
+            if plan.met_at_smallest
             else f"{name}: {plan.headline()}"
             for name, plan, number in zip(self.names, plans, numbers, strict=True)
         )
@@ -488,7 +494,7 @@ class Comparison(Drawn):
         # As printed: "1 times fewer" would name a winner without a difference.
         if times(ratio) == "1":
             return f"{names} need about as many samples {goal}{ends}."
-        least = "at least " * better[1].at_once + "at most " * worse[1].at_once
+        least = "at least " * better[1].met_at_smallest + "at most " * worse[1].met_at_smallest
         factor = f"{least}{times(ratio)} times fewer"
         return f"{better[0]} needs {factor} samples than {worse[0]} {goal}{ends}."
 
@@ -505,10 +511,9 @@ class Comparison(Drawn):
         bound = f"{bound} with 95% probability" if low or math.isfinite(high) else ""
         if self.ratio is None:
             return bound or "not known"
-        suffix = " or less" if self.second.at_once else " or more" if self.first.at_once else ""
         if low and math.isfinite(high):
             bound = f"90%: {times(low)} to {times(high)}"
-        return f"{times(self.ratio)}{suffix}" + (f" ({bound})" if bound else "")
+        return f"{times(self.ratio)}{self.open_end}" + (f" ({bound})" if bound else "")
 
     def brief(self) -> str:
         """Who needs fewer samples, what to do with each model, and where the curves cross.
@@ -526,12 +531,12 @@ class Comparison(Drawn):
         return "\n".join([*lines, self.crossing.explain()])
 
     def require(self) -> None:
-        """Raise `OutOfReachError` if no amount of data lets one of the two reach the target."""
+        """Raise `UnreachableError` if no amount of data lets one of the two reach the target."""
         for name, plan in zip(self.names, self._plans, strict=True):
             advice = plan.recommend()
             if advice.action not in ("collect", "measure", "train"):
                 why = advice.explain()
-                raise OutOfReachError(why if plan.curve.model else f"{name}: {why}")
+                raise UnreachableError(why if plan.curve.model else f"{name}: {why}")
 
     def explain(self) -> Message:
         """The comparison as a paragraph.
@@ -661,7 +666,7 @@ def _about(plan: Plan, number: int | None, noun: str = "") -> str:
     most = "" if plan.reach >= SURE else f", at most {chance(plan.reach)} {plan.anywhere}"
     number = number or int(plan.curve.sizes[0])
     odds = f"chance {chance(plan.probability(number))}{most}"
-    return f"{'at most' if plan.at_once else 'about'} {number:,}{noun} ({odds})"
+    return f"{'at most' if plan.met_at_smallest else 'about'} {number:,}{noun} ({odds})"
 
 
 def _coupling(first: Array, second: Array, correlation: Array | float) -> Array:

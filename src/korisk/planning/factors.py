@@ -79,7 +79,7 @@ def factors(known: Curve, dense: Curve, *, name: str = "") -> Factors:
         for goal in np.geomspace(1.02 * low, 0.95 * top, _ANSWERS).tolist() if forecasts else []:
             plans = [plan_from(f, f.curve.unit.from_error(goal).item()) for f in forecasts]
             ratio = Comparison(*plans).ratio
-            if ratio is not None and not plans[1].at_once:
+            if ratio is not None and not plans[1].met_at_smallest:
                 chance = min(plan.chance or 0.0 for plan in plans)
-                planned.append((goal, ratio, chance, plans[0].at_once))
+                planned.append((goal, ratio, chance, plans[0].met_at_smallest))
     return replace(result, planned=planned)

@@ -19,7 +19,7 @@ from korisk._checks import LARGEST_N, one_of, real, require
 from korisk.curves.curve import Curve
 from korisk.curves.noise import RESAMPLES, resampled_means, weights
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR
-from korisk.errors import KoriskError, UnreachableError, invalid
+from korisk.errors import KoriskError, invalid, levels_off
 from korisk.planning.futures.posterior import posterior
 from korisk.theory import RiskLine
 
@@ -406,9 +406,7 @@ class Calibration:
         if reached(3) and self.fit != "paper":
             return 3
         if self.fit == "paper" or not reached(LARGEST_N):
-            raise UnreachableError(
-                target=wanted, floor=self.floor, what="the fitted curve", remedy="take another fit"
-            )
+            raise levels_off(wanted, self.floor, "the fitted curve", "take another fit")
         low, high = 3, LARGEST_N  # not reached at low, reached at high
         while high - low > 1:
             # The geometric mean, because answers are far below the largest N.

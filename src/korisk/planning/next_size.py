@@ -7,8 +7,8 @@ rest. The 90% interval of N for the target is computed again, as in a plan, and 
 is averaged over the outcomes. So is the probability that the question is settled: the target is
 then met with 90% before long, or called out of reach. No random numbers.
 
-N beyond `before_long` of the plan count as that N: a pilot says too little about such late futures,
-and an unbounded interval has no width that could shrink.
+N beyond `near_horizon` of the plan count as that N: a pilot says too little about such late
+futures, and an unbounded interval has no width that could shrink.
 """
 
 import math
@@ -23,7 +23,7 @@ from korisk._checks import LARGEST_N, count, real, require
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import Argument, Message, shown
-from korisk.planning.chances import LEAST_REACH, NEAR, TAIL, Chances, answer, before_long, chances
+from korisk.planning.chances import LEAST_REACH, NEAR, TAIL, Chances, answer, chances, near_horizon
 from korisk.planning.extrapolation import Extrapolation, extrapolate
 from korisk.planning.fit import target_error
 from korisk.planning.futures.law import turned
@@ -224,7 +224,7 @@ class Outlook:
         # A pilot that cannot be extrapolated has no horizon, but measuring beyond it helps most.
         if forecast.doubt:
             return cls(forecast, goal, min(NEAR * forecast.last, LARGEST_N))
-        return cls(forecast, goal, before_long(forecast, lower))
+        return cls(forecast, goal, near_horizon(forecast, lower))
 
     @cached_property
     def _posterior(self) -> Posterior:

@@ -13,11 +13,11 @@ from typing import Any, overload
 import numpy as np
 
 from korisk._checks import LARGEST_N
-from korisk._show import Drawn
+from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
-from korisk.errors import Message, OutOfReachError
-from korisk.planning.chances import Chances, Enough, answer, before_long, chances
+from korisk.errors import Message, UnreachableError
+from korisk.planning.chances import Chances, Enough, answer, chances, near_horizon
 from korisk.planning.explain import (
     ANSWERS,
     EVEN,
@@ -45,7 +45,7 @@ _DISAGREES = 0.01  # trust below which related curves have no effect
 
 
 @dataclass(frozen=True)
-class Plan(Drawn, Enough):
+class Plan(Reported, Enough):
     """The answer for one pilot and target. Made by `plan`.
 
     Errors and targets are in the user's unit.
@@ -110,17 +110,17 @@ class Plan(Drawn, Enough):
         return self.forecast.last
 
     @property
-    def inside(self) -> bool:
+    def met_in_pilot(self) -> bool:
         """Whether the pilot's last mean meets the target, so that measured means answer it."""
         return bool(self.curve.means[-1] <= self.goal)
 
     @property
-    def at_once(self) -> bool:
+    def met_at_smallest(self) -> bool:
         """Whether the pilot's smallest N meets the target, so that fewer may be enough."""
         return self.middle is not None and self.middle <= int(self.curve.sizes[0])
 
     @property
-    def capped(self) -> bool:
+    def _capped(self) -> bool:
         """Whether the largest supported N, and not the pilot, sets the horizon."""
         return self.forecast.horizon >= LARGEST_N
 
@@ -134,7 +134,7 @@ class Plan(Drawn, Enough):
         """Why there is no answer although the target may be reachable; empty where there is one."""
         if self.below_rounding:
             return "The target lies below rounding, where errors have no meaning."
-        return "" if self.inside else self.forecast.doubt
+        return "" if self.met_in_pilot else self.forecast.doubt
 
     @property
     def verdict(self) -> str:
@@ -145,7 +145,7 @@ class Plan(Drawn, Enough):
         its means bend by more than two standard errors; else "not_known".
         """
         # Measured means decide; else a number of samples; else whether the pilot shows a floor.
-        if self.inside and not self.below_rounding:
+        if self.met_in_pilot and not self.below_rounding:
             return "reachable"
         if self.middle is None:
             return "not_known" if self.doubt or no_floor(self.curve) else "not_reachable"
@@ -210,10 +210,10 @@ class Plan(Drawn, Enough):
         return None if passed is None else passed[1:]
 
     def if_reached(self, p: float = 0.9) -> int | None:
-        """The N that is enough with probability p *if* the target is met by N = `before_long`.
+        """The N that is enough with probability p *if* the target is met by N = `near_horizon`.
 
         A conditional number: show it together with the probability of its condition,
-        `probability(before_long)`.
+        `probability(near_horizon)`.
 
         Parameters
         ----------
@@ -230,23 +230,23 @@ class Plan(Drawn, Enough):
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.12, 0.08, 0.062, 0.054], model="KO")
         >>> plan = kr.plan(pilot, target=0.047)
-        >>> plan.samples(0.9), plan.if_reached(0.9) < plan.before_long
+        >>> plan.samples(0.9), plan.if_reached(0.9) < plan.near_horizon
         (None, True)
         """
         level = level_of(p, "p")
         if self.middle is None:
             return None
         # P(met by N) = p P(met before long) is P(met by N | met before long) = p.
-        return self.chances.smallest(level * self.chances.at(self.before_long))
+        return self.chances.smallest(level * self.chances.at(self.near_horizon))
 
     @cached_property
-    def before_long(self) -> int:
+    def near_horizon(self) -> int:
         """The N by which a future must meet the target to count in `middle`.
 
         16 times the pilot's largest N, or 16 times the earliest plausible N if that is larger: a
         pilot says too little about futures that meet the target later.
         """
-        return before_long(self.forecast, self.lower)
+        return near_horizon(self.forecast, self.lower)
 
     @property
     def floor(self) -> float:
@@ -348,12 +348,12 @@ class Plan(Drawn, Enough):
 
         Raises
         ------
-        OutOfReachError
+        UnreachableError
             If the pilot suggests that the target is not reachable, or cannot be extrapolated.
         """
         samples = self.samples(sure)
         if samples is None:
-            raise OutOfReachError(self.recommend(sure).explain())
+            raise UnreachableError(self.recommend(sure).explain())
         return samples
 
     # --- In words: every probability in a sentence comes from the plan ---------------------------
@@ -361,7 +361,7 @@ class Plan(Drawn, Enough):
     @property
     def anywhere(self) -> str:
         """The range of N of the table of probabilities, in words."""
-        if self.capped:
+        if self._capped:
             return f"up to N = {self.forecast.horizon:,}, the largest that is planned for"
         return "at any N"
 
@@ -399,7 +399,7 @@ class Plan(Drawn, Enough):
         fields, samples = self._fields, self.middle
         if samples is None:
             return self._no_answer()
-        if self.at_once:
+        if self.met_at_smallest:
             return (
                 f"{fields['start']} meets the target {fields['target']} already at the pilot's "
                 f"smallest N = {samples:,} (chance {fields['chance']}); ask for a harder target, "
@@ -432,7 +432,7 @@ class Plan(Drawn, Enough):
             kind = "not_known" if self.missed == "not known" else "unreachable"
             return self.doubt or ANSWERS[kind].format(**fields)
         sentences = [self.headline(), *self._interval()]
-        if self.at_once:
+        if self.met_at_smallest:
             sentences = [ANSWERS["smallest"].format(**fields)]
         if safe is None:
             kind = "unsafe_inside" if self.forecast.doubt else "unsafe"
@@ -495,13 +495,13 @@ class Plan(Drawn, Enough):
         most = f"just below {level}" if most == level else f"at most {most}"
         if self.forecast.doubt:
             return f"No N inside the pilot gives {level}; {most}. {self.forecast.doubt}"
-        if self.capped:  # the curve may miss the target there without a floor
+        if self._capped:  # the curve may miss the target there without a floor
             text = f"No number of samples gives {level} {self.anywhere}; {most}."
         else:
             side = "below" if self.curve.unit.larger_is_better else "above"
             text = f"No amount of data gives {level}: the pilot cannot rule out that the {noun} "
             text += f"levels off {side} the target; {most}."
-        reached, by = self.if_reached(p), self.before_long
+        reached, by = self.if_reached(p), self.near_horizon
         if reached is not None and self.fit == DEFAULT_FIT:
             odds = chance(self.probability(by))
             text += f" If the target is reachable by N = {by:,} (chance {odds}), {reached:,} "
@@ -510,7 +510,7 @@ class Plan(Drawn, Enough):
 
     def _interval(self) -> list[str]:
         """The sentence on the interval of the number of samples, if there is one."""
-        if self.middle is None or self.at_once or not math.isfinite(self.lower):
+        if self.middle is None or self.met_at_smallest or not math.isfinite(self.lower):
             return []
         kind = "interval" if math.isfinite(self.upper) else "at_least"
         return [ANSWERS[kind].format(**self._fields)]
@@ -524,7 +524,7 @@ class Plan(Drawn, Enough):
             text = f"No sample size for the target {target} can be given. {self.doubt}"
         elif self.missed == "not known":
             text = ANSWERS["not_known"].format(**self._fields)
-        elif self.fit == DEFAULT_FIT and self.capped and not above:
+        elif self.fit == DEFAULT_FIT and self._capped and not above:
             text = f"The target {target} is probably not met {self.anywhere} "
             text += f"(chance {chance(self.reach)})."
         elif self.fit == DEFAULT_FIT:
@@ -534,7 +534,7 @@ class Plan(Drawn, Enough):
         else:
             why = f"levels off at {value(self.floor)}" if above else f"does not get there by {far}"
             text = f"By fit {self.fit!r} the target {target} is not reachable: its curve {why}."
-            if self.inside:
+            if self.met_in_pilot:
                 return f"{text} The measured means meet it inside the pilot: use the default fit."
             return f"{text} By the default fit {odds}."
         hint = other_unit(self.curve, self.target)
@@ -570,7 +570,7 @@ class Plan(Drawn, Enough):
         dict
             See docs/reference/files.md for its keys.
         """
-        by, reached = self.before_long, {f"{p:g}": self.if_reached(p) for p in LEVELS}
+        by, reached = self.near_horizon, {f"{p:g}": self.if_reached(p) for p in LEVELS}
         condition = {"by": by, "chance": self.chances.at(by), **reached}
         return {
             "model": self.curve.model,
@@ -588,8 +588,8 @@ class Plan(Drawn, Enough):
             "reach": None if math.isnan(self.reach) else self.reach,
             "between": self.between,
             "if_reached": None if self.middle is None else condition,
-            "inside": self.inside,
-            "at_once": self.at_once,
+            "inside": self.met_in_pilot,
+            "at_once": self.met_at_smallest,
             "doubt": self.doubt,
             "trust": self.trust,
             "floor": self.floor,

@@ -56,11 +56,11 @@ class Situation(Planned, Protocol):
         """The largest N of the pilot."""
 
     @property
-    def inside(self) -> bool:
+    def met_in_pilot(self) -> bool:
         """Whether the pilot meets the target."""
 
     @property
-    def at_once(self) -> bool:
+    def met_at_smallest(self) -> bool:
         """Whether the pilot's smallest N meets the target."""
 
     @property
@@ -114,14 +114,14 @@ def collectable(plan: Situation, samples: int) -> bool:
     # Odds were checked up to NEAR times a pilot's largest N, and not beyond.
     if plan.doubt or samples > NEAR * plan.last:
         return False
-    if plan.inside:
+    if plan.met_in_pilot:
         return True
     return not no_learning(plan.curve) and plan.limit.kind not in ("training", "network", "noise")
 
 
 def _collect(plan: Situation, samples: int, sure: float, cost: float | None) -> Recommendation:
     level, target = _level(sure), value(plan.target)
-    if plan.at_once and samples <= plan.curve.sizes[0]:
+    if plan.met_at_smallest and samples <= plan.curve.sizes[0]:
         text = f"{target} is met already at N = {samples:,}, the smallest measured ({level})"
     elif samples <= plan.last:
         text = f"{count(samples)} samples are enough for {target} ({level}); the pilot has them"
@@ -141,7 +141,7 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
         why = plan.doubt.removeprefix("The curve cannot be extrapolated: ").rstrip(".")
         text = f"not known how many samples {target} needs: {why[0].lower()}{why[1:]}"
         return _advice(plan, "unknown", text, sure, (limit.sentence, _remedy(plan)))
-    if plan.inside:
+    if plan.met_in_pilot:
         return _repeat(plan, sure, cost)
     if limit.kind == "training":
         return _advice(plan, "train", _trained(plan), sure, (limit.sentence,))

@@ -229,7 +229,7 @@ def telling(plan: Plan) -> int:
     """Informativeness score of a plan: highest with a bounded interval, 0 without a number."""
     if plan.middle is None:
         return 0
-    if plan.at_once or plan.lower == plan.upper:
+    if plan.met_at_smallest or plan.lower == plan.upper:
         return 1
     return 2 + math.isfinite(plan.upper) + (not plan.forecast.doubt)
 

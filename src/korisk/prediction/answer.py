@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from korisk.errors import OutOfReachError
+from korisk.errors import UnreachableError
 from korisk.planning.explain import chance, count
 from korisk.planning.recommend import check_words
 from korisk.prediction.pair import error_rows
@@ -208,7 +208,7 @@ def point_sentences(point: PointPrediction, asked: Question) -> Iterator[str]:
 
 
 def require_targets(points: Sequence[PointPrediction], asked: Question) -> None:
-    """Raise `OutOfReachError` if some target is out of reach of every model of a point.
+    """Raise `UnreachableError` if some target is out of reach of every model of a point.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def require_targets(points: Sequence[PointPrediction], asked: Question) -> None:
         if all(plan.recommend().action in _NO_DATA for plan in point.plans(goal))
     ]
     if lost:
-        raise OutOfReachError(
+        raise UnreachableError(
             f"no model is expected to reach {', '.join(lost)} as it is; follow the advice, allow a "
             "larger error, or reduce the noise"
         )

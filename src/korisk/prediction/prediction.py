@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import real
-from korisk._show import Drawn
+from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, invalid
@@ -217,7 +217,7 @@ class TheoryCheck:
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction(Drawn, Answers):
+class Prediction(Reported, Answers):
     """The learning curve of one model, in mean squared errors of an entry.
 
     Made by `predict_dense`, `predict_structured` and `predict_study`. Methods take N from 1 on, a

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from korisk import _checks
-from korisk._show import Drawn
+from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.files import read_yaml
@@ -313,7 +313,7 @@ def _notes(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class PointPrediction(Drawn):
+class PointPrediction(Reported):
     """What is said of the models at one operating point before a scan is made.
 
     Parameters

@@ -42,7 +42,7 @@ Description = tuple[str, Numbers, str]  # title, numbers and text
 def html(made: object) -> str:
     """HTML that a notebook shows for a value; errors become text in it."""
     try:
-        title, numbers, words = _DESCRIBERS[_kind(made)](made)
+        title, numbers, words = _DESCRIBERS[kind_of(made)](made)
     except Exception as error:  # an exception here would hide the value itself
         return f"<pre>{escape(repr(made))}</pre>{_problem('The numbers are missing', error)}"
     figure_html, theme = "", ""
@@ -111,7 +111,7 @@ def _samples(plan: Plan) -> str:
     """Number of samples with even odds, or why there is none."""
     if plan.even is None:
         return plan.missed if plan.middle is None else "no even odds"
-    return f"{'at most ' if plan.at_once else ''}{count(plan.even)}"
+    return f"{'at most ' if plan.met_at_smallest else ''}{count(plan.even)}"
 
 
 def _plan(plan: Plan) -> Description:
@@ -276,9 +276,9 @@ def _figure(made: Any, ax: Axes | None) -> Figure | None:
         "Comparison": lambda: pilot.comparison_figure(made, ax=ax),
         "Pilot": lambda: _figure(made.curve if made.target is None else made.plan(), ax),
         "Ablation": lambda: ablation_figure(made, ax=ax),
-        "Prediction": lambda: _model_figure(made.model, ax, [made], []),
+        "Prediction": lambda: _point_figure(model_point(made.model, [made], []), ax),
         "PointPrediction": lambda: _point_figure(made, ax),
-        "Rehearsal": lambda: _model_figure(made.curve.model, ax, [], [made]),
+        "Rehearsal": lambda: _point_figure(model_point(made.curve.model, [], [made]), ax),
         "Network": lambda: networks.architecture_figure([TitledNetwork(made.name, made)], ax=ax),
         "Bound": lambda: networks.bound_figure(made, ax=ax),
         "BarronBound": lambda: networks.bound_figure(made.whole, made.floors, ax=ax),
@@ -287,7 +287,7 @@ def _figure(made: Any, ax: Axes | None) -> Figure | None:
         "Summary": lambda: None,
         "Store": lambda: _store_figure(made),
     }
-    return draw[_kind(made)]()
+    return draw[kind_of(made)]()
 
 
 def _point_figure(point: PointPrediction, ax: Axes | None) -> Figure:
@@ -297,18 +297,17 @@ def _point_figure(point: PointPrediction, ax: Axes | None) -> Figure:
     return prediction_figure(point_record(point.to_dict(())), ax=ax)
 
 
-def _model_figure(
-    name: str, ax: Axes | None, predictions: Sequence[Prediction], rehearsals: Sequence[Rehearsal]
-) -> Figure:
-    """Draw one model as a point that has no other."""
+def model_point(
+    name: str, predictions: Sequence[Prediction], rehearsals: Sequence[Rehearsal]
+) -> PointPrediction:
+    """One model as a point that has no other."""
     from korisk.prediction.rehearsal.rehearsed import Rehearsed
     from korisk.prediction.study import PointPrediction
     from korisk.store.usage import Usage
 
     spec: JsonDict = {"problem": {}, "models": {model.model: {} for model in predictions}}
     usage, rehearsed = Usage(started="", seconds=0.0), tuple(map(Rehearsed, rehearsals))
-    point = PointPrediction(name, spec, tuple(predictions), "", 1, (), usage, (), rehearsed)
-    return _point_figure(point, ax)
+    return PointPrediction(name, spec, tuple(predictions), "", 1, (), usage, (), rehearsed)
 
 
 def _store_figure(store: Store) -> Figure | None:
@@ -325,7 +324,7 @@ def _store_figure(store: Store) -> Figure | None:
     return efficiency_figure(panels)
 
 
-def _kind(made: object) -> str:
+def kind_of(made: object) -> str:
     """Name of the first class in the value's bases that `_DESCRIBERS` knows."""
     return next(name for base in type(made).__mro__ if (name := base.__name__) in _DESCRIBERS)
 

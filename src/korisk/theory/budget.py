@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from korisk import _checks
-from korisk.errors import Argument, KoriskError, KoriskWarning, UnreachableError
+from korisk.errors import Argument, KoriskError, KoriskWarning, levels_off
 from korisk.theory.amplification import paper_exponents
 from korisk.theory.bound import approximation_risks, barron_bound, estimation_slopes, evaluate, rate
 from korisk.theory.bracket import set_fields
@@ -73,7 +73,7 @@ def _root_sum(terms: Sequence[Term], target: float) -> int:
     gap = root - floor_root
     growing = [term for term in exact if term[2] > 0]
     if not _is_above(gap, root, equal=not growing):
-        raise UnreachableError(target=target, floor=float(floor_root**2))
+        raise levels_off(target, float(floor_root**2))
     if not growing:
         return 2
     # sum P sqrt(f + s q) is concave in q = log N / N, so that Newton steps from below the solution
@@ -139,7 +139,7 @@ def _settled(solve: Callable[[], int]) -> int:
 def _line(floor: Decimal, slope: Decimal, target: float) -> int:
     gap = Decimal(target) - floor
     if not _is_above(gap, Decimal(target), equal=slope == 0):
-        raise UnreachableError(target=target, floor=float(floor))
+        raise levels_off(target, float(floor))
     return 2 if slope == 0 else invert_rate(gap / slope)
 
 
@@ -596,7 +596,7 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
     target = _checks.target_error(target)
     for line, name in ((known, "the known-operator line"), (dense, "the dense line")):
         if target <= line.floor:
-            raise UnreachableError(target=target, floor=line.floor, what=name)
+            raise levels_off(target, line.floor, name)
         if line.slope == 0:
             raise KoriskError(f"slope of {name} must be > 0, got 0; without it no N can be given")
     structural, budget = dense.slope / known.slope, (target - known.floor) / (target - dense.floor)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from korisk._checks import one_of, target_error
-from korisk.errors import Argument, KoriskError, UnreachableError
+from korisk.errors import Argument, KoriskError, UnreachableError, levels_off
 from korisk.texts import Table, number, short, whole
 from korisk.theory.bound import BarronBound, Bound, barron_bound, states_effective
 from korisk.theory.budget import samples_needed, uncalibrated
@@ -80,7 +80,7 @@ class Overview:
         """Raise `UnreachableError` if the requested bound does not reach the target."""
         if self.target is not None and not self.reached:
             name = f"the {self.form} bound"
-            raise UnreachableError(target=self.target, floor=self.chosen.floor, what=name)
+            raise levels_off(self.target, self.chosen.floor, name)
 
     @property
     def kinds(self) -> dict[str, bool]:

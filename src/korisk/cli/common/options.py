@@ -9,6 +9,7 @@ from typer import BadParameter, Option
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, shown
+from korisk.files import page_file
 from korisk.planning.fit import DEFAULT_FIT
 
 Json = Annotated[bool, "Print JSON instead."]
@@ -146,11 +147,6 @@ class Reading:
         return Curve.read_all(path, **self.arguments())
 
 
-def renamed(curve: Curve, name: str) -> Curve:
-    """Copy a curve under another name of its model."""
-    return Curve.of_errors(curve.n, curve.error, curve.seed, name, curve.metric, curve.unit)
-
-
 def read_as(curves: Sequence[Curve]) -> list[str]:
     """How the table was read, in one sentence; nothing if that needs no mention."""
     sentences = dict.fromkeys(f"Read: {curve.read_as}." for curve in curves if curve.read_as)
@@ -167,11 +163,7 @@ def check_page(path: Path | None, fit: str = DEFAULT_FIT) -> None:
     """Raise if a page could not be written, or not with this fit, before anything is read."""
     if path is None:
         return
-    if path.suffix.lower() not in (".html", ".htm"):
-        suffix = path.suffix or "none"
-        raise KoriskError(f"{path}: the suffix of a page must be .html, got {suffix}; rename it")
-    if not path.parent.is_dir():
-        raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
+    page_file(path)
     # The page answers in the browser, where only the default fit is implemented.
     if fit != DEFAULT_FIT:
         raise KoriskError(

@@ -41,7 +41,7 @@ def describe(
 
     The first sample of `example` is run once, in evaluation mode, and the module is left as it
     was. A layer is learned where a parameter that it uses requires gradients, or where
-    `korisk.learned` says so; Lipschitz brackets are those of the present weights and of this
+    `korisk.mark_learned` says so; Lipschitz brackets are those of the present weights and of this
     input size. What joins values without a Lipschitz constant, such as a product of two, becomes
     one layer with what is around it. A warning says so, and names every layer whose constant could
     only be sampled. The rules are in docs/reference/describe.md.
@@ -126,10 +126,10 @@ def describe(
             raise KoriskError(
                 f"{what}, more than the {upper:.4g} that follow from what was recorded at the "
                 "example: the module does something else there; give an example from the middle of "
-                "its inputs, or mark what does with kr.known or kr.learned(lipschitz=...)"
+                "its inputs, or mark what does with kr.mark_known or kr.mark_learned(lipschitz=...)"
             )
-        why = "constants stated with kr.known or kr.learned: those must be of the true layers, and "
-        why += "the present ones are steeper"
+        why = "constants stated with kr.mark_known or kr.mark_learned: those must be of the true "
+        why += "layers, and the present ones are steeper"
         if not stated:
             why = "the way that the example took: another way is steeper"
         notes.append(f"{what}, more than the {upper:.4g} that follow from {why}")
@@ -203,7 +203,7 @@ def _run(
         last = recorder.step_of(output)
         if last is None:
             why = "the module's output does not depend on its input by any function of torch"
-            remedy = "check the module, or mark it with kr.known or kr.learned"
+            remedy = "check the module, or mark it with kr.mark_known or kr.mark_learned"
             raise KoriskError(f"{why}; {remedy}")
         return Recording(recorder.steps, last, recorder.branches, recorder.root)
 

@@ -33,7 +33,7 @@ _BRANCHED = (
 )
 _SAMPLED = (
     "no upper Lipschitz constant is known of {}; slopes were sampled, a lower estimate; state one "
-    "with kr.known or kr.learned(lipschitz=...)"
+    "with kr.mark_known or kr.mark_learned(lipschitz=...)"
 )
 _ROUNDED = (
     "{}: rounds to a coarser precision than the example's, so it jumps and has no Lipschitz "
@@ -228,7 +228,7 @@ def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: Weights)
         )
     if isinstance(alone, Known) and alone.mismatch and trained:
         why = f"layer {name!r} is marked as known with mismatch="
-        remedy = "freeze the tensor, or mark the module with kr.learned"
+        remedy = "freeze the tensor, or mark the module with kr.mark_learned"
         raise KoriskError(f"{why}, but a trained tensor is passed to it; {remedy}")
 
 
@@ -380,7 +380,7 @@ def _link_weights(link: Link, name: str, trained: Weights) -> Weights:
         weights = _sizes(tensor for module, _ in modules for tensor in module.parameters())
     if not weights:
         why = f"layer {name!r} is marked as learned and has no parameters"
-        raise KoriskError(f"{why}; give kr.learned(module, parameters=...)")
+        raise KoriskError(f"{why}; give kr.mark_learned(module, parameters=...)")
     return weights
 
 

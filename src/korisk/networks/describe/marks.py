@@ -40,7 +40,7 @@ def has_box_constant(module: object) -> TypeGuard[BoxConstant]:
     return False
 
 
-def known(
+def mark_known(
     module: Module, *, lipschitz: Lipschitz = None, mismatch: float = 0.0, name: str | None = None
 ) -> Module:
     """Mark a module as a known operator: `describe` takes it as one known layer.
@@ -73,8 +73,8 @@ def known(
     --------
     >>> import korisk as kr
     >>> from torch import nn, ones
-    >>> net = nn.Sequential(kr.known(nn.Linear(4, 4), lipschitz=2.0, name="K"), nn.Linear(4, 2))
-    >>> kr.describe(net, ones(1, 4))["K"]
+    >>> known = kr.mark_known(nn.Linear(4, 4), lipschitz=2.0, name="K")
+    >>> kr.describe(nn.Sequential(known, nn.Linear(4, 2)), ones(1, 4))["K"]
     Known('K', lipschitz=2.0)
     """
     mark = Known(UNNAMED if name is None else name, lipschitz=lipschitz, mismatch=mismatch)
@@ -83,7 +83,7 @@ def known(
     return module
 
 
-def learned(
+def mark_learned(
     module: Module,
     *,
     lipschitz: Lipschitz = None,
@@ -122,7 +122,7 @@ def learned(
     >>> import korisk as kr
     >>> from torch import nn, ones
     >>> body = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
-    >>> kr.describe(kr.learned(body, lipschitz=1.0, name="body"), ones(1, 4))
+    >>> kr.describe(kr.mark_learned(body, lipschitz=1.0, name="body"), ones(1, 4))
     Network([Learned('body', lipschitz=1.0, parameters=76)])
     """
     title = UNNAMED if name is None else name

@@ -105,7 +105,7 @@ _ROOTS = words("cat concat concatenate stack hstack vstack dstack complex")
 
 _STATE = (
     "describe it on a set of inputs (inputs=kr.Ball(center, radius), --ball R), or state a "
-    "constant with kr.known(module, lipschitz=...) or kr.learned(module, lipschitz=...)"
+    "constant with kr.mark_known(module, lipschitz=...) or kr.mark_learned(module, lipschitz=...)"
 )
 _ATTENTION = (
     "dot-product attention has no Lipschitz constant on unbounded inputs, because its slope grows "
@@ -124,7 +124,7 @@ _REFUSED: dict[tuple[type[nn.Module], ...], str] = {
     ),
     (torch.jit.ScriptModule,): (
         "the code that torch.jit compiled cannot be followed; describe the module before it is "
-        "scripted or traced, or mark it with kr.known or kr.learned"
+        "scripted or traced, or mark it with kr.mark_known or kr.mark_learned"
     ),
 }
 _RISING = words(  # from 0 to the largest slope; softmax as the gradient of a convex function

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from korisk import _checks
 from korisk._checks import require
 from korisk.networks import RefinedNet, zoo
-from korisk.networks.describe.marks import learned
+from korisk.networks.describe.marks import mark_learned
 from korisk.operators.basic import Diagonal
 from korisk.operators.inputs import checked_device
 from korisk.operators.linear import LinearOperator
@@ -87,7 +87,7 @@ class Unrolled(nn.Module):
         super().__init__()
         self.operator, self.adjoint, self.scale = operator, operator.T, scale
         self.net = zoo.Cnn(1, 3, width=width, generator=draws)
-        learned(self.net.stack)
+        mark_learned(self.net.stack)
 
     def forward(self, y: Tensor) -> Tensor:
         """Images of what was measured."""
@@ -305,7 +305,7 @@ class GraphProblem(TrueNetworkProblem):
             built = zoo.build(self.network, operator, inverse, **size, seed=seed)
             if isinstance(built, zoo.PrimalDual):
                 for block in (*built.duals, *built.primals):
-                    learned(block)
+                    mark_learned(block)
             return built
         draws = torch.Generator().manual_seed(seed)
         network: nn.Module = DenseSkips(nn.Sequential(*inverse), self.width, draws)

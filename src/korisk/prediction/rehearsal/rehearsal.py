@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk import _checks
-from korisk._show import Drawn
+from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.planning.chances import Chances
@@ -110,7 +110,7 @@ def levelled(curve: Curve) -> Curve:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rehearsal(Drawn, Answers):
+class Rehearsal(Reported, Answers):
     """The curve of a network on simulated pairs, and what it says of real ones. By `rehearse`.
 
     Parameters

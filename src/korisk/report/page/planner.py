@@ -222,8 +222,8 @@ def planner_data(made: Forecast, plans: Sequence[Plan], stops: Sequence[int]) ->
             # 1 + the index in `others` of the advice that replaces it, or 0.
             "other": alternative_index,
             "if_reached": [plan.if_reached(0.9) for plan in plans],
-            "by": [plan.before_long for plan in plans],
-            "by_chance": [_digits(plan.chances.at(plan.before_long), 6) for plan in plans],
+            "by": [plan.near_horizon for plan in plans],
+            "by_chance": [_digits(plan.chances.at(plan.near_horizon), 6) for plan in plans],
             "doubt": [doubts.index(plan.doubt) + 1 if plan.doubt else 0 for plan in plans],
         },
     }

@@ -1,0 +1,77 @@
+"""The page of one answer: a plan, a comparison, a pilot, a prediction or a rehearsal."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from korisk.errors import KoriskError
+from korisk.files import page_file, write_text
+from korisk.planning.compare import Comparison
+from korisk.planning.fit import DEFAULT_FIT
+from korisk.planning.plan import Plan
+from korisk.report.notebook import kind_of, model_point
+from korisk.report.page.page import pilot_page
+
+
+def write_answer(
+    answer: Any, path: str | PathLike[str], target: float | None = None, title: str = ""
+) -> Path:
+    """Write the page of an answer; `to_html` of the answer documents the arguments."""
+    file = page_file(path)
+    kind = kind_of(answer)
+    if kind == "Plan":
+        _refuse_what_no_page_computes(answer)
+    if kind in ("Curve", "Plan", "Pilot"):
+        # A pilot or a plan has a target of its own; a curve has none.
+        asked = getattr(answer, "target", None) if target is None else target
+        curve = answer if kind == "Curve" else answer.curve
+        page = pilot_page([curve], title=title or curve.name, target=asked)
+    elif kind in ("Comparison", "Ablation"):
+        comparison = answer if kind == "Comparison" else answer.comparison
+        page = comparison_page(comparison, title, target)
+    else:
+        page = _before_training(answer, kind, target, title)
+    write_text(file, page)
+    return file
+
+
+def comparison_page(comparison: Comparison, title: str = "", target: float | None = None) -> str:
+    """The page of two models, which opens with the ratio of their samples."""
+    plans = comparison.first, comparison.second
+    for plan in plans:
+        _refuse_what_no_page_computes(plan)
+    # Both models may have the same name; those of the comparison tell them apart.
+    named = zip(plans, comparison.names, strict=True)
+    return pilot_page(
+        [plan.curve.renamed(name) for plan, name in named],
+        title=title or " and ".join(comparison.names),
+        target=comparison.target if target is None else target,
+        kind="korisk compare of two models",
+        opens="ratio",
+    )
+
+
+def _refuse_what_no_page_computes(plan: Plan) -> None:
+    """Raise for a plan whose answer the script of the page would not give."""
+    remedy = "plan without it for a page, or use plot()"
+    if plan.fit != DEFAULT_FIT:
+        raise KoriskError(f"a page needs fit {DEFAULT_FIT!r}, got {plan.fit!r}; {remedy}")
+    if plan.related:
+        raise KoriskError(f"a page plans from the pilot alone, not from related curves; {remedy}")
+
+
+def _before_training(answer: Any, kind: str, target: float | None, title: str) -> str:
+    """The page of a prediction, of a rehearsal, or of all models at a point of a study."""
+    # Loaded here, because predictions load PyTorch and plans do without it.
+    from korisk.prediction.answer import Question
+    from korisk.report.page.rehearsal import rehearsal_page
+
+    point = answer
+    if kind == "Prediction":
+        point = model_point(answer.model, [answer], [])
+    elif kind == "Rehearsal":
+        point = model_point(answer.curve.model, [], [answer])
+    question = Question(targets=() if target is None else (target,))
+    return rehearsal_page([point], question, title=title or point.name)
