@@ -76,5 +76,5 @@ class Reported(Drawn):
             If the file cannot be written, or the plan uses related curves or another fit than
             "posterior", which the page cannot compute.
         """
-        file: Path = from_report("page.answers", "write_answer")(self, path, target, title)
+        file: Path = from_report("page.answers", "to_html")(self, path, target, title)
         return file

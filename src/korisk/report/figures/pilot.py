@@ -86,7 +86,7 @@ def plan_figure(
     Examples
     --------
     >>> import korisk as kr
-    >>> from korisk.report.figures.pilot import plan_figure
+    >>> from korisk.report import plan_figure
     >>> curve = kr.Curve([16, 32, 64, 128], [0.2, 0.1, 0.05, 0.025], model="net")
     >>> plan_figure(kr.plan(curve, target=0.02)).axes[0].get_title(loc="left")
     'net'
@@ -140,6 +140,15 @@ def comparison_figure(
     -------
     matplotlib.figure.Figure
         The figure, 6.3 inches wide, or 3.4 if `narrow`.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> from korisk.report import comparison_figure
+    >>> n, error = [16, 32, 64, 128], [0.2, 0.1, 0.05, 0.025]
+    >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
+    >>> comparison_figure(kr.compare(ko, fc, target=0.02)).axes[0].get_title(loc="left")
+    'KO against FC'
     """
     plans = comparison.first, comparison.second
     title = " against ".join(comparison.names)

@@ -15,10 +15,39 @@ from korisk.report.notebook import kind_of, model_point
 from korisk.report.page.page import pilot_page
 
 
-def write_answer(
+def to_html(
     answer: Any, path: str | PathLike[str], target: float | None = None, title: str = ""
 ) -> Path:
-    """Write the page of an answer; `to_html` of the answer documents the arguments."""
+    """Write one self-contained page of an answer; `plan.to_html(path)` does the same.
+
+    Parameters
+    ----------
+    answer : Curve, Plan, Comparison, Pilot, Prediction, Rehearsal or Ablation
+        What is shown.
+    path : str or path
+        The file to write, FILE.html.
+    target : float, optional
+        The value to reach, in the user's unit. Default: that of the answer, if it has one.
+    title : str, default ""
+        Title of the page. Default: the names of the models.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    KoriskError
+        If the file cannot be written, or the page cannot compute the answer.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> curve = kr.Curve([16, 32, 64, 128], [0.2, 0.1, 0.05, 0.025], model="net")
+    >>> kr.report.to_html(kr.plan(curve, target=0.02), "plan.html").name
+    'plan.html'
+    """
     file = page_file(path)
     kind = kind_of(answer)
     if kind == "Plan":
