@@ -48,8 +48,8 @@ def test_any_noise_can_be_scaled() -> None:
     def noisy(inputs: torch.Tensor, draws: torch.Generator) -> torch.Tensor:
         return inputs + 0.3 * torch.randn(inputs.shape, generator=draws)
 
-    for noise in (noisy, Poisson(1e3), 0.1, None):
-        told = sensitivity(network, Projector(BEAM), images, noise, 2, training=Training(steps=10))
+    for noise in (noisy, Poisson(1e3), None):  # a number has a test above
+        told = sensitivity(network, Projector(BEAM), images, noise, 1, training=Training(steps=10))
         named = dict(zip([change.name for change in told], told, strict=True))
         assert ("noise x 2" in named) == (noise is not None)
         if noise is not None:
