@@ -109,6 +109,7 @@ def test_a_store_shows_what_was_measured(tmp_path: Path) -> None:
         html = store._repr_html_()
     assert html.count("<svg") == 1
     assert "forecast" not in words(html)
+    assert "before training, N = 0" in words(html)
     done = Summary(done=2, failed=1, skipped=3, failed_before=0, seconds=1.5)
     assert re.findall("<dd>(.*?)</dd>", done._repr_html_()) == ["5", "1", "1.5"]
 

@@ -165,6 +165,9 @@ def test_samples_are_counted_from_the_untrained_network(own: Contents) -> None:
         (row,) = records(report.comparison_table(replace(own, points=tuple(points))))
         assert row["at N = 0"].startswith(f"{known.model} ")
         assert row["at N = 0"].endswith(f", as {dense.model} with {needs}")
+        calibrated = records(report.calibration_table(replace(own, points=tuple(points))))
+        (start,) = (row["this study"] for row in calibrated if row["quantity"] == "N = 0")
+        assert start == pytest.approx(error**2)  # roots of mean squares are squared there
 
 
 def test_who_is_better_and_where_that_changes(own: Contents) -> None:

@@ -313,12 +313,15 @@ def model_point(
 def _store_figure(store: Store) -> Figure | None:
     """Measured errors only: forecasts take seconds, and are left to the report."""
     from korisk.report.figures.efficiency import Panel, Trace, efficiency_figure
-    from korisk.studies.results import curves
+    from korisk.studies.results import curves, untrained
 
-    panels = []
-    for point, point_curves in curves(store.rows()).items():
-        empty: JsonDict = {"track": None, "line": None, "untrained": None}
-        traces = tuple(Trace(curve=curve, **empty) for curve in point_curves)
+    rows = list(store.rows())
+    panels, initial = [], untrained(rows)
+    for point, point_curves in curves(rows).items():
+        traces = tuple(
+            Trace(curve=curve, track=None, line=None, untrained=initial[point].get(curve.model))
+            for curve in point_curves
+        )
         metric = point_curves[0].metric if point_curves else ""
         panels.append(Panel(name=point, note="", metric=metric, traces=traces))
     return efficiency_figure(panels)

@@ -86,18 +86,21 @@ def cells_table(contents: Contents) -> ReportTable:
 
 
 def calibration_table(contents: Contents) -> ReportTable:
-    """Floor and sigma of each model by the paper's calibration."""
+    """Floor and sigma of each model by the paper's calibration, and its error before training."""
     rows: list[Row] = []
     for point in contents.points:
         # The paper fits its lines to squared errors, and RMSE / max is a root.
         metric = "(RMSE / max)^2" if point.metric == "rmse_over_max" else point.metric
         for curve in point.curves:
-            means = curve.means if metric == point.metric else curve.means**2
+            power = 1 if metric == point.metric else 2
+            means = curve.means**power
             # A single size, or squares too small to fit, have no line.
             with suppress(KoriskError):
                 line = fitted_line(Curve(curve.sizes, means), "paper")
                 key = point.name, curve.model, metric
                 rows += [(*key, "floor", line.floor), (*key, "sigma", line.slope)]
+                if curve.model in point.untrained:
+                    rows.append((*key, "N = 0", point.untrained[curve.model] ** power))
     return worded("calibration", rows)
 
 
