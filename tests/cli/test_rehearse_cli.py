@@ -275,8 +275,8 @@ def sized(width):
 def never():
     raise AssertionError
 """
-QUICK: tuple[str, ...] = ("--device", "cpu", "--training", "steps=20", "--training", "rate=0.01")
-QUICK += ("--training", "seeds=2", "--training", "largest=64")
+SMALL = ("--device", "cpu", "--training", "rate=0.01", "--training", "largest=64")
+QUICK = (*SMALL, "--training", "steps=10", "--training", "seeds=1")
 
 
 @pytest.fixture
@@ -294,7 +294,8 @@ def test_a_long_training_is_told_limited_and_resumed(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "kept"
-    own = ("rehearse", "--network", f"{file}:Net", *QUICK, "--resume", kept)
+    own = ("rehearse", "--network", f"{file}:Net", *SMALL, "--resume", kept)
+    own += ("--training", "steps=20", "--training", "seeds=2")
     pace = Pace(step=0.5, check=0.0, at_once=1, memory=3 * 2**30, device="1 core")
     monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", lambda *settings: pace)
     out, err = outputs(*own, "--minutes", 0.75)  # 8 networks of 20 steps: 80 s
@@ -324,7 +325,8 @@ def test_a_network_that_learned_nothing_is_trained_first(file: Path, tmp_path: P
 
 def test_what_an_answer_rests_on_is_asked_for(file: Path, tmp_path: Path) -> None:
     own = ("rehearse", "--network", f"{file}:Net", *QUICK, "--images", saved(tmp_path / "a", 14))
-    own += ("--patients", "image", "--sensitivity", "--target", 2.0, "--json")
+    own += ("--resume", tmp_path / "kept", "--patients", "image")
+    own += ("--sensitivity", "--target", 2.0, "--json")
     model = json.loads(outputs(*own)[0])["points"][0]["models"][0]
     names = [change["name"] for change in model["sensitivity"]]
     assert names == ["noise x 0.5", "noise x 2", "brightness x 1.25", "operator 1% wrong"]
@@ -346,7 +348,7 @@ def test_a_file_has_its_operator_and_imports_its_neighbours(file: Path, tmp_path
     assert "(noise: 0.1) from 14 example images" in model["simulated"]
     assert model["first_check"]["n"] == 16
     assert model["explanation"].endswith("if not, suspect noise or images.")
-    said = text(*own, "--noise", 0.3, "--target", 0.2, "--sure", 0.8, "--cost", 7)
+    said = text(*own, "--noise", 0.3, "--target", 0.4, "--sure", 0.8, "--cost", 7)
     assert all(fact in said for fact in ("(noise: 0.3), random ellipses", "(80% sure)", "cost "))
     assert said.index("80% sure") < said.index("expected mse of Net")
     file.write_text(FILE.replace("operator, noise = ", "scan, noise = "))
@@ -366,7 +368,7 @@ def test_a_file_inside_a_package_may_import_relatively(file: Path, tmp_path: Pat
 
 
 def test_the_networks_of_a_study_are_rehearsed_beside_its_linear_models(tmp_path: Path) -> None:
-    network = "{kind: inverse-cnn, name: CNN, width: 2, steps: 20, batch: 4}"
+    network = "{kind: inverse-cnn, name: CNN, width: 1, steps: 10, batch: 4}"
     models = f"models: {{FC: {{relu: false}}, networks: [{network}]}}\n"
     path = tmp_path / "both.yaml"
     path.write_text(STUDY + models + "sizes: [4, 8, 16]\nseeds: [1, 2]\n")
@@ -394,7 +396,7 @@ def test_the_command_rehearses_the_network_of_a_file_for_a_study(
     study = tmp_path / "study.yaml"
     study.write_text("problem: {beam: parallel}\npoints: [{side: 8, views: 6, bins: 12}]\n")
     quick = ("rehearse", study, *QUICK)
-    own = (*quick, "--network", f"{file}:Net")
+    own = (*quick, "--network", f"{file}:Net", "--resume", tmp_path / "kept")
     plot = tmp_path / "curve.png"
     said = text(*own, "--plot", plot)
     for fact in ("expected mse of Net", "Simulated: pairs of CtProblem", "Measured: nothing"):

@@ -21,7 +21,8 @@ from korisk.problems import CtProblem, CtScanner, FileSource, random_ellipses
 
 SIZES = (4, 8, 16, 32)
 QUICK: dict[str, Any] = {"sizes": SIZES, "seeds": 2}
-QUICK["training"] = Training(steps=20, rate=0.01)
+QUICK["training"] = Training(steps=10, rate=0.01)
+ONCE = QUICK | {"sizes": SIZES[:3], "seeds": 1}
 
 
 class Net(nn.Module):
@@ -73,7 +74,7 @@ def errors_of(build: Any, scan: LinearOperator, *, together: bool) -> tuple[list
         )
     notes: list[str] = []
     training = train_many(
-        members, inputs, targets, Schedule(steps=30), together=together, notes=notes
+        members, inputs, targets, Schedule(steps=15), together=together, notes=notes
     )
     found = dict(training)
     for k, member in enumerate(members):  # each is left at the step that was reported
@@ -108,7 +109,7 @@ def test_networks_that_draw_or_decide_are_trained_one_after_another(scan: Linear
         return Net(nn.Dropout(0.2))
 
     state = torch.get_rng_state()
-    first, again = (kr.rehearse(drawing, scan, images(20), **QUICK) for _ in range(2))
+    first, again = (kr.rehearse(drawing, scan, images(20), **ONCE) for _ in range(2))
     assert "one after another" in first.notes[0]
     assert first.curve.error.tolist() == again.curve.error.tolist()
     assert torch.equal(state, torch.get_rng_state())
@@ -164,7 +165,7 @@ def test_images_that_judge_twice_count_once(scan: LinearOperator) -> None:
     quick: dict[str, Any] = {"noise": np.float32(0.1), "sizes": (4, 6, 8)}
     quick["training"] = Training(steps=10)
     once, often = (
-        kr.rehearse(lambda: dense(8), scan, few, seeds=seeds, **quick) for seeds in (3, 24)
+        kr.rehearse(lambda: dense(8), scan, few, seeds=seeds, **quick) for seeds in (3, 12)
     )
     assert "(noise: 0.1)" in once.simulated
     assert once.level * 0.8 < often.level < once.level * 1.25
@@ -174,7 +175,7 @@ def test_new_threads_of_the_caller_have_as_many_cores_as_before(scan: LinearOper
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        kr.rehearse(Net, scan, images(16), **QUICK)
+        kr.rehearse(Net, scan, images(16), **ONCE)
         with ThreadPoolExecutor(1) as threads:
             assert threads.submit(torch.get_num_threads).result() == 2
     finally:
@@ -220,7 +221,7 @@ def test_users_name_what_holds_and_are_told_what_speaks_against_it(scan: LinearO
     named = evidence(lit_from_the_left(64), ["mirror"])
     assert named.kinds == ("mirror",)
     assert "speak against mirror" in named.notes[0]
-    asked = kr.rehearse(Net, scan, images(30), 0.1, augment=["shift", "brightness"], **QUICK)
+    asked = kr.rehearse(Net, scan, images(30), 0.1, augment=["shift", "brightness"], **ONCE)
     assert "altered copies (shift, brightness)" in asked.simulated
 
 
