@@ -153,7 +153,7 @@ def bounds(studies: dict[str, Any]) -> Iterator[str]:
     """KO's error at its largest N against the three bounds, and the order of sample sizes."""
     yield line(
         *("point", "holds", "N", "error", "layers", "composed", "Minkowski", "paper"),
-        *("composed is loose by", "order came out"),
+        *("loose by", "order"),
     )
     yield line(*["---"] * 10)
     for study in studies.values():

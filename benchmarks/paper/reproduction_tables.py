@@ -92,12 +92,12 @@ def errors(kept: Content) -> Iterator[str]:
         if sweep["protocol"] == "rigorous"
     }
     untrained = {each["side"]: each["untrained"] for each in kept["findings"]}
-    sizes = sorted({n for means in found.values() for n in means})
-    yield from header("H", "model", "untrained", *(f"N = {n}" for n in sizes))
-    for (side, model), means in found.items():
-        start = f"{untrained[side]:.3g}" if model == "KO" else "-"
-        cells = (f"{means[n]:.3g}" if n in means else "" for n in sizes)
-        yield line(side, model, start, *cells)
+    sides = list(dict.fromkeys(side for side, _ in found))
+    yield from header("N", *(f"H = {side}, KO / FC" for side in sides))
+    yield line("untrained", *(f"{untrained[side]:.3g} / -" for side in sides))
+    for n in sorted({n for means in found.values() for n in means}):
+        pairs = ([found[side, model].get(n) for model in ("KO", "FC")] for side in sides)
+        yield line(n, *("" if None in pair else "{:.3g} / {:.3g}".format(*pair) for pair in pairs))
 
 
 def crossovers(kept: Content) -> Iterator[str]:

@@ -237,7 +237,9 @@ def rows(records: Sequence[Record]) -> Iterator[list[str]]:
                 made = summary(some)
                 low, high = made["factors"]
                 shares = "/".join(
-                    f"{made['sizes'][str(a)]['within 2x']:.2f}" if str(a) in made["sizes"] else "-"
+                    f"{100 * made['sizes'][str(a)]['within 2x']:.0f}"
+                    if str(a) in made["sizes"]
+                    else "-"
                     for a in AHEAD
                 )
                 held = [each["held"] for each in made["sizes"].values()]
@@ -281,7 +283,7 @@ def crossovers(records: Sequence[Record]) -> str:
 def tables(records: Sequence[Record]) -> str:
     """A Markdown table, and the crossovers."""
     heads = ["model", "images", "population", "curves", "median off", "worst", "factor beyond"]
-    heads += ["cover", "beyond", "N within 2x at 2/4/8/16x", "held"]
+    heads += ["cover", "beyond", "% of N within 2x at 2/4/8/16x", "held"]
     lines = [heads, ["---"] * len(heads), *rows(records)]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     for count in IMAGES:
