@@ -1,4 +1,4 @@
-"""The tables of README.md and docs/reference/install.md, from what was kept in benchmarks/results/.
+"""The tables of docs/explanation/compared.md and docs/reference/install.md, from stored results.
 
 python -m benchmarks.quality.readme
 """
