@@ -46,9 +46,9 @@ def test_the_list_and_its_page_have_every_table() -> None:
             for each in TABLES.values()
             if outcome == ("Read", "Refused", "Asked")[("refused" in each) + ("then" in each)]
         ]
-        (line,) = [line for line in listed if line.startswith(f"- **{outcome}")]
-        assert f"({len(abouts)}): " in line
-        assert outcome == "Read" or line.endswith(f": {'; '.join(abouts)}.")
+        (line,) = [line for line in listed if line.startswith(f"| {outcome}")]
+        assert f"({len(abouts)}) | " in line
+        assert outcome == "Read" or line.endswith(f" | {'; '.join(abouts)} |")
 
 
 @pytest.mark.parametrize("name", TABLES)
