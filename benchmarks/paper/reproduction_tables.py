@@ -96,8 +96,10 @@ def errors(kept: Content) -> Iterator[str]:
     yield from header("N", *(f"H = {side}, KO / FC" for side in sides))
     yield line("untrained", *(f"{untrained[side]:.3g} / -" for side in sides))
     for n in sorted({n for means in found.values() for n in means}):
-        pairs = ([found[side, model].get(n) for model in ("KO", "FC")] for side in sides)
-        yield line(n, *("" if None in pair else "{:.3g} / {:.3g}".format(*pair) for pair in pairs))
+        pairs = ([found[side, model] for model in ("KO", "FC")] for side in sides)
+        yield line(
+            n, *(" / ".join(f"{means[n]:.3g}" for means in pair if n in means) for pair in pairs)
+        )
 
 
 def crossovers(kept: Content) -> Iterator[str]:
