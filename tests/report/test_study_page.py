@@ -97,8 +97,8 @@ def test_the_page_opens_with_the_last_group_that_says_most() -> None:
     known, dense = exact("KO", 0.01, 0.1), exact("FC", 0.001, 1.0)
     short = Curve([4, 8], [0.2, 0.1], model="short")
     first, second = Group("1", (known, dense)), Group("2", (known, dense))
-    at_once = Group("3", (known, dense), asked=0.5)  # both meet it at their smallest N
-    half, alone = Group("4", (known, dense), whole=False), Group("5", (known,))
+    at_once = Group("3", (known, dense), requested=0.5)  # both meet it at their smallest N
+    half, alone = Group("4", (known, dense), complete=False), Group("5", (known,))
     assert main_group([first, second, at_once, half, alone, Group("6", (short,))]) is second
     assert main_group([half, alone]) is half
     assert main_group([alone]) is alone

@@ -112,15 +112,15 @@ def _two(curves: list[Curve], models: str | None) -> tuple[Curve, Curve]:
     """The two curves to compare: those that --models names, or the only two."""
     names = [curve.model for curve in curves]
     if models is not None:
-        wanted = [name.strip() for name in models.split(",")]
-        if len(set(wanted)) != 2 or len(wanted) != 2:
+        choices = [name.strip() for name in models.split(",")]
+        if len(set(choices)) != 2 or len(choices) != 2:
             raise KoriskError(f"--models must name two, got {shown(models)}; write --models KO,FC")
-        for name in wanted:
+        for name in choices:
             if name not in names:
                 raise KoriskError(f"--models: no model {shown(name)}{did_you_mean(name, names)}")
             if names.count(name) > 1:
                 raise KoriskError(f"--models: two files have a model {shown(name)}; rename one")
-        return curves[names.index(wanted[0])], curves[names.index(wanted[1])]
+        return curves[names.index(choices[0])], curves[names.index(choices[1])]
     if len(curves) != 2:
         listed = ", ".join(name or "one without a name" for name in names)
         remedy = "name two with --models" if len(curves) > 2 else "add the other's rows or its file"

@@ -127,9 +127,9 @@ def plan(
         show(*read_as(curves))
         several = len(curves) > 1
         for (first, *further), similar in zip(by_model, relatives, strict=True):
-            if text := first.explain(full=full, named=several):
+            if text := first.explain(full=full, with_name=several):
                 show(text)
-            show(*(result.explain(full=full, named=several, again=True) for result in further))
+            show(*(result.explain(full=full, with_name=several, again=True) for result in further))
             if any(relatives) and not similar:
                 show(f"No related curve is named {first.curve.name}.")
         show(*answer_tables(answers, full=full))

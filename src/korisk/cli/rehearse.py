@@ -306,11 +306,11 @@ def _source(
     from korisk.studies.spec.entries import is_table
 
     problem = {} if study is None else study.content.get("problem") or {}
-    stated = dict(problem.get("images") or {})
+    study_settings = dict(problem.get("images") or {})
     # A table of patients lists the study's images, not those of --images.
-    if is_table(stated.get("patients", "")):
-        del stated["patients"]
-    return FileSource(**stated | overrides | {"path": str(images.resolve())})
+    if is_table(study_settings.get("patients", "")):
+        del study_settings["patients"]
+    return FileSource(**study_settings | overrides | {"path": str(images.resolve())})
 
 
 @contextmanager

@@ -102,8 +102,8 @@ def decimal_mark(cells: Iterable[tuple[Any, str]], delimiter: str) -> str | None
     return next(iter(first), None)
 
 
-def number(cell: object, mark: str | None, *, whole: bool = False) -> float:
-    """Parse the number in a cell by the decimal mark of its table; N is a `whole` number.
+def number(cell: object, mark: str | None, *, is_count: bool = False) -> float:
+    """Parse the number in a cell by the decimal mark of its table; N is a count.
 
     Raises
     ------
@@ -122,15 +122,15 @@ def number(cell: object, mark: str | None, *, whole: bool = False) -> float:
     # A mark before three digits separates thousands or decimals. Guess only for N in a table
     # without decimals; everything else is refused, because a factor of a thousand is at stake.
     if _EITHER.fullmatch(text):
-        if mark is None and whole and not text.endswith("000"):
+        if mark is None and is_count and not text.endswith("000"):
             return float(re.sub("[.,]", "", text))
         remedy: str | Message = "write thousands without the mark"
         if mark is None:
             remedy = f"add a zero to one of them if they are decimals, or {remedy}"
-        elif whole and mark == ".":
+        elif is_count and mark == ".":
             thousands, decimals = (Argument("scale", {"n": factor}) for factor in (1000, 1))
             remedy = Message("pass ", thousands, " for thousands, or ", decimals, " for decimals")
-        if mark is None or (mark == "." and mark in text if whole else mark not in text):
+        if mark is None or (mark == "." and mark in text if is_count else mark not in text):
             raise CellError(f"{shown(cell)} may be a thousand or a decimal", remedy)
     mark = mark or "."
     if not _FORMS[mark].fullmatch(text):

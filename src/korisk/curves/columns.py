@@ -163,8 +163,8 @@ class Layout:
         self.roles["status"] = self.one("status", self.named("status"))
         self.roles["unit"] = next(iter(self.named("unit")), None)
         for role in ("exclude", "include"):
-            named, filled = self.named(role), self.filled
-            flags = [col for col in named if {*map(folded, filled[col])} <= {*FLAGS}]
+            candidates, filled = self.named(role), self.filled
+            flags = [col for col in candidates if {*map(folded, filled[col])} <= {*FLAGS}]
             self.roles[role] = self.one(role, flags)
         order = options.get("last") or options.get("best")
         self.order = place(grid, order) if order else None
@@ -422,8 +422,8 @@ class Layout:
 def filtered(grid: Grid, options: Options) -> Grid:
     """The rows that match the user's filter."""
     rows, notes = grid.rows, list(grid.notes)
-    for name, wanted in (options.get("filter") or {}).items():
-        col, texts = place(grid, name), _listed(wanted)
+    for name, values in (options.get("filter") or {}).items():
+        col, texts = place(grid, name), _listed(values)
         negated = all(text.startswith("!") for text in texts)
         wanted_texts = {folded(text.removeprefix("!")) for text in texts}
         matching = [row for row in rows if (folded(row[1][col]) in wanted_texts) != negated]
@@ -459,23 +459,25 @@ def base(head: str) -> str:
 
 def place(grid: Grid, name: object, role: str = "") -> int:
     """The index of a column by its name, ignoring case."""
-    heads, wanted = [head.casefold() for head in grid.header], str(name).strip()
-    if wanted.casefold() not in heads:
-        raise missing(grid, role, wanted)
-    return heads.index(wanted.casefold())
+    heads, column = [head.casefold() for head in grid.header], str(name).strip()
+    if column.casefold() not in heads:
+        raise missing(grid, role, column)
+    return heads.index(column.casefold())
 
 
-def missing(grid: Grid, role: str, wanted: str) -> KoriskError:
+def missing(grid: Grid, role: str, column_name: str) -> KoriskError:
     """The error for a missing column, with the closest name."""
     names = in_short([shown(column, limit=30) for column in grid.header])
     known = {head.casefold(): head for head in grid.header[:100] if len(head) <= MAX_LABEL}
-    meant = [known[near] for near in difflib.get_close_matches(wanted.casefold(), known, n=1)]
-    problem = f"no {grid.source.column} {shown(wanted)}, found {names}; "
-    problem += f"did you mean {shown(meant[0])}? " if meant else ""
+    similar = [
+        known[near] for near in difflib.get_close_matches(column_name.casefold(), known, n=1)
+    ]
+    problem = f"no {grid.source.column} {shown(column_name)}, found {names}; "
+    problem += f"did you mean {shown(similar[0])}? " if similar else ""
     if not role:
         return grid.source.error(f"{problem}name one of these")
     needed = "needed are n and error, or n and one column per seed or model: pass "
-    example = Argument("columns", {role: meant[0] if meant else "..."})
+    example = Argument("columns", {role: similar[0] if similar else "..."})
     return grid.source.error(f"{problem}{needed}", example)
 
 
@@ -523,18 +525,18 @@ def _parted(col: int, name: str) -> Values:
         return Values(col, seed=name)
     tokens = re.split(r"[\s_/:]+", rest)
     known = _VALUES | _BESIDE_METRICS | _MEANS
-    named = [
+    metric_words = [
         token
         for token in tokens
         if words(token) and all(word in known or suggested_unit(word) for word in words(token))
     ]
-    if not any(map(_names_metric, named)):
+    if not any(map(_names_metric, metric_words)):
         return Values(col, model=rest, seed=seed)
-    model = " ".join(token for token in tokens if token not in named).strip(" -")
-    return Values(col, model=model, metric="_".join(named) if model else rest, seed=seed)
+    model = " ".join(token for token in tokens if token not in metric_words).strip(" -")
+    return Values(col, model=model, metric="_".join(metric_words) if model else rest, seed=seed)
 
 
 def _plain(head: Values) -> str:
     """The words that a column of means shares with that of its standard deviations."""
-    named = words(f"{head.model} {head.metric} {head.seed}")
-    return " ".join(word for word in named if word not in _MEANS | _DEVIATIONS | _ERROR)
+    tokens = words(f"{head.model} {head.metric} {head.seed}")
+    return " ".join(word for word in tokens if word not in _MEANS | _DEVIATIONS | _ERROR)

@@ -164,7 +164,7 @@ class Curve(Reported):
         n: ArrayLike,
         values: ArrayLike,
         seed: Sequence[object] | NDArray[Any] | None,
-        named: tuple[str, str, Unit | str],
+        labels: tuple[str, str, Unit | str],
         values_unit: Unit | None = None,
     ) -> None:
         """Check the lengths of the arguments, leave masked values out, and fill the curve."""
@@ -175,7 +175,7 @@ class Curve(Reported):
         if unmasked.shape == sizes.shape and unmasked.any() and not unmasked.all():
             if seed is not None:
                 seed = [name for name, used in zip(seed, unmasked, strict=False) if used]
-            self._check(sizes[unmasked], measured[unmasked], seed, named, values_unit)
+            self._check(sizes[unmasked], measured[unmasked], seed, labels, values_unit)
             set_fields(self, read_as=f"{(~unmasked).sum()} masked values left out")
             return
         if isinstance(seed, str | bytes) or not isinstance(seed, Iterable | None):
@@ -193,19 +193,20 @@ class Curve(Reported):
         def where(row: int, name: str) -> str:
             return f"{name}, measurement {row + 1}"
 
-        self._fill(sizes, measured, seeds, named, where, values_unit)
+        self._fill(sizes, measured, seeds, labels, where, values_unit)
 
     def _fill(
         self,
         n: Floats,
         values: Floats,
         seeds: list[str],
-        named: tuple[str, str, Unit | str],  # model, metric, unit
+        labels: tuple[str, str, Unit | str],  # model, metric, unit
         where: Place,
         values_unit: Unit | None = None,  # the unit of the values, if it is another
     ) -> None:
         """Check and sort the rows; errors name the place in the input."""
-        model, metric, unit = label("model", named[0]), label("metric", named[1]), as_unit(named[2])
+        model, metric = map(label, ("model", "metric"), labels[:2])
+        unit = as_unit(labels[2])
         # An accuracy that is planned with as an error would be minimised.
         values_unit, suggested = values_unit or unit, suggested_unit(metric)
         if suggested and not unit.larger_is_better:
@@ -432,7 +433,7 @@ class Curve(Reported):
         curves = []
         for stored in stored_curves(path, point, metric, None if unit is None else as_unit(unit)):
             n, error, seed = zip(*stored.values, strict=True)
-            name, of_metric = stored.shown.metric, stored.shown.unit
+            name, of_metric = stored.chosen.metric, stored.chosen.unit
             # A metric that the user picked may be a score; rising values suggest it.
             unknown = unit is None and metric is not None and of_metric.name == "error"
             unknown = unknown and not ERROR_NAMES.intersection(words(name))
@@ -601,8 +602,8 @@ class Curve(Reported):
             return size if name == "n" else f"{size}, fold {rows[row] % folds + 1}"
 
         seeds = [str(row % folds + 1) for row in rows]
-        curve, named = cls.__new__(cls), (model, metric, unit)
-        curve._fill(sizes[rows // folds], values.ravel()[rows], seeds, named, where)
+        curve, labels = cls.__new__(cls), (model, metric, unit)
+        curve._fill(sizes[rows // folds], values.ravel()[rows], seeds, labels, where)
         if len(rows) < values.size:
             set_fields(curve, read_as=f"{values.size - len(rows)} masked values left out")
         return curve
@@ -644,16 +645,18 @@ class Curve(Reported):
         n, values = np.array([row.n for row in rows]), np.array([row.value for row in rows])
         read_as = table.read_as
         # The unit: the user's, else the table's own column, else by the metric's name.
-        stated, *others = sorted({row.unit for row in rows})
+        column_unit, *others = sorted({row.unit for row in rows})
         if others and unit is None:
-            listed = ", ".join([stated, *others])
+            listed = ", ".join([column_unit, *others])
             raise table.source.error(f"has {shown(name)} in units {listed}; write all in one")
-        if stated and unit is None:
-            if _rise(n, UNITS[stated].to_error(values)) and not _rise(n, values):
-                problem = f"its column unit says {stated}, of which larger is better, and values "
-                confirmed = Message(Argument("unit", stated), " if that is right")
-                raise table.source.error(f"{problem}fall with N; pass ", _ERROR, ", or ", confirmed)
-            unit = stated
+        if column_unit and unit is None:
+            if _rise(n, UNITS[column_unit].to_error(values)) and not _rise(n, values):
+                problem = f"its column unit says {column_unit}, of which larger is better, and "
+                confirmed = Message(Argument("unit", column_unit), " if that is right")
+                raise table.source.error(
+                    f"{problem}values fall with N; pass ", _ERROR, ", or ", confirmed
+                )
+            unit = column_unit
         if unit is None:
             _ask_for_unit(table, rows, name, n, values)
             unit = unit_by_name(name, rows[0].heads[1])
@@ -749,10 +752,10 @@ class Curve(Reported):
         """
         values = self.unit.from_error(self.error)
         implied = unit_by_name(self.metric) == self.unit.name
-        named = {"model": self.model, "metric": self.metric}
-        named |= {} if implied else {"unit": self.unit.name}
+        labels = {"model": self.model, "metric": self.metric}
+        labels |= {} if implied else {"unit": self.unit.name}
         return [
-            {"n": n, "error": value, "seed": seed, **named}
+            {"n": n, "error": value, "seed": seed, **labels}
             for n, value, seed in zip(self.n.tolist(), values.tolist(), self.seed, strict=True)
         ]
 
@@ -910,20 +913,20 @@ def _file(
     return measurements(read_grid(path, worksheet), options)
 
 
-def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source) -> str:
+def _choose(kind: str, choice: str | None, names: Iterable[str], source: Source) -> str:
     # A file that names no model or metric takes the user's name for its only one.
     known = list(dict.fromkeys(names))
-    if known == [""] or (wanted is None and len(known) == 1):
+    if known == [""] or (choice is None and len(known) == 1):
         return known[0]
-    if wanted is None:
+    if choice is None:
         listed = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
         example = next((name for name in known if "test" in words(name)), known[0])
         problem = f"holds {len(known)} {kind}s, {listed}; name one, such as "
         raise source.error(problem, Argument(kind, example))
-    if wanted not in known:
-        hint = did_you_mean(str(wanted)[:80], known[:1_000])
-        raise source.error(f"no {kind} {shown(wanted)}{hint}")
-    return wanted
+    if choice not in known:
+        hint = did_you_mean(str(choice)[:80], known[:1_000])
+        raise source.error(f"no {kind} {shown(choice)}{hint}")
+    return choice
 
 
 def _ask_for_unit(

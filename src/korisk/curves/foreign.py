@@ -93,8 +93,8 @@ def arrays(content: bytes, largest: int) -> dict[str, Any]:
     for key, file in files.items():
         array = np.load(io.BytesIO(file), allow_pickle=False)
         fields = array.dtype.names
-        named = {name: array[name] for name in fields} if fields else {key: array}
-        for name, column in named.items():
+        arrays = {name: array[name] for name in fields} if fields else {key: array}
+        for name, column in arrays.items():
             largest -= column.size
             if largest < 0:
                 raise ValueError("it holds too many values")

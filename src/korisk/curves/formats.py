@@ -114,8 +114,8 @@ def grid_of_frame(frame: Any) -> Grid:
         names = list(frame.columns)
         index: Any = getattr(frame, "index", None)
         levels = list(getattr(index, "names", []))
-        named = any(level is not None for level in levels)  # n as the index, as after groupby
-        named_levels = enumerate(levels if named else [])
+        has_names = any(level is not None for level in levels)  # n as the index, as after groupby
+        named_levels = enumerate(levels if has_names else [])
         columns = {str(name): list(index.get_level_values(k)) for k, name in named_levels}
         for name in names:
             text = " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
@@ -301,14 +301,14 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     if not lines:
         raise source.error("holds only comments; write a header such as n,error,seed first")
     # Excel's first line may state the delimiter, which is not part of the table.
-    stated = re.fullmatch(r"sep=(.)", lines[0].strip())
-    if stated:
+    separator = re.fullmatch(r"sep=(.)", lines[0].strip())
+    if separator:
         del numbers[0], lines[0]
     if bars or notes[-1:] == ["a table of LaTeX"]:
         lines = [re.sub(r"\*\*|`|^\s*\||\|\s*$", "", line) if bars else line for line in lines]
         delimiter = "|"
     else:
-        delimiter = stated[1] if stated else _delimiter(lines)
+        delimiter = separator[1] if separator else _delimiter(lines)
     rows = _split(lines, numbers, delimiter, source)
     if not rows:
         raise source.error("holds no table; write a header such as n,error,seed first")

@@ -78,21 +78,21 @@ class Preview:
             One row for each model; with more than eight N, the first and last four.
         """
         sizes = sorted({n for curve in self.curves for n in curve.sizes})
-        shown = sizes if len(sizes) <= 8 else [*sizes[:4], *sizes[-4:]]
+        columns = sizes if len(sizes) <= 8 else [*sizes[:4], *sizes[-4:]]
         rows = []
         for curve in self.curves:
             value = dict(zip(curve.sizes, curve.values, strict=True))
             counts = sorted(set(curve.seeds))
             direction = "larger" if curve.larger_is_better else "smaller"
             rows.append([curve.model or "-", curve.metric or "-", curve.unit, direction])
-            rows[-1] += [number(value.get(n)) for n in shown]
+            rows[-1] += [number(value.get(n)) for n in columns]
             rows[-1].append(
                 " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
             )
-        heads = ["model", "metric", "unit", "better", *(f"N={whole(n)}" for n in shown), "seeds"]
+        heads = ["model", "metric", "unit", "better", *(f"N={whole(n)}" for n in columns), "seeds"]
         count = f"{len(rows)} model{'s' * (len(rows) != 1)}"
-        omitted = f", {len(sizes)} sizes of which {len(shown)} are shown" if shown != sizes else ""
-        return Table(f"{self.name}: {count}{omitted}", heads, rows, "llllr")
+        count += f", {len(sizes)} sizes of which 8 are shown" if columns != sizes else ""
+        return Table(f"{self.name}: {count}", heads, rows, "llllr")
 
     def sentences(self) -> list[str]:
         """How the table was read, and which columns were not used.

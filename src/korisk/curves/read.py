@@ -175,18 +175,18 @@ class _Reader:
 
     def number(self, position: int, row: list[Any], col: int) -> float | None:
         """The number in a cell; None if it is empty or invalid."""
-        cell, whole = row[col], col == self.layout.n
+        cell, is_n = row[col], col == self.layout.n
         if is_empty(cell):
             return None
         try:
-            return number(cell, self.mark, whole=whole and "n" not in self.layout.scale)
+            return number(cell, self.mark, is_count=is_n and "n" not in self.layout.scale)
         except CellError as error:
             problem, remedy = error.args
             head = self.grid.header[col]
             # Several tables in one file repeat their header.
             if folded(cell) == head.casefold():
                 problem, remedy = "another head", "save each table in a file of its own"
-            elif whole and isinstance(cell, str) and cell.replace(" ", "").isalpha():  # Mean, Total
+            elif is_n and isinstance(cell, str) and cell.replace(" ", "").isalpha():  # Mean, Total
                 out = Argument("filter", {head: f"!{cell}"})
                 remedy = Message("pass ", out, " to leave such rows out")
             self.wrong(position, col, problem, remedy)
@@ -371,8 +371,8 @@ def _check_others(layout: Layout, rows: list[_Row]) -> None:
         if most > 1 and len({*zip(sizes, curves, seeds, cells, strict=True)}) == len(cells):
             telling.append(col)
         # A text splits a curve; a number splits an N, and does not only follow from N.
-        whole = list(zip(curves, sizes, strict=True)) if numeric else curves
-        splits = len({*zip(whole, cells, strict=True)}) > len({*whole})
+        groups = list(zip(curves, sizes, strict=True)) if numeric else curves
+        splits = len({*zip(groups, cells, strict=True)}) > len({*groups})
         recurs = len({*zip(sizes, cells, strict=True)}) > distinct
         if not splits or distinct == len(cells) or (numeric and not recurs):
             continue

@@ -47,10 +47,10 @@ class Chosen:
         return math.nan if value is None else error_of(self.unit, value)
 
 
-def chosen(spec: Mapping[str, Any], rows: Iterable[Row], wanted: str | None = None) -> Chosen:
+def chosen(spec: Mapping[str, Any], rows: Iterable[Row], requested: str | None = None) -> Chosen:
     """The metric of a study, the last choice of a pilot, or else the first that was measured.
 
-    A `wanted` metric takes precedence, with the unit of its name.
+    A `requested` metric takes precedence, with the unit of its name.
     """
     listed = list(rows)
     metric, unit = spec.get("metric"), None
@@ -60,8 +60,8 @@ def chosen(spec: Mapping[str, Any], rows: Iterable[Row], wanted: str | None = No
         metric, unit = detail.get(METRIC), UNITS.get(str(detail.get(UNIT)))
     if metric is None:
         metric = next((name for row in listed for name in row.metrics), "")
-    if wanted not in (None, metric):
-        metric, unit = wanted, None
+    if requested not in (None, metric):
+        metric, unit = requested, None
     return Chosen(str(metric), unit or UNITS[suggested_unit(str(metric)) or "error"])
 
 
@@ -150,7 +150,7 @@ class StoredCurve:
 
     point: str
     model: str
-    shown: Chosen
+    chosen: Chosen
     values: list[tuple[int, float, int]]  # n, error, seed
     notes: list[str]
 
@@ -162,8 +162,8 @@ def training_name(metric: str, names: Iterable[str]) -> str:
     """
     stem = re.sub(r"^(test|val|valid|validation)_", "", metric)
     known = set(names)
-    wanted = (f"train_{metric}", f"train_{stem}", "train")
-    return next((name for name in wanted if name in known), "")
+    candidates = (f"train_{metric}", f"train_{stem}", "train")
+    return next((name for name in candidates if name in known), "")
 
 
 class MeasuredFit(NamedTuple):
@@ -199,13 +199,13 @@ def stored_fits(path: str | PathLike[str], model: str, metric: str) -> list[Meas
 
 def is_store(path: str | PathLike[str]) -> bool:
     """Whether a path names a folder, or a file that SQLite wrote."""
-    named = _checks.path("path", path, remedy="name a table such as 'pilot.csv', or a store")
+    file_path = _checks.path("path", path, remedy="name a table such as 'pilot.csv', or a store")
     try:
-        if named.is_dir():
+        if file_path.is_dir():
             return True
-        if not named.is_file():
+        if not file_path.is_file():
             return False
-        with named.open("rb") as file:
+        with file_path.open("rb") as file:
             return file.read(16) == b"SQLite format 3\0"
     except OSError:
         return False

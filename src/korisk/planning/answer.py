@@ -69,14 +69,14 @@ class Answer:
                     f"{doubt[1:].rstrip('.')}; ask for N up to {last:,}, or measure there"
                 )
 
-    def explain(self, *, full: bool = False, named: bool = False, again: bool = False) -> str:
+    def explain(self, *, full: bool = False, with_name: bool = False, again: bool = False) -> str:
         """The recommendation with its reasons, or everything that the tables do not show.
 
         Parameters
         ----------
         full : bool, default False
             Whether to return the whole explanation.
-        named : bool, default False
+        with_name : bool, default False
             Whether to begin with the model's name, for texts about several models.
         again : bool, default False
             Whether the pilot was described before; then only the target is discussed.
@@ -93,7 +93,7 @@ class Answer:
                 return ""
             names = ", ".join(curve.model for curve in related)
             return f"Related: {names} (trust {chance(self.forecast.relatives.trust)})."
-        name = f"{self.curve.name}: " if named and not self.curve.model else ""
+        name = f"{self.curve.name}: " if with_name and not self.curve.model else ""
         if full:
             sentences: str = plan.brief() if again else plan.explain(self.sure, self.cost)
             return Message(name, sentences)

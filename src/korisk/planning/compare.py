@@ -624,9 +624,10 @@ def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FI
     for pilot in (first, second):
         check_curve(pilot)
     if first.unit.law != second.unit.law or first.metric != second.metric:
-        named = [f"{pilot.metric!r} in unit {pilot.unit.name!r}" for pilot in (first, second)]
+        measures = [f"{pilot.metric!r} in unit {pilot.unit.name!r}" for pilot in (first, second)]
         rule = "have the same metric and the same unit"
-        raise invalid("compared curves", rule, named, "read both alike", got=" and ".join(named))
+        got = " and ".join(measures)
+        raise invalid("compared curves", rule, measures, "read both alike", got=got)
     check_target([first, second], target)
     return Comparison(*(plan_from(forecast(pilot, fit=fit), target) for pilot in (first, second)))
 

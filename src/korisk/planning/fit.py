@@ -395,18 +395,18 @@ class Calibration:
         UnreachableError
             If the curve never reaches the target.
         """
-        wanted = real("target", target, above=0, remedy="give the error that you want to reach")
+        error = real("target", target, above=0, remedy="give the error that you want to reach")
         # The paper's line has a closed-form inverse, which the published sample sizes come from.
-        if self.fit == "paper" and wanted > self.floor:
-            return RiskLine(self.floor, self.parameters["a"]).samples(wanted)
+        if self.fit == "paper" and error > self.floor:
+            return RiskLine(self.floor, self.parameters["a"]).samples(error)
 
         def reached(n: int) -> bool:
-            return bool(self._predict(np.array([float(n)]))[0] <= wanted)
+            return bool(self._predict(np.array([float(n)]))[0] <= error)
 
         if reached(3) and self.fit != "paper":
             return 3
         if self.fit == "paper" or not reached(LARGEST_N):
-            raise levels_off(wanted, self.floor, "the fitted curve", "take another fit")
+            raise levels_off(error, self.floor, "the fitted curve", "take another fit")
         low, high = 3, LARGEST_N  # not reached at low, reached at high
         while high - low > 1:
             # The geometric mean, because answers are far below the largest N.
@@ -531,14 +531,14 @@ def check_target(curves: Sequence[Curve], target: object) -> None:
     """
     for curve in curves:
         check_curve(curve)
-        wanted = f"give the {curve.unit.noun} that you want to reach"
+        remedy = f"give the {curve.unit.noun} that you want to reach"
         # A list would fail as "not a number"; say instead that targets are asked one by one.
         several = np.ndim(target) if isinstance(target, list | tuple | np.ndarray) else 0
-        value = real("target", target, remedy="ask for one target at a time" if several else wanted)
+        value = real("target", target, remedy="ask for one target at a time" if several else remedy)
         error = float(curve.unit.to_error(value))
         hint, rule = other_unit(curve, value), f"be {curve.unit.rule}"
         if not SMALLEST_ERROR <= error <= LARGEST_ERROR:
-            raise invalid("target", rule, value, hint or wanted, got=f"{value:.6g}")
+            raise invalid("target", rule, value, hint or remedy, got=f"{value:.6g}")
         if hint and all(error > measured.means.max() for measured in curves):
             raise KoriskError(f"target {value:.6g} is worse than all that was measured; {hint}")
 

@@ -268,7 +268,7 @@ class Answers(ABC):
         int or None, or a list of them
             None where no N has that probability; `recommend(target)` says what to do then.
         """
-        return each_of(target, lambda wanted: self.plan(wanted).samples(sure))
+        return each_of(target, lambda goal: self.plan(goal).samples(sure))
 
     @overload
     def probability(self, n: float, target: float) -> float: ...

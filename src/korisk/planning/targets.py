@@ -72,11 +72,11 @@ class Group:
         What the curves have in common, such as a point of a study.
     curves : tuple of Curve
         One for each model.
-    asked : float, optional
+    requested : float, optional
         The target that a user gave, in the curves' unit.
     crossing : Crossing, optional
         The crossing of two curves, if it is known already.
-    whole : bool, default True
+    complete : bool, default True
         Whether all curves of the group are complete.
 
     Examples
@@ -91,9 +91,9 @@ class Group:
 
     name: str
     curves: tuple[Curve, ...]
-    asked: float | None = None
+    requested: float | None = None
     crossing: Crossing | None = None
-    whole: bool = True
+    complete: bool = True
 
     @cached_property
     def forecasts(self) -> tuple[Forecast, ...]:
@@ -114,8 +114,8 @@ class Group:
         which the plans of the first two models are most informative, and as far outside the noise
         of every measured mean as possible. It is rounded to three digits of the error.
         """
-        if self.asked is not None:
-            return self.asked, ""
+        if self.requested is not None:
+            return self.requested, ""
         first = self.forecasts[0].curve
         # Collapsed means, at rounding, are no errors that a target could improve on.
         lowest = float(first.means[first.means > ROUNDING * first.means.max()].min())
@@ -242,11 +242,11 @@ def main_group(groups: Sequence[Group]) -> Group | None:
     # Each condition is dropped if no group meets it.
     candidates = [group for group in groups if group.forecasts]
     candidates = [group for group in candidates if len(group.forecasts) > 1] or candidates
-    candidates = [group for group in candidates if group.whole] or candidates
+    candidates = [group for group in candidates if group.complete] or candidates
     return max(reversed(candidates), key=lambda group: sum(group.told), default=None)
 
 
-def asked(groups: Sequence[Group]) -> tuple[list[Group], list[str]]:
+def with_valid_targets(groups: Sequence[Group]) -> tuple[list[Group], list[str]]:
     """Remove targets that are invalid for a group's unit.
 
     Parameters
@@ -267,12 +267,12 @@ def asked(groups: Sequence[Group]) -> tuple[list[Group], list[str]]:
     allowed, refused = [], []
     for group in groups:
         try:
-            if group.asked is not None:
-                check_target([outlook.curve for outlook in group.forecasts], group.asked)
+            if group.requested is not None:
+                check_target([outlook.curve for outlook in group.forecasts], group.requested)
             allowed.append(group)
         except KoriskError as error:
             refused.append(f"{group.name}: {error}.")
-            allowed.append(replace(group, asked=None))
+            allowed.append(replace(group, requested=None))
     if refused and len(refused) == len(groups):
         raise KoriskError(refused[0].removesuffix("."))
     return allowed, refused

@@ -143,12 +143,12 @@ def _line(floor: Decimal, slope: Decimal, target: float) -> int:
     return 2 if slope == 0 else invert_rate(gap / slope)
 
 
-def _is_above(gap: Decimal, whole: Decimal, *, equal: bool) -> bool:
+def _is_above(gap: Decimal, scale: Decimal, *, equal: bool) -> bool:
     """Whether a gap is positive, or nonnegative if `equal`; half of the digits may be rounding."""
     # A gap below half of the digits may be nothing but rounding: ask for more digits, up to the
     # most, with which only exact equality remains.
     digits = getcontext().prec
-    if abs(gap) > whole.scaleb(-(digits // 2)):
+    if abs(gap) > scale.scaleb(-(digits // 2)):
         return gap > 0
     if digits < _MOST_DIGITS:
         raise _TooCloseError

@@ -128,8 +128,8 @@ class Layer(ABC):
         if self.inputs is None or len(self.inputs) == 1:
             return self.bracket
         # The joint constant is an upper bound in each input, and says nothing from below.
-        whole = self.bracket
-        return NormBracket(0.0, whole.upper, how="of all inputs together", whose=whole.whose)
+        joint = self.bracket
+        return NormBracket(0.0, joint.upper, how="of all inputs together", whose=joint.whose)
 
     @cached_property
     def _of_inputs(self) -> dict[str, NormBracket]:

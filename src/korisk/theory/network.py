@@ -393,7 +393,7 @@ class Network(Drawn):
             if not operators[last] or (len(users[last]) == len(alone) == 1 and operators[alone[0]]):
                 continue
             # Operators from a value to the last; the identity is None.
-            whole: dict[int, Any] = {last: None}
+            composed: dict[int, Any] = {last: None}
             ways = {last}  # values with a path to the last
             # Backward: the operator from a value is the sum over its users of theirs times a step.
             for value in range(last - 1, -1, -1):
@@ -402,16 +402,16 @@ class Network(Drawn):
                     continue
                 ways.add(value)
                 # One path that is not linear spoils the run, also for all values before.
-                if not all(user in whole and operators[user] for user in leading):
+                if not all(user in composed and operators[user] for user in leading):
                     continue
-                steps = [(whole[user], operators[user][values[value]]) for user in leading]
+                steps = [(composed[user], operators[user][values[value]]) for user in leading]
                 terms = [step if rest is None else rest @ step for rest, step in steps]
-                whole[value] = sum(terms[1:], start=terms[0])
+                composed[value] = sum(terms[1:], start=terms[0])
                 # A composition is named by its first layer, which must have one input.
                 firsts = [user for user in leading if len(self._takes[user - 1]) == 1]
                 if firsts and leading != [last]:
                     ends = values[firsts[0]], values[last]
-                    norm = resolve(f"layers {ends[0]!r} to {ends[1]!r}", whole[value])
+                    norm = resolve(f"layers {ends[0]!r} to {ends[1]!r}", composed[value])
                     compositions.append(Composition(*ends, lipschitz=norm))
         return tuple(compositions)
 
@@ -452,8 +452,8 @@ class Network(Drawn):
         new = layers or (_as_known(old),)
         # A stated constant of the new layer replaces those that the old one stated per input.
         if new[0].inputs is None and old.inputs is not None:
-            named = isinstance(old.inputs, Mapping) and new[0].lipschitz is not None
-            new = (replace(new[0], inputs=tuple(old.inputs) if named else old.inputs), *new[1:])
+            per_input = isinstance(old.inputs, Mapping) and new[0].lipschitz is not None
+            new = (replace(new[0], inputs=tuple(old.inputs) if per_input else old.inputs), *new[1:])
         recounted = _recounted(self.layers, index, new)
         later = [_renamed(layer, name, new[-1].name) for layer in recounted]
         rewired = Network((*self.layers[:index], *new, *later), name=self.name)

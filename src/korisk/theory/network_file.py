@@ -59,10 +59,10 @@ class NetworkEntry(Spec):
     largest_slope: float | None = None
 
 
-def parts(whole: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
+def parts(network: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
     """The layers and compositions of a network, from the entries of a file."""
     layers: list[Layer] = []
-    for number, entry in enumerate(whole.layers, start=1):
+    for number, entry in enumerate(network.layers, start=1):
         if (entry.known is None) == (entry.learned is None):
             why = f"layers[{number}] must have exactly one of the keys 'known' and 'learned'"
             raise KoriskError(f"{why}; write `known: NAME` or `learned: NAME`")
@@ -80,7 +80,7 @@ def parts(whole: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
             where = f"layer {name!r}: inputs"
             inputs = {key: _lipschitz(where, value) for key, value in entry.inputs.items()}
         layers.append(make(name, lipschitz=constant, inputs=inputs, **values))
-    runs = ((f"composition {run.first!r} to {run.last!r}", run) for run in whole.compositions)
+    runs = ((f"composition {run.first!r} to {run.last!r}", run) for run in network.compositions)
     return layers, [
         Composition(run.first, run.last, lipschitz=_lipschitz(where, run.lipschitz))
         for where, run in runs
@@ -114,8 +114,8 @@ def entries(
         elif layer.inputs is not None:
             entry["inputs"] = list(layer.inputs)
         if isinstance(layer, Learned):
-            stated = {key: getattr(layer, key) for key in ("parameters", "shared", "effective")}
-            entry |= {key: value for key, value in stated.items() if value}
+            optional = {key: getattr(layer, key) for key in ("parameters", "shared", "effective")}
+            entry |= {key: value for key, value in optional.items() if value}
             entry |= {"C": layer.C, "width": layer.width, "kappa": layer.kappa}
         elif isinstance(layer, Known) and layer.mismatch:
             entry["mismatch"] = layer.mismatch

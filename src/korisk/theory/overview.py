@@ -465,16 +465,16 @@ def overview(
             Argument("effective"),
             " out",
         )
-    wanted = None if target is None else target_error(target)
+    goal = None if target is None else target_error(target)
 
     # Forms that lack a constant of the network are left out; only the requested one may raise.
     def overview_of(net: Network, n: float | None) -> Overview:
         samples: dict[bool, dict[BoundForm, int | None]] = {False: {}, True: {}}
         for kind in (False, True) if both else (False,):
-            for name in BOUNDS if wanted is not None else ():
+            for name in BOUNDS if goal is not None else ():
                 samples[kind][name] = None
                 try:
-                    needed = samples_needed(net, wanted or 0.0, bound=name, effective=kind)
+                    needed = samples_needed(net, goal or 0.0, bound=name, effective=kind)
                     samples[kind][name] = needed
                 except KoriskError as error:
                     requested = (name, kind) == (form, effective)
@@ -486,7 +486,7 @@ def overview(
         for name in BOUNDS:
             with suppress(KoriskError):
                 bounds[name] = barron_bound(net, size, bound=name, effective=effective)
-        return Overview(net, form, wanted, effective, both, requested_bound, bounds, samples)
+        return Overview(net, form, goal, effective, both, requested_bound, bounds, samples)
 
     before = overview_of(net, n)
     if replace is None:

@@ -81,9 +81,9 @@ class Command(TyperCommand):
             if not parameter.help:
                 first, *further = _SENTENCE.split(text.replace("`", ""))
                 default = next((text[1] for text in map(_DEFAULT.match, further) if text), "")
-                stated = re.search(r"default (.+)", kind)
-                if stated and not default and stated[1] not in ("()", "False", "True"):
-                    default = stated[1].replace('"', "")
+                kind_default = re.search(r"default (.+)", kind)
+                if kind_default and not default and kind_default[1] not in ("()", "False", "True"):
+                    default = kind_default[1].replace('"', "")
                 repeated = " Repeatable." * bool(getattr(parameter, "multiple", False))
                 # Typer itself shows a default that is not None.
                 suffix = f" [default: {default}]" if default and parameter.default is None else ""

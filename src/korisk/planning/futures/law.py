@@ -45,10 +45,10 @@ class Law:
                 fraction = (aim - below) / (above - below)
             fraction = np.where(np.isfinite(fraction), np.clip(fraction, 0.02, 0.98), 0.5)
             # Every third step bisects, because a secant alone may creep along one end.
-            following = low + (0.5 if step % 3 == 2 else fraction) * (high - low)
-            if np.abs(following - trial).max() < _CLOSE or (high - low).max() < _CLOSE:
-                return np.asarray(following)
-            trial = following
+            next_trial = low + (0.5 if step % 3 == 2 else fraction) * (high - low)
+            if np.abs(next_trial - trial).max() < _CLOSE or (high - low).max() < _CLOSE:
+                return np.asarray(next_trial)
+            trial = next_trial
         return np.asarray(trial)
 
 

@@ -271,7 +271,7 @@ def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
     for margin in _MARGINS:
         edges = low[alive, None] + (high - low)[alive, None] * np.linspace(0, 1, _CELLS + 1)
         refined = _weigh(pilot, [walks[index] for index in alive], prior, edges)
-        following = []
+        refinable = []
         for index, rate_edges, grid in zip(alive.tolist(), edges, refined, strict=True):
             grids[index], best[index] = grid, grid["log_weight"].max()
             with np.errstate(under="ignore"):
@@ -280,8 +280,8 @@ def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
             first, last = heavy(mass)
             if last - first <= 0.6 * _CELLS:  # narrower than the grid: refine it
                 low[index], high[index] = rate_edges[first], rate_edges[last]
-                following.append(index)
-        alive = np.array([i for i in following if best[i] > best.max() - margin], dtype=int)
+                refinable.append(index)
+        alive = np.array([i for i in refinable if best[i] > best.max() - margin], dtype=int)
         if not len(alive):
             break
     walks_used = [index for index in sorted(grids) if best[index] > best.max() - _MARGINS[-1]]
@@ -349,10 +349,10 @@ def _weigh(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list
     floor = np.full(power.shape[:3], 0.5)
     for _ in range(_NEWTON):
         trial_floor = floor[..., None]
-        rest = 1.0 - cap + cap * (1.0 - trial_floor) * power
-        whole = trial_floor * (1.0 - cap) + (1.0 - trial_floor) * power
-        slope = whitened((1.0 - cap - power) / whole + cap * power / rest)
-        gap = white - whitened(np.log(whole / rest))
+        denominator = 1.0 - cap + cap * (1.0 - trial_floor) * power
+        numerator = trial_floor * (1.0 - cap) + (1.0 - trial_floor) * power
+        slope = whitened((1.0 - cap - power) / numerator + cap * power / denominator)
+        gap = white - whitened(np.log(numerator / denominator))
         bend = (slope**2).sum(axis=-1).reshape(floor.shape) + _TINY
         step = (slope * gap).sum(axis=-1).reshape(floor.shape) / bend
         before, floor = floor, np.clip(floor + np.clip(step, -0.3, 0.3), 0.0, 0.9999)

@@ -6,7 +6,7 @@ from html import escape
 
 from korisk._group import grouped
 from korisk._json import JsonMapping
-from korisk.planning.targets import Group, asked
+from korisk.planning.targets import Group, with_valid_targets
 from korisk.report.contents import Contents, refuse_an_empty_one
 from korisk.report.figures.study import page_figures
 from korisk.report.page.page import LARGEST, Page, Section, asset, bullets, figure_html
@@ -63,7 +63,7 @@ def study_page(
     crossings = contents.crossings
     points = [point for point in contents.points if point.curves]
     every = [Group(p.name, p.curves, target, crossings.get(p.name), p.complete) for p in points]
-    groups, refused = asked(every)
+    groups, refused = with_valid_targets(every)
     curves, crowded = groups_data(groups, watch=watch)
     supplements = {supplement.name: supplement for supplement in contents.supplements}
     figures = dict.fromkeys(("", *supplements), "")  # HTML by supplement
