@@ -16,6 +16,7 @@ NEEDED = (  # what the package reads at run time, and what type checkers look fo
     "korisk/paper/claims.yaml",
     "korisk/paper/published.yaml",
     "korisk/paper/tables.yaml",
+    "korisk/planning/futures/prior.json",
     "korisk/py.typed",
     "korisk/report/figures/fine.mplstyle",
     "korisk/report/figures/plain.mplstyle",

@@ -6,7 +6,11 @@ all from simulated power laws with and without floors, by benchmarks/planner/pri
 that no reported figure uses. A pilot of an unknown metric gets the mixture of all three.
 """
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import Any
 
 from korisk.curves.curve import Curve
 from korisk.curves.unit import metric_family
@@ -48,6 +52,14 @@ class Prior:
 # learned. Published curves end where their owners stopped, mostly on a floor; learned from them
 # alone, a curve without a floor would be so rare that no pilot could show one.
 SHARES = {"squares": 0.15, "rates": 0.25, "losses": 0.25, "mixture": 0.25}
+RECALIBRATION = {
+    "squares": (-0.12, 1.05),
+    "rates": (0.1, 0.95),
+    "losses": (-0.1, 1.05),
+    "mixture": (0, 1),
+}
+# korisk is used for images most: a metric without a name is twice as likely a squared error.
+_FAMILIES = {"squares": 2.0, "rates": 1.0, "losses": 1.0}
 PLAIN = Kind(
     weight=1.0,
     rate_median=0.5,
@@ -60,102 +72,34 @@ PLAIN = Kind(
 )
 
 
-def _with_plain(name: str, *kinds: Kind, recalibration: tuple[float, float] = (0.0, 1.0)) -> Prior:
+def _learned() -> dict[str, tuple[Kind, ...]]:
+    """For each kind of metric, the components that benchmarks/planner/prior.py learned."""
+    content = json.loads(files(__package__).joinpath("prior.json").read_text(encoding="utf-8"))
+
+    def kind(fields: dict[str, Any]) -> Kind:  # with tuples, so that it can be hashed
+        lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
+        return Kind(**fields | lists)
+
+    return {name: tuple(map(kind, kinds)) for name, kinds in content.items()}
+
+
+def _with_plain(name: str, kinds: Sequence[Kind]) -> Prior:
     """A prior of learned kinds and of plain power laws."""
     total = sum(kind.weight for kind in kinds) / (1 - SHARES[name])
     scaled = [replace(kind, weight=kind.weight / total) for kind in kinds]
     plain = replace(PLAIN, weight=SHARES[name])
-    return Prior(kinds=(*scaled, plain), recalibration=recalibration)
+    return Prior(kinds=(*scaled, plain), recalibration=RECALIBRATION[name])
 
 
-LEARNED = {
-    "squares": (
-        Kind(
-            weight=0.2,
-            rate_median=0.92,
-            rate_spread=0.39,
-            no_floor=0.13,
-            floor_shape=(2.2, 1.9),
-            drift_weights=(0.017, 0.026, 0.15, 0.43, 0.21, 0.12, 0.04),
-            shift_weights=(0.21, 0.053, 0.092, 0.17, 0.051, 0.091),
-            cap_weights=(0.055, 0.071, 0.081, 0.054, 0.047, 0.026),
-        ),
-        Kind(
-            weight=0.8,
-            rate_median=1.3,
-            rate_spread=0.18,
-            no_floor=0.037,
-            floor_shape=(3.4, 0.52),
-            drift_weights=(0.58, 0.034, 0.094, 0.086, 0.12, 0.057, 0.026),
-            shift_weights=(0.11, 0.042, 0.11, 0.094, 0.048, 0.044),
-            cap_weights=(0.045, 0.19, 0.22, 0.034, 0.045, 0.019),
-        ),
-    ),
-    "rates": (
-        Kind(
-            weight=0.32,
-            rate_median=0.56,
-            rate_spread=0.87,
-            no_floor=0.16,
-            floor_shape=(2, 2.2),
-            drift_weights=(0.017, 0.035, 0.087, 0.45, 0.24, 0.13, 0.041),
-            shift_weights=(0.36, 0.05, 0.096, 0.087, 0.039, 0.087),
-            cap_weights=(0.042, 0.073, 0.059, 0.041, 0.034, 0.033),
-        ),
-        Kind(
-            weight=0.68,
-            rate_median=1.5,
-            rate_spread=0.24,
-            no_floor=0.038,
-            floor_shape=(1.7, 0.82),
-            drift_weights=(0.039, 0.037, 0.086, 0.39, 0.3, 0.1, 0.043),
-            shift_weights=(0.14, 0.055, 0.1, 0.11, 0.039, 0.11),
-            cap_weights=(0.043, 0.12, 0.071, 0.098, 0.079, 0.034),
-        ),
-    ),
-    "losses": (
-        Kind(
-            weight=0.31,
-            rate_median=0.42,
-            rate_spread=0.11,
-            no_floor=0.17,
-            floor_shape=(5.3, 2),
-            drift_weights=(0.021, 0.023, 0.39, 0.13, 0.2, 0.19, 0.044),
-            shift_weights=(0.11, 0.036, 0.2, 0.22, 0.06, 0.059),
-            cap_weights=(0.033, 0.11, 0.073, 0.033, 0.039, 0.022),
-        ),
-        Kind(
-            weight=0.69,
-            rate_median=0.69,
-            rate_spread=0.067,
-            no_floor=0.053,
-            floor_shape=(3.6, 1.2),
-            drift_weights=(0.011, 0.015, 0.24, 0.43, 0.13, 0.13, 0.034),
-            shift_weights=(0.1, 0.038, 0.1, 0.38, 0.063, 0.063),
-            cap_weights=(0.025, 0.099, 0.034, 0.04, 0.033, 0.023),
-        ),
-    ),
-}
-RECALIBRATION = {
-    "squares": (-0.12, 1.05),
-    "rates": (0.1, 0.95),
-    "losses": (-0.1, 1.05),
-    "mixture": (0, 1),
-}
-PRIORS = {
-    name: _with_plain(name, *kinds, recalibration=RECALIBRATION[name])
-    for name, kinds in LEARNED.items()
-}
-# korisk is used for images most: a metric without a name is twice as likely a squared error.
-_FAMILIES = {"squares": 2.0, "rates": 1.0, "losses": 1.0}
+LEARNED = _learned()
+PRIORS = {name: _with_plain(name, kinds) for name, kinds in LEARNED.items()}
 PRIOR = _with_plain(
     "mixture",
-    *(
+    [
         replace(kind, weight=_FAMILIES[name] * kind.weight)
         for name, kinds in LEARNED.items()
         for kind in kinds
-    ),
-    recalibration=RECALIBRATION["mixture"],
+    ],
 )
 
 
