@@ -12,7 +12,7 @@ pass. The same files give the same priors, but for the rounding of a GPU.
 
     python -m benchmarks.planner.prior [--processes 16] [--steps 60] [--json priors.json]
 
-It prints the priors as the lines of `korisk.planning.priors`.
+It prints the priors of korisk/planning/futures/prior.json.
 """
 
 import argparse

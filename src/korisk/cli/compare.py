@@ -3,24 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
+from korisk.cli.common import options
 from korisk.cli.common.command import command
-from korisk.cli.common.options import (
-    Column,
-    Filter,
-    Html,
-    Ignore,
-    Json,
-    Plot,
-    Reading,
-    Scale,
-    Targets,
-    Unit,
-    Wide,
-    check_page,
-    in_unit,
-    one_target,
-    read_as,
-)
 from korisk.cli.common.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
@@ -38,31 +22,21 @@ def compare(
         "PILOT [OTHER]",
         "One file or store with two models, or two of them; as for korisk plan.",
     ],
-    target: Targets = None,
+    *,
+    target: options.Targets = None,
     models: Annotated[
         str | None,
         "KO,FC",
         "Which two, the one with known operators first. [default: the file's order]",
     ] = None,
-    metric: str | None = None,
-    unit: Unit = None,
-    column: Column = None,
-    filter: Filter = None,
-    ignore: Ignore = None,
-    last: Annotated[str | None, "COLUMN"] = None,
-    best: Annotated[str | None, "COLUMN"] = None,
-    scale: Scale = None,
-    wide: Wide = None,
-    seeds: int | None = None,
-    point: str | None = None,
-    worksheet: str | None = None,
+    reading: options.Reading,
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
-    plot: Plot = None,
-    html: Html = None,
+    plot: options.Plot = None,
+    html: options.Html = None,
     full: Annotated[
         bool, "Print everything: both factors of the paper, conditions, findings."
     ] = False,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """How many more samples does one model need than another, and where do their curves cross?
 
@@ -75,14 +49,11 @@ def compare(
         raise KoriskError(
             f"compare takes one file or two, got {len(paths)}; name the two to compare"
         )
-    one_target(targets, plot)
+    options.one_target(targets, plot)
     check_plot(plot)
-    check_page(html, fit)
-    reading = Reading(
-        metric, unit, point, worksheet, column, filter, ignore, last, best, scale, wide, seeds
-    )
+    options.check_page(html, fit)
     curves = _two([curve for path in paths for curve in reading.curves(path)], models)
-    targets = in_unit(targets, curves)
+    targets = options.in_unit(targets, curves)
     comparisons = [planning.compare(*curves, value, fit=fit) for value in targets]
     if json:
         interpretation = "; ".join(dict.fromkeys(c.read_as for c in curves if c.read_as))
@@ -90,7 +61,7 @@ def compare(
         # For one target, the usual case, the object itself and no list around it.
         print_json({"comparisons": contents} if len(contents) > 1 else contents[0])
     else:
-        show(*read_as(curves))
+        show(*options.read_as(curves))
         for comparison in comparisons:
             show(comparison.explain() if full else comparison.brief())
             show(*comparison_tables(comparison, full=full))

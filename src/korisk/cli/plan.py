@@ -6,25 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
+from korisk.cli.common import options
 from korisk.cli.common.command import command
-from korisk.cli.common.options import (
-    Column,
-    Filter,
-    Html,
-    Ignore,
-    Json,
-    Plot,
-    Reading,
-    Scale,
-    Sheet,
-    Targets,
-    Unit,
-    Wide,
-    check_page,
-    in_unit,
-    one_target,
-    read_as,
-)
 from korisk.cli.common.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
@@ -42,30 +25,20 @@ from korisk.planning.limits import Evidence
 )
 def plan(
     path: Annotated[Path, "PILOT"],
-    target: Targets = None,
+    *,
+    target: options.Targets = None,
     at: Annotated[list[float] | None, "N"] = None,
     sure: Annotated[float, "P"] = 0.9,
     cost: Annotated[float | None, "PRICE"] = None,
     related: list[Path] | None = None,
     model: Annotated[str | None, "Which model. [default: every one]"] = None,
-    metric: str | None = None,
-    unit: Unit = None,
-    column: Column = None,
-    filter: Filter = None,
-    ignore: Ignore = None,
-    last: Annotated[str | None, "COLUMN"] = None,
-    best: Annotated[str | None, "COLUMN"] = None,
-    scale: Scale = None,
-    wide: Wide = None,
-    seeds: int | None = None,
-    point: str | None = None,
-    worksheet: str | None = None,
+    reading: options.Reading,
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
-    plot: Plot = None,
-    html: Html = None,
-    sheet: Sheet = None,
+    plot: options.Plot = None,
+    html: options.Html = None,
+    sheet: options.Sheet = None,
     full: Annotated[bool, "Print everything: more levels, conditions, findings."] = False,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """What to do to reach a target: collect samples, measure one more size, train longer, or stop?
 
@@ -77,7 +50,7 @@ def plan(
     for option, file in (("--plot", plot), ("--sheet", sheet)):
         if not targets and file is not None:
             raise KoriskError(f"{option} needs --target; give the value to reach")
-        one_target(targets, file, option)
+        options.one_target(targets, file, option)
     if not targets and cost is not None:
         raise KoriskError("--cost needs --target; give the value to reach")
     if html is not None and related:
@@ -86,12 +59,9 @@ def plan(
             "of them out"
         )
     # Before the pilot is read: a file that cannot be written should fail at once.
-    check_page(html, fit)
+    options.check_page(html, fit)
     check_plot(plot)
     check_plot(sheet)
-    reading = Reading(
-        metric, unit, point, worksheet, column, filter, ignore, last, best, scale, wide, seeds
-    )
     curves = reading.curves(path, model)
     if sheet is not None and len(curves) > 1:
         names = ", ".join(curve.name for curve in curves)
@@ -99,7 +69,7 @@ def plan(
             f"--sheet is for one model, and the pilot has {len(curves)} ({names}); name one with "
             "--model"
         )
-    targets = in_unit(targets, curves)
+    targets = options.in_unit(targets, curves)
     for value in targets:
         check_target(curves, value)
     relatives = _relatives(path, curves, related or [], reading)
@@ -124,7 +94,7 @@ def plan(
     if json:
         print_json({"plans": [result.to_dict() for result in answers]})
     else:
-        show(*read_as(curves))
+        show(*options.read_as(curves))
         several = len(curves) > 1
         for (first, *further), similar in zip(by_model, relatives, strict=True):
             if text := first.explain(full=full, with_name=several):
@@ -148,7 +118,7 @@ def plan(
 
 
 def _relatives(
-    path: Path, curves: Sequence[Curve], files: Sequence[Path], reading: Reading
+    path: Path, curves: Sequence[Curve], files: Sequence[Path], reading: options.Reading
 ) -> list[list[Curve]]:
     """Related curves for each curve of the pilot, named by model and file.
 

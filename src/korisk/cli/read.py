@@ -5,7 +5,7 @@ from shlex import quote
 from typing import Annotated
 
 from korisk.cli.common.command import command
-from korisk.cli.common.options import Column, Filter, Ignore, Json, Reading, Scale, Unit, Wide
+from korisk.cli.common.options import Json, Reading
 from korisk.cli.common.output import in_options, print_json, show
 from korisk.curves.curve import Curve
 from korisk.errors import Absent, Argument, KoriskError, Message
@@ -14,27 +14,13 @@ from korisk.errors import Absent, Argument, KoriskError, Message
 @command("curves.curve.Curve.read", "curves.columns.Options", columns="column")
 def read(
     path: Annotated[Path, "TABLE"],
-    metric: str | None = None,
-    unit: Unit = None,
-    column: Column = None,
-    filter: Filter = None,
-    ignore: Ignore = None,
-    last: Annotated[str | None, "COLUMN"] = None,
-    best: Annotated[str | None, "COLUMN"] = None,
-    scale: Scale = None,
-    wide: Wide = None,
-    seeds: int | None = None,
-    point: str | None = None,
-    worksheet: str | None = None,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Show how a table is interpreted: models, sizes, seeds, unit, and rows left out.
 
     If it is ambiguous, show the question, with a command for each answer.
     """
-    reading = Reading(
-        metric, unit, point, worksheet, column, filter, ignore, last, best, scale, wide, seeds
-    )
     preview = Curve.preview(path, **reading.arguments())
     if json:
         print_json(preview.to_dict())

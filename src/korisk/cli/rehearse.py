@@ -16,29 +16,8 @@ from typer import Option
 
 from korisk import _checks
 from korisk._json import JsonDict, JsonMapping
-from korisk.cli.common import own_code
+from korisk.cli.common import options, output, own_code
 from korisk.cli.common.command import command
-from korisk.cli.common.options import (
-    Column,
-    Device,
-    Json,
-    Plot,
-    Port,
-    Sheet,
-    Training,
-    check_page,
-    columns,
-    one_target,
-)
-from korisk.cli.common.output import (
-    check_plot,
-    print_json,
-    save_plot,
-    show,
-    tell,
-    warnings_as_lines,
-    write_page,
-)
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError
 from korisk.files import make_folder
@@ -117,7 +96,7 @@ def rehearse(
         Path | None, Option("--pilot"), "FILE", "Measured errors: n, error, model, seed."
     ] = None,
     training: Annotated[
-        Training, "Of networks: steps, batch, rate, seeds, or largest (N). Repeatable."
+        options.Training, "Of networks: steps, batch, rate, seeds, or largest (N). Repeatable."
     ] = None,
     minutes: Annotated[float | None, "M"] = None,
     resume: Annotated[Path | None, "DIR"] = None,
@@ -127,25 +106,25 @@ def rehearse(
         "Serve the page of networks while they are trained, at http://127.0.0.1 (this machine "
         "alone); --html keeps the last one.",
     ] = False,
-    port: Port = None,
+    port: options.Port = None,
     target: Annotated[list[float] | None, "E", "A mean squared error to reach. Repeatable."] = None,
     at: Annotated[
         list[float] | None, "N", "Show the error at N. Repeatable. [default: doublings]"
     ] = None,
     sure: Annotated[float, "P"] = 0.9,
     cost: Annotated[float | None, "PRICE"] = None,
-    device: Device = "auto",
+    device: options.Device = "auto",
     pilot_unit: Annotated[str, "UNIT", "Unit of the pilot: error (the mse) or rmse."] = "error",
-    column: Column = None,
-    plot: Plot = None,
+    column: options.Column = None,
+    plot: options.Plot = None,
     html: Annotated[
         Path | None, "FILE", "Write a page with all of it: FILE.html (needs korisk[report])."
     ] = None,
-    sheet: Sheet = None,
+    sheet: options.Sheet = None,
     out: Annotated[
         Path | None, "DIR", "Write prediction.json there, for the study's report."
     ] = None,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """How many samples will a target need? The learning curve before a scan is made.
 
@@ -188,10 +167,10 @@ def rehearse(
     if network is not None and model is not None:
         raise KoriskError("--model is one of the study's, and --network your own; leave one out")
     # Before any training: a file that cannot be written should fail at once.
-    check_page(html)
+    options.check_page(html)
     for option, file in (("--plot", plot), ("--sheet", sheet)):
-        check_plot(file)
-        one_target(question.targets, file, option)
+        output.check_plot(file)
+        options.one_target(question.targets, file, option)
     if sheet is not None and not question.targets:
         raise KoriskError("--sheet needs --target; give the value to reach")
     settings = {"on_error": on_error, "patients": patients, "unit": unit, "blank": blank}
@@ -211,7 +190,7 @@ def rehearse(
     title = study.name if study is not None else str(network).rpartition(":")[2]
     with (
         _live_page(question, title, live=live, port=port) as follower,
-        warnings_as_lines(),
+        output.warnings_as_lines(),
         screen.status("reading") as status,
         own_code.failures_named("--network", network),
         _tell_interruption(),
@@ -234,7 +213,7 @@ def rehearse(
             ),
         }
 
-        def options(of_study: JsonMapping) -> JsonDict:
+        def with_recipe(of_study: JsonMapping) -> JsonDict:
             recipe = own_code.training_options(
                 training, of_study, seed=seed, examples=examples, device=device_name
             )
@@ -247,10 +226,10 @@ def rehearse(
             user_network = network.rpartition(":")[2], build
         if study is not None:
             shared |= {"own": user_network, "point": point, "model": model, "device": device_name}
-            points = rehearse_study(study, options=options, **shared)
+            points = rehearse_study(study, options=with_recipe, **shared)
         else:
             assert user_network is not None
-            points = [rehearse_own(*user_network, data, options=options({}), **shared)]
+            points = [rehearse_own(*user_network, data, options=with_recipe({}), **shared)]
     # Not for tables alone: a record evaluates every forecast once more.
     records: list[JsonDict] = []
     if json or plot is not None or out is not None:
@@ -265,27 +244,33 @@ def rehearse(
             f"--sheet is for one model, and there are {models}; name one with --model"
         )
     if json:
-        print_json(content)
+        output.print_json(content)
     else:
         for result in points:
-            show(*(" ".join(answer.model_advice(model, question)) for model in result.models))
-            show(*answer.point_tables(result, question), *answer.point_sentences(result, question))
+            output.show(
+                *(" ".join(answer.model_advice(model, question)) for model in result.models)
+            )
+            output.show(
+                *answer.point_tables(result, question), *answer.point_sentences(result, question)
+            )
     if plot is not None:
         from korisk.report.figures.prediction import prediction_figure
 
         needed = points[0].plans(question.targets[0]) if question.targets else ()
-        save_plot(prediction_figure(point_record(records[0]), needed=needed, sure=sure), plot)
+        output.save_plot(
+            prediction_figure(point_record(records[0]), needed=needed, sure=sure), plot
+        )
     if html is not None:
         from korisk.report.page.rehearsal import rehearsal_page
 
-        write_page(html, rehearsal_page(points, question, title=str(content["study"])))
+        output.write_page(html, rehearsal_page(points, question, title=str(content["study"])))
     if sheet is not None:
         from korisk.report.sheet import rehearsal_sheet
 
         figure = rehearsal_sheet(points[0], question.targets[0], sure=question.sure, cost=cost)
-        save_plot(figure, sheet)
+        output.save_plot(figure, sheet)
     if out is not None:
-        tell(f"wrote {write_prediction(out, content)}")
+        output.tell(f"wrote {write_prediction(out, content)}")
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.
     answer.require_targets(points, question)
 
@@ -339,7 +324,7 @@ def _tell_cost(study: Study, examples: int, point: str | None, device: str) -> N
 
     seconds, needed = expected_cost(study, examples=examples, point=point, device=device)
     if seconds > _LONG:
-        tell(
+        output.tell(
             f"this takes about {duration(seconds)} and {needed / 2**30:.1f} GiB of memory, going "
             "by earlier runs on two CPU cores or a GPU"
         )
@@ -350,7 +335,9 @@ def _tell_estimate(seconds: float, memory: float, *, limited: bool) -> None:
     if seconds > _LONG:
         hint = "" if limited or seconds < _TOO_LONG else "; --minutes 10 trains less"
         needed = f"{max(memory / 2**30, 0.1):.1f} GiB of memory"  # never 0.0
-        tell(f"training takes about {duration(seconds)} and {needed}, going by a few steps{hint}")
+        output.tell(
+            f"training takes about {duration(seconds)} and {needed}, going by a few steps{hint}"
+        )
 
 
 @contextmanager
@@ -360,7 +347,7 @@ def _tell_interruption() -> Iterator[None]:
         yield
     except KeyboardInterrupt as interruption:
         if interruption.args:
-            tell(str(interruption))
+            output.tell(str(interruption))
         raise
 
 
@@ -368,7 +355,7 @@ def read_pilot(path: Path | None, unit: str, column: list[str] | None = None) ->
     """Read the curves of a pilot as mean squared errors; of several metrics, take the mse."""
     if path is None:
         return ()
-    read = partial(Curve.read_all, path, unit=unit, columns=columns(column))
+    read = partial(Curve.read_all, path, unit=unit, columns=options.columns(column))
     try:
         curves = read()
     except KoriskError:

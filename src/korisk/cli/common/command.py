@@ -9,10 +9,11 @@ import ast
 import inspect
 import re
 from collections.abc import Callable
-from functools import cache
+from dataclasses import fields, is_dataclass
+from functools import cache, wraps
 from pathlib import Path
 from shlex import quote
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 from typer.core import TyperCommand
 
@@ -36,10 +37,38 @@ def command(*calls: str, **options: str) -> Callable[[_Function], _Function]:
     """
 
     def marked(function: _Function) -> _Function:
-        vars(function).update(calls=calls, options=options)  # Typer copies the attributes
-        return function
+        call = _with_fields(function)
+        vars(call).update(calls=calls, options=options)  # Typer copies the attributes
+        return call
 
     return marked
+
+
+def _with_fields(function: _Function) -> _Function:
+    """Replace parameters whose type is a dataclass of options by its fields, in their order."""
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if not is_dataclass(parameter.annotation):
+            parameters.append(parameter)
+            continue
+        groups[name] = parameter.annotation
+        for option in fields(parameter.annotation):
+            kind = parameter.annotation.__annotations__[option.name]
+            parameters.append(parameter.replace(name=option.name, default=None, annotation=kind))
+    if not groups:
+        return function
+
+    @wraps(function)
+    def call(**options: Any) -> None:
+        for name, group in groups.items():
+            options[name] = group(**{f.name: options.pop(f.name) for f in fields(group)})
+        function(**options)
+
+    del vars(call)["__wrapped__"]  # Typer would look at the parameters of that function
+    vars(call)["__signature__"] = inspect.Signature(parameters)
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return cast(_Function, call)
 
 
 class Command(TyperCommand):

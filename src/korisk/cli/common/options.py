@@ -29,22 +29,11 @@ Sheet = Annotated[
 Target = Annotated[float | None, "E"]
 # A lambda, because the parser is defined further down.
 Targets = Annotated[list[float] | None, Option(parser=lambda text: _target(text)), "E"]
-Unit = Annotated[str | None, "UNIT"]
 Column = Annotated[
     list[str] | None,
     "OURS=YOURS",
     "Name a column: --column n=train_size --column error=test_mse. Repeatable.",
 ]
-Filter = Annotated[
-    list[str] | None,
-    "COLUMN=VALUE",
-    "Read rows with that value: --filter set=test; set=!train leaves rows out. Repeatable.",
-]
-Ignore = Annotated[list[str] | None, "COLUMN"]
-Scale = Annotated[
-    list[str] | None, "OURS=FACTOR", "Multiply n or error: --scale n=1000. Repeatable."
-]
-Wide = Annotated[str | None, "seed|model|n"]
 Training = Annotated[list[str] | None, "KEY=VALUE"]
 Folder = Annotated[Path, "DIR", "The folder of a study, or its store."]
 
@@ -111,20 +100,26 @@ def columns(texts: list[str] | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Reading:
-    """The options that say how files are read."""
+    """The options that say how files are read; none of them has a default but None."""
 
-    metric: str | None = None
-    unit: str | None = None
-    point: str | None = None
-    worksheet: str | None = None
-    column: list[str] | None = None
-    filter: list[str] | None = None
-    ignore: list[str] | None = None
-    last: str | None = None
-    best: str | None = None
-    scale: list[str] | None = None
-    wide: str | None = None
-    seeds: int | None = None
+    metric: str | None
+    unit: Annotated[str | None, "UNIT"]
+    column: Column
+    filter: Annotated[
+        list[str] | None,
+        "COLUMN=VALUE",
+        "Read rows with that value: --filter set=test; set=!train leaves rows out. Repeatable.",
+    ]
+    ignore: Annotated[list[str] | None, "COLUMN"]
+    last: Annotated[str | None, "COLUMN"]
+    best: Annotated[str | None, "COLUMN"]
+    scale: Annotated[
+        list[str] | None, "OURS=FACTOR", "Multiply n or error: --scale n=1000. Repeatable."
+    ]
+    wide: Annotated[str | None, "seed|model|n"]
+    seeds: int | None
+    point: str | None
+    worksheet: str | None
 
     def arguments(self) -> dict[str, Any]:
         """Convert the options to arguments of `Curve.read`."""
