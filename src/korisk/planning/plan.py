@@ -6,26 +6,23 @@ target is met by N over all futures; the page interpolates the same table.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
 
-from korisk._checks import LARGEST_N
 from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import Message, UnreachableError
-from korisk.planning.chances import Chances, Enough, answer, chances, near_horizon
+from korisk.planning.chances import Chances, answer, chances
 from korisk.planning.explain import (
     ANSWERS,
-    EVEN,
     FAR,
     SURE,
     chance,
     count,
-    findings,
     no_floor,
     no_learning,
     paragraph,
@@ -35,9 +32,10 @@ from korisk.planning.explain import (
 )
 from korisk.planning.extrapolation import Extrapolation, extrapolate
 from korisk.planning.fit import DEFAULT_FIT, check_target, other_unit
-from korisk.planning.limits import Evidence, Limit, limit
+from korisk.planning.limits import Evidence
 from korisk.planning.protocol import Expectation, Numbers, Recommendation, each_of, level_of
 from korisk.planning.recommend import otherwise, recommend
+from korisk.planning.situation import Situation
 
 LEVELS = (0.8, 0.9, 0.95)  # probabilities that reports show
 _LEVEL = 0.9  # probability of the safe number in an explanation
@@ -45,7 +43,7 @@ _DISAGREES = 0.01  # trust below which related curves have no effect
 
 
 @dataclass(frozen=True)
-class Plan(Reported, Enough):
+class Plan(Reported, Situation):
     """The answer for one pilot and target. Made by `plan`.
 
     Errors and targets are in the user's unit.
@@ -84,86 +82,6 @@ class Plan(Reported, Enough):
     KO: collect 6... samples for 0.005 (90% sure).
     """
 
-    forecast: Extrapolation = field(repr=False)
-    target: float
-    goal: float = field(repr=False)  # the target as an error
-    middle: int | None
-    lower: float
-    upper: float
-    reach: float
-    chances: Chances = field(repr=False, compare=False)
-    evidence: Evidence = field(default=Evidence(), repr=False, compare=False)
-
-    @property
-    def curve(self) -> Curve:
-        """The pilot."""
-        return self.forecast.curve
-
-    @property
-    def fit(self) -> str:
-        """The extrapolation method, one of `FITS`."""
-        return self.forecast.fit
-
-    @property
-    def last(self) -> int:
-        """The largest N of the pilot."""
-        return self.forecast.last
-
-    @property
-    def met_in_pilot(self) -> bool:
-        """Whether the pilot's last mean meets the target, so that measured means answer it."""
-        return bool(self.curve.means[-1] <= self.goal)
-
-    @property
-    def met_at_smallest(self) -> bool:
-        """Whether the pilot's smallest N meets the target, so that fewer may be enough."""
-        return self.middle is not None and self.middle <= int(self.curve.sizes[0])
-
-    @property
-    def _capped(self) -> bool:
-        """Whether the largest supported N, and not the pilot, sets the horizon."""
-        return self.forecast.horizon >= LARGEST_N
-
-    @property
-    def below_rounding(self) -> bool:
-        """Whether the target lies below rounding, where errors have no meaning."""
-        return bool(self.goal < ROUNDING * self.curve.means.max())
-
-    @property
-    def doubt(self) -> str:
-        """Why there is no answer although the target may be reachable; empty where there is one."""
-        if self.below_rounding:
-            return "The target lies below rounding, where errors have no meaning."
-        return "" if self.met_in_pilot else self.forecast.doubt
-
-    @property
-    def verdict(self) -> str:
-        """Whether the target can be reached, in a word.
-
-        "reachable"; "unlikely" where `reach` is below one half; without a number of samples,
-        "not_reachable" where the pilot itself shows a floor: most of its sizes have two seeds, and
-        its means bend by more than two standard errors; else "not_known".
-        """
-        # Measured means decide; else a number of samples; else whether the pilot shows a floor.
-        if self.met_in_pilot and not self.below_rounding:
-            return "reachable"
-        if self.middle is None:
-            return "not_known" if self.doubt or no_floor(self.curve) else "not_reachable"
-        return "unlikely" if self.reach < EVEN else "reachable"
-
-    @property
-    def missed(self) -> str:
-        """Table entry where there is no number of samples."""
-        if self.doubt:
-            return "no answer"
-        known = self.fit != DEFAULT_FIT or self.verdict == "not_reachable"
-        return "not reachable" if known else "not known"
-
-    @property
-    def chance(self) -> float | None:
-        """The probability that `middle` is enough, over all futures; None without an answer."""
-        return None if self.middle is None else self.probability(self.middle)
-
     @overload
     def at(self, n: float) -> Expectation: ...
 
@@ -196,71 +114,6 @@ class Plan(Reported, Enough):
         1024
         """
         return each_of(n, self.forecast.expected)
-
-    def met_by(self, n: float) -> float:
-        """The probability that the target is met by a single N."""
-        count = self.forecast.sample_count(n)
-        # Nothing was measured below the pilot, so that no probability is claimed there.
-        return self.chances.at(count) if count >= self.chances.n[0] else 0.0
-
-    @property
-    def between(self) -> tuple[int, int] | None:
-        """The measured N between which the means pass the target; None if they do not."""
-        passed = self.forecast.measured.crossing(self.goal)
-        return None if passed is None else passed[1:]
-
-    def if_reached(self, p: float = 0.9) -> int | None:
-        """The N that is enough with probability p *if* the target is met by N = `near_horizon`.
-
-        A conditional number: show it together with the probability of its condition,
-        `probability(near_horizon)`.
-
-        Parameters
-        ----------
-        p : float, default 0.9
-            From 0.5 to 0.99.
-
-        Returns
-        -------
-        int or None
-            None without an answer.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.12, 0.08, 0.062, 0.054], model="KO")
-        >>> plan = kr.plan(pilot, target=0.047)
-        >>> plan.samples(0.9), plan.if_reached(0.9) < plan.near_horizon
-        (None, True)
-        """
-        level = level_of(p, "p")
-        if self.middle is None:
-            return None
-        # P(met by N) = p P(met before long) is P(met by N | met before long) = p.
-        return self.chances.smallest(level * self.chances.at(self.near_horizon))
-
-    @cached_property
-    def near_horizon(self) -> int:
-        """The N by which a future must meet the target to count in `middle`.
-
-        16 times the pilot's largest N, or 16 times the earliest plausible N if that is larger: a
-        pilot says too little about futures that meet the target later.
-        """
-        return near_horizon(self.forecast, self.lower)
-
-    @property
-    def floor(self) -> float:
-        """The estimated floor of the curve, in the user's unit."""
-        forecast, error = self.forecast, self.forecast.calibration.floor
-        # Related curves change the shape: the error at the horizon replaces the fit's floor.
-        if self.related and not forecast.doubt:
-            error = float(forecast.quantile(forecast.horizon, 0.5)[0])
-        return float(self.curve.unit.from_error(error))
-
-    @cached_property
-    def limit(self) -> Limit:
-        """What limits the error, by the pilot and its evidence."""
-        return limit(self.curve, self.evidence, self.goal)
 
     def recommend(self, sure: float = 0.9, cost: float | None = None) -> Recommendation:
         """What to do: one action with one number.
@@ -296,42 +149,12 @@ class Plan(Reported, Enough):
         """
         return otherwise(self)
 
-    @property
-    def why_out_of_reach(self) -> str:
-        """Why the target is not met by the horizon, in a sentence."""
-        if self.floor_above:
-            return f"The {self.curve.unit.noun} levels off at about {value(self.floor)}."
-        return f"The {self.curve.unit.noun} improves too slowly."
-
-    @property
-    def floor_above(self) -> bool:
-        """Whether the estimated floor is above the target."""
-        return float(self.curve.unit.to_error(self.floor)) >= self.goal
-
     @cached_property
     def alone(self) -> "Plan":
         """The plan without related curves."""
         if not self.related:
             return self
         return plan_from(extrapolate(self.curve, fit=self.fit), self.target)
-
-    @property
-    def related(self) -> tuple[Curve, ...]:
-        """The related curves of the forecast."""
-        return self.forecast.related
-
-    @property
-    def trust(self) -> float | None:
-        """The weight of related curves in the answer; None without any, 0 if none is used."""
-        if not self.related:
-            return None
-        relatives = self.forecast.relatives
-        return 0.0 if relatives is None or self.doubt else relatives.trust
-
-    @cached_property
-    def findings(self) -> tuple[str, ...]:
-        """Anomalies of the pilot, in sentences."""
-        return findings(self.curve)
 
     def require(self, sure: float = 0.9) -> int:
         """`samples(sure)`, or an error if there is no such number.

@@ -15,73 +15,18 @@ first that applies is the advice:
 """
 
 import math
-from typing import Protocol
 
 from korisk._checks import LARGEST_N, real
-from korisk.curves.curve import Curve
-from korisk.planning.chances import LEAST_REACH, NEAR, Chances
+from korisk.planning.chances import LEAST_REACH, NEAR
 from korisk.planning.explain import chance, count, no_learning, value
-from korisk.planning.extrapolation import Extrapolation
-from korisk.planning.limits import Evidence, Limit
 from korisk.planning.next_size import settling_size
-from korisk.planning.protocol import Action, Expectation, Planned, Recommendation, Unmeasured
+from korisk.planning.protocol import Action, Expectation, Recommendation, Unmeasured
+from korisk.planning.situation import Situation
 
 _LEAST_SEEDS = 3  # for a measurement that is to settle a question
 _TELLING = 0.5  # probability to settle the question below which another run is more informative
 _EASY = 10.0  # times the largest error: an easier target is probably in another unit
 FIRST = 16  # the smallest N of a first measurement
-
-
-class Situation(Planned, Protocol):
-    """The properties of a `Plan` that a recommendation depends on."""
-
-    @property
-    def forecast(self) -> Extrapolation:
-        """The pilot and its extrapolation."""
-
-    @property
-    def goal(self) -> float:
-        """The target as an error."""
-
-    @property
-    def chances(self) -> Chances:
-        """The probability that the target is met by N."""
-
-    @property
-    def curve(self) -> Curve:
-        """The pilot."""
-
-    @property
-    def last(self) -> int:
-        """The largest N of the pilot."""
-
-    @property
-    def met_in_pilot(self) -> bool:
-        """Whether the pilot meets the target."""
-
-    @property
-    def met_at_smallest(self) -> bool:
-        """Whether the pilot's smallest N meets the target."""
-
-    @property
-    def doubt(self) -> str:
-        """Why there is no answer."""
-
-    @property
-    def below_rounding(self) -> bool:
-        """Whether the target lies below rounding."""
-
-    @property
-    def why_out_of_reach(self) -> str:
-        """Why no N meets the target."""
-
-    @property
-    def limit(self) -> Limit:
-        """What limits the error."""
-
-    @property
-    def evidence(self) -> Evidence:
-        """Measurements of the error besides the test errors."""
 
 
 def recommend(plan: Situation, sure: float = 0.9, cost: float | None = None) -> Recommendation:
