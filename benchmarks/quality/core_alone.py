@@ -32,7 +32,7 @@ from benchmarks.quality.release import clean
 from korisk import __version__
 
 ROOT = Path(__file__).parents[2]
-KEPT = ROOT / "benchmarks" / "results" / "core.txt"  # which docs/reference/core.md shows
+KEPT = ROOT / "benchmarks" / "results" / "core.txt"  # which docs/reference/install.md shows
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TESTS = (
     *("tests/theory/test_network.py", "tests/theory/test_bound.py", "tests/curves/test_unit.py"),
