@@ -3,31 +3,34 @@
 import ast
 from pathlib import Path
 
-from benchmarks.quality.house import vague_names
+from benchmarks.quality.house import VAGUE, vague_names
 
 SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 
-# Packages without vague names; add one when it is clean.
-CLEAN = ["planning", "curves", "theory", "report", "cli", "store"]
-CLEAN += ["fitting", "studies", "images", "pilots", "problems", "ablation"]
-CLEAN += ["operators", "networks", "paper", "prediction"]
+# Packages in which some names are still words of the list that were added last; remove a package
+# when it is clean.
+FEW_LEFT = {"ablation", "fitting", "images", "networks", "operators", "paper", "pilots"}
+FEW_LEFT |= {"prediction", "problems", "report", "studies"}
+FIRST_WORDS = {"each", "found", "made", "said", "own", "kept", "one", "other", "at", "part"}
 # Fields of public answers, which are keys of their JSON too.
 PUBLIC = {("planning/answer.py", "at"), ("planning/compare.py", "found")}
 PUBLIC |= {("paper/claims.py", "own")}
 # Fields of a layer's gain and of a recorded step.
 PUBLIC |= {("networks/amplification.py", "part"), ("networks/describe/recording.py", "part")}
 PUBLIC |= {("prediction/answer.py", "at")}  # a field of `Question`, which callers name
+PUBLIC |= {("theory/bound.py", "whole")}  # a field of `BarronBound`: the bound with its floor
 
 
 def test_names_say_what_they_hold() -> None:
-    files = [path for name in CLEAN for path in sorted((SOURCE / name).rglob("*.py"))]
-    assert {path.relative_to(SOURCE).parts[0] for path in files} == {*CLEAN}
-    vague = [
-        f"{path.relative_to(SOURCE.parents[1])}:{line}: {name}"
-        for path in files
-        for line, name in vague_names(ast.parse(path.read_text(encoding="utf-8")))
-        if (path.relative_to(SOURCE).as_posix(), name) not in PUBLIC
-    ]
+    vague = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        inside = path.relative_to(SOURCE)
+        words = FIRST_WORDS if inside.parts[0] in FEW_LEFT else VAGUE
+        vague += [
+            f"{inside}:{line}: {name}"
+            for line, name in vague_names(ast.parse(path.read_text(encoding="utf-8")))
+            if name in words and (inside.as_posix(), name) not in PUBLIC
+        ]
     assert not vague, "rename to what they hold:\n" + "\n".join(vague)
 
 

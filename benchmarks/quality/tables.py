@@ -119,12 +119,35 @@ def release(kept: dict[str, Any]) -> Iterator[str]:
         )
 
 
+def house(kept: dict[str, Any]) -> Iterator[str]:
+    """Size and shape of the source beside other libraries."""
+    names = list(kept)
+
+    def share(key: str, total: str) -> list[str]:
+        return [f"{100 * kept[name][key] / kept[name][total]:.1f}%" for name in names]
+
+    yield from header("", *names)
+    for title, key in (("lines of code", "code"), ("files", "files")):
+        yield line(title, *(f"{kept[name][key]:,}" for name in names))
+    yield line("lines a file", *(kept[name]["lines a file"] for name in names))
+    largest = "files in the largest folder"
+    yield line(largest, *(kept[name][largest] for name in names))
+    yield line("local names that say nothing", *share("vague local names", "assigned names"))
+    comments = (f"{100 * kept[name]['comment lines']:.1f}%" for name in names)
+    yield line("comment lines", *comments)
+    yield line("private helpers called once", *share("called once", "private helpers"))
+    late = "constants after a definition"
+    yield line(late, *(kept[name][late] for name in names))
+    yield line("circles of imports", *(len(kept[name]["circles"]) for name in names))
+
+
 SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Iterator[str]]]] = {
     "test time": ("test_time.json", test_time),
     "coverage": ("coverage.json", coverage),
     "mutation": ("mutation.json", mutation),
     "fuzz": ("fuzz.json", fuzz),
     "release": ("release_arm.json", release),
+    "house": ("house.json", house),
 }
 
 

@@ -54,9 +54,9 @@ def to_html(
         _refuse_what_no_page_computes(answer)
     if kind in ("Curve", "Plan", "Pilot"):
         # A pilot or a plan has a target of its own; a curve has none.
-        asked = getattr(answer, "target", None) if target is None else target
+        goal = getattr(answer, "target", None) if target is None else target
         curve = answer if kind == "Curve" else answer.curve
-        page = pilot_page([curve], title=title or curve.name, target=asked)
+        page = pilot_page([curve], title=title or curve.name, target=goal)
     elif kind in ("Comparison", "Ablation"):
         comparison = answer if kind == "Comparison" else answer.comparison
         page = comparison_page(comparison, title, target)
@@ -72,9 +72,9 @@ def comparison_page(comparison: Comparison, title: str = "", target: float | Non
     for plan in plans:
         _refuse_what_no_page_computes(plan)
     # Both models may have the same name; those of the comparison tell them apart.
-    named = zip(plans, comparison.names, strict=True)
+    curves = [p.curve.renamed(name) for p, name in zip(plans, comparison.names, strict=True)]
     return pilot_page(
-        [plan.curve.renamed(name) for plan, name in named],
+        curves,
         title=title or " and ".join(comparison.names),
         target=comparison.target if target is None else target,
         kind="korisk compare of two models",
