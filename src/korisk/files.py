@@ -6,6 +6,7 @@ of them can expand without limit), duplicate keys, unknown keys.
 """
 
 import errno
+import json
 import math
 import os
 import re
@@ -23,7 +24,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from korisk._checks import path as checked_path
-from korisk._checks import require
+from korisk._checks import require, unique_keys
 from korisk.errors import KoriskError, did_you_mean, invalid, shown
 
 MAX_YAML_BYTES = 200_000  # some 6,000 layers, read in seconds
@@ -157,6 +158,16 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
     except UnicodeDecodeError as error:
         problem = f"is not UTF-8 text (byte {error.start})"
         raise KoriskError(f"{path}: {problem}; save it as UTF-8") from None
+
+
+def read_json(path: str | PathLike[str], *, max_bytes: int, remedy: str) -> Any:
+    """The content of a JSON file; one that is not valid raises an error with the remedy."""
+    text = read_text(path, max_bytes=max_bytes)
+    try:
+        return json.loads(text, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise KoriskError(f"{path}: not valid JSON: {reason}; {remedy}") from None
 
 
 def _opened(path: str | PathLike[str]) -> BinaryIO:

@@ -21,7 +21,7 @@ from benchmarks.quality.fuzz import readers as fuzz
 
 SOURCE = Path(__file__).parents[2] / "src" / "korisk"
 READS = re.compile(
-    r"(.*\.)?(read_text|read_bytes|read_yaml)|json\.loads?|torch\.load|(np|numpy)\.load|yaml\.load"
+    r"(.*\.)?(read_text|read_bytes|read_yaml|read_json)|json\.loads?|torch\.load|(np|numpy)\.load|yaml\.load"
     r"|sqlite3\.connect|csv\.(reader|DictReader)|zipfile\.ZipFile|h5py\.File|[Ii]mage\.open"
     r"|tifffile\.TiffFile|pydicom\.dcmread|_?Unpickler|(.*\.)?(loadtxt|genfromtxt|fromfile)"
     r"|(.*\.)?(from_filelike|read_table|read_array_header_1_0|ParserCreate)"
@@ -41,7 +41,7 @@ FUZZED = {  # module: the readers that come there
     "cli/ablate.py": ("ablation",),
     "cli/common/compute.py": ("jobs",),
     "store/cells.py": ("store", "pilots"),
-    "prediction/rehearsal/finished.py": ("finished",),
+    "prediction/rehearsal/trainings.py": ("finished",),
     "prediction/record.py": ("prediction",),
     "prediction/study.py": ("geometry",),
     "store/file.py": ("store", "pilots"),

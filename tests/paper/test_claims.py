@@ -274,8 +274,8 @@ def test_a_reproduction_decides_only_where_it_has_all_points() -> None:
         key: each.verdict for key, each in stored.items()
     }
     assert part["dominates-cpu"].figures == stored["dominates-cpu"].figures
-    assert not part["dominates-256"].own
-    (figure,) = part["dominates-cpu"].own
+    assert not part["dominates-256"].reproduced
+    (figure,) = part["dominates-cpu"].reproduced
     ratio = sweep.dense.up_to(64).means / sweep.known.up_to(64).means
     assert figure.name == "H = 8, released"
     assert figure.value == pytest.approx(ratio.min())
@@ -285,7 +285,7 @@ def test_a_reproduction_decides_only_where_it_has_all_points() -> None:
     small = (each for each in kept if each.side <= 32)
     turned = [replace(each, known=each.dense, dense=each.known) for each in small]
     whole = {each.claim.key: each for each in judge(turned)}["dominates-cpu"]
-    assert whole.figures == whole.own
+    assert whole.figures == whole.reproduced
     assert (stored["dominates-cpu"].verdict, whole.verdict) == (
         "holds with a condition",
         "does not hold",

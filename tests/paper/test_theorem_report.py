@@ -11,10 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from theorem_stores import SIZES, cell, row, written
 
-from korisk.paper import tables as report
+from korisk.paper import supplement as report
 from korisk.paper.figure import theorem_figure
-from korisk.paper.supplement import PaperSupplement, theorem_sentences
-from korisk.paper.tables import theorem_table
+from korisk.paper.supplement import PaperSupplement, theorem_sentences, theorem_table
 from korisk.paper.theorem.check import MEASURED, PointTheorem
 from korisk.report.contents import read_contents
 from korisk.report.figures.study import save_figures, study_figures

@@ -6,7 +6,7 @@ from torch import nn
 import korisk as kr
 from korisk.operators import ParallelBeam, Projector, fbp
 from korisk.prediction import Training
-from korisk.prediction.rehearsal.rehearsed import Rehearsed
+from korisk.prediction.rehearsal.rehearsal import Rehearsed
 from korisk.prediction.sensitivity import sensitivity
 from korisk.problems import Gaussian, Poisson, random_ellipses
 

@@ -12,11 +12,14 @@ from matplotlib.figure import Figure
 
 from korisk.curves.curve import Curve
 from korisk.planning.chances import Chances
-from korisk.prediction.outcomes import Outcome, measured_curves, outcomes, sentences
 from korisk.prediction.prediction import PredictedPlan
 from korisk.prediction.record import (
     NAME,
+    Outcome,
     PointRecord,
+    measured_curves,
+    outcome_sentences,
+    outcomes,
     point_record,
     prediction_content,
     write_prediction,
@@ -174,7 +177,7 @@ def test_outcomes_lie_between_the_sizes_that_were_kept_and_are_summed_up() -> No
     assert not found.inside
     measured = ((4, 1.0), (8, 2.0), (16, 0.5))
     rows = [Outcome("p", "FC", n, 1.0, 0.9, 1.1, m) for n, m in measured]
-    (said,) = sentences(rows)
+    (said,) = outcome_sentences(rows)
     for words in ("is 1.00 in the geometric mean over 3 N", "0.50 at worst, at N = 8", "1 of 3"):
         assert words in said
 

@@ -10,11 +10,10 @@ from matplotlib.figure import Figure
 import korisk as kr
 from korisk.prediction.answer import Question
 from korisk.prediction.record import point_record
-from korisk.prediction.rehearsal.rehearsal import BELIEF
-from korisk.prediction.rehearsal.rehearsed import Rehearsed
+from korisk.prediction.rehearsal.rehearsal import BELIEF, Rehearsed
 from korisk.prediction.study import PointPrediction
 from korisk.report.figures.prediction import prediction_figure
-from korisk.report.page.rehearsal import rehearsal_page
+from korisk.report.page.prediction import rehearsal_page
 from korisk.report.sheet import rehearsal_sheet
 from korisk.store.usage import Usage
 

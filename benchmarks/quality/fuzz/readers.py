@@ -190,16 +190,16 @@ def _read_prediction(path: Path) -> None:
 def _finished() -> list[bytes]:
     import torch
 
-    from korisk.prediction.rehearsal.finished import Finished
+    from korisk.prediction.rehearsal.trainings import Cell, Finished
 
     with tempfile.TemporaryDirectory() as folder:
         finished = Finished(folder)
-        finished.write("n8.json", "U-Net", (8, 0, "plain"), torch.linspace(0.1, 0.2, 9))
+        finished.write("n8.json", "U-Net", Cell(8, 0, "plain"), torch.linspace(0.1, 0.2, 9))
         return [(finished.folder / "n8.json").read_bytes()]
 
 
 def _read_finished(path: Path) -> None:
-    from korisk.prediction.rehearsal.finished import read_finished
+    from korisk.prediction.rehearsal.trainings import read_finished
 
     read_finished(path)
 

@@ -197,7 +197,7 @@ def rehearse(
     ):
         # Arguments of a rehearsal, of a study as of a network alone.
         shared: dict[str, Any] = {
-            "asked": question,
+            "question": question,
             "source": source,
             "noise": noise,
             "pilots": read_pilot(pilot_file, pilot_unit, column),
@@ -225,8 +225,9 @@ def rehearse(
             build, data = own_code.read_build("--network", network)
             user_network = network.rpartition(":")[2], build
         if study is not None:
-            shared |= {"own": user_network, "point": point, "model": model, "device": device_name}
-            points = rehearse_study(study, options=with_recipe, **shared)
+            shared |= {"point": point, "model": model, "device": device_name}
+            shared |= {"options": with_recipe, "user_network": user_network}
+            points = rehearse_study(study, **shared)
         else:
             assert user_network is not None
             points = [rehearse_own(*user_network, data, options=with_recipe({}), **shared)]
@@ -261,7 +262,7 @@ def rehearse(
             prediction_figure(point_record(records[0]), needed=needed, sure=sure), plot
         )
     if html is not None:
-        from korisk.report.page.rehearsal import rehearsal_page
+        from korisk.report.page.prediction import rehearsal_page
 
         output.write_page(html, rehearsal_page(points, question, title=str(content["study"])))
     if sheet is not None:

@@ -13,7 +13,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import resources
 from typing import Literal, get_args
 
@@ -45,13 +44,14 @@ READINGS: tuple[Reading, ...] = get_args(Reading)
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]  # sizes, and errors, squared as in the paper
 
 _ANSWERS = {True: "holds", False: "not", None: "undecided"}
-_CLOSE = 1.1  # of the lowest error: where a curve has come near its end
-_TARGETS = 12  # at which an inverted line is tried
-_CLINICAL = 1000  # N from which on the paper speaks of budgets in the clinic
-_SMALL = (8, 16, 32)
-_AUTHORS = {"released", "printed"}  # words in the names of figures of the authors' code or tables
+# Words in the names of figures: of the authors' code or tables, and of the study done properly.
+_AUTHORS = {"released", "printed"}
 _OURS = {"rigorous"}
-_POWERS = np.geomspace(0.1, 10, 47)  # of log N / N, among which the best is sought
+_SMALL = (8, 16, 32)  # image sides of the paper's CPU surrogate
+_CLINICAL = 1000  # smallest N of what the paper calls a clinical budget
+_CLOSE = 1.1  # factor above the lowest error within which a curve counts as near its end
+_TARGETS = 12  # targets at which an inverted line is tried
+_POWERS = np.geomspace(0.1, 10, 47)  # grid of exponents of log N / N
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,7 @@ class Claim:
 
     def allows(self, figure: Figure) -> bool | None:
         """Whether a figure agrees with the claim; None where its interval has both answers."""
+        # Decided only if both ends and the value give the same answer.
         ends = [figure.value if end is None else end for end in (figure.low, figure.high)]
         inside = [self.least <= end <= self.most for end in (*ends, figure.value)]
         if all(inside):
@@ -114,7 +115,7 @@ class Judged:
 
     claim: Claim
     figures: tuple[Figure, ...]  # which decide
-    own: tuple[Figure, ...] = ()  # of a reproduction; they decide where they are all of the names
+    reproduced: tuple[Figure, ...] = ()  # of a reproduction; they decide if no name is missing
 
     def _names(self, answer: bool | None) -> list[str]:
         return [figure.name for figure in self.counted if self.claim.allows(figure) is answer]
@@ -145,7 +146,7 @@ class Judged:
         Where they do not, a claim that holds in one case alone, and clearly fails in the rest as
         often, has that case as its condition; all else is undecided.
         """
-        held, failed, unsure = map(self._names, (True, False, None))
+        holds, failed, unsure = map(self._names, (True, False, None))
         if self.claim.why or not self.figures:
             return "cannot be tested here"
         if not self.counted:
@@ -154,9 +155,11 @@ class Judged:
             return "does not hold"
         if not failed and not unsure:
             return "holds with a condition" if self.claim.condition else "holds"
-        cases, others = ({name.split(", ")[-1] for name in names} for names in (held, failed))
-        parted = len(held) == len(failed) and len(cases) == 1 and not unsure and not cases & others
-        mostly = parted or 2 * len(held) > len(self.counted)
+        # The last word of a name is the case, such as a protocol: a claim that holds exactly in one
+        # case and fails in the rest has that case as its condition.
+        cases, others = ({name.split(", ")[-1] for name in names} for names in (holds, failed))
+        parted = len(holds) == len(failed) and len(cases) == 1 and not unsure and not cases & others
+        mostly = parted or 2 * len(holds) > len(self.counted)
         return "holds with a condition" if mostly else "undecided"
 
     @property
@@ -165,73 +168,73 @@ class Judged:
         if self.claim.why:
             return self.claim.why
         parts = {answer: self._names(answer) for answer in (True, False, None)}
-        idle = len(self.figures) - len(self.counted)
-        vacuous = [f"{idle} of {len(self.figures)} do not count: KO has nothing to learn"] * (
-            idle > 0
-        )
+        idle, condition = len(self.figures) - len(self.counted), self.claim.condition
+        vacuous = f"{idle} of {len(self.figures)} do not count: KO has nothing to learn"
+        vacuous = vacuous if idle else ""
         if sum(map(bool, parts.values())) < 2:
+            # All figures agree: the condition says more, unless nothing is decided.
             undecided = "the interval of the figure decides nothing" if parts[None] else ""
-            return "; ".join(
-                filter(None, [undecided or (self.claim.condition * bool(parts[True])), *vacuous])
-            )
-        answers = [
-            f"{_ANSWERS[answer]}: {_short(names, parts)}"
-            for answer, names in parts.items()
-            if names and len(self.counted) > 2  # of two, `text` says it
-        ]
-        return "; ".join([*answers, *vacuous, *filter(None, [self.claim.condition])])
+            reasons = [undecided or (condition if parts[True] else ""), vacuous]
+        else:
+            # The answers of two figures stand in `text` already.
+            answers = [
+                f"{_ANSWERS[answer]}: {_short(names, parts)}"
+                for answer, names in parts.items()
+                if names and len(self.counted) > 2
+            ]
+            reasons = [*answers, vacuous, condition]
+        return "; ".join(filter(None, reasons))
 
     @property
     def text(self) -> str:
         """The figures in short: all of up to two, or the ends of several."""
-        shown = self.counted or self.figures
-        if len(shown) > 2:
-            first, *_, last = (_number(value) for value in sorted(figure.value for figure in shown))
+        figures = self.counted or self.figures
+        if len(figures) > 2:
+            first, *_, last = map(_number, sorted(figure.value for figure in figures))
             return first if first == last else f"{first} to {last}"
-        shared = len({figure.name.split(", ")[0] for figure in shown}) < len(shown)
-        names = [figure.name.split(", ")[-1] if shared else figure.name for figure in shown]
-        mixed = len({self.claim.allows(figure) for figure in shown}) > 1 and not self.claim.why
-        named = [replace(figure, name=name) for name, figure in zip(names, shown, strict=True)]
-        return "; ".join(self._said(figure, answer=mixed) for figure in named)
+        # Two figures of one point are told apart by their case alone.
+        if len({figure.name.split(", ")[0] for figure in figures}) < len(figures):
+            figures = tuple(replace(f, name=f.name.split(", ")[-1]) for f in figures)
+        mixed = len({self.claim.allows(figure) for figure in figures}) > 1 and not self.claim.why
+        return "; ".join(self._sentence(figure, answer=mixed) for figure in figures)
 
     @property
     def own_text(self) -> str:
         """The figures of a reproduction; of many, how many agree."""
-        if not self.own:
+        if not self.reproduced:
             return ""
-        summary = "; ".join(self._said(figure, answer=not self.claim.why) for figure in self.own)
-        if len(self.own) > 2:
-            agree = sum(self.claim.allows(figure) is True for figure in self.own)
-            summary = f"{agree} of {len(self.own)} agree"
-        beside = "" if self.own == self.figures else " (a part, which does not decide)"
+        if len(self.reproduced) > 2:
+            agree = sum(self.claim.allows(figure) is True for figure in self.reproduced)
+            summary = f"{agree} of {len(self.reproduced)} agree"
+        else:
+            answer = not self.claim.why
+            summary = "; ".join(self._sentence(f, answer=answer) for f in self.reproduced)
+        beside = "" if self.reproduced == self.figures else " (incomplete, so it does not decide)"
         return f"this reproduction{beside}: {summary}"
 
-    def _said(self, figure: Figure, *, answer: bool) -> str:
+    def _sentence(self, figure: Figure, *, answer: bool) -> str:
+        text = _number(figure.value)
+        if figure.low is not None and figure.high is not None:
+            low = "up" if figure.low == 0 < figure.value else _number(figure.low)
+            text += f" ({low} to {_number(figure.high)})"
         name = f"{figure.name}: " if figure.name else ""
         agrees = f", {_ANSWERS[self.claim.allows(figure)]}" if answer else ""
-        return f"{name}{_valued(figure)}{agrees}"
+        return f"{name}{text}{agrees}"
 
     def to_dict(self) -> JsonDict:
         """Plain values, for JSON."""
         claim = self.claim
         figures, reproduced = (
             [vars(figure) | {"agrees": claim.allows(figure)} for figure in group]
-            for group in (self.figures, self.own)
+            for group in (self.figures, self.reproduced)
         )
         content: JsonDict = {"verdict": self.verdict}
         content |= {reading: self.read(reading) for reading in READINGS}
-        for name in ("key", "place", "says", "command", "figure", "note", "source"):
-            content[name] = getattr(claim, name)
+        names = ("key", "place", "says", "command", "figure", "note", "source")
+        content |= {name: getattr(claim, name) for name in names}
         content |= {"labels": list(claim.labels), "because": self.because}
         content |= {"allowed": [claim.least, claim.most], "every": claim.every}
         return content | {"figures": figures, "own": reproduced}
-
-
-def _valued(figure: Figure) -> str:
-    if figure.low is None or figure.high is None:
-        return _number(figure.value)
-    low = "up" if figure.low == 0 < figure.value else _number(figure.low)
-    return f"{_number(figure.value)} ({low} to {_number(figure.high)})"
 
 
 def _number(value: float | None) -> str:
@@ -246,6 +249,7 @@ def _number(value: float | None) -> str:
 def _short(names: Sequence[str], parts: Mapping[bool | None, Sequence[str]]) -> str:
     """Names by what they share, `released` for `H = 8, released` and others, where no others do."""
     others = [name for group in parts.values() for name in group if name not in names]
+    # Cases first, then points: as few words as tell these names from all others.
     for position in (-1, 0):
         shared = list(dict.fromkeys(name.split(", ")[position] for name in names))
         apart = not {name.split(", ")[position] for name in others} & {*shared}
@@ -273,18 +277,19 @@ def _packed(name: str) -> str:
     return resources.files("korisk.paper").joinpath(name).read_text(encoding="utf-8")
 
 
-def judge(found: Sequence[Sweep] = ()) -> list[Judged]:
+def judge(sweeps: Sequence[Sweep] = ()) -> list[Judged]:
     """Every claim with its verdict: those that do not hold first, then in the paper's order.
 
-    Figures are the stored ones; those that the sweeps of a reproduction tell stand beside them, and
-    in their place where there is one for each: a part does not decide for the whole.
+    Figures are the stored ones. Those computed from the sweeps of a reproduction stand beside them,
+    and replace them if none is missing: an incomplete reproduction does not decide.
     """
-    stored, reproduced = stored_figures(), figures_of(found)
+    stored, reproduced = stored_figures(), figures_of(sweeps)
     judgements = []
     for claim in claims():
-        figures, here = (tuple(by_claim.get(claim.key, ())) for by_claim in (stored, reproduced))
-        whole = {figure.name for figure in figures} <= {figure.name for figure in here}
-        judgements.append(Judged(claim, here if here and whole else figures, here))
+        figures, computed = (tuple(group.get(claim.key, ())) for group in (stored, reproduced))
+        complete = {figure.name for figure in figures} <= {figure.name for figure in computed}
+        deciding = computed if computed and complete else figures
+        judgements.append(Judged(claim, deciding, computed))
     return sorted(judgements, key=lambda judgement: VERDICTS.index(judgement.verdict))
 
 
@@ -300,72 +305,72 @@ def gain_text(judged: Iterable[Judged]) -> str:
 # --- Figures from the sweeps of a reproduction ---------------------------------------------------
 
 
-def figures_of(found: Sequence[Sweep]) -> dict[str, list[Figure]]:
-    """The figures that sweeps tell, by the key of their claim; whole sweeps alone."""
+def figures_of(sweeps: Sequence[Sweep]) -> dict[str, list[Figure]]:
+    """The figures that sweeps tell, by the key of their claim; complete sweeps only."""
     figures: dict[str, list[Figure]] = {}
     ratios: dict[str, dict[int, Figure]] = {}
-    learning = frozenset(claim.key for claim in claims() if claim.learning)
-    for sweep in found:
+    learning = {claim.key for claim in claims() if claim.learning}
+
+    def add(key: str, new: Iterable[Figure], *, idle: bool) -> None:
+        """Add figures to a claim; they are vacuous where it is about learning and KO is idle."""
+        marked = (replace(figure, vacuous=idle and key in learning) for figure in new)
+        figures.setdefault(key, []).extend(marked)
+
+    for sweep in sweeps:
         sizes = [sweep.within_paper(model).sizes.tolist() for model in MODELS]
+        # The paper has five N at the small scales and six at the others.
         if sweep.reduced or sweep.side > 256 or sizes[0] != sizes[1] or len(sizes[0]) < 5:
-            continue  # of five N at the small scales and six at the others
-        name = f"H = {sweep.side}, {sweep.protocol}"
-        add = partial(_add, figures, learning if not sweep.learns else frozenset())
+            continue
+        name, idle = f"H = {sweep.side}, {sweep.protocol}", not sweep.learns
         for key, test in _OF_BOTH.items():
             if test.concerns(sweep):
-                add(key, _over_seeds(name, sweep, test))
+                add(key, _over_seeds(name, sweep, test), idle=idle)
         for (key, of), (index, model) in itertools.product(_OF_EACH.items(), enumerate(MODELS)):
-            test = _Test(
-                partial(_of_one, of, index), most=1.0 if of in (_safe, _within_twice) else math.inf
-            )
-            idle = learning if model == "KO" and not sweep.learns else frozenset()
-            _add(figures, idle, key, _over_seeds(f"{name}, {model}", sweep, test))
+            most = 1.0 if of in (_safe, _within_twice) else math.inf  # shares of targets
+            test = _Test(lambda *pair, of=of, index=index: of(pair[index]), most=most)
+            model_figures = _over_seeds(f"{name}, {model}", sweep, test)
+            add(key, model_figures, idle=idle and model == "KO")
         if sweep.untrained:
             corrected = float(sweep.known.means.min()) / sweep.untrained
-            add("residual-correction", [Figure(name, corrected)])
+            add("residual-correction", [Figure(name, corrected)], idle=idle)
+        pixels = sweep.side**2  # the ratio of parameters, FC over KO
         shared = _sample_ratio(name, sweep, max)
         if shared is not None:
             for key in ("sample-ratio", "sample-ratio-every"):
-                add(key, [shared])
+                add(key, [shared], idle=idle)
             ratios.setdefault(sweep.protocol, {})[sweep.side] = shared
             slopes = _slope_ratio(*_pairs(sweep))
             if slopes:
-                add("sigma-closer", [_closer(shared, slopes, sweep.side**2)])
-            ends = _over(sweep.side**2, shared.high), _over(sweep.side**2, shared.low)
-            add("overstates", [Figure(name, sweep.side**2 / shared.value, *ends)])
+                add("sigma-closer", [_closer(shared, slopes, pixels)], idle=idle)
+            ends = _over(pixels, shared.high), _over(pixels, shared.low)
+            add("overstates", [Figure(name, pixels / shared.value, *ends)], idle=idle)
         crossed = crossing(sweep.known, sweep.dense) if sweep.side == 128 else None
         if crossed is not None and crossed.found is not None:
             place = crossed.found
-            add("catches-up", [Figure(name, float(place.n), place.lower, place.upper)])
+            crossover = Figure(name, float(place.n), place.lower, place.upper)
+            add("catches-up", [crossover], idle=idle)
         reached = _sample_ratio(name, sweep, lambda known, dense: known)
         if reached is not None:
-            add("two-orders-met", [reached])
+            add("two-orders-met", [reached], idle=idle)
             if sweep.side == 256:
-                add("plateau-256", [reached])
+                add("plateau-256", [reached], idle=idle)
             if name == "H = 128, released":
-                add("thirty-times", [replace(reached, name="measured")])
+                add("thirty-times", [replace(reached, name="measured")], idle=idle)
         if sweep.protocol == "released":
-            add("calibration", [_printed_ratio(sweep)])
+            add("calibration", [_printed_ratio(sweep)], idle=idle)
     for protocol, by_side in ratios.items():
+        # The ratio at 256 over the largest at smaller sides, if all five points were run.
         if sorted(by_side) == [*_SMALL, 128, 256]:
             last = by_side.pop(256)
             rest = max(by_side.values(), key=lambda figure: figure.value)
             ends = _over(last.low, rest.high), _over(last.high, rest.low)
-            vacuous = not all(sweep.learns for sweep in found if sweep.protocol == protocol)
+            vacuous = not all(sweep.learns for sweep in sweeps if sweep.protocol == protocol)
             grown = Figure(protocol, last.value / rest.value, *ends, vacuous=vacuous)
             figures.setdefault("largest-gap", []).append(grown)
-    exponent = _exponent([sweep for sweep in found if sweep.protocol == "released"])
+    exponent = _exponent([sweep for sweep in sweeps if sweep.protocol == "released"])
     if exponent is not None:
         figures["scales-with-p"] = [Figure("ours", exponent)]
     return figures
-
-
-def _add(
-    made: dict[str, list[Figure]], vacuous: frozenset[str], key: str, figures: Iterable[Figure]
-) -> None:
-    """Put figures to those of a claim, which may be one of the `vacuous`."""
-    marked = (replace(figure, vacuous=key in vacuous) for figure in figures)
-    made.setdefault(key, []).extend(marked)
 
 
 def _closer(ratio: Figure, slopes: float, parameters: float) -> Figure:
@@ -379,20 +384,18 @@ def _closer(ratio: Figure, slopes: float, parameters: float) -> Figure:
     return Figure(ratio.name, values[0], min(values), max(values))
 
 
-def _over(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one / other if other else math.inf
+def _over(numerator: float | None, denominator: float | None) -> float | None:
+    """A ratio of ends of intervals, which may be unknown, zero or infinite."""
+    if numerator is None or denominator is None:
+        return None
+    return numerator / denominator if denominator else math.inf
 
 
-def _of_one(of: Callable[[Pair], float | None], at: int, *pair: Pair) -> float | None:
-    return of(pair[at])
-
-
-def _pairs(sweep: Sweep, without: int | None = None, *, whole: bool = False) -> tuple[Pair, Pair]:
-    """Mean curves over the paper's N (or all), of all seeds or without one of them."""
+def _pairs(sweep: Sweep, without: int | None = None, *, beyond: bool = False) -> tuple[Pair, Pair]:
+    """Mean curves over the paper's N, or `beyond` them, of all seeds or without one of them."""
     pairs = []
-    for model in MODELS:
-        all_of = sweep.known if model == "KO" else sweep.dense
-        curve = all_of if whole else sweep.within_paper(model)
+    for model, all_sizes in zip(MODELS, (sweep.known, sweep.dense), strict=True):
+        curve = all_sizes if beyond else sweep.within_paper(model)
         errors = curve.means
         if without is not None:
             errors = np.nanmean(np.delete(curve.table, without, axis=1), axis=1)
@@ -402,24 +405,22 @@ def _pairs(sweep: Sweep, without: int | None = None, *, whole: bool = False) -> 
 
 def _over_seeds(name: str, sweep: Sweep, test: _Test) -> Iterator[Figure]:
     """What a function makes of the mean curves, with a 90% interval by the jackknife over seeds."""
-    value = test.of(*_pairs(sweep, whole=test.beyond))
+    value = test.of(*_pairs(sweep, beyond=test.beyond))
     if value is None:
         return
     count = min(len(sweep.known.seeds), len(sweep.dense.seeds))
     left_out = range(count if count > 1 else 0)
-    parts = [test.of(*_pairs(sweep, seed, whole=test.beyond)) for seed in left_out]
-    replicates = np.array([replicate for replicate in parts if replicate is not None])
+    without_one = [test.of(*_pairs(sweep, seed, beyond=test.beyond)) for seed in left_out]
+    replicates = np.array([replicate for replicate in without_one if replicate is not None])
     if len(replicates) < 2:
         yield Figure(name, value)
         return
     # Of replicates within a factor of ten, ratios are more regular than differences.
     alike = replicates.min() > 0 and replicates.max() < 10 * replicates.min()
     scaled = np.log(replicates) if alike else replicates
-    half = (
-        float(scipy.stats.t.ppf(0.95, len(replicates) - 1))
-        * math.sqrt(len(replicates) - 1)
-        * scaled.std()
-    )
+    # The jackknife's standard error is sqrt(n - 1) times the deviation of the replicates.
+    freedom = len(replicates) - 1
+    half = float(scipy.stats.t.ppf(0.95, freedom)) * math.sqrt(freedom) * scaled.std()
     low, high = value - half, value + half
     if alike:
         low, high = value * math.exp(-half), value * math.exp(half)
@@ -474,11 +475,12 @@ def _power(pair: Pair) -> float:
     sizes, errors = pair
 
     def misfit(logarithm: float) -> float:
+        # Floor and slope >= 0 that fit the errors relatively, for one exponent.
         term = (np.log(sizes) / sizes) ** math.exp(logarithm)
         columns = np.stack([np.ones_like(sizes), term / term.max()], 1) / errors[:, None]
         return float(scipy.optimize.nnls(columns, np.ones_like(sizes))[1])
 
-    # A grid first, since there may be several minima; then between its neighbours.
+    # A grid first, since there may be several minima; then between the neighbours of its best.
     grid = np.log(_POWERS)
     best = int(np.argmin([misfit(logarithm) for logarithm in grid]))
     ends = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
@@ -519,23 +521,23 @@ def _needed(pair: Pair) -> list[tuple[float, float]]:
 
 def _safe(pair: Pair) -> float | None:
     """The share of targets for which the N of the line is enough."""
-    line, asked = _line(pair), _needed(pair)
+    line, targets = _line(pair), _needed(pair)
     # The line's N is that or more where the line is still above the target just before.
-    enough = sum(line.predict(math.ceil(n * 0.999) - 1) > target for target, n in asked)
-    return enough / len(asked) if asked else None
+    enough = sum(line.predict(math.ceil(n * 0.999) - 1) > target for target, n in targets)
+    return enough / len(targets) if targets else None
 
 
 def _within_twice(pair: Pair) -> float | None:
     """The share of targets for which the N of the line is within a factor of two."""
-    line, asked = _line(pair), _needed(pair)
+    line, targets = _line(pair), _needed(pair)
     # The line falls with N: its N is within twice where it is below the target at 2 N, and not yet
-    # at N / 2. Below the smallest N, where log N / N rises, it is not asked.
+    # at N / 2. Below the smallest N, where log N / N rises, it is not evaluated.
     least = float(pair[0][0])
     good = sum(
         line.predict(2 * n) <= target and (n < 2 * least or line.predict(n / 2) >= target)
-        for target, n in asked
+        for target, n in targets
     )
-    return good / len(asked) if asked else None
+    return good / len(targets) if targets else None
 
 
 @dataclass(frozen=True)
@@ -588,12 +590,14 @@ def _sample_ratio(name: str, sweep: Sweep, which: Callable[[float, float], float
 
     Where one of them has no number of samples, the end that is known; None where both have none.
     """
+    # 5% above an error that was reached, so that noise does not decide whether it is met.
     known, dense = (sweep.within_paper(model) for model in MODELS)
     target = 1.05 * which(float(known.means.min()), float(dense.means.min()))
     compared = compare(known, dense, target)
     low, high = compared.ratio_range or (None, None)
     value = compared.ratio
     if value is None:
+        # FC out of reach: the ratio is at least `low`; KO out of reach: at most `high`.
         value = low if compared.second.middle is None else high
     return None if value is None else Figure(name, value, low, high)
 
@@ -614,9 +618,10 @@ def slope_exponent(points: Iterable[tuple[int, float]]) -> float:
     return float(np.polyfit(2 * np.log(sides), np.log(ratios), 1)[0])
 
 
-def _exponent(found: Sequence[Sweep]) -> float | None:
+def _exponent(sweeps: Sequence[Sweep]) -> float | None:
+    """The exponent of the released sweeps, if all five points were run completely."""
     points = []
-    for sweep in found:
+    for sweep in sweeps:
         ratio = None if sweep.reduced else _slope_ratio(*_pairs(sweep))
         if ratio is not None and sweep.side <= 256:
             points.append((sweep.side, ratio))

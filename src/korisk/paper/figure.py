@@ -15,8 +15,9 @@ from korisk.report.figures.panels import MOST_PANELS, Array, Entry
 from korisk.report.figures.style import LOOKS, REST, Look, Options
 from korisk.theory import BOUNDS, Layer
 
+# Looks: bounds are dotted lines, errors are points, layers have colours that no bound has.
 _GAP = "#ececec"  # between the error and the tightest bound
-_LAYERS = (LOOKS[2], LOOKS[4], LOOKS[5], LOOKS[7])  # colours that no bound has
+_LAYERS = (LOOKS[2], LOOKS[4], LOOKS[5], LOOKS[7])
 _ERROR = Look(LOOKS[3].colour, "o", "")
 _SIZE = 3.4  # points, of its marks
 _VIOLATED: Options = {"color": "#b00000", "marker": "x", "markersize": 6.5, "linestyle": "none"}
@@ -57,6 +58,7 @@ def theorem_figure(points: Iterable[PointTheorem], *, narrow: bool = False) -> F
     drawn = all_panels[:MOST_PANELS]
     if not drawn:
         return None
+    # The legend lists only what some panel shows.
     kinds = {layer.name: layer.kind for panel in drawn for layer in panel.layers}
     looks = dict.fromkeys(kinds, REST) | dict(zip(kinds, _LAYERS, strict=False))
     entries: list[Entry] = [
@@ -88,56 +90,58 @@ def theorem_figure(points: Iterable[PointTheorem], *, narrow: bool = False) -> F
         return figure
 
 
-def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
-    n = np.array([float(group.n) for group in each.groups])
-    checks = [check for group in each.groups for check in group.checks]
+def _draw(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
+    n = np.array([float(group.n) for group in panel.groups])  # (M,)
+    checks = [check for group in panel.groups for check in group.checks]
     judged = [check for check in checks if check.judged]
-    held = sum(check.holds is True for check in judged)
-    bounds = {form: _drawable(group.bound(form) for group in each.groups) for form in BOUNDS}
+    holding = sum(check.holds is True for check in judged)
+    bounds = {form: _drawable(group.bound(form) for group in panel.groups) for form in BOUNDS}
     composed = bounds["composed"]
-    if each.layers:
-        parts = [group.contributions("composed") for group in each.groups]
+    if panel.layers:
+        parts = [group.contributions("composed") for group in panel.groups]
         series = {
-            a.name: _drawable(by_layer.get(a.name) for by_layer in parts) for a in each.layers
+            a.name: _drawable(by_layer.get(a.name) for by_layer in parts) for a in panel.layers
         }
         low, high = panels.limits([composed, *series.values()])
         label, note = "part of the bound", "composed bound by layer"
     else:
-        error = _drawable(group.error for group in each.groups)
+        error = _drawable(group.error for group in panel.groups)
         single = _drawable(check.error for check in checks)
         low, high = panels.limits([error, single, *bounds.values()])
         label = "expected squared error"
-        note = f"holds in {held} of {len(judged)}" if judged else "not known"
-        if judged and held == len(judged) and all(check.only_the_last for check in judged):
+        note = f"holds in {holding} of {len(judged)}" if judged else "not known"
+        if judged and holding == len(judged) and all(check.only_the_last for check in judged):
             note += "; bound = error"
     reason = next((check.reason for check in checks if check.reason and not judged), "")
     if reason:
         high *= (high / low) ** 1.1  # space for words above the errors
     across = float(n.min()) / 1.25, float(n.max()) * 1.25
     panels.frame(axes, across, (low, high), labels=(panels.SAMPLES, label), sizes=n)
-    model = style.fitted(each.model or "model", 0.45 * panels.inches(axes)[0])
-    panels.head(axes, each.point, f"{model}: {note}")
-    if each.layers:
+    model = style.fitted(panel.model or "model", 0.45 * panels.inches(axes)[0])
+    panels.head(axes, panel.point, f"{model}: {note}")
+    if panel.layers:
         axes.plot(n, composed, gid="total", zorder=2.4, **BOUND | FORMS["composed"][1])
-        for number, layer in enumerate(each.layers, start=1):
+        for number, layer in enumerate(panel.layers, start=1):
             look = _layer_line(looks[layer.name], layer.kind)
             axes.plot(n, series[layer.name], gid=f"layer-{number}", zorder=2.5, **look)
         return
+    # The gap is drawn only where the bound lies above the error.
     gap: Options = {"facecolor": _GAP, "linewidth": 0, "zorder": 1.5}
     axes.fill_between(n, error, composed, where=(error <= composed).tolist(), **gap)
     for form, values in bounds.items():
         look = BOUND | FORMS[form][1]
         axes.plot(n, values, gid=f"bound-{form}", zorder=2.5, **look)
-    if len(checks) > len(each.groups):
+    if len(checks) > len(panel.groups):
         sizes = [check.n for check in checks]
         axes.plot(sizes, single, gid="seeds", zorder=2.6, **panels.seeds_style(_ERROR, _SIZE))
-        by_size = [_drawable(check.error for check in group.checks) for group in each.groups]
+        # Bars of one standard error over seeds, cut off above 0 for the logarithmic axis.
+        by_size = [_drawable(check.error for check in group.checks) for group in panel.groups]
         ends = [np.std(e, ddof=1) / np.sqrt(len(e)) if len(e) > 1 else 0.0 for e in by_size]
         lower = np.maximum(error - ends, 1e-3 * error)
         panels.draw_bars(axes, n, lower, error + ends, _ERROR)
     axes.plot(n, error, gid="error", zorder=2.8, **panels.measured_style(_ERROR, _SIZE))
-    if each.violated:
-        axes.plot(*zip(*each.violated, strict=True), gid="violated", zorder=3.2, **_VIOLATED)
+    if panel.violated:
+        axes.plot(*zip(*panel.violated, strict=True), gid="violated", zorder=3.2, **_VIOLATED)
     if reason:
         panels.say(axes, f"no bound: {reason.partition(';')[0]}", y=0.8)
 

@@ -42,6 +42,7 @@ def computed_footprint(size: Footprint) -> FootprintRow:
         mantissa, exponent = f"{number:.2e}".split("e")
         return str(number) if number < plain_below else f"{mantissa}e{int(exponent)}"
 
+    # As printed: small counts in digits, large ones as 1.23e4.
     known, dense = size.known_parameters, size.dense_parameters
     counts = count(known), count(dense), count(size.ratio, plain_below=10_000)
     needed = [format_bytes(of(p)) for p in (known, dense) for of in (weight_bytes, adam_bytes)]
@@ -100,6 +101,7 @@ def matched_ratio(row: CalibrationRow, target: float) -> float:
     return two_factors(row.known, row.dense, target).ratio if reached else math.inf
 
 
+# The tables: 1, 3, 2 as printed and 2 as released, and the released GPU sweep.
 FOOTPRINT = tuple(
     FootprintRow(Footprint(*size), *texts.split(", ")) for *size, texts in _PRINTED["footprint"]
 )

@@ -20,15 +20,15 @@ from korisk.theory import RiskLine
 
 Origin = Literal["paper", "released", "ours, released", "ours, rigorous"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
-SIDES = (8, 16, 32, 128, 256, 512)
+SIDES = (8, 16, 32, 128, 256, 512)  # image sides in pixels
 MODELS = ("KO", "FC")
 NAME = "the paper's study"
 
-_SMALL = (8, 16, 32)
+_SMALL = (8, 16, 32)  # scales of the CPU surrogate, in MSE; the others are in RMSE / max
 _OF_PAPER = (*_SMALL, 128, 256)
 _PAPER_LAST = {True: 64, False: 2048}  # the largest N of the paper's sweeps, by small
-_LEARNS = 1.1  # times KO's lowest error: an untrained KO above that has something to learn
-_MATCHES = 1.05  # times the error of KO, up to which FC counts as matching it
+_LEARNS = 1.1  # an untrained KO above this multiple of its lowest error has something to learn
+_MATCHES = 1.05  # FC matches KO up to this multiple of its error
 
 
 def studies(
@@ -48,21 +48,22 @@ def studies(
     listed = list(points or ())
     valid = not set(listed) - set(SIDES) and len(set(listed)) == len(listed)
     require(valid, "points", rule, listed, "see korisk run for more")
-    whole = full or on_gpu
+    all_points = full or on_gpu
     grouped_points: dict[tuple[Protocol, tuple[int, ...]], list[JsonDict]] = {}
     for protocol in protocols:
-        for side in points or (_OF_PAPER if whole else (*_SMALL, 128)):
+        for side in points or (_OF_PAPER if all_points else (*_SMALL, 128)):
             small = side in _SMALL
-            if protocol == "released" and (side == 512 or not (small or whole or points)):
+            if protocol == "released" and (side == 512 or not (small or all_points or points)):
                 continue  # the released code fits no dense network at 512
             point: JsonDict = {"side": side, "name": f"{protocol}-{side}"}
             default_seeds = [1, 2, 3, 4, 5] if small else [1, 2, 3]
+            # The released protocol fixes its own sizes; the rigorous one goes beyond the paper's.
             if protocol == "rigorous":
                 point["beam"] = "surrogate" if small else "fan"
                 point["sizes"] = [4, 16, 64, 256, 1024, 2048]
                 if small:
                     point["sizes"] = [4, 8, 16, 32, 64, 128, 256, 512, 1024]
-                elif not whole:
+                elif not all_points:
                     point |= {"name": f"{protocol}-{side}-reduced", "sizes": [4, 16, 64, 256]}
                     default_seeds = [1, 2]
             grouped_points.setdefault((protocol, tuple(seeds or default_seeds)), []).append(point)
@@ -115,6 +116,7 @@ class Sweep:
 def sweeps(rows: Iterable[FlatRow]) -> list[Sweep]:
     """The sweeps in stored rows that have both models, by side and protocol."""
     paired_sweeps = []
+    # N = 0 is KO with its analytic weights: no part of a curve, but a reference for it.
     for point_rows in by_point(rows).values():
         spec = point_rows[0].task.spec
         side = spec["problem"]["side"]
@@ -145,7 +147,7 @@ def sweeps(rows: Iterable[FlatRow]) -> list[Sweep]:
 
 def refuse_others(rows: Sequence[FlatRow], where: str) -> None:
     """Refuse rows of any study but a reproduction: another problem, networks or N."""
-    planned = [studies(points=SIDES, seeds=[1], on_gpu=whole) for whole in (True, False)]
+    planned = [studies(points=SIDES, seeds=[1], on_gpu=on_gpu) for on_gpu in (True, False)]
     specs = [task.spec for plan in planned for study in plan for task in study.tasks]
     others = [flat.task.point for flat in rows if flat.task.spec not in specs]
     if others or not rows:
@@ -154,10 +156,10 @@ def refuse_others(rows: Sequence[FlatRow], where: str) -> None:
         raise invalid(where, rule, rows, remedy, got=content)
 
 
-def _best(found: Sequence[Sweep], side: int) -> dict[Protocol, Sweep]:
+def _best(all_sweeps: Sequence[Sweep], side: int) -> dict[Protocol, Sweep]:
     """A point's sweep under each protocol; of two the one that is not reduced."""
     candidates = sorted(
-        (sweep for sweep in found if sweep.side == side), key=lambda sweep: not sweep.reduced
+        (sweep for sweep in all_sweeps if sweep.side == side), key=lambda sweep: not sweep.reduced
     )
     best = {sweep.protocol: sweep for sweep in candidates}
     return {protocol: best[protocol] for protocol in reversed(PROTOCOLS) if protocol in best}
@@ -177,16 +179,17 @@ class CalibrationLine:
     reduced: bool  # whether ours, rigorous is from a reduced grid
 
 
-def calibration(found: Sequence[Sweep]) -> list[CalibrationLine]:
+def calibration(all_sweeps: Sequence[Sweep]) -> list[CalibrationLine]:
     """The paper's Table 2 from four origins, for the points that were run."""
     lines = []
-    for side in sorted({sweep.side for sweep in found}):
-        best = _best(found, side)
+    for side in sorted({sweep.side for sweep in all_sweeps}):
+        best = _best(all_sweeps, side)
         for model in MODELS:
             by_origin: dict[Origin, RiskLine | None] = {
                 "paper": _printed(published.CALIBRATION, side, model),
                 "released": _printed(published.RELEASED_CALIBRATION, side, model),
             }
+            # One released point has its sweep instead of a fitted line: fit it as the paper does.
             sweep = published.RELEASED_SWEEP
             if side == sweep.H:
                 means = sweep.known if model == "KO" else sweep.dense
@@ -218,12 +221,12 @@ class Verdict:
     evidence: str
 
 
-def verdicts(found: Sequence[Sweep]) -> list[Verdict]:
+def verdicts(all_sweeps: Sequence[Sweep]) -> list[Verdict]:
     """The outcomes of the paper's Table 3, judged on each sweep of their point."""
     claims = {row.size.H: row.outcome for row in published.OUTCOMES}
     outcomes = []
     for side in _OF_PAPER:
-        for sweep in _best(found, side).values():
+        for sweep in _best(all_sweeps, side).values():
             known, dense = (sweep.within_paper(model) for model in MODELS)
             sizes = sorted(set(known.sizes.tolist()) & set(dense.sizes.tolist()))
             ratio = {n: mean_at(dense, n) / mean_at(known, n) for n in sizes}
@@ -239,6 +242,7 @@ def verdicts(found: Sequence[Sweep]) -> list[Verdict]:
                 too_short = holds and last < paper_last
                 evidence = f"FC has {ratio[worst]:.3f} times the error of KO or more"
                 evidence += f" (least at N = {worst})"
+            # A claim that fails does so at any N; one that holds needs the paper's largest N.
             if too_short:
                 evidence += f"; N = {paper_last} was not measured"
             seeds = min(int(curve.counts.min()) for curve in (known, dense))
@@ -259,15 +263,16 @@ class Finding:
     crossing: Crossing | None
 
 
-def findings(found: Sequence[Sweep]) -> list[Finding]:
+def findings(all_sweeps: Sequence[Sweep]) -> list[Finding]:
     """What the rigorous sweeps show beyond the paper's tables."""
     results = []
-    for side in sorted({sweep.side for sweep in found}):
-        sweep = _best(found, side).get("rigorous")
+    for side in sorted({sweep.side for sweep in all_sweeps}):
+        sweep = _best(all_sweeps, side).get("rigorous")
         if sweep is None:
             continue
         start, dense = sweep.untrained, sweep.dense
         worst = None if start is None else float(max(sweep.known.means)) / start
+        # The paper's floor of FC is its lowest error over the paper's N: more data may pass it.
         floor = float(min(sweep.within_paper("FC").means))
         lowest = float(min(dense.means))
         lowest_n = int(dense.sizes[dense.means.argmin()])

@@ -61,7 +61,7 @@ def _where(chosen: Tensor, first: Tensor, second: Tensor) -> Tensor:
     return torch.where(chosen.view(-1, *[1] * (first.ndim - 1)).to(first.device), first, second)
 
 
-def _shifted(part: float) -> Alteration:
+def _shifted(share: float) -> Alteration:
     """Moved along every axis by whole pixels, up to a part of its length; edges are reflected.
 
     Pixels are not interpolated, so that copies are as sharp as the images.
@@ -70,7 +70,7 @@ def _shifted(part: float) -> Alteration:
     def shifted(images: Tensor, generator: torch.Generator) -> Tensor:
         for axis in range(1, images.ndim):
             length = images.shape[axis]
-            reach = max(1, round(length * part))
+            reach = max(1, round(length * share))
             moves = torch.randint(-reach, reach + 1, (len(images), 1), generator=generator)
             places = (torch.arange(length) + moves).abs()
             places = (length - 1) - (length - 1 - places).abs()  # reflected at both ends
@@ -81,14 +81,14 @@ def _shifted(part: float) -> Alteration:
     return shifted
 
 
-def _bent(part: float) -> Alteration:
+def _bent(share: float) -> Alteration:
     """Bent by a smooth random displacement whose deviation is a part of the image's width."""
 
     def bent(images: Tensor, generator: torch.Generator) -> Tensor:
         count, rows, columns = images.shape
         coarse = torch.randn(count, 2, _CELLS, _CELLS, generator=generator).to(images)
         size = (rows, columns)
-        field = 2 * part * F.interpolate(coarse, size, mode="bicubic", align_corners=True)
+        field = 2 * share * F.interpolate(coarse, size, mode="bicubic", align_corners=True)
         down, across = (torch.linspace(-1, 1, length).to(images) for length in size)
         grid = torch.stack(torch.meshgrid(across, down, indexing="xy"), -1)
         places = grid + field.permute(0, 2, 3, 1)
@@ -205,23 +205,23 @@ class Evidence:
     @property
     def notes(self) -> list[str]:
         """Sentences, where what the user gave is not what the examples speak for."""
-        told = []
+        sentences = []
         if OTHERS in self.harm and OTHERS not in self.kinds:
-            told.append(
+            sentences.append(
                 "The images of the second source were left out: a linear fit to them has an error "
                 f"that is {math.expm1(self.harm[OTHERS]):.0%} larger on the examples."
             )
         against = [name for name in self.kinds if self.harm.get(name, 0.0) > _MOST_HARM]
         if against:
-            told.append(
+            sentences.append(
                 f"The examples speak against {', '.join(against)}: a linear fit to such copies has "
                 f"an error that is {math.expm1(self.harm[against[0]]):.0%} larger on them."
             )
-        return told
+        return sentences
 
 
 def evidence(
-    images: Tensor, named: Sequence[str] | None = None, others: Tensor | None = None
+    images: Tensor, required: Sequence[str] | None = None, others: Tensor | None = None
 ) -> Evidence:
     """Judge alterations of images (count, ...) by the error on examples that are left out.
 
@@ -229,7 +229,7 @@ def evidence(
     ----------
     images : Tensor, shape (count, ...)
         Examples, no two of them alike.
-    named : sequence of str, optional
+    required : sequence of str, optional
         Alterations that hold, which are used whatever the examples say. Default: of those in
         `TRIED` that images of this shape admit, all that do no harm; of a shift, the largest.
     others : Tensor, shape (number, ...), optional
@@ -250,10 +250,11 @@ def evidence(
     some = _smaller(images[:_COMPARED].to("cpu", torch.float64))
     more = None if others is None else _smaller(others.to("cpu", torch.float64))
     tried = [name for name in admitted(images.shape[1:]) if name in TRIED]
-    names = [*(tried if named is None else named), *([] if more is None else [OTHERS])]
+    names = [*(tried if required is None else required), *([] if more is None else [OTHERS])]
     plain = _left_out_error(some, (), None)
+    # Each alteration alone, against the examples as they are.
     harm = {name: math.log(_left_out_error(some, (name,), more) / plain) for name in names}
-    kinds = list(named or ())
+    kinds = list(required or ())
     for name in names:
         family = name.partition("/")[0]  # of which the largest that does no harm is used
         if harm[name] <= _MOST_HARM and family not in {kind.partition("/")[0] for kind in kinds}:
@@ -280,8 +281,8 @@ def _left_out_error(images: Tensor, kinds: Sequence[str], others: Tensor | None)
     total = np.zeros(len(_PENALTIES))
     for _ in range(_SPLITS):
         order = rng.permutation(len(images))
-        fitted, left = np.array_split(order, 2)
-        judges = _rows(images[left])
+        fitted, left_out = np.array_split(order, 2)
+        judges = _rows(images[left_out])
         targets = _rows(altered(images[fitted], generator, kinds, others))
         noisy, inputs = (
             clean + deviation * rng.standard_normal(clean.shape) for clean in (judges, targets)

@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING
 
 from korisk.errors import UnreachableError
 from korisk.planning.explain import chance, count
-from korisk.planning.recommend import check_words
 from korisk.prediction.pair import error_rows
-from korisk.prediction.prediction import (
-    PredictedPlan,
-    Prediction,
-    advice_words,
-    outlook,
-    trust_words,
-)
-from korisk.prediction.rehearsal.rehearsed import Rehearsed
+from korisk.prediction.prediction import Advising, PredictedPlan, trust_words
+from korisk.prediction.rehearsal.rehearsal import Rehearsed
 from korisk.texts import Table, duration, number, whole
 
 if TYPE_CHECKING:
@@ -53,14 +46,14 @@ class Question:
     sensitivity: bool = False
 
 
-def model_advice(made: Prediction | Rehearsed, asked: Question) -> list[str]:
+def model_advice(model: Advising, question: Question) -> list[str]:
     """What to do about each target, or the expected error, and what that assumes.
 
     Parameters
     ----------
-    made : Prediction or Rehearsed
+    model : Prediction or Rehearsed
         One of the models of a point.
-    asked : Question
+    question : Question
         Its targets.
 
     Returns
@@ -68,29 +61,18 @@ def model_advice(made: Prediction | Rehearsed, asked: Question) -> list[str]:
     list of str
         Sentences, the answer to the first target first.
     """
-    sentences: list[str] = []
-    reasons: list[str] = []
-    for target in asked.targets:
-        advice = made.plan(target).recommend(asked.sure, asked.cost)
-        if isinstance(made, Rehearsed):
-            sentences += [advice.sentence, advice.odds]
-        else:
-            sentences += advice_words(made, advice)
-        reasons += advice.reasons
-    if not asked.targets:
-        sentences.append(made.outlook() if isinstance(made, Rehearsed) else outlook(made))
-        reasons += [] if made.check is None else [check_words(made.check)]
-    return [*filter(None, sentences), *dict.fromkeys(reasons)]
+    sentences, reasons = model.advised(question.targets, question.sure, question.cost)
+    return [*sentences, *reasons]
 
 
-def point_tables(point: PointPrediction, asked: Question) -> Iterator[Table]:
+def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
     """What is predicted of a point, as texts.
 
     Parameters
     ----------
     point : PointPrediction
         One of what `predict_study` returns.
-    asked : Question
+    question : Question
         Its targets and N.
 
     Yields
@@ -98,32 +80,30 @@ def point_tables(point: PointPrediction, asked: Question) -> Iterator[Table]:
     Table
         Errors, samples for targets, what is determined, pilots beside the theory, two factors.
     """
-    models, n, targets = point.predictions, point.examples, asked.targets or point.targets
-    columns = ("computed", "expected", "90% from", "to")
-    rows = []
-    for of_models in zip(*(error_rows(prediction, asked.at) for prediction in models), strict=True):
-        values = [number(value, 3) for row in of_models for value in list(row.values())[1:]]
-        rows.append([whole(int(of_models[0]["n"])), *values])
+    models, n, targets = point.predictions, point.examples, question.targets or point.targets
     if models:
-        heads = [
-            "N",
-            *(f"{prediction.model}\n{column}" for prediction in models for column in columns),
-        ]
+        columns = ("computed", "expected", "90% from", "to")
+        heads = ["N", *(f"{model.model}\n{column}" for model in models for column in columns)]
+        rows = []
+        # The same N of all models side by side; the first value of a row is its N.
+        for at_n in zip(*(error_rows(model, question.at) for model in models), strict=True):
+            values = [number(value, 3) for row in at_n for value in list(row.values())[1:]]
+            rows.append([whole(int(at_n[0]["n"])), *values])
         title = f"{point.name}: expected mse, from {point.images} and nothing trained"
         yield Table(title, heads, rows, "r")
     for network in point.rehearsed:
-        yield _rehearsed_table(point.name, network, asked.at)
-    heads = ["model", *size_heads(asked.sure)]
+        yield _rehearsed_table(point.name, network, question.at)
+    heads = ["model", *size_heads(question.sure)]
     rows = [
-        [prediction.model, *size_cells(size, asked.sure)]
+        [prediction.model, *size_cells(size, question.sure)]
         for target in targets
         for prediction, size in zip(point.models, point.plans(target), strict=True)
     ]
-    of = "a target" if asked.targets else "targets, as examples"
+    of = "a target" if question.targets else "targets, as examples"
     yield Table(f"Samples for {of}", heads, rows)
     for network in point.rehearsed:
         if network.changes:
-            yield network.sensitivity_table(asked.targets[:1], asked.sure)
+            yield network.sensitivity_table(question.targets[:1], question.sure)
     if not models:
         return
     rows = []
@@ -166,14 +146,14 @@ def _rehearsed_table(name: str, network: Rehearsed, at: Sequence[float]) -> Tabl
     return Table(title, ["N", "simulated", "expected", "90% from", "to"], rows, "r")
 
 
-def point_sentences(point: PointPrediction, asked: Question) -> Iterator[str]:
+def point_sentences(point: PointPrediction, question: Question) -> Iterator[str]:
     """What advice and tables do not say: how far to trust them, who wins, and what it took.
 
     Parameters
     ----------
     point : PointPrediction
         One of what `predict_study` returns.
-    asked : Question
+    question : Question
         Its targets.
 
     Yields
@@ -181,17 +161,17 @@ def point_sentences(point: PointPrediction, asked: Question) -> Iterator[str]:
     str
         Sentences, one paragraph each.
     """
-    told = ""
+    notes: dict[str, None] = {}  # models share notes on the images, which are stated once
     for prediction in point.predictions:
-        notes = [*trust_words(prediction), *(note for note in prediction.notes if note not in told)]
-        if notes:
-            told += " ".join(notes)
-            yield " ".join(notes)
+        fresh = [note for note in prediction.notes if note not in notes]
+        notes |= dict.fromkeys(fresh)
+        if sentences := " ".join([*trust_words(prediction), *fresh]):
+            yield sentences
     for network in point.rehearsed:
         yield " ".join(network.basis())
     if point.pair is not None:
         yield point.pair.explain()
-        factors = map(point.pair.factors_or_reason, asked.targets or point.targets)
+        factors = map(point.pair.factors_or_reason, question.targets or point.targets)
         lacking = [number(row["target"]) for row in factors if "unknown" in row]
         if lacking:
             yield (
@@ -207,20 +187,20 @@ def point_sentences(point: PointPrediction, asked: Question) -> Iterator[str]:
     yield f"{cost}.\n"
 
 
-def require_targets(points: Sequence[PointPrediction], asked: Question) -> None:
+def require_targets(points: Sequence[PointPrediction], question: Question) -> None:
     """Raise `UnreachableError` if some target is out of reach of every model of a point.
 
     Parameters
     ----------
     points : sequence of PointPrediction
         What `predict_study` returns.
-    asked : Question
+    question : Question
         Its targets.
     """
     lost = [
         f"{goal:.6g} at {point.name}"
         for point in points
-        for goal in dict.fromkeys(asked.targets)
+        for goal in dict.fromkeys(question.targets)
         if all(plan.recommend().action in _NO_DATA for plan in point.plans(goal))
     ]
     if lost:

@@ -89,6 +89,7 @@ def near_copies(images: Array) -> Copies:
     def neighbours(limit: float) -> float:
         return float((distance <= limit).sum()) / compared - 1
 
+    # N(t) = A + B t^(d/2): `copies` is A, from the neighbours within t and within 2 t.
     chosen, least = None, _MOSTLY
     for limit in _NEAR:
         near = neighbours(limit)
@@ -99,6 +100,7 @@ def near_copies(images: Array) -> Copies:
             chosen, least = limit, copies / near + _PREFERENCE
     if chosen is None:
         return nothing
+    # Groups of copies; the pairs inside them are q of Eq. (eq:independent).
     tree = linkage(squareform(distance, checks=False), "average")
     labels = fcluster(tree, _TOGETHER * chosen, "distance")
     sizes = np.bincount(labels)
@@ -160,6 +162,7 @@ def _filtered(plain: Array, noise: float, fine: bool) -> tuple[Single, float]:
     ramp = np.minimum(1.0, (np.arange(side) + 0.5) / (side / 8))
     taper = np.sin(np.pi / 2 * np.minimum(ramp, ramp[::-1])) ** 2
     window = np.outer(taper, taper)
+    # S: the radial mean power of the images' differences from their mean, without the noise.
     waves = np.fft.fft2((plain - plain.mean(axis=0)) * window)
     power = np.square(np.abs(waves)).mean(axis=0) / np.square(window).sum()
     lines = np.fft.fftfreq(side)
@@ -167,6 +170,7 @@ def _filtered(plain: Array, noise: float, fine: bool) -> tuple[Single, float]:
     rings = np.round(frequency * side).astype(int)
     radial = np.bincount(rings.ravel(), power.ravel()) / np.bincount(rings.ravel())
     signal = np.maximum(radial[rings] - noise, 0.0)
+    # w(f) of Eq. (eq:same-image), with N = `differing`; scaled to a largest weight of one.
     differing = noise + (_UNLIKE + (2 * np.pi * frequency * _MISPLACED) ** 2) * signal
     spread = differing * (2 * signal + differing)
     weight = np.divide(signal, spread, out=np.zeros_like(signal), where=spread > 0)
@@ -177,6 +181,7 @@ def _filtered(plain: Array, noise: float, fine: bool) -> tuple[Single, float]:
     means = (
         filtered[:, :-1, :-1] + filtered[:, 1:, :-1] + filtered[:, :-1, 1:] + filtered[:, 1:, 1:]
     ) / 4
+    # Means of 2 x 2 pixels pass cos^2 of the noise of each wave.
     averaged = np.square(np.outer(np.cos(np.pi * lines), np.cos(np.pi * lines)))
     return means.astype(np.float32), float((weight * averaged).mean())
 

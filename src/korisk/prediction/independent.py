@@ -34,11 +34,12 @@ from korisk.prediction.copies import SMALLEST, near_copies
 
 Array = NDArray[np.float64]
 
-_SIDE = 16  # pixels
-_MOST = 1024  # images that are compared, each with each
-_FEW = 16  # patients, below which a sentence says so
-_TELLING = 0.7  # of the images; a number of independent ones below that is worth a sentence
-_UNCLEAR = 0.5  # of the images; more that are too noisy to be compared are worth a sentence
+_SIDE = 16  # pixels along an edge to which images are reduced
+_MOST = 1024  # images that are compared, all pairs of them
+# Thresholds of the notes.
+_FEW = 16  # patients
+_TELLING = 0.7  # number of independent images over all images
+_UNCLEAR = 0.5  # share of images that are too noisy to be compared
 
 
 class Independence(NamedTuple):
@@ -103,6 +104,7 @@ def independence(images: Array, patients: Sequence[str] | None = None) -> Indepe
     correlation = np.where(shared, _intraclass(small.reshape(compared, -1), whose), 0.0)
     correlation[same] = 1.0
     np.fill_diagonal(correlation, 0.0)
+    # Eq. (eq:independent): q is the mean correlation of two different images.
     mean = float(correlation.sum()) / (compared * (compared - 1))
     groups = connected_components(csr_array(shared | same), directed=False)[1]
     return Independence(
@@ -155,6 +157,7 @@ def _intraclass(rows: Array, whose: NDArray[np.int64]) -> float:
     sums = np.zeros((len(sizes), rows.shape[1]))
     np.add.at(sums, whose, rows)
     means = sums / np.maximum(sizes, 1.0)[:, None]
+    # Mean squares between and within groups, for groups of unequal size.
     between = float(sizes @ np.square(means - rows.mean(axis=0)).sum(axis=1)) / (groups - 1)
     within = float(np.square(rows - means[whose]).sum()) / (number - groups)
     typical = (number - float(sizes @ sizes) / number) / (groups - 1)  # images of a group

@@ -51,19 +51,20 @@ def lanczos(product: Product, starts: Tensor, *, steps: int, off: Tensor | None 
     exhausted goes on with zeros, which get no weight.
     """
     number, entries = starts.shape
-    taken = starts.new_zeros(0, entries) if off is None else off
-    steps = max(1, min(steps, entries - len(taken)))
+    excluded = starts.new_zeros(0, entries) if off is None else off
+    steps = max(1, min(steps, entries - len(excluded)))
     small = starts.new_zeros(number, steps, steps, dtype=torch.float64)
     basis = starts.new_zeros(number, steps, entries)
-    vector = without(starts, taken)
+    vector = without(starts, excluded)
     size = torch.linalg.vector_norm(vector, dim=1)
     vector = _scaled(vector, size, torch.zeros_like(size))
     largest = torch.zeros_like(size)
     for step in range(steps):
         basis[:, step] = vector
-        image = without(product(vector), taken)
+        image = without(product(vector), excluded)
         here = (vector * image).sum(1)
         small[:, step, step] = here.double()
+        # Orthogonalised twice against all before: once leaves rounding that grows with the steps.
         before = basis[:, : step + 1]
         for _ in range(2):
             along = torch.einsum("ksm,km->ks", before, image)
@@ -75,6 +76,7 @@ def lanczos(product: Product, starts: Tensor, *, steps: int, off: Tensor | None 
         if step + 1 < steps:
             coupled = torch.where(length > least, length, 0.0).double()
             small[:, step, step + 1] = small[:, step + 1, step] = coupled
+    # Gauss quadrature: eigenvalues of the small matrix are nodes, first components the weights.
     nodes, turned = torch.linalg.eigh(small)
     return Spaces(size.double(), nodes.clamp_min(0.0), turned, basis)
 

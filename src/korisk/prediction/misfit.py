@@ -29,12 +29,12 @@ Array = NDArray[np.float64]
 Grid = tuple[tuple[float, float], ...]  # values, each with its probability
 
 MOST_REHEARSED = 1024  # examples: more would take minutes
-_SPLITS = 4
-_SMALLEST = 4
+_SPLITS = 4  # at least, into examples that are fitted and examples that judge
+_SMALLEST = 4  # smallest N
 _PENALTIES = np.logspace(-9, 1, 21)  # over the mean eigenvalue of the kernel
-ENTRIES = 2**20  # of targets behind a ReLU, beyond which a sample of their pixels will do,
-PIXELS = 256  # at least so many
-_NOISE = 0.03  # of a logarithm, at least
+ENTRIES = 2**20  # of targets behind a ReLU; with more, a sample of the pixels is used
+PIXELS = 256  # smallest sample of them
+_NOISE = 0.03  # least deviation of a log error
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,70 +51,6 @@ class LogErrors:
 
 
 NOTHING_MEASURED = LogErrors(*np.zeros((3, 0)))
-
-
-def rehearse(
-    inputs: Array, targets: Array, *, relu: bool, groups: NDArray[np.int64] | None = None
-) -> LogErrors:
-    """Mean squared errors of an entry at N = 4, 8, ... up to half, 3/4 and 7/8 of the examples.
-
-    `inputs` (n, ...) with noise and `targets` (n, ...), flattened here. The penalty at an N is the
-    best one on examples that are left out, as the theory's is; all are left out in turn. `groups`
-    (n,) numbers whose each example is, or of what it is a copy: no group is fitted and left out at
-    once, and one example of a group is fitted, since N counts independent images.
-    """
-    rng = np.random.default_rng(0)
-    samples, wanted = inputs.reshape(len(inputs), -1), targets.reshape(len(targets), -1)
-    pixels = max(PIXELS, ENTRIES // len(samples))
-    if relu and wanted.shape[1] > pixels:
-        wanted = wanted[:, rng.choice(wanted.shape[1], pixels, replace=False)]
-    whose = np.arange(len(samples)) if groups is None else np.unique(groups, return_inverse=True)[1]
-    number = int(whose.max()) + 1
-    sizes = [int(n) for n in 2 ** np.arange(2, 40) if _SMALLEST <= n <= number // 2]
-    if not sizes:
-        return NOTHING_MEASURED
-    sizes += [n for n in (number * 3 // 4, number * 7 // 8) if n > sizes[-1]]
-    kernel = samples @ samples.T
-    products = wanted @ wanted.T
-    order = rng.permutation(number)  # of the groups
-    mixed = rng.permutation(len(samples))
-    firsts = mixed[np.unique(whose[mixed], return_index=True)[1]]  # an example of each group
-    logs, variances, level = [], [], 0.0
-    for n in sizes:
-        split_errors = []
-        splits = max(_SPLITS, round(number / (number - n)))
-        for split in range(splits):
-            turned = np.roll(order, -(split * number // splits))
-            fitted = firsts[turned[:n]]
-            left = np.flatnonzero(np.isin(whose, turned[max(n, number // 2) :]))
-            values, vectors = np.linalg.eigh(kernel[np.ix_(fitted, fitted)])
-            rotated = kernel[np.ix_(left, fitted)] @ vectors
-            scale = max(float(values.mean()), 1e-140)
-            shifted = np.maximum(values, 0.0) + scale * _PENALTIES[:, None]
-            errors: Any
-            if relu:
-                along = vectors.T @ wanted[fitted]
-                errors = [
-                    np.square(np.maximum(rotated / row @ along, 0.0) - wanted[left]).mean()
-                    for row in shifted
-                ]
-            else:  # |y - sum_k m_k y_k|^2 from products of targets alone, for all penalties at once
-                inner = (rotated.T @ rotated) * (
-                    vectors.T @ products[np.ix_(fitted, fitted)] @ vectors
-                )
-                across = (rotated * (products[np.ix_(left, fitted)] @ vectors)).sum(axis=0)
-                total = ((1 / shifted) @ inner / shifted).sum(axis=1) - 2 / shifted @ across
-                errors = (total + products[left, left].sum()) / len(left) / wanted.shape[1]
-            split_errors.append(errors)
-        # One penalty for all splits: few examples that are left out would choose too well.
-        best = int(np.argmin(np.sum(split_errors, axis=0)))
-        chosen = np.log(np.maximum(np.array(split_errors)[:, best], 1e-300))
-        logs.append(float(chosen.mean()))
-        variances.append(float(chosen.var(ddof=1)) + _NOISE**2)
-        level = math.sqrt(
-            float(chosen.var(ddof=1)) / splits
-        )  # of the last, where splits share none
-    return LogErrors(np.array(sizes, dtype=float), np.array(logs), np.array(variances), level)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +75,71 @@ KNOWN_BELIEF = Belief(
     offsets=((0.02, 0.4), (0.06, 0.4), (0.2, 0.2)),
     unseen=0.0,
 )
+
+
+def rehearse(
+    inputs: Array, targets: Array, *, relu: bool, groups: NDArray[np.int64] | None = None
+) -> LogErrors:
+    """Mean squared errors of an entry at N = 4, 8, ... up to half, 3/4 and 7/8 of the examples.
+
+    `inputs` (n, ...) with noise and `targets` (n, ...), flattened here. The penalty at an N is the
+    best one on examples that are left out, as the theory's is; all are left out in turn. `groups`
+    (n,) numbers whose each example is, or of what it is a copy: no group is fitted and left out at
+    once, and one example of a group is fitted, since N counts independent images.
+    """
+    rng = np.random.default_rng(0)
+    samples, outputs = inputs.reshape(len(inputs), -1), targets.reshape(len(targets), -1)
+    pixels = max(PIXELS, ENTRIES // len(samples))
+    if relu and outputs.shape[1] > pixels:
+        outputs = outputs[:, rng.choice(outputs.shape[1], pixels, replace=False)]
+    whose = np.arange(len(samples)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    number = int(whose.max()) + 1
+    sizes = [int(n) for n in 2 ** np.arange(2, 40) if _SMALLEST <= n <= number // 2]
+    if not sizes:
+        return NOTHING_MEASURED
+    sizes += [n for n in (number * 3 // 4, number * 7 // 8) if n > sizes[-1]]
+    # Ridge regression in dual form: inner products of inputs and of targets are all it needs.
+    kernel = samples @ samples.T
+    products = outputs @ outputs.T
+    order = rng.permutation(number)  # of the groups
+    mixed = rng.permutation(len(samples))
+    firsts = mixed[np.unique(whose[mixed], return_index=True)[1]]  # an example of each group
+    logs, variances, level = [], [], 0.0
+    for n in sizes:
+        split_errors = []
+        splits = max(_SPLITS, round(number / (number - n)))
+        for split in range(splits):
+            # Groups take turns: the first n are fitted, at most half of all judge.
+            turned = np.roll(order, -(split * number // splits))
+            fitted = firsts[turned[:n]]
+            judges = np.flatnonzero(np.isin(whose, turned[max(n, number // 2) :]))
+            values, vectors = np.linalg.eigh(kernel[np.ix_(fitted, fitted)])
+            rotated = kernel[np.ix_(judges, fitted)] @ vectors
+            scale = max(float(values.mean()), 1e-140)
+            shifted = np.maximum(values, 0.0) + scale * _PENALTIES[:, None]
+            errors: Any
+            if relu:
+                along = vectors.T @ outputs[fitted]
+                errors = [
+                    np.square(np.maximum(rotated / row @ along, 0.0) - outputs[judges]).mean()
+                    for row in shifted
+                ]
+            else:  # |y - sum_k m_k y_k|^2 from products of targets alone, for all penalties at once
+                inner = (rotated.T @ rotated) * (
+                    vectors.T @ products[np.ix_(fitted, fitted)] @ vectors
+                )
+                across = (rotated * (products[np.ix_(judges, fitted)] @ vectors)).sum(axis=0)
+                total = ((1 / shifted) @ inner / shifted).sum(axis=1) - 2 / shifted @ across
+                errors = (total + products[judges, judges].sum()) / len(judges) / outputs.shape[1]
+            split_errors.append(errors)
+        # One penalty for all splits: few examples that are judges out would choose too well.
+        best = int(np.argmin(np.sum(split_errors, axis=0)))
+        chosen = np.log(np.maximum(np.array(split_errors)[:, best], 1e-300))
+        logs.append(float(chosen.mean()))
+        variances.append(float(chosen.var(ddof=1)) + _NOISE**2)
+        # That of the largest N stays: its splits share no example that judges.
+        level = math.sqrt(float(chosen.var(ddof=1)) / splits)
+    return LogErrors(np.array(sizes, dtype=float), np.array(logs), np.array(variances), level)
 
 
 class Misfit:
@@ -172,6 +173,7 @@ class Misfit:
         for (a, p), (length, q), (offset, r) in product(
             belief.shapes, belief.lengths, belief.offsets
         ):
+            # One case of the grid: normal errors with the covariance of shape, offset and noise.
             shared = offset**2 + level**2  # the variance of the offset that real errors share
             covariance = _covariance(a, length, self._where, self._where)
             covariance = covariance + shared * both_real + _unseen(missed, missed) + noise
@@ -186,6 +188,7 @@ class Misfit:
 
     def moments(self, n: Array) -> tuple[Array, Array, Array]:
         """Weights (C,), means (C, M) and deviations (C, M) of the misfit of a real error at N."""
+        # Conditional normal laws (kriging), one for each case (C,) of the grid.
         u, missed = np.log2(n), self._missing(n)
         means, deviations = np.empty((2, len(self._cases), len(u)))
         for index, (shape, length, shared, inverse, solved) in enumerate(self._cases):

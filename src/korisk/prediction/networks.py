@@ -1,4 +1,4 @@
-"""One door: linear models of a study in closed form; its networks, or a user's own, by training."""
+"""Predict a study: linear models in closed form, its networks or a user's by training."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from korisk.planning.fit import check_target
 from korisk.planning.forecast import forecast
 from korisk.prediction.prediction import FARTHEST_N
 from korisk.prediction.rehearsal.callbacks import Callbacks
-from korisk.prediction.rehearsal.rehearsed import Rehearsed
+from korisk.prediction.rehearsal.rehearsal import Rehearsed
 from korisk.prediction.study import (
     PointPrediction,
     image_notes,
     pilots_by_model,
     point_problem,
+    point_specs,
     predict_study,
 )
 from korisk.store.usage import Meter
@@ -59,9 +60,9 @@ def _built(settings: Mapping[str, Any], problem: Any, device: str) -> Build:
 def rehearse_study(
     study: Study,
     *,
-    asked: Question,
+    question: Question,
     options: Callable[[Options], Options],
-    own: tuple[str, Build] | None = None,
+    user_network: tuple[str, Build] | None = None,
     model: str | None = None,
     point: str | None = None,
     source: FileSource | None = None,
@@ -78,11 +79,11 @@ def rehearse_study(
     ----------
     study : Study
         The study.
-    asked : Question
-        What will be asked: what would be refused is refused before anything is trained.
+    question : Question
+        Targets and N, which are checked before anything is trained.
     options : callable
         Arguments of `rehearse`, from the sizes, seeds and recipe that the study names.
-    own : tuple of str and callable, optional
+    user_network : tuple of str and callable, optional
         A network's name and what builds it, instead of the study's models.
     model : str, optional
         One of the study's models. Default: every one.
@@ -101,35 +102,34 @@ def rehearse_study(
     KoriskError
         If an argument does not fit the study.
     """
-    specs = {task.point: task.spec for task in study.tasks}
-    if point is not None:
-        if point not in specs:
-            raise KoriskError(f"the study has no point {shown(point)}{did_you_mean(point, specs)}")
-        specs = {point: specs[point]}
-    curves, named = list(pilots), {"sizes", "seeds"} & set(study.content)
-    if own is None:
+    specs = point_specs(study, point)
+    curves, in_study = list(pilots), {"sizes", "seeds"} & set(study.content)
+    if user_network is None:
         measured = pilots_by_model(curves, specs)
     else:
         if len(specs) > 1:
             many = f" is for one point, and the study has {len(specs)}: {', '.join(specs)}; name "
             raise KoriskError(Argument("build", ...), many, "it with ", Argument("point", ...))
-        measured = _own_pilot(curves, own[0])
+        measured = _own_pilot(curves, user_network[0])
     points = []
     for name, spec in specs.items():
-        meter, wanted = Meter(), set(spec["models"]) if model is None else {model}
-        if not wanted <= set(spec["models"]):
+        meter, chosen = Meter(), set(spec["models"]) if model is None else {model}
+        if not chosen <= set(spec["models"]):
             hint = did_you_mean(str(model), spec["models"])
             raise KoriskError(f"{name} has no model {shown(model)}{hint}")
         problem, described = point_problem(spec, source=source, noise=noise)
-        builds = study_networks(spec, problem, device) if own is None else {own[0]: (own[1], {})}
+        if user_network is None:
+            builds = study_networks(spec, problem, device)
+        else:
+            builds = {user_network[0]: (user_network[1], {})}
         every = {
-            label: (build, options({key: study.content[key] for key in named} | dict(recipe)))
+            label: (build, options({key: study.content[key] for key in in_study} | dict(recipe)))
             for label, (build, recipe) in builds.items()
-            if own is not None or label in wanted
+            if user_network is not None or label in chosen
         }
         for label, (_, arguments) in every.items():
-            refuse_early(asked, arguments, measured.get(label))
-        if own is None and wanted - set(every):
+            refuse_early(question, arguments, measured.get(label))
+        if user_network is None and chosen - set(every):
             (predicted,) = predict_study(
                 study,
                 examples=examples,
@@ -142,7 +142,7 @@ def rehearse_study(
                 progress=None if callbacks is None else callbacks.progress,
             )
             linear = tuple(
-                prediction for prediction in predicted.predictions if prediction.model in wanted
+                prediction for prediction in predicted.predictions if prediction.model in chosen
             )
             predicted = replace(predicted, predictions=linear)
         else:
@@ -151,7 +151,7 @@ def rehearse_study(
             predicted = PointPrediction(name, settings, (), "", 1, notes, meter.read())
         rehearsed = [
             rehearsed_network(
-                label, build, problem, measured.get(label), asked, arguments, callbacks
+                label, build, problem, measured.get(label), question, arguments, callbacks
             )
             for label, (build, arguments) in every.items()
         ]
@@ -168,7 +168,7 @@ def rehearse_own(
     build: Build,
     defined: Mapping[str, Any],
     *,
-    asked: Question,
+    question: Question,
     options: Options,
     source: FileSource | None = None,
     noise: float | None = None,
@@ -187,7 +187,7 @@ def rehearse_own(
         Returns a new network.
     defined : mapping
         `operator`, and `images`, `noise` and `patients` where they are known.
-    asked, pilots, callbacks
+    question, pilots, callbacks
         As for `rehearse_study`.
     options : mapping
         Arguments of `rehearse`.
@@ -217,7 +217,7 @@ def rehearse_own(
             "define operator = ... beside it, or give a study"
         )
     pilot = _own_pilot(list(pilots), name).get(name)
-    refuse_early(asked, options, pilot)
+    refuse_early(question, options, pilot)
     operator: Any = arguments.pop("operator")
     notes: list[str] = []
     if noise is not None:
@@ -234,7 +234,7 @@ def rehearse_own(
         arguments |= {"images": drawn.images, "patients": drawn.patients}
         if len(drawn.images) < examples:
             notes.append(f"There are {len(drawn.images):,} images, of {examples:,} asked for.")
-    network = rehearsed_network(name, build, operator, pilot, asked, arguments, callbacks)
+    network = rehearsed_network(name, build, operator, pilot, question, arguments, callbacks)
     spec: dict[str, Any] = {"problem": {}, "models": {}}
     return PointPrediction(name, spec, (), "", 1, tuple(notes), meter.read(), (), (network,))
 
@@ -244,7 +244,7 @@ def rehearsed_network(
     build: Build,
     operator: Any,
     pilot: Curve | None,
-    asked: Question,
+    question: Question,
     options: Options,
     callbacks: Callbacks | None = None,
 ) -> Rehearsed:
@@ -253,7 +253,7 @@ def rehearsed_network(
     from korisk.prediction.sensitivity import sensitivity
 
     rehearsal = rehearse(build, operator, model=name, callbacks=callbacks, **options)
-    if not asked.sensitivity:
+    if not question.sensitivity:
         return Rehearsed(rehearsal, pilot)
     keys = ("images", "noise", "seeds", "patients", "training", "folder")
     shared = {key: options[key] for key in keys if key in options}
@@ -261,7 +261,7 @@ def rehearsed_network(
     return Rehearsed(rehearsal, pilot, sensitivity(build, operator, progress=progress, **shared))
 
 
-def refuse_early(asked: Question, options: Options, pilot: Curve | None) -> None:
+def refuse_early(question: Question, options: Options, pilot: Curve | None) -> None:
     """Refuse what the answer would refuse, before hours of training."""
     from korisk.prediction.rehearsal.rehearse import SIZES
 
@@ -269,13 +269,13 @@ def refuse_early(asked: Question, options: Options, pilot: Curve | None) -> None
     remedy = "smaller N are not rehearsed; give a pilot"
     if pilot is not None:
         least, most, remedy = 2, int(forecast(pilot).horizon), "measure a larger pilot"
-        for target in asked.targets:
+        for target in question.targets:
             check_target([pilot], target)
-    if asked.sensitivity and options.get("minutes") is not None:
+    if question.sensitivity and options.get("minutes") is not None:
         longer = " trains networks of its own, as long as it takes; leave "
         limit = Argument("minutes", ...)
         raise KoriskError(Argument("sensitivity", ...), longer, limit, " or it out")
-    for n in asked.at:
+    for n in question.at:
         _checks.count("at", n, at_least=least, at_most=most, remedy=remedy)
 
 

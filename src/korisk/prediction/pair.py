@@ -18,13 +18,14 @@ from korisk.theory import RiskLine, TwoFactors, two_factors
 
 Array = NDArray[np.float64]
 
-_SMALLEST = 4  # N from which on curves are shown and compared
-_BEYOND = 16  # times the examples: how far they are shown
-_FARTHER = 16  # times that: up to where a crossover is searched
-_PER_DOUBLING = 2
-_CLEAR = 0.75  # probability from which on one curve is clearly the better
-_FLAT = 1e-6  # relative fall of a curve over all N that are shown, below which it is level
-_TO_THE_END = 1.6449  # deviations from the middle of a normal law to the end of its 90% band
+# Curves are shown and compared from _SMALLEST to _BEYOND times the examples.
+_SMALLEST = 4
+_BEYOND = 16
+_FARTHER = 16  # a crossover is searched up to this multiple of the largest N that is shown
+_PER_DOUBLING = 2  # sizes per doubling of N
+_CLEAR = 0.75  # least probability that one curve is better to call it clearly better
+_FLAT = 1e-6  # relative fall over all N that are shown, below which a curve is level
+_TO_THE_END = 1.6449  # 95% quantile of the normal law: from the median to the end of the 90% band
 
 
 class PredictedTrack(NamedTuple):
@@ -38,21 +39,25 @@ class PredictedTrack(NamedTuple):
 
 
 @lru_cache(maxsize=16)  # by identity: predictions do not compare equal
-def track(made: Prediction) -> PredictedTrack:
+def track(prediction: Prediction) -> PredictedTrack:
     """A prediction at N = 4, 5.7, 8 ... as far as a crossover is searched."""
-    last = min(_FARTHER * last_shown(made), FARTHEST_N)
+    last = min(_FARTHER * last_shown(prediction), FARTHEST_N)
     steps = math.floor(_PER_DOUBLING * math.log2(last / _SMALLEST) + 1e-9)
     n = np.asarray(_SMALLEST * 2.0 ** (np.arange(steps + 1) / _PER_DOUBLING))
-    return PredictedTrack(n, made.computed(n), made.errors(n), *made.band(n))
+    return _points(prediction, n)
 
 
-def last_shown(made: Prediction) -> int:
+def _points(prediction: Prediction, n: Array) -> PredictedTrack:
+    return PredictedTrack(n, prediction.computed(n), prediction.errors(n), *prediction.band(n))
+
+
+def last_shown(prediction: Prediction) -> int:
     """The N up to which a curve is shown."""
-    return _BEYOND * made.examples
+    return _BEYOND * prediction.examples
 
 
 def error_rows(
-    made: Prediction, at: Sequence[float] = (), *, doublings: bool = True, to: float = 0.0
+    prediction: Prediction, at: Sequence[float] = (), *, doublings: bool = True, to: float = 0.0
 ) -> list[dict[str, float]]:
     """N, the computed error, the expected one and its 90% band.
 
@@ -60,11 +65,10 @@ def error_rows(
     `doublings`, at two N for each doubling.
     """
     if at:
-        n = np.array(at, float)
-        points = PredictedTrack(n, made.computed(n), made.errors(n), *made.band(n))
+        points = _points(prediction, np.array(at, float))
     else:
-        points = track(made)
-        selected = points.n <= max(last_shown(made), to)
+        points = track(prediction)
+        selected = points.n <= max(last_shown(prediction), to)
         if doublings:
             selected &= points.n == np.round(points.n)
         points = PredictedTrack(*(column[selected] for column in points))
@@ -95,6 +99,7 @@ class PredictedPair:
             (np.log(curve.expected / curve.lower), np.log(curve.upper / curve.expected))
             for curve in (first, second)
         )
+        # (M,) log ratio of the errors, with the deviation of the halves that face each other.
         apart = np.log(first.expected / second.expected)
         facing = np.where(apart > 0, np.hypot(down, other_up), np.hypot(up, other_down))
         probability = ndtr(_TO_THE_END * apart / np.maximum(facing, 1e-9))
@@ -123,8 +128,8 @@ class PredictedPair:
     @property
     def ahead(self) -> str | None:
         """The model that is clearly better at the last N that is shown; None if neither is."""
-        shown = track(self.known).n <= last_shown(self.known)
-        odds = float(self.odds[shown][-1])
+        within = track(self.known).n <= last_shown(self.known)
+        odds = float(self.odds[within][-1])
         if abs(odds - 0.5) < _CLEAR - 0.5:
             return None
         return self.dense.model if odds > 0.5 else self.known.model
@@ -179,22 +184,22 @@ class PredictedPair:
         return f"Which one is better at N = {last:,} is not known: {reason}."
 
 
-def _limit(made: Prediction) -> float:
+def _limit(prediction: Prediction) -> float:
     """The N up to which a curve holds; with a pilot of enough sizes, everywhere."""
-    fitted = made.pilot is not None and len(made.pilot.sizes) >= FIT_SIZES
-    return math.inf if fitted else made.valid_to
+    fitted = prediction.pilot is not None and len(prediction.pilot.sizes) >= FIT_SIZES
+    return math.inf if fitted else prediction.valid_to
 
 
-def _held(made: Prediction, n: Array, odds: Array) -> Array:
+def _held(prediction: Prediction, n: Array, odds: Array) -> Array:
     """The odds that a curve is the better one, no clearer beyond its theory's end than there."""
-    beyond = n > _limit(made)
+    beyond = n > _limit(prediction)
     most = float(odds[~beyond].max(initial=0.5))
     return np.where(beyond, np.minimum(odds, most), odds)
 
 
-def _line(made: Prediction) -> RiskLine:
-    rows = error_rows(made)
+def _line(prediction: Prediction) -> RiskLine:
+    rows = error_rows(prediction)
     errors = [row["expected"] for row in rows]
-    fitted = fitted_line(Curve([row["n"] for row in rows], errors, model=made.model))
+    fitted = fitted_line(Curve([row["n"] for row in rows], errors, model=prediction.model))
     flat = np.ptp(errors) <= _FLAT * max(errors)  # rounding of a flat curve is no slope
     return RiskLine(fitted.floor, 0.0 if flat else fitted.slope)

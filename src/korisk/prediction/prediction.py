@@ -1,8 +1,10 @@
 """A learning curve computed before training, corrected by a rehearsal and a pilot, and in words."""
 
 import math
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,33 +22,32 @@ from korisk.planning.futures.posterior import MOST_SIZES, Posterior, posterior, 
 from korisk.planning.futures.prior import PRIORS
 from korisk.planning.futures.related import trust
 from korisk.planning.plan import LEVELS
-from korisk.planning.protocol import (
-    Answers,
-    Expectation,
-    Recommendation,
-)
+from korisk.planning.protocol import Answers, Expectation, Recommendation
 from korisk.planning.recommend import FIRST, check_words, recommend_unmeasured
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
 
 Array = NDArray[np.float64]
 
-FARTHEST_N = 10**7  # up to which a prediction is made
-MIDDLE = 0.5  # share of the draws that meet a target by `middle`, of those that do
-FIT_SIZES = 3  # of a pilot, from which on curves can be fitted to it
-AS_SEEDS = 1.78  # spreads five quantiles so that their mean is as uncertain as their law
+# Sizes: the table of chances covers N = _START to FARTHEST_N.
+FARTHEST_N = 10**7  # largest N that a prediction covers
+MIDDLE = 0.5  # `middle` is the median N among the draws that reach the target
+FIT_SIZES = 3  # smallest number of pilot sizes to which curves can be fitted
 _START = 2
-_PER_DOUBLING = 4
-_LEVEL = 4.0  # width of the logarithm of an error before anything is known
-_BELIEVED = 0.75  # in the theory against a fitted curve, before the pilot is seen
-_FALL = 1 / 3  # in a theory's fall beyond its end, beside a pilot that does not go so far
-_LEAST_NOISE = 1e-3  # of a pilot's mean, relative, in what it says of other N,
-_TELLING = 1e-2  # and in whether it speaks for the theory
+_PER_DOUBLING = 4  # sizes of the table per doubling of N
+# How the pilot is weighed against the theory.
+AS_SEEDS = 1.78  # widens five quantiles so that their mean is as uncertain as their law
+_LEVEL = 4.0  # prior width of the log error's level, which a fitted curve has free
+_BELIEVED = 0.75  # prior probability of the theory against a fitted curve
+_FALL = 1 / 3  # weight of the theory's fall beyond its end, if the pilot ends earlier
+_LEAST_NOISE = 1e-3  # least relative deviation of a pilot's mean in forecasts
+_TELLING = 1e-2  # the same when the theory is tested: no theory is exact
 _ONE_SEED = 0.05  # relative deviation of a mean of one seed
 _RIVAL = replace(PRIORS["squares"], least_noise=_TELLING, noises=(_ONE_SEED,))
-_RARE = 0.005  # chance of an error so far off, from which on a pilot of few sizes speaks against it
-_DOUBTED = 0.5  # trust below which the words say so
-_FAR = 3.0  # times the computed curve: further than the theory is ever off everywhere
-_ONE_SCALE = 1.5  # between the ratios of a pilot that is off by one factor
+_RARE = 0.005  # tail probability beyond which a pilot of few sizes contradicts the theory
+# Thresholds of the sentences.
+_DOUBTED = 0.5  # trust below which the theory is called doubtful
+_FAR = 3.0  # ratio to the computed curve that only another unit explains
+_ONE_SCALE = 1.5  # largest spread of the ratios of a pilot that is off by one factor
 
 
 class Theory(Protocol):
@@ -112,7 +113,7 @@ class PredictedPlan(Enough):
 
     @property
     def farthest(self) -> float:
-        """The largest N of which anything is said."""
+        """Largest N that the prediction covers."""
         return float(self.chances.n[-1])
 
     @property
@@ -171,21 +172,17 @@ class PredictedPlan(Enough):
         Returns
         -------
         dict
-            See docs/reference/files.md for its keys.
+            The recommendation, N by level, the interval of N and the reach, with the keys that
+            docs/reference/files.md lists.
         """
-        return sample_dict(self, sure, cost)
-
-
-def sample_dict(plan: PredictedPlan, sure: float, cost: float | None) -> dict[str, Any]:
-    """An answer for a target as plain values: what to do, N by levels, the interval of N."""
-    return {
-        "target": plan.target,
-        "recommendation": plan.recommend(sure, cost).to_dict(),
-        "samples": {f"{p:g}": plan.samples(p) for p in sorted({0.5, *LEVELS, sure})},
-        "lower": plan.lower if math.isfinite(plan.lower) else None,
-        "upper": plan.upper if math.isfinite(plan.upper) else None,
-        "reach": plan.reach,
-    }
+        return {
+            "target": self.target,
+            "recommendation": self.recommend(sure, cost).to_dict(),
+            "samples": {f"{p:g}": self.samples(p) for p in sorted({0.5, *LEVELS, sure})},
+            "lower": finite_or_none(self.lower),
+            "upper": finite_or_none(self.upper),
+            "reach": self.reach,
+        }
 
 
 @dataclass(frozen=True)
@@ -216,8 +213,43 @@ class TheoryCheck:
         return self.computed / self.measured
 
 
+class Advising(Answers):
+    """A predicted curve that says in sentences what to do: `Prediction` and `Rehearsed`."""
+
+    @property
+    @abstractmethod
+    def check(self) -> Expectation | None:
+        """What a first measurement is expected to show; None with a pilot."""
+
+    @abstractmethod
+    def plan(self, target: float) -> PredictedPlan:
+        """The answer for a target."""
+
+    @abstractmethod
+    def outlook(self) -> str:
+        """The expected error at the largest N that was examined, in a sentence."""
+
+    def remark(self, advice: Recommendation) -> str:
+        """What a model adds to its advice."""
+        return ""
+
+    def advised(
+        self, targets: Sequence[float], sure: float = 0.9, cost: float | None = None
+    ) -> tuple[list[str], list[str]]:
+        """The advice for each target, or the outlook without one; then the reasons, each once."""
+        advice = [self.plan(target).recommend(sure, cost) for target in targets]
+        sentences = [
+            text for item in advice for text in (item.sentence, item.odds, self.remark(item))
+        ]
+        reasons = [reason for item in advice for reason in item.reasons]
+        if not targets:
+            sentences = [self.outlook()]
+            reasons = [] if self.check is None else [check_words(self.check)]
+        return [*filter(None, sentences)], list(dict.fromkeys(reasons))
+
+
 @dataclass(frozen=True, eq=False)
-class Prediction(Reported, Answers):
+class Prediction(Reported, Advising):
     """The learning curve of one model, in mean squared errors of an entry.
 
     Made by `predict_dense`, `predict_structured` and `predict_study`. Methods take N from 1 on, a
@@ -393,7 +425,7 @@ class Prediction(Reported, Answers):
         return self.quantile(n, TAIL), self.quantile(n, 1 - TAIL)
 
     def quantile(self, n: ArrayLike, p: float) -> Array:
-        """The error at each N that is undercut with probability p.
+        """The p-quantile of the error at each N.
 
         Parameters
         ----------
@@ -419,28 +451,14 @@ class Prediction(Reported, Answers):
         return np.asarray(np.exp(self._law(checked_sizes(n)).quantile(p)))
 
     def met(self, n: Array, goal: float) -> Array:
-        """The probability that the error at each N is at most a goal.
-
-        Parameters
-        ----------
-        n : array of float, (M,)
-            Training samples.
-        goal : float
-            A mean squared error.
-
-        Returns
-        -------
-        array, (M,)
-            Probabilities.
-        """
-        under = self._law(n).under(np.full(len(n), math.log(goal)))
-        return np.minimum(under, 1.0)
+        """(M,) the probability that the error at each N is at most a goal."""
+        return np.minimum(self._law(n).under(np.full(len(n), math.log(goal))), 1.0)
 
     def expected(self, n: float) -> Expectation:
         """What is expected at one N: the error and its 90% band."""
-        where = checked_sizes([n])
-        (error,), ((lower,), (upper,)) = self.errors(where), self.band(where)
-        return Expectation(int(where[0]), float(error), float(lower), float(upper))
+        sizes = checked_sizes([n])
+        (error,), ((lower,), (upper,)) = self.errors(sizes), self.band(sizes)
+        return Expectation(int(sizes[0]), float(error), float(lower), float(upper))
 
     def plan(self, target: float) -> PredictedPlan:
         """The answer for a target: samples, chances, and what to do.
@@ -466,14 +484,13 @@ class Prediction(Reported, Answers):
         >>> found.lower <= found.even <= found.upper, made.plan(0.01).recommend().action
         (True, 'stop')
         """
-        goal = _goal(target)
+        remedy = "give the mean squared error to reach"
+        goal = real("target", target, above=0, remedy=remedy)
         doublings = math.log2(FARTHEST_N / _START)
-        grid = np.unique(
-            np.round(_START * 2 ** np.linspace(0, doublings, 1 + int(_PER_DOUBLING * doublings)))
-        )
-        odds = table(lambda n: self.met(n, goal), grid)
+        grid = np.geomspace(_START, FARTHEST_N, 1 + int(_PER_DOUBLING * doublings))
         last = 0 if self.pilot is None else int(self.pilot.sizes[-1])
-        return PredictedPlan(self.model, goal, odds, last, self.check)
+        chances = table(partial(self.met, goal=goal), np.unique(np.round(grid)))
+        return PredictedPlan(self.model, goal, chances, last, self.check)
 
     def first_check(self) -> Expectation:
         """What a first measurement shows if noise and images are as assumed.
@@ -527,14 +544,19 @@ class Prediction(Reported, Answers):
         >>> made.explain()
         'FC has an expected error of ... at N = 64 (90%: ...); its curve levels off at 0.1. ...'
         """
-        if target is None:
-            sentences, last = [outlook(self)], []
-            if self.check is not None:
-                last.append(check_words(self.check))
-        else:
-            advice = self.plan(target).recommend(sure, cost)
-            sentences, last = advice_words(self, advice), list(advice.reasons)
-        return " ".join([*sentences, *trust_words(self), *self.notes, *last])
+        sentences, reasons = self.advised([] if target is None else [target], sure, cost)
+        return " ".join([*sentences, *trust_words(self), *self.notes, *reasons])
+
+    def outlook(self) -> str:
+        """The error at as many samples as there were examples, and the floor unless in doubt."""
+        then = self.expected(max(self.examples, _START))
+        floor = "" if self.doubted else f"; its curve levels off at {value(self.floor)}"
+        return f"{expectation_words(self.model, then)}{floor}."
+
+    def remark(self, advice: Recommendation) -> str:
+        """The floor, where it is the reason to stop."""
+        stands = advice.action == "stop" and self.floor > 0 and not self.doubted
+        return f"Its curve levels off at {value(self.floor)}." if stands else ""
 
     # --- The pilot -------------------------------------------------------------------------------
 
@@ -643,12 +665,12 @@ class Prediction(Reported, Answers):
         examples = self.examples if self.independent is None else self.independent
         return Misfit(rehearsal, measured, self.level, self.belief, examples=examples)
 
-    def _over_computed(self, found: LogErrors, first: float) -> LogErrors:
+    def _over_computed(self, measured: LogErrors, first: float) -> LogErrors:
         """Logarithms over the computed curve, where that holds."""
-        valid = (found.n >= first) & (found.n <= self.valid_to)
-        n = found.n[valid]
-        away = found.log_error[valid] - np.log(self.computed(n))
-        return LogErrors(n, away, found.variance[valid])
+        valid = (measured.n >= first) & (measured.n <= self.valid_to)
+        n = measured.n[valid]
+        misfit = measured.log_error[valid] - np.log(self.computed(n))
+        return LogErrors(n, misfit, measured.variance[valid])
 
     @cached_property
     def _misfit(self) -> Misfit:
@@ -759,49 +781,39 @@ def log_errors(pilot: Curve, least_noise: float) -> LogErrors:
     return LogErrors(sizes[-1] * 2.0**-doublings, logs, variance)
 
 
-def _goal(target: float) -> float:
-    return real("target", target, above=0, remedy="give the mean squared error to reach")
+def finite_or_none(number: float) -> float | None:
+    """A number for JSON, which has no infinity."""
+    return number if math.isfinite(number) else None
 
 
 # --- Words ---------------------------------------------------------------------------------------
 
 
-def outlook(made: Prediction) -> str:
-    """The error at as many samples as there were examples, and the theory's floor if it stands."""
-    then = made.expected(max(made.examples, _START))
-    floor = "" if made.doubted else f"; its curve levels off at {value(made.floor)}"
-    return (
-        f"{made.model} has an expected error of {value(then.value)} at N = {then.n:,} (90%: "
-        f"{value(then.lower)} to {value(then.upper)}){floor}."
-    )
+def expectation_words(model: str, then: Expectation) -> str:
+    """The expected error of a model at one N, with its band, as the start of a sentence."""
+    band = f"{value(then.lower)} to {value(then.upper)}"
+    return f"{model} has an expected error of {value(then.value)} at N = {then.n:,} (90%: {band})"
 
 
-def advice_words(made: Prediction, advice: Recommendation) -> list[str]:
-    """What to do about a target and the odds, before any reasons."""
-    sentences = [advice.sentence, advice.odds]
-    if advice.action == "stop" and made.floor > 0 and not made.doubted:
-        sentences.append(f"Its curve levels off at {value(made.floor)}.")
-    return [sentence for sentence in sentences if sentence]
-
-
-def trust_words(made: Prediction) -> list[str]:
+def trust_words(prediction: Prediction) -> list[str]:
     """Whether a pilot agrees with the theory; nothing without a pilot."""
-    if not made.checks:
+    if not prediction.checks:
         return []
-    ratios = [check.ratio for check in made.checks]
+    ratios = [check.ratio for check in prediction.checks]
     middle = math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
     if max(ratios) / min(ratios) <= _ONE_SCALE and not 1 / _FAR < middle < _FAR:
         return [
-            f"All errors of {made.model}'s pilot are about {value(1 / middle)} times the computed "
-            "ones: are its images in another unit, or is it a sum instead of a mean? As it is, it "
-            "cannot be compared with another model."
+            f"All errors of {prediction.model}'s pilot are about {value(1 / middle)} times the "
+            "computed ones: are its images in another unit, or is it a sum instead of a mean? As "
+            "it is, it cannot be compared with another model."
         ]
-    off = max(made.checks, key=lambda check: abs(math.log(check.ratio)))
-    factor = times(max(off.ratio, 1 / off.ratio))
-    stands = "speaks against" if made.doubted else f"is within a factor of {factor} of"
-    if made.tested:
-        then = f"The theory has a weight of {chance(made.trust)} against curves fitted to the pilot"
-    elif made.doubted:
+    worst = max(prediction.checks, key=lambda check: abs(math.log(check.ratio)))
+    factor = times(max(worst.ratio, 1 / worst.ratio))
+    stands = "speaks against" if prediction.doubted else f"is within a factor of {factor} of"
+    if prediction.tested:
+        weight = chance(prediction.trust)
+        then = f"The theory has a weight of {weight} against curves fitted to the pilot"
+    elif prediction.doubted:
         then = f"Measure more than {len(ratios)} sizes before you rely on this"
     else:
         then = (
@@ -809,6 +821,6 @@ def trust_words(made: Prediction) -> list[str]:
             "tell whether its shape is right"
         )
     return [
-        f"The pilot {stands} the theory of {made.model}: at N = {off.n:,} it measured "
-        f"{value(off.measured)} where {value(off.computed)} was computed. {then}."
+        f"The pilot {stands} the theory of {prediction.model}: at N = {worst.n:,} it measured "
+        f"{value(worst.measured)} where {value(worst.computed)} was computed. {then}."
     ]

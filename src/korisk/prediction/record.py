@@ -1,24 +1,33 @@
-"""`prediction.json`: what was said before a scan was made, as a file that a report reads back."""
+"""`prediction.json`: the curves predicted before a scan, as a file that a report reads back.
+
+`outcomes` compares them with the errors that were measured later.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 from pydantic import ConfigDict, Field
 
-from korisk import _checks
+from korisk._group import grouped
 from korisk._version import __version__
+from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.files import Spec, make_folder, parse, read_text, write_text
+from korisk.files import Spec, make_folder, parse, read_json, write_text
 from korisk.store.cells import digest
+from korisk.store.store import Cell
 
 NAME = "prediction.json"
 _LARGEST_BYTES = 5_000_000
 _MOST = 10_000  # points and models of a file, and rows of each
+_METRIC = "mse"  # in which curves are predicted
 
 Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False)]
 Zero = Annotated[float, Field(ge=0, lt=1e300, allow_inf_nan=False)]
@@ -111,15 +120,82 @@ def point_record(content: Mapping[str, object]) -> PointRecord:
 def read_prediction(path: str | PathLike[str]) -> PredictionRecord:
     """Read a file that was written before, or a folder that contains one."""
     file = Path(path) / NAME if Path(path).is_dir() else Path(path)
-    text = read_text(file, max_bytes=_LARGEST_BYTES)
-    try:
-        content = json.loads(text, object_pairs_hook=_checks.unique_keys)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise KoriskError(f"{file}: not valid JSON: {reason}; run korisk rehearse again") from None
+    remedy = "run korisk rehearse again"
+    content = read_json(file, max_bytes=_LARGEST_BYTES, remedy=remedy)
     if isinstance(content, dict):
         stored = content.pop("digest", None)
         unsigned = stored is None and content.get("korisk") == "0.1.0"  # which wrote no digests
         if not unsigned and stored != _digest(content):
-            raise KoriskError(f"{file}: is not as it was written; run korisk rehearse again")
+            raise KoriskError(f"{file}: is not as it was written; {remedy}")
     return parse(PredictionRecord, content, source=file)
+
+
+# --- Beside what was measured ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A predicted error beside the measured one."""
+
+    point: str
+    model: str
+    n: int
+    predicted: float
+    lower: float
+    upper: float
+    measured: float
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured."""
+        return self.predicted / self.measured
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured error lies in the band."""
+        return self.lower <= self.measured <= self.upper
+
+
+def measured_curves(cells: Iterable[Cell]) -> list[Curve]:
+    """The mean squared errors of a point's models, whatever metric the study looks at."""
+    rows = grouped(
+        (row.model, (row.n, row.metrics[_METRIC], cell.task.seed))
+        for cell in cells
+        for row in cell.rows
+        if row.n >= 2 and 0 < row.metrics.get(_METRIC, math.nan) < math.inf
+    )
+    return [
+        Curve(*zip(*values, strict=True), model=model, metric=_METRIC)
+        for model, values in rows.items()
+    ]
+
+
+def outcomes(point: PointRecord, curves: Sequence[Curve]) -> Iterator[Outcome]:
+    """Predictions at the measured N, interpolated in logarithms; without those of a pilot."""
+    measured = {curve.model: curve for curve in curves}
+    for record in point.models:
+        curve = measured.get(record.model)
+        if curve is None:
+            continue
+        in_pilot = {check.n for check in record.checks}
+        logs = np.log([(row.n, row.expected, row.lower, row.upper) for row in record.track])
+        for n, mean in zip(curve.sizes.tolist(), curve.means.tolist(), strict=True):
+            if record.track[0].n <= n <= record.track[-1].n and n not in in_pilot:
+                expected, lower, upper = (
+                    math.exp(np.interp(math.log(n), logs[:, 0], logs[:, k])) for k in (1, 2, 3)
+                )
+                yield Outcome(point.point, record.model, n, expected, lower, upper, mean)
+
+
+def outcome_sentences(results: Sequence[Outcome]) -> Iterator[str]:
+    """How well the errors of each model were predicted."""
+    groups = grouped(((result.point, result.model), result) for result in results)
+    for (point, model), group in groups.items():
+        logs = np.log([outcome.ratio for outcome in group])
+        worst = group[int(np.abs(logs).argmax())]
+        inside = sum(outcome.inside for outcome in group)
+        yield (
+            f"{point}, {model}: predicted over measured is {math.exp(logs.mean()):.2f} "
+            f"in the geometric mean over {len(group)} N, and {worst.ratio:.2f} at worst, at "
+            f"N = {worst.n:,}; {inside} of {len(group)} measured errors lie in the 90% band."
+        )

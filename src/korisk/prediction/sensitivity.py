@@ -21,7 +21,6 @@ from korisk.errors import invalid
 from korisk.operators.adapters import from_scipy
 from korisk.operators.linear import LinearOperator
 from korisk.prediction.rehearsal.callbacks import Callbacks, Progress
-from korisk.prediction.rehearsal.rehearsal import Rehearsal
 from korisk.prediction.rehearsal.rehearse import rehearse
 from korisk.prediction.rehearsal.simulation import LEAST_EXAMPLES, Noisy, Training
 from korisk.problems.noise import Gaussian, Noise, Poisson
@@ -115,29 +114,17 @@ def sensitivity(
         )
         wrong = scan @ larger.to(scan.device, scan.dtype)
         cases.append((f"operator {_WRONG:.0%} wrong", wrong, pictures, noise))
-    rehearsed: list[Rehearsal] = []
-    for index, (name, forward, targets, level) in enumerate(cases):
-        rehearsed.append(
-            rehearse(
-                build,
-                forward,
-                targets,
-                level,
-                SIZES,
-                seeds,
-                patients=patients,
-                training=training,
-                folder=folder,
-                callbacks=Callbacks(progress=_part_of(progress, index, len(cases), name)),
-            )
-        )
-    first = rehearsed[0].curve
+    shared: dict[str, Any] = {"patients": patients, "training": training, "folder": folder}
+    errors: list[Array] = []  # (seeds,) at the largest N, of each case; the first is as assumed
+    for index, (name, *simulated) in enumerate(cases):
+        callbacks = Callbacks(progress=_part_of(progress, index, len(cases), name))
+        rehearsal = rehearse(build, *simulated, SIZES, seeds, callbacks=callbacks, **shared)
+        errors.append(rehearsal.curve.error[rehearsal.curve.n == rehearsal.curve.sizes[-1]])
     changes = []
-    for (name, _, _, _), rehearsal in zip(cases[1:], rehearsed[1:], strict=True):
-        last = first.n == first.sizes[-1]
-        ratios = rehearsal.curve.error[last] / first.error[last]
-        if name.startswith("brightness"):
-            ratios = ratios / _BRIGHTER**2
+    for (name, *_), case_errors in zip(cases[1:], errors[1:], strict=True):
+        # Squared errors of brighter images are larger by the square of the brightness.
+        scale = _BRIGHTER**2 if name.startswith("brightness") else 1.0
+        ratios = case_errors / errors[0] / scale
         changes.append(Change(name, *map(float, (ratios.min(), ratios.mean(), ratios.max()))))
     return tuple(changes)
 
@@ -162,6 +149,7 @@ def _magnified(shape: tuple[int, ...], factor: float) -> csr_array:
     lines = []
     for length in shape:
         middle = (length - 1) / 2
+        # Each output pixel mixes the two input pixels around its place.
         places = np.clip(middle + (np.arange(length) - middle) / factor, 0, length - 1)
         before = np.minimum(places.astype(int), length - 2)
         after = places - before
@@ -174,5 +162,5 @@ def _magnified(shape: tuple[int, ...], factor: float) -> csr_array:
 def _part_of(progress: Progress | None, index: int, count: int, name: str) -> Progress | None:
     if progress is None:
         return None
-    told = f" ({name})" if name else ""
-    return lambda what, share: progress(f"{what}{told}", (index + share) / count)
+    case = f" ({name})" if name else ""
+    return lambda what, share: progress(f"{what}{case}", (index + share) / count)

@@ -18,23 +18,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from korisk import _checks
+from korisk._json import JsonMapping
 from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.files import read_yaml
 from korisk.prediction.pair import PredictedPair, error_rows
-from korisk.prediction.prediction import PredictedPlan, Prediction, trust_words
+from korisk.prediction.prediction import (
+    PredictedPlan,
+    Prediction,
+    finite_or_none,
+    trust_words,
+)
 from korisk.store.usage import Meter, Usage
 from korisk.studies.spec.kind import entries
 from korisk.studies.spec.study import Study, problem_of
 
 if TYPE_CHECKING:
-    from korisk.prediction.rehearsal.rehearsed import Rehearsed
+    from korisk.prediction.rehearsal.rehearsal import Rehearsed
     from korisk.problems.sources import FileSource
 
 _MOST_EXAMPLES = 10**4  # all pairs of examples are compared
-_TARGETS = (0.5, 0.1)  # of the distance between the error at N = examples and the floor
-_LEAST_DISTANCE = 0.05  # of an error: how far first targets lie above a floor already reached
+# Default targets lie these shares of the way above the floor, up to the error at N = examples.
+_TARGETS = (0.5, 0.1)
+_LEAST_DISTANCE = 0.05  # least length of that way relative to the error, at a floor already reached
 _LINEAR = (
     "KO and FC are linear here, up to a last ReLU; a CNN behind the known operator may need far "
     "fewer samples: rehearse it too, with --network FILE.py:BUILD, kr.rehearse in Python."
@@ -115,12 +122,7 @@ def predict_study(
     count = _checks.count("examples", examples, at_least=8, at_most=_MOST_EXAMPLES, remedy=remedy)
     _checks.count("seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
     _checks.function_or_none("progress", progress)
-    parsed = study if isinstance(study, Study) else study_to_predict(study)
-    specs = {task.point: task.spec for task in parsed.tasks}
-    if point is not None:
-        if point not in specs:
-            raise KoriskError(f"the study has no point {shown(point)}{did_you_mean(point, specs)}")
-        specs = {point: specs[point]}
+    specs = point_specs(study if isinstance(study, Study) else study_to_predict(study), point)
     measured = pilots_by_model(list(pilots), specs)
     for name, spec in specs.items():
         if all("kind" in settings for settings in spec["models"].values()):
@@ -184,8 +186,18 @@ def predict_study(
     return points
 
 
+def point_specs(study: Study, point: str | None) -> dict[str, JsonMapping]:
+    """The settings of every point of a study by name, or of the one that is named."""
+    specs = {task.point: task.spec for task in study.tasks}
+    if point is None:
+        return specs
+    if point not in specs:
+        raise KoriskError(f"the study has no point {shown(point)}{did_you_mean(point, specs)}")
+    return {point: specs[point]}
+
+
 def point_problem(
-    spec: Mapping[str, Any], *, source: FileSource | None, noise: float | None
+    spec: JsonMapping, *, source: FileSource | None, noise: float | None
 ) -> tuple[Any, dict[str, Any]]:
     """The problem of a point with other images or noise, and its settings."""
     described = dict(spec["problem"])
@@ -246,9 +258,7 @@ def expected_cost(
     return seconds / (1 if device == "cpu" else 13), most
 
 
-def pilots_by_model(
-    pilots: Sequence[Curve], specs: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Curve]:
+def pilots_by_model(pilots: Sequence[Curve], specs: Mapping[str, JsonMapping]) -> dict[str, Curve]:
     """Measured curves by the name of their model."""
     if pilots and len(specs) > 1:
         raise KoriskError(
@@ -257,7 +267,7 @@ def pilots_by_model(
             Argument("point", ...),
         )
     models = list(next(iter(specs.values()))["models"])
-    named: dict[str, Curve] = {}
+    by_model: dict[str, Curve] = {}
     for curve in pilots:
         model = curve.model or (models[0] if len(models) == len(pilots) == 1 else "")
         if model not in models:
@@ -268,14 +278,14 @@ def pilots_by_model(
         if curve.metric.casefold().replace(" ", "_") not in _METRICS:
             metric = f"and the pilot is of {shown(curve.metric)}; give the pilot's mse"
             raise KoriskError(f"a prediction is of mean squared errors, {metric}")
-        named[model] = curve
-    return named
+        by_model[model] = curve
+    return by_model
 
 
 def image_notes(
-    problem: Any, spec: Mapping[str, Any], asked: int, available: float = math.inf
+    problem: Any, spec: JsonMapping, requested: int, available: float = math.inf
 ) -> Iterator[str]:
-    """How the images differ from those that were asked for; files tell how many were found."""
+    """How the images differ from the requested ones; files tell how many there are."""
     from korisk.problems.sources import FileSource
     from korisk.texts import counted
 
@@ -291,11 +301,11 @@ def image_notes(
                 "what is not the same everywhere."
             )
         available = len(images)
-    if available < asked:
-        yield f"There are {available:,} images, of {asked:,} that were asked for."
+    if available < requested:
+        yield f"There are {available:,} images, of {requested:,} that were asked for."
 
 
-def _notes(spec: Mapping[str, Any]) -> Iterator[str]:
+def _notes(spec: JsonMapping) -> Iterator[str]:
     """How the prediction differs from the study."""
     known = spec["models"].get("KO", {})
     if known.get("fit") == "gradient":
@@ -347,7 +357,7 @@ class PointPrediction(Reported):
     """
 
     name: str
-    spec: Mapping[str, Any]
+    spec: JsonMapping
     predictions: tuple[Prediction, ...]
     images: str
     entries: int
@@ -413,7 +423,7 @@ class PointPrediction(Reported):
         """
         return tuple(prediction.plan(target) for prediction in self.models)
 
-    def effective(self, made: Prediction, n: float) -> float:
+    def effective(self, prediction: Prediction, n: float) -> float:
         """How many weights N samples determine, to compare with the number of weights.
 
         A dense layer has one weight for each entry of a target along each direction of an input,
@@ -421,7 +431,7 @@ class PointPrediction(Reported):
 
         Parameters
         ----------
-        made : Prediction
+        prediction : Prediction
             One of `predictions`.
         n : float
             Training samples.
@@ -440,7 +450,7 @@ class PointPrediction(Reported):
         >>> point.effective(dense, 64) == 8 * dense.effective(64)
         True
         """
-        return made.effective(n) * (self.entries if made.model == "FC" else 1)
+        return prediction.effective(n) * (self.entries if prediction.model == "FC" else 1)
 
     def to_dict(
         self,
@@ -478,17 +488,16 @@ class PointPrediction(Reported):
         pair, usage = self.pair, self.usage
         crossover = None
         if pair is not None and pair.crossover is not None:
-            crossover = vars(pair.crossover) | {"upper": _finite(pair.crossover.upper)}
+            crossover = vars(pair.crossover) | {"upper": finite_or_none(pair.crossover.upper)}
             del crossover["measured"]
-        sizes = [[prediction.plan(target) for target in targets] for prediction in self.predictions]
+        plans = [[prediction.plan(target) for target in targets] for prediction in self.predictions]
         # Curves are drawn as far as the largest N that a target needs, and somewhat beyond.
-        wanted = (size.samples(sure) or size.even or 0 for row in sizes for size in row)
-        last = 2.0 * max(wanted, default=0)
+        needed = (plan.samples(sure) or plan.even or 0 for row in plans for plan in row)
+        last = 2.0 * max(needed, default=0)
         models = []
-        for prediction, needed in zip(self.predictions, sizes, strict=True):
-            rehearsed = zip(
-                prediction.rehearsal.n, np.exp(prediction.rehearsal.log_error), strict=True
-            )
+        for prediction, model_plans in zip(self.predictions, plans, strict=True):
+            n, log_errors = prediction.rehearsal.n, prediction.rehearsal.log_error
+            rehearsed = zip(n.tolist(), np.exp(log_errors).tolist(), strict=True)
             effective = {
                 "n": self.examples,
                 "directions": prediction.effective(self.examples),
@@ -500,13 +509,13 @@ class PointPrediction(Reported):
                     "how": "closed form",
                     "relu": bool(self.spec["models"][prediction.model].get("relu")),
                     "floor": None if prediction.doubted else prediction.floor,
-                    "valid_to": _finite(prediction.valid_to),
+                    "valid_to": finite_or_none(prediction.valid_to),
                     "parameters": prediction.parameters,
                     "effective": effective,
                     "errors": error_rows(prediction, at),
-                    "samples": [size.to_dict(sure, cost) for size in needed],
+                    "samples": [plan.to_dict(sure, cost) for plan in model_plans],
                     "track": error_rows(prediction, doublings=False, to=last),
-                    "rehearsal": [{"n": float(n), "measured": float(e)} for n, e in rehearsed],
+                    "rehearsal": [{"n": n, "measured": error} for n, error in rehearsed],
                     "checks": [vars(check) | {"ratio": check.ratio} for check in prediction.checks],
                     "trust": prediction.trust if prediction.tested else None,
                     "doubted": prediction.doubted,
@@ -534,7 +543,3 @@ class PointPrediction(Reported):
             "peak_memory": usage.peak_memory,
             "device_memory": usage.device_memory,
         }
-
-
-def _finite(value: float) -> float | None:
-    return None if math.isinf(value) else value

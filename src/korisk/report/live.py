@@ -9,6 +9,7 @@ point, target and scroll position are kept.
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -16,23 +17,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 
 from korisk._json import JsonDict
-from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.files import write_text
 from korisk.prediction.answer import Question
-from korisk.prediction.misfit import Belief
 from korisk.prediction.rehearsal.callbacks import Callbacks
-from korisk.prediction.rehearsal.rehearsal import Rehearsal
-from korisk.prediction.rehearsal.rehearsed import Rehearsed
+from korisk.prediction.rehearsal.rehearsal import Rehearsal, Rehearsed
 from korisk.prediction.study import PointPrediction
 from korisk.report.contents import SUPPLEMENTS, read_contents, refuse_an_empty_one
 from korisk.report.local import LocalPort, child_command, child_environment
-from korisk.report.page.rehearsal import rehearsal_page
+from korisk.report.page.prediction import rehearsal_page
 from korisk.report.page.study import study_page
 from korisk.store.usage import Meter
 from korisk.studies.run.events import Event, OwnThread, Watch
@@ -42,7 +40,6 @@ _NICE = 10  # priority of the process that draws during the run
 _PAUSE = 2.0  # least seconds between two drawings; the pause is also as long as the last drawing
 _WATCHING = 5.0  # seconds; after a longer silence nobody is taken to watch
 _LAST_FETCH = 5.0  # seconds for a browser to fetch the last page
-_CURVES = ("curve", "halved")  # fields of a rehearsal that hold a Curve
 _DRAW = "from korisk.report.live import draw; draw(*sys.argv[1:])"
 _DRAW_REHEARSAL = "from korisk.report.live import draw_rehearsal; draw_rehearsal(*sys.argv[1:])"
 
@@ -103,7 +100,7 @@ def live_page(
 
 @contextmanager
 def live_rehearsal(
-    port: LocalPort, asked: Question, *, title: str, page: Path | None = None
+    port: LocalPort, question: Question, *, title: str, page: Path | None = None
 ) -> Iterator[Callbacks]:
     """Serve the page of a rehearsal while its networks are trained.
 
@@ -111,7 +108,7 @@ def live_rehearsal(
     ----------
     port : LocalPort
         The port that serves it.
-    asked : Question
+    question : Question
         Targets and the level.
     title : str
         Title of the page.
@@ -128,12 +125,12 @@ def live_rehearsal(
     status: JsonDict = {"words": "starting", "share": 0.0, "done": 0, "failed": 0, "total": 100}
     status |= {"waiting": "Waiting for networks of three sizes."}
     with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
-        request_file, html_file = Path(folder) / "rehearsed.json", Path(folder) / "page.html"
+        request_file, html_file = Path(folder) / "rehearsed.pickle", Path(folder) / "page.html"
 
         def command(at_leisure: bool) -> list[str]:
-            request: JsonDict = {"title": title, "asked": vars(asked)}
-            request["rehearsals"] = [_to_json(rehearsal) for rehearsal in finished_models.values()]
-            request_file.write_text(json.dumps(request), encoding="utf-8")
+            # Pickled: the file goes from this process to its child, in a folder of their own.
+            models = tuple(map(Rehearsed, finished_models.values()))
+            request_file.write_bytes(pickle.dumps((title, question, models)))
             options = str(request_file), str(html_file), json.dumps(at_leisure)
             return child_command(_DRAW_REHEARSAL, *options)
 
@@ -299,37 +296,14 @@ def draw_rehearsal(file: str, page: str, at_leisure: str) -> None:
     """Write the page of a rehearsal, in a process of its own."""
     if json.loads(at_leisure) and hasattr(os, "nice"):
         os.nice(_NICE)
-    request = json.loads(Path(file).read_text(encoding="utf-8"))
-    models = tuple(Rehearsed(_from_json(content)) for content in request["rehearsals"])
+    title, question, models = pickle.loads(Path(file).read_bytes())
     spec: JsonDict = {"problem": {}, "models": {}}
-    title = request["title"]
     try:
         if not models:
             raise KoriskError("no network has finished at three sizes yet")
         usage = Meter().read()
         point = PointPrediction(title, spec, (), "", 1, (), usage, rehearsed=models)
-        html = rehearsal_page([point], Question(**request["asked"]), title=title, running=True)
+        html = rehearsal_page([point], question, title=title, running=True)
         write_text(page, html)
     except KoriskError as error:
         sys.exit(str(error))
-
-
-def _to_json(rehearsal: Rehearsal) -> JsonDict:
-    """Convert a rehearsal to plain values for the process that draws it."""
-    content = {field.name: getattr(rehearsal, field.name) for field in fields(rehearsal)}
-    for name in _CURVES:
-        content[name] = None if content[name] is None else content[name].records()
-    return content | {"belief": asdict(rehearsal.belief)}
-
-
-def _from_json(content: JsonDict) -> Rehearsal:
-    """Inverse of `_to_json`."""
-    curves: JsonDict = {
-        name: content[name] and Curve.from_records(content[name]) for name in _CURVES
-    }
-    belief: JsonDict = {
-        name: tuple(map(tuple, value)) if isinstance(value, list) else value
-        for name, value in content["belief"].items()
-    }
-    notes = tuple(content["notes"])
-    return Rehearsal(**content | curves | {"belief": Belief(**belief), "notes": notes})

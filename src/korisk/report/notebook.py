@@ -1,13 +1,13 @@
 """HTML of values in notebooks: the main numbers, the figure, and the text of `explain`.
 
-Figures need Matplotlib; without it only the numbers are shown. Classes are recognised by their
-names, so that showing a plan does not load PyTorch.
+Figures need Matplotlib; without it only the numbers are shown. `_VIEWS` lists what describes and
+what draws a value, by the name of its class, so that showing a plan does not load PyTorch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
 from importlib import import_module
 from importlib.resources import files
@@ -37,21 +37,22 @@ if TYPE_CHECKING:
 
 Numbers = list[tuple[str, str]]  # label and number
 Description = tuple[str, Numbers, str]  # title, numbers and text
+Draw = Callable[[Any, "Axes | None"], "Figure | None"]
 
 
-def html(made: object) -> str:
+def html(item: object) -> str:
     """HTML that a notebook shows for a value; errors become text in it."""
     try:
-        title, numbers, words = _DESCRIBERS[kind_of(made)](made)
+        title, numbers, words = _VIEWS[kind_of(item)][0](item)
     except Exception as error:  # an exception here would hide the value itself
-        return f"<pre>{escape(repr(made))}</pre>{_problem('The numbers are missing', error)}"
+        return f"<pre>{escape(repr(item))}</pre>{_problem('The numbers are missing', error)}"
     figure_html, theme = "", ""
     try:
         from korisk.report.figures.style import THEME_CSS, raised, themed_svg
 
         title, words = raised(title), raised(words)
         numbers = [(raised(name), number) for name, number in numbers]
-        figure = _figure(made, None)
+        figure = _figure(item, None)
         if figure is not None:
             attributes = f'role="group" aria-label="{escape(title)}" tabindex="0"'
             svg = themed_svg(figure, words=title)
@@ -78,7 +79,7 @@ def _problem(problem: str, error: Exception) -> str:
     return f"<p>{problem}: {escape(cause)}</p>"
 
 
-def draw(made: object, ax: Axes | None) -> Axes:
+def draw(item: object, ax: Axes | None) -> Axes:
     """Draw a value into given axes, or into a new figure."""
     # Raises without Matplotlib, with the command that installs it.
     import_module("korisk.report.figures")
@@ -87,7 +88,7 @@ def draw(made: object, ax: Axes | None) -> Axes:
     remedy = "pass those of matplotlib.pyplot.subplots(), or leave it out"
     if ax is not None and not isinstance(ax, axes.Axes):
         raise invalid("ax", "be axes of Matplotlib", ax, remedy)
-    figure = _figure(made, ax)
+    figure = _figure(item, ax)
     assert figure is not None
     return figure.axes[0] if ax is None else ax
 
@@ -264,50 +265,52 @@ def _store(store: Store) -> Description:
 # --- Figures -------------------------------------------------------------------------------------
 
 
-def _figure(made: Any, ax: Axes | None) -> Figure | None:
+def _figure(item: Any, ax: Axes | None) -> Figure | None:
     """Draw a value, into given axes if its class has `plot(ax)`; None if it has no figure."""
-    from korisk.report.figures import networks, pilot
-    from korisk.report.figures.ablation import ablation_figure
+    return _VIEWS[kind_of(item)][1](item, ax)
+
+
+def _drawn_by(module: str, name: str) -> Draw:
+    """A function of `report.figures`, imported when it draws."""
+    folder = "korisk.report.figures"
+    return lambda item, ax: getattr(import_module(f"{folder}.{module}"), name)(item, ax=ax)
+
+
+def _network_figure(net: Network, ax: Axes | None) -> Figure:
+    from korisk.report.figures.networks import architecture_figure
     from korisk.studies.networks import TitledNetwork
 
-    draw: dict[str, Callable[[], Figure | None]] = {
-        "Curve": lambda: pilot.curve_figure(made, ax=ax),
-        "Plan": lambda: pilot.plan_figure(made, ax=ax),
-        "Comparison": lambda: pilot.comparison_figure(made, ax=ax),
-        "Pilot": lambda: _figure(made.curve if made.target is None else made.plan(), ax),
-        "Ablation": lambda: ablation_figure(made, ax=ax),
-        "Prediction": lambda: _point_figure(model_point(made.model, [made], []), ax),
-        "PointPrediction": lambda: _point_figure(made, ax),
-        "Rehearsal": lambda: _point_figure(model_point(made.curve.model, [], [made]), ax),
-        "Network": lambda: networks.architecture_figure([TitledNetwork(made.name, made)], ax=ax),
-        "Bound": lambda: networks.bound_figure(made, ax=ax),
-        "BarronBound": lambda: networks.bound_figure(made.whole, made.floors, ax=ax),
-        "Geometry": lambda: made.plot().figure,
-        "ConeBeam": lambda: made.plot().figure,
-        "Summary": lambda: None,
-        "Store": lambda: _store_figure(made),
-    }
-    return draw[kind_of(made)]()
+    return architecture_figure([TitledNetwork(net.name, net)], ax=ax)
 
 
-def _point_figure(point: PointPrediction, ax: Axes | None) -> Figure:
+def _barron_figure(bound: BarronBound, ax: Axes | None) -> Figure:
+    from korisk.report.figures.networks import bound_figure
+
+    return bound_figure(bound.whole, bound.floors, ax=ax)
+
+
+def _point_figure(answer: Prediction | Rehearsal | PointPrediction, ax: Axes | None) -> Figure:
     from korisk.prediction.record import point_record
     from korisk.report.figures.prediction import prediction_figure
 
-    return prediction_figure(point_record(point.to_dict(())), ax=ax)
+    return prediction_figure(point_record(model_point(answer).to_dict(())), ax=ax)
 
 
-def model_point(
-    name: str, predictions: Sequence[Prediction], rehearsals: Sequence[Rehearsal]
-) -> PointPrediction:
-    """One model as a point that has no other."""
-    from korisk.prediction.rehearsal.rehearsed import Rehearsed
+def model_point(answer: Prediction | Rehearsal | PointPrediction) -> PointPrediction:
+    """A point as it is; a prediction or a rehearsal as a point that has no other model."""
+    from korisk.prediction.prediction import Prediction
+    from korisk.prediction.rehearsal.rehearsal import Rehearsed
     from korisk.prediction.study import PointPrediction
     from korisk.store.usage import Usage
 
-    spec: JsonDict = {"problem": {}, "models": {model.model: {} for model in predictions}}
-    usage, rehearsed = Usage(started="", seconds=0.0), tuple(map(Rehearsed, rehearsals))
-    return PointPrediction(name, spec, tuple(predictions), "", 1, (), usage, (), rehearsed)
+    if isinstance(answer, PointPrediction):
+        return answer
+    usage = Usage(started="", seconds=0.0)
+    if isinstance(answer, Prediction):
+        spec: JsonDict = {"problem": {}, "models": {answer.model: {}}}
+        return PointPrediction(answer.model, spec, (answer,), "", 1, (), usage, ())
+    spec, rehearsed = {"problem": {}, "models": {}}, (Rehearsed(answer),)
+    return PointPrediction(answer.curve.model, spec, (), "", 1, (), usage, (), rehearsed)
 
 
 def _store_figure(store: Store) -> Figure | None:
@@ -327,25 +330,26 @@ def _store_figure(store: Store) -> Figure | None:
     return efficiency_figure(panels)
 
 
-def kind_of(made: object) -> str:
-    """Name of the first class in the value's bases that `_DESCRIBERS` knows."""
-    return next(name for base in type(made).__mro__ if (name := base.__name__) in _DESCRIBERS)
+def kind_of(item: object) -> str:
+    """Name of the first class in the value's bases that `_VIEWS` knows."""
+    return next(name for base in type(item).__mro__ if (name := base.__name__) in _VIEWS)
 
 
-_DESCRIBERS: dict[str, Callable[[Any], Description]] = {
-    "Curve": _curve,
-    "Plan": _plan,
-    "Comparison": _comparison,
-    "Pilot": _pilot,
-    "Ablation": _ablation,
-    "Prediction": _prediction,
-    "PointPrediction": _point,
-    "Rehearsal": _rehearsal,
-    "Network": _network,
-    "Bound": _bound,
-    "BarronBound": _barron,
-    "Geometry": _geometry,
-    "ConeBeam": _cone,
-    "Summary": _summary,
-    "Store": _store,
+# What describes and what draws a value, by the name of its class.
+_VIEWS: dict[str, tuple[Callable[[Any], Description], Draw]] = {
+    "Curve": (_curve, _drawn_by("pilot", "curve_figure")),
+    "Plan": (_plan, _drawn_by("pilot", "plan_figure")),
+    "Comparison": (_comparison, _drawn_by("pilot", "comparison_figure")),
+    "Pilot": (_pilot, lambda p, ax: _figure(p.curve if p.target is None else p.plan(), ax)),
+    "Ablation": (_ablation, _drawn_by("ablation", "ablation_figure")),
+    "Prediction": (_prediction, _point_figure),
+    "PointPrediction": (_point, _point_figure),
+    "Rehearsal": (_rehearsal, _point_figure),
+    "Network": (_network, _network_figure),
+    "Bound": (_bound, _drawn_by("networks", "bound_figure")),
+    "BarronBound": (_barron, _barron_figure),
+    "Geometry": (_geometry, lambda scan, ax: scan.plot().figure),
+    "ConeBeam": (_cone, lambda scan, ax: scan.plot().figure),
+    "Summary": (_summary, lambda summary, ax: None),
+    "Store": (_store, lambda store, ax: _store_figure(store)),
 }

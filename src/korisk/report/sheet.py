@@ -22,7 +22,7 @@ from korisk.planning.protocol import Recommendation
 from korisk.planning.recommend import check_words
 from korisk.prediction.prediction import PredictedPlan, trust_words
 from korisk.prediction.record import point_record
-from korisk.prediction.rehearsal.rehearsed import Rehearsed
+from korisk.prediction.rehearsal.rehearsal import Rehearsed
 from korisk.prediction.study import PointPrediction
 from korisk.report.figures import panels, style
 from korisk.report.figures.pilot import plan_figure, quantity

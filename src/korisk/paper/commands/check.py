@@ -13,6 +13,7 @@ from korisk.paper.theorem.explain import answer, order_sentences, point_sentence
 from korisk.texts import Table, number, whole
 from korisk.theory import BOUNDS
 
+# Exit codes.
 VIOLATED = 1
 NOT_KNOWN = 3
 
@@ -59,6 +60,7 @@ def _table(point: PointTheorem) -> Table:
         holds = f"{group.held} of {judged}" if judged else "not known"
         holds += " VIOLATED" if group.holds is False else ""
         holds += f", {unknown} open" if judged and unknown else ""
+        # Looseness is bound over error, its mean and its largest value over the seeds.
         row = [group.model, whole(group.n), number(group.error)]
         row += ["?" if (b := group.bound(form)) is None else number(b) for form in BOUNDS]
         row += [number(loose.mean, 3), number(loose.worst, 3)] if loose else ["-", "-"]
@@ -71,11 +73,11 @@ def _picked(value: object, *names: str) -> JsonDict:
     return {name: getattr(value, name) for name in names}
 
 
-def _summary(found: Theorem | PointTheorem) -> JsonDict:
-    outcomes = [network.holds for network in found.checks]
+def _summary(theorem: Theorem | PointTheorem) -> JsonDict:
+    outcomes = [network.holds for network in theorem.checks]
     return {
-        "holds": found.holds,
-        "answer": answer(found.checks),
+        "holds": theorem.holds,
+        "answer": answer(theorem.checks),
         "networks": len(outcomes),
         "held": outcomes.count(True),
         "violated": outcomes.count(False),

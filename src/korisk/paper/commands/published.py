@@ -12,7 +12,8 @@ from korisk.store.store import Store, store_path
 from korisk.texts import Table, number, whole
 from korisk.theory import two_factors
 
-_TARGETS = (1.5, 2.0)  # of the paper's calibration: multiples of the higher of the two floors
+_TARGETS = (1.5, 2.0)  # multiples of the higher of the two calibrated floors
+# Verdicts as verbs, for counts of claims.
 _WORDS = {
     "does not hold": "do not hold",
     "holds with a condition": "hold with a condition",
@@ -55,21 +56,15 @@ def print_claims(out: Path | None, *, as_json: bool) -> None:
                 parts = [figure, judgement.because, judgement.claim.note, judgement.own_text]
                 words = "; ".join(filter(None, [*parts, judgement.claim.source]))
                 read = [judgement.read(reading) or "-" for reading in READINGS]
-                rows.append(
-                    [
-                        judgement.claim.place,
-                        judgement.claim.says,
-                        *read,
-                        words,
-                        judgement.claim.command,
-                    ]
-                )
+                claim = judgement.claim
+                rows.append([claim.place, claim.says, *read, words, claim.command])
         heads = ["place", "claim", "as run", "properly", "our figure", "measured again by"]
-        shown = drawn(Table(verdict.capitalize(), heads, rows, "l"))
-        for column, ratio in zip(shown.columns, (2, 5, 2, 2, 6, 4), strict=True):
+        table = drawn(Table(verdict.capitalize(), heads, rows, "l"))
+        # Relative widths: sentences wrap, verdicts stay narrow.
+        for column, ratio in zip(table.columns, (2, 5, 2, 2, 6, 4), strict=True):
             column.ratio, column.overflow = ratio, "fold"
-        shown.expand = True
-        console().print(shown)
+        table.expand = True
+        console().print(table)
     show(
         "A claim allows a range for its figure; the verdict compares the two. Brackets hold "
         "intervals. --json has every figure and range"
@@ -86,6 +81,7 @@ def print_published(*, as_json: bool) -> None:
     ]
     counted = [(row, published.computed_footprint(row.size)) for row in published.FOOTPRINT]
     sizes = published.RELEASED_SWEEP.sizes
+    # The error of KO at the largest N of the GPU sweeps, as a target for FC.
     matched = [(row, row.known.predict(sizes[-1])) for row in published.CALIBRATION]
     if as_json:
         content = [

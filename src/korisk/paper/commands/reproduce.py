@@ -72,8 +72,9 @@ def reproduce(
     if claims:
         why = "--claims runs nothing, and judges all points"
         refuse_extra(context, "claims", "out", "json", why=why)
-        given = getattr(context.get_parameter_source("out"), "name", "") == "COMMANDLINE"
-        print_claims(out if given else None, as_json=json)
+        # The default folder does not count: it may hold anything.
+        by_user = getattr(context.get_parameter_source("out"), "name", "") == "COMMANDLINE"
+        print_claims(out if by_user else None, as_json=json)
         return
     where = chosen_device(device)
     _checks.one_of("--protocol", protocol, (*PROTOCOLS, "both"))
@@ -149,13 +150,14 @@ def _numbers(option: str, text: str | None) -> list[int] | None:
 # --- Results -------------------------------------------------------------------------------------
 
 
-def _verdict(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> Iterator[str]:
+def _verdict(sweeps: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> Iterator[str]:
     """What was reproduced, what holds and what does not, and KO against FC in samples."""
     origins: list[tuple[paper.Origin, str]] = [
         ("ours, released", "Our run of the released code"),
         ("paper", "The paper's printed Table 2"),
     ]
     for origin, who in origins:
+        # Relative deviations of floor and sigma from the released figures; the largest is named.
         apart = [
             (abs(value / its - 1), f"{name} of {line.model} at H = {line.side}")
             for line in lines
@@ -173,7 +175,7 @@ def _verdict(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> It
             yield f"{who} {agreement}."
     outcomes = []
     for protocol in reversed(PROTOCOLS):
-        verdicts = [verdict for verdict in paper.verdicts(found) if verdict.protocol == protocol]
+        verdicts = [verdict for verdict in paper.verdicts(sweeps) if verdict.protocol == protocol]
         parts = []
         for holds, words in ((True, "holds"), (False, "does NOT hold"), (None, "is open")):
             sides = ", ".join(str(verdict.side) for verdict in verdicts if verdict.holds is holds)
@@ -182,9 +184,10 @@ def _verdict(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> It
     if outcomes:
         yield f"Its Table 3 {'; '.join(outcomes)}."
     # The last entry of a side stays: its rigorous sweep, the whole one before the reduced one.
-    for side, sweep in sorted({sweep.side: sweep for sweep in found[::-1]}.items()):
+    for side, sweep in sorted({sweep.side: sweep for sweep in sweeps[::-1]}.items()):
         known, dense = sweep.known, sweep.dense
         n, last = int(known.sizes[0]), int(dense.sizes[-1])
+        # The N at which FC is as good as KO at its smallest N, between two measured sizes.
         enough = dense.sizes[dense.means <= known.means[0]].tolist()
         needs = f"more than {last:,}"
         if enough:
@@ -203,7 +206,7 @@ def _verdict(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> It
         yield f"H = {side}, {sweep.protocol}: {equals}; {where}."
     gains = [
         1 - float(sweep.known.means.min()) / sweep.untrained
-        for sweep in found
+        for sweep in sweeps
         if sweep.untrained and not sweep.learns
     ]
     if gains:
@@ -213,7 +216,8 @@ def _verdict(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> It
         )
 
 
-def _print_tables(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> None:
+def _print_tables(sweeps: list[paper.Sweep], lines: list[paper.CalibrationLine]) -> None:
+    # Table 2: floor / sigma by origin.
     rows = []
     for line in lines:
         texts = []
@@ -231,7 +235,8 @@ def _print_tables(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) 
         "figures are of other images, rays and fits, over the paper's N."
         f"{note if any(line.reduced for line in lines) else ''}\n",
     )
-    judged = paper.verdicts(found)
+    # Table 3: each claim once, with the verdict of each protocol below it.
+    judged = paper.verdicts(sweeps)
     if judged:
         show("The paper's outcomes (its Table 3)")
     before = ""
@@ -242,7 +247,7 @@ def _print_tables(found: list[paper.Sweep], lines: list[paper.CalibrationLine]) 
         before = claim
         says = {True: "it holds", False: "it does not hold", None: "it is open"}[verdict.holds]
         show(f"   {verdict.protocol}: {says}; {verdict.evidence}")
-    beyond = paper.findings(found)
+    beyond = paper.findings(sweeps)
     if beyond:
         show("\nBeyond the paper's tables")
     for finding in beyond:

@@ -35,8 +35,8 @@ COMPUTED = 1e-9  # the bounds are computed from the same numbers in double preci
 DETAIL = "theorem"  # of a row, with its error and those of its layers
 RUNGS = 12  # targets from easy to hard
 _REMEDY = "a cell must store what it measured"
-_SAME = 1e-9  # relative: strengths that differ by less differ by rounding
-_STEPS = 50  # of bisection, far beyond the digits that are shown
+_SAME = 1e-9  # relative difference of strengths that is rounding
+_STEPS = 50  # bisections: far beyond the digits that are shown
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Needed:
         """Whether the target was reached within the measured N."""
         return math.isfinite(self.upper)
 
-    def before(self, other: Needed) -> bool:
-        """Whether this N is certainly the smaller one."""
-        # A target that the other did not reach needs an N above its lower end.
-        return self.upper < other.lower or (self.upper == other.lower and not other.reached)
+    def before(self, rival: Needed) -> bool:
+        """Whether this N is certainly smaller than the rival's."""
+        # A target that the rival did not reach needs an N above its lower end.
+        return self.upper < rival.lower or (self.upper == rival.lower and not rival.reached)
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class MeanCurve:
         last = above[-1]
         if last == len(self.errors) - 1:
             return Needed(float(self.sizes[-1]), math.inf)
+        # Between two sizes the error is taken for a power law: linear in logarithms.
         (small, large), (high, low) = self.sizes[last : last + 2], self.errors[last : last + 2]
         if low <= 0 or target <= 0:
             return Needed(float(large), float(large))
@@ -163,13 +164,12 @@ def strength(net: Network, form: BoundForm) -> float:
     with the number of layers, and that layer exists for the measurement alone.
     """
     if net.names[-1] == LEFT_OUT and len(net) > 1:
-        compositions = [
-            composition for composition in net.compositions if composition.last != LEFT_OUT
-        ]
-        net = Network(net.layers[:-1], compositions=compositions, name=net.name)
+        inner = [composition for composition in net.compositions if composition.last != LEFT_OUT]
+        net = Network(net.layers[:-1], compositions=inner, name=net.name)
     missing = [layer.name for layer in net.learned if layer.parameters is None]
     if missing:
         raise KoriskError(f"layer {missing[0]!r}: parameters is missing; count its weights")
+    # The bound with the number of parameters p_l in the place of each layer's risk.
     counts = [float(layer.parameters or 0) if isinstance(layer, Learned) else 0.0 for layer in net]
     return evaluate(net, np.array(counts), form).total
 
@@ -206,6 +206,7 @@ def order_of(
         targets = np.geomspace(top, bottom, RUNGS + 1)[1:].tolist()
     rungs = tuple(rung_at(target) for target in targets)
 
+    # Where the winner changes between two decided targets, bisection finds the target.
     changes = []
     for easy, hard in pairwise(rung for rung in rungs if rung.smaller is not None):
         winner = hard.smaller
@@ -277,6 +278,7 @@ class NetworkCheck:
     @property
     def disordered(self) -> bool:
         """Whether a bound that must be the tighter one is the looser one."""
+        # From the tightest form to the loosest.
         totals = [self.bounds[form].total for form in reversed(BOUNDS) if form in self.bounds]
         return any(tight > loose * (1 + COMPUTED) for tight, loose in pairwise(totals))
 
@@ -436,7 +438,7 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
     with Store.read(store_path(path)) as store:
         cells, failures, study = list(store.results()), store.failures(), store.study
         file = store.path
-    asked = asked_for(study) or []
+    planned = asked_for(study) or []
     tasks = [*(cell.task for cell in cells), *(failure.task for failure in failures)]
     names = list(dict.fromkeys(task.point for task in tasks))
     if point is not None:
@@ -450,7 +452,7 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
             name,
             [cell for cell in cells if cell.task.point == name],
             [failure for failure in failures if failure.task.point == name],
-            [task for task in asked if task.point == name],
+            [task for task in planned if task.point == name],
         )
         for name in names
     }
@@ -470,7 +472,7 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
 
 
 def point_theorem(
-    name: str, cells: Sequence[Cell], failures: Sequence[Failure] = (), asked: Sequence[Task] = ()
+    name: str, cells: Sequence[Cell], failures: Sequence[Failure] = (), planned: Sequence[Task] = ()
 ) -> PointTheorem | None:
     """One point from its finished cells; None if no row stores errors of layers."""
     checks = tuple(check for cell in cells for check in checks_of(cell))
@@ -478,7 +480,7 @@ def point_theorem(
         return None
     first, *others = (cell.detail.get("pixels") for cell in cells)
     same = type(first) is int and first > 0 and all(count == first for count in others)
-    notes = tuple(_notes(cells, failures, asked))
+    notes = tuple(_notes(cells, failures, planned))
     return PointTheorem(name=name, checks=checks, pixels=first if same else None, notes=notes)
 
 
@@ -494,8 +496,8 @@ def checks_of(cell: Cell) -> Iterator[NetworkCheck]:
         try:
             stored = _mapping(DETAIL, row.detail[DETAIL])
             # An infinite error counts: it exceeds every finite bound.
-            given = stored.get("error")
-            error = _checks.real("error", given, at_least=0, finite=False, remedy=_REMEDY)
+            value = stored.get("error")
+            error = _checks.real("error", value, at_least=0, finite=False, remedy=_REMEDY)
             if not isinstance(networks, Mapping) or row.model not in networks:
                 raise KoriskError(f"the cell stores no network of {row.model!r}; {_REMEDY}")
             net = Network.from_dict(networks[row.model], source=f"network of {row.model!r}")
@@ -505,6 +507,7 @@ def checks_of(cell: Cell) -> Iterator[NetworkCheck]:
                 )
                 for name, value in _mapping("layers", stored.get("layers")).items()
             }
+            # The error of a known layer is its mismatch: the bound takes the measured one.
             measured = net
             for layer in net:
                 if isinstance(layer, Known) and layer.name in layers:
@@ -541,11 +544,11 @@ def _mapping(name: str, stored: Any) -> JsonMapping:
 
 
 def _notes(
-    cells: Sequence[Cell], failures: Sequence[Failure], asked: Sequence[Task]
+    cells: Sequence[Cell], failures: Sequence[Failure], planned: Sequence[Task]
 ) -> Iterator[str]:
     """What is missing at a point, and the notes that its cells stored."""
     tried = {cell.task.key for cell in cells} | {failure.task.key for failure in failures}
-    if waiting := [task.seed for task in asked if task.key not in tried]:
+    if waiting := [task.seed for task in planned if task.key not in tried]:
         of = "seed" if len(waiting) == 1 else "seeds"
         yield f"not yet run: {of} {', '.join(map(str, waiting))}"
     if failures:
@@ -555,17 +558,14 @@ def _notes(
     sizes = {n for cell in cells for n in cell.task.spec.get("sizes", ())}
     for model, fits in rows.items():
         measured = sum(DETAIL in row.detail for row in fits)
-        wanted = len(cells) * len(sizes | {row.n for row in fits})
+        expected = len(cells) * len(sizes | {row.n for row in fits})
         if measured < len(fits):
             yield f"{model}: {len(fits) - measured} of {len(fits)} rows have no errors of layers"
-        if len(fits) < wanted:
-            yield f"{model}: {wanted - len(fits)} of {wanted} rows are missing"
+        if len(fits) < expected:
+            yield f"{model}: {expected - len(fits)} of {expected} rows are missing"
         stored = [cell.detail.get("networks") for cell in cells]
-        nets = [
-            by_model[model]
-            for by_model in stored
-            if isinstance(by_model, Mapping) and model in by_model
-        ]
+        by_model = [nets for nets in stored if isinstance(nets, Mapping)]
+        nets = [entry[model] for entry in by_model if model in entry]
         if measured and any(net != nets[0] for net in nets):
             differ = "the true network's constants differ between seeds"
             yield f"{model}: {differ}; samples are predicted from those of the first"

@@ -18,6 +18,7 @@ def number(value: float) -> str:
 
 def answer(checks: Sequence[NetworkCheck]) -> str:
     """Whether the theorem holds in these networks, in one or two sentences."""
+    # Three outcomes: no bound at all, a violation, or a check that could fail and did not.
     judged = [check for check in checks if check.judged]
     if not judged:
         return f"Not known: there is no bound for any of {_networks(len(checks))}."
@@ -31,7 +32,8 @@ def answer(checks: Sequence[NetworkCheck]) -> str:
     which = f"{len(judged):,} of" if open_ones else "all" if len(judged) > 1 else "the"
     every = all(len(check.bounds) == len(BOUNDS) for check in judged)
     bounds = "all three bounds" if every else "every bound that is known"
-    able = [check for check in judged if not check.only_the_last]  # to fail
+    # Where the last layer alone errs, the composed bound is the error: the check cannot fail.
+    able = [check for check in judged if not check.only_the_last]
     if not able and len(judged) == len(checks):
         return f"No test: in {which} {_networks(len(checks))}{before} the last layer alone errs."
     loose = ""
@@ -67,7 +69,8 @@ def remarks(checks: Sequence[NetworkCheck]) -> list[str]:
             "measured at other inputs, or a network that is not the true map; the theorem itself "
             "is proved."
         )
-    unknown = grouped(  # by the missing forms and the reason
+    # One sentence for all networks that lack the same forms for the same reason.
+    unknown = grouped(
         ((" or ".join(form for form in BOUNDS if form not in check.bounds), check.reason), check)
         for check in checks
         if check.reason
@@ -100,6 +103,7 @@ def point_sentences(point: PointTheorem) -> list[str]:
 
 def shares(point: PointTheorem) -> list[str]:
     """For each model with several erring layers, what each adds to the bound at its largest N."""
+    # Groups ascend in N, so that the last one of a model stays.
     last: dict[str, Group] = {group.model: group for group in point.groups if group.judged}
     sentences = []
     for model, group in last.items():
@@ -115,8 +119,10 @@ def shares(point: PointTheorem) -> list[str]:
 
 def order_sentences(order: Order) -> list[str]:
     """What was predicted, what was measured, and what the prediction leaves out."""
+    # Forms of the bound that predict the same share a sentence.
     predicted = grouped((_prediction(order, form), form) for form in BOUNDS)
     sentences = [f"By {', '.join(forms)}: {what}." for what, forms in predicted.items()]
+    # Neighbouring targets with the same winner are one span.
     spans = []
     for winner, group in groupby(order.rungs, key=lambda rung: rung.smaller):
         rungs = list(group)

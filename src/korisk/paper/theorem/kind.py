@@ -130,6 +130,7 @@ class LayerErrors:
         """The error of a network and those of its layers."""
         from korisk.paper.theorem.layers import layers_of, sum_of_squares
 
+        # The true layers are the same for every N: described once, measured at each row.
         if job.model not in self._layers:
             self._layers[job.model] = layers_of(fitted, job)
         targets = job.pools.test.targets

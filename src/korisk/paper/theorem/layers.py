@@ -69,6 +69,7 @@ class KnownLayers:
         relu: bool,
         gram: Tensor | None,
     ) -> None:
+        # Without a true network, the weights that fit the test set best take its place.
         if truth is None:
             ridge = DiagonalRidge(tail, *test, toward=toward, relu=relu, gram=gram)
             training = ridge.training(len(test.inputs))
@@ -91,6 +92,7 @@ class KnownLayers:
     def errors(self, fitted: Tensor) -> dict[str, float]:
         """Of a network with these weights."""
         errors = {"W": sum_of_squares((self.weights - fitted) * self._inputs)}
+        # Each operator errs at what the trained network hands it.
         z = fitted * self._inputs
         for name, true, used in zip(self._names, self.true_tail, self._tail, strict=True):
             output = used(z)
@@ -140,6 +142,7 @@ def refined_errors(truth: RefinedNet, fitted: RefinedNet, inputs: Tensor) -> dic
     W / c and z -> S(c z) are the same network as W and S. Training fixes no c, and the theorem
     holds for any: the layers are taken with the c that brings W nearest to the true weights.
     """
+    # The least-squares c of W* x = W x / c over the test inputs.
     true, weighed = truth.weights * inputs, fitted.weights * inputs
     scale = float((weighed * weighed).double().sum() / (true * weighed).double().sum())
     images = fitted.front(inputs)
@@ -194,9 +197,12 @@ def graph_errors(truth: nn.Module, trained: nn.Module, inputs: Tensor) -> dict[s
             why = f"the true network has no learned part {path!r}"
             raise KoriskError(f"{why}; both must have the same parts")
 
-        def measure(_: nn.Module, given: tuple[Any, ...], output: Tensor, path: str = path) -> None:
+        # Called with what the trained network hands the part: its error is measured there.
+        def measure(
+            _: nn.Module, inputs: tuple[Any, ...], output: Tensor, path: str = path
+        ) -> None:
             name = free_name(title_of(path, true_parts[path]), set(errors))
-            errors[name] = sum_of_squares(true_parts[path](*given) - output)
+            errors[name] = sum_of_squares(true_parts[path](*inputs) - output)
 
         handles.append(module.register_forward_hook(measure))
     try:

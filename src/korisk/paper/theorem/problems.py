@@ -27,9 +27,9 @@ from korisk.problems.problem import Counts, Device, Pairs, Pools, Problem, Recon
 from korisk.problems.sources import EllipseSource
 
 GRAPHS = (*zoo.KINDS, "dense-skips", "unrolled")
-_PASSES, _LEVELS = 3, 2
-_TRUE_SIZE = 0.8  # of true convolutions: root of what a random image's energy is multiplied by
-_TRUE_SPREAD = 0.2  # of other true weights about those that training starts from
+_PASSES, _LEVELS = 3, 2  # of unrolled schemes and of U-Nets
+_TRUE_SIZE = 0.8  # root of the factor by which a true convolution changes a random image's energy
+_TRUE_SPREAD = 0.2  # relative deviation of other true weights from those that training starts with
 
 
 class DenseSkips(nn.Module):
@@ -94,6 +94,7 @@ class Unrolled(nn.Module):
         data = y * self.scale
         x = self.adjoint(data)
         for _ in range(_PASSES):
+            # A step of length 1, which descends since the norm of A is at most 1.
             x = x - self.adjoint(self.operator(x) - data)
             x = self.net(x.unsqueeze(1)).squeeze(1)
         return cast(Tensor, x)
@@ -151,6 +152,7 @@ class TrueNetworkProblem(Problem):
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Sinograms of ellipses, and what the true network makes of them."""
+        # Targets are noise-free outputs of the true network, in its precision.
         truth = self.true_network(device)
         problem = CtProblem(scanner=self.scanner, source=self.source)
         drawn = problem.pools(seed=seed, **counts, device=device)
@@ -214,6 +216,7 @@ class DeepProblem(TrueNetworkProblem):
 
 @lru_cache(maxsize=2)
 def _true_refined(problem: DeepProblem, device: str) -> RefinedNet:
+    # The analytic weights behind detector bins of unknown gain.
     gains = torch.from_numpy(random_gains(problem.gain, problem.scanner.bins))
     weights, tail = problem.scanner.reconstruction(device)
     weights = weights * gains.to(weights)
@@ -271,6 +274,7 @@ class GraphProblem(TrueNetworkProblem):
         _ = self.scanner.geometry
         _checks.one_of("network", self.network, GRAPHS)
         _checks.count("width", self.width, at_least=1, at_most=1024, remedy="try 4")
+        # A U-Net halves images once per level.
         halved = "unet" not in self.network or self.scanner.side % 2**_LEVELS == 0
         halving = f"{self.network!r}, which halves images {_LEVELS} times"
         rule = f"be divisible by {2**_LEVELS} for {halving}"
@@ -286,7 +290,7 @@ class GraphProblem(TrueNetworkProblem):
         """At random, or near the true weights."""
         batches = torch.Generator().manual_seed(seed)
         if self.near is None:
-            return self._made(1 + seed, device), batches
+            return self._built(1 + seed, device), batches
         network = copy.deepcopy(self.true_network(device))
         draws = torch.Generator().manual_seed(1 + seed)
         with torch.no_grad():
@@ -295,7 +299,7 @@ class GraphProblem(TrueNetworkProblem):
                 weights.mul_(1 + self.near * changes)
         return network, batches
 
-    def _made(self, seed: int, device: Device) -> nn.Module:
+    def _built(self, seed: int, device: Device) -> nn.Module:
         """A network with random weights."""
         first, tail = self.scanner.reconstruction(device, torch.float32)
         inverse = [Diagonal(first, name="W"), *tail]
@@ -310,6 +314,7 @@ class GraphProblem(TrueNetworkProblem):
         draws = torch.Generator().manual_seed(seed)
         network: nn.Module = DenseSkips(nn.Sequential(*inverse), self.width, draws)
         if self.network == "unrolled":
+            # With a norm of 1 at most, gradient steps of length 1 converge.
             scale = 1 / operator.norm().upper
             network = Unrolled(operator * scale, scale, self.width, draws)
         return network.to(operator.device)
@@ -318,7 +323,7 @@ class GraphProblem(TrueNetworkProblem):
 @lru_cache(maxsize=2)
 def _true_graph(problem: GraphProblem, device: str) -> nn.Module:
     """A network whose every part has a say: zoo networks start close to what is known."""
-    network = problem._made(0, device)
+    network = problem._built(0, device)
     draws = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for module in network.modules():

@@ -30,30 +30,32 @@ from korisk.problems.problem import Examples
 Array = NDArray[np.float64]
 Progress = Callable[[float], None]  # of the share that is done
 
-LARGEST_INPUTS = 3000  # up to which all eigenvectors take seconds
-_LARGEST_MATRIX = 2**26  # entries of A up to which it is stored
-_CLIPPED = 128  # examples at which a ReLU's effect is computed, where matrices are stored,
-_LARGE_CLIPPED = 32  # and where they are not
-_SHOWN = 2**14  # entries of a target at which that effect is computed then
-
+# Sizes up to which matrices are stored.
+LARGEST_INPUTS = 3000  # all eigenvectors of C take seconds up to here
+_LARGEST_MATRIX = 2**26  # entries of A
 _PIECE = 2**25  # entries of padded images that are transformed at once
 _MOST_ROWS = 64  # vectors that an operator gets at once
-_STEPS = 48  # of Lanczos: what a threshold inside a spectrum of three decades needs
-_RESOLVED = (4.6 / (4 * _STEPS)) ** 2  # exp(-4 steps sqrt(.)) is 1%: how deep Lanczos sees
-_BLOCK = 32  # rows of a block, of which the space of the leading directions has _BLOCKS
-_BLOCKS = 32
-_CONVERGED = 0.02  # residual of an eigenvector that counts as one, over its eigenvalue
-_NOTHING = 1e-7  # of the largest eigenvalue: float32's rounding, and left to Lanczos
-_COUNTING = 8  # random starts that count eigenvalues,
-_EXPLAINING = 24  # and those, at least, that see which energy of the targets they explain
-_SEEN = 2**15  # entries of these starts: with few inputs, more starts are averaged
-_ROUNDING = 1e-13  # of the largest eigenvalue, as in `spectrum`
-_FITS = 0.75  # of the free memory
-NO_NOISE = 1e-10  # of the inputs' mean square; less counts as no noise
-_SHARES = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0])  # of the target, that are tried
-_MATCHED, _MATCHED_TARGETS = 512, 2048  # inputs and targets at most, with which they are,
-_AT_LAST = 3  # at so many of the largest N of a rehearsal,
-_LEAST_CHECKS = 4  # if it has so many: 16 images or patients
+_FITS = 0.75  # share of the free memory that may be used
+# The effect of a ReLU is averaged over examples, and over entries of the target.
+_CLIPPED = 128  # examples, with stored matrices
+_LARGE_CLIPPED = 32  # examples, without
+_SAMPLED = 2**14  # entries of a target, without
+# Lanczos and block iterations.
+_STEPS = 48  # resolve a threshold inside a spectrum of three decades
+_RESOLVED = (4.6 / (4 * _STEPS)) ** 2  # resolved relative depth: exp(-4 steps sqrt(.)) is 1%
+_BLOCK, _BLOCKS = 32, 32  # rows of a block, and blocks that span the leading directions
+_CONVERGED = 0.02  # largest residual of an eigenvector over its eigenvalue
+_NOTHING = 1e-7  # relative eigenvalue that float32 cannot tell from zero; left to Lanczos
+_ROUNDING = 1e-13  # relative eigenvalue that is rounding, as in `spectrum`
+_COUNTING = 8  # random starts that count eigenvalues
+_EXPLAINING = 24  # random starts, at least, that measure which energy of the targets they explain
+_PROBED = 2**15  # entries of these starts in all: with few inputs, more starts are averaged
+NO_NOISE = 1e-10  # variance over the inputs' mean square; less counts as no noise
+# The shrinkage of the moment is matched to a rehearsal of a random part of inputs and targets.
+_SHARES = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0])  # shrinkages that are tried
+_MATCHED, _MATCHED_TARGETS = 512, 2048  # most inputs and targets
+_AT_LAST = 3  # largest N of the rehearsal that are compared
+_LEAST_CHECKS = 4  # sizes that a rehearsal must have: 16 images or patients
 
 
 def dense_spectrum(
@@ -63,13 +65,16 @@ def dense_spectrum(
     inputs = math.prod(examples.forward.range)
     if inputs > LARGEST_INPUTS or inputs * len(moment.deviation) > _LARGEST_MATRIX:
         return large_spectrum(examples, moment, relu=relu, progress=progress)
-    forward = to_array(examples.forward.as_matrix())
-    seen = moment.apply(forward).T  # S A^T
-    cross, energies = seen, moment.energies
+    forward = to_array(examples.forward.as_matrix())  # (inputs, pixels) A
+    # (pixels, inputs) S A^T; with the noise A S A^T is the inputs' second moment C, and W S A^T
+    # their cross moment P with the targets W x (targets are the images where there is no W).
+    moment_rows = moment.apply(forward).T
+    cross, energies = moment_rows, moment.energies
     if examples.wanted is not None:
-        wanted = to_array(examples.wanted.as_matrix())
-        cross, energies = wanted @ seen, (wanted * moment.apply(wanted)).sum(axis=1)
-    noisy = forward @ seen
+        target_map = to_array(examples.wanted.as_matrix())
+        energies = (target_map * moment.apply(target_map)).sum(axis=1)
+        cross = target_map @ moment_rows
+    noisy = forward @ moment_rows
     noisy[np.diag_indices(inputs)] += to_array(examples.noise).ravel()
     theory, vectors = spectrum(
         noisy,
@@ -100,54 +105,57 @@ def matched_moment(
     given. Examples of equal `groups` belong together.
     """
     generator = torch.Generator().manual_seed(8)
-    wanted, count = examples.wanted, math.prod(examples.forward.range)
-    chosen = torch.randperm(count, generator=generator)[:_MATCHED].sort()[0]
+    target_map, count = examples.wanted, math.prod(examples.forward.range)
+    input_ids = torch.randperm(count, generator=generator)[:_MATCHED].sort()[0]
     every = examples.targets[:MOST_REHEARSED].flatten(1)
-    shown = torch.randperm(every.shape[1], generator=generator)[:_MATCHED_TARGETS].sort()[0]
-    targets = to_array(every[:, shown.to(every.device)])
-    if checks is None or count > len(chosen) or every.shape[1] > len(shown):
-        measured = to_array(examples.inputs[:MOST_REHEARSED].flatten(1)[:, chosen])
+    target_ids = torch.randperm(every.shape[1], generator=generator)[:_MATCHED_TARGETS].sort()[0]
+    targets = to_array(every[:, target_ids.to(every.device)])
+    if checks is None or count > len(input_ids) or every.shape[1] > len(target_ids):
+        measured = to_array(examples.inputs[:MOST_REHEARSED].flatten(1)[:, input_ids])
         checks = rehearse(measured, targets, relu=False, groups=groups)
     if len(checks) < _LEAST_CHECKS:
         return moment
     moment = shifted(moment)
-    units = torch.zeros(len(chosen), count, dtype=examples.forward.dtype)
-    units[torch.arange(len(chosen)), chosen] = 1.0
+    units = torch.zeros(len(input_ids), count, dtype=examples.forward.dtype)
+    units[torch.arange(len(input_ids)), input_ids] = 1.0
     units = units.to(examples.forward.device).reshape(-1, *examples.forward.range)
     parts = [examples.forward.adjoint(batch).flatten(1) for batch in torch.split(units, _MOST_ROWS)]
-    rows = to_array(torch.cat(parts))  # of A
-    scales = np.square(to_array(examples.forward(examples.latents).flatten(1))[:, chosen]).mean(1)
-    noise = to_array(examples.noise).ravel()[chosen]
+    rows = to_array(torch.cat(parts))  # (chosen inputs, pixels) of A
+    clean = to_array(examples.forward(examples.latents).flatten(1))[:, input_ids]
+    scales = np.square(clean).mean(1)  # (n,) brightness of each example
+    noise = to_array(examples.noise).ravel()[input_ids]
     energy = float(np.square(targets).sum()) / len(targets)
 
     def pieces(shrinkage: float) -> tuple[Array, Array]:
         """A S A^T and W S A^T of the inputs and targets that take part."""
-        seen = replace(moment, shrinkage=shrinkage).apply(rows)
-        cross = seen
-        if wanted is not None:
-            images = torch.from_numpy(seen).to(wanted.device, wanted.dtype)
-            cross = to_array(wanted(images.reshape(-1, *wanted.domain)).flatten(1))
-        return rows @ seen.T, cross[:, shown].T
+        moment_rows = replace(moment, shrinkage=shrinkage).apply(rows)
+        cross = moment_rows
+        if target_map is not None:
+            images = torch.from_numpy(moment_rows).to(target_map.device, target_map.dtype)
+            cross = to_array(target_map(images.reshape(-1, *target_map.domain)).flatten(1))
+        return rows @ moment_rows.T, cross[:, target_ids].T
 
+    # Both moments are linear in the shrinkage: two evaluations give all of them.
     (low, low_cross), (high, high_cross) = pieces(0.0), pieces(1.0)
-    away = []
+    misfits = []
     for share in _SHARES:
         second = (1 - share) * low + share * high
         second[np.diag_indices(len(noise))] += noise
         cross = (1 - share) * low_cross + share * high_cross
         theory = spectrum(second, cross, energy, scales=scales)[0]
+        # Above zero, the theory promises larger errors than the rehearsal measured.
         ratios = np.log(theory.errors(checks.n[-_AT_LAST:])) - checks.log_error[-_AT_LAST:]
-        away.append(float(ratios.mean()) - checks.level)
+        misfits.append(float(ratios.mean()) - checks.level)
     # The first crossing of zero; where there is none, the end that is nearer.
-    above = np.flatnonzero(np.array(away) >= 0)
+    above = np.flatnonzero(np.array(misfits) >= 0)
     if not len(above):
-        share = _SHARES[int(np.argmax(away))]
+        share = _SHARES[int(np.argmax(misfits))]
     elif above[0] == 0:
         share = _SHARES[0]
     else:
         last = above[0] + 1
         logs = np.log(_SHARES[last - 2 : last])
-        share = float(np.exp(np.interp(0.0, away[last - 2 : last], logs)))
+        share = float(np.exp(np.interp(0.0, misfits[last - 2 : last], logs)))
     return replace(moment, shrinkage=float(share))
 
 
@@ -171,8 +179,8 @@ class Leading(NamedTuple):
     vectors: Tensor  # (R, inputs) orthonormal rows u
     values: Tensor  # (R,) their eigenvalues lambda
     signal: Tensor  # (R,) |P u|^2 / lambda
-    parts: Tensor  # (R, shown) (P u)^2 / lambda at some entries of the target
-    shown: Tensor  # (shown,) which
+    parts: Tensor  # (R, S) (P u)^2 / lambda at S sampled entries of the target
+    sampled: Tensor  # (S,) indices of these entries
 
 
 def large_spectrum(
@@ -185,9 +193,11 @@ def large_spectrum(
     """
     products = Products(examples, moment)
     inputs = products.inputs
+    # Vectors of inputs decide the memory: two copies of the leading space, and a Krylov space for
+    # every random start or clipped example.
     width = max(1, min(_BLOCK, inputs // (2 * _BLOCKS)))
     blocks = min(_BLOCKS, inputs // width)  # of at most half of all directions together
-    probes = max(_EXPLAINING, min(_SEEN // inputs, 4 * _EXPLAINING))
+    probes = max(_EXPLAINING, min(_PROBED // inputs, 4 * _EXPLAINING))
     clipped = min(len(examples), _LARGE_CLIPPED) if relu else 0
     rows = 2 * width * blocks + max(_COUNTING + probes, clipped) * (_STEPS + 4)
     needed = 8 * rows * inputs + products.working_bytes
@@ -204,7 +214,7 @@ def large_spectrum(
         start = start.to(products.device)
         vectors = leading_vectors(products.apply, start, blocks=blocks, tolerance=_CONVERGED)
         leading = _along(products, vectors, products.targets if relu else 0)
-        energy = moment.energy if products.wanted is None else None
+        energy = moment.energy if products.target_map is None else None
         theory = _with_rest(products, leading, probes, generator, energy, brightness(examples))
         if relu:
             theory = replace(
@@ -215,21 +225,21 @@ def large_spectrum(
     return theory
 
 
-def resolution_note(made: Spectrum, n: NDArray[np.floating]) -> list[str]:
+def resolution_note(theory: Spectrum, n: NDArray[np.floating]) -> list[str]:
     """From which of the sizes n on a large layer's error is unsure; nothing if all are sure.
 
     With little or no noise a threshold may fall below the eigenvalues that Lanczos resolves.
     """
-    if made.counts is None:
+    if theory.counts is None:
         return []
-    rest = made.values[made.counts != 1.0]
+    rest = theory.values[theory.counts != 1.0]
     depth = _RESOLVED * float(rest.max(initial=0.0))
     least = float(rest.min(initial=np.inf))
-    unsure = [size for size in n if made.filter(float(size))[0] + least < depth]
+    unsure = [size for size in n if theory.filter(float(size))[0] + least < depth]
     return [
         f"From N = {size:,.0f} on the computed error is too large: it depends on eigenvalues of "
-        f"the inputs below {depth / made.values.max():.1g} of the largest, which are not resolved; "
-        "give the noise of the measurement, which covers them."
+        f"the inputs below {depth / theory.values.max():.1g} of the largest, which are not "
+        "resolved; give the noise of the measurement, which covers them."
         for size in unsure[:1]
     ]
 
@@ -237,15 +247,15 @@ def resolution_note(made: Spectrum, n: NDArray[np.floating]) -> list[str]:
 def _along(products: Products, vectors: Tensor, entries: int) -> Leading:
     """Eigenvalues and explained energy of the leading directions, and at some target entries."""
     generator = torch.Generator().manual_seed(10)
-    shown = torch.randperm(entries, generator=generator)[:_SHOWN].sort().values
+    sampled = torch.randperm(entries, generator=generator)[:_SAMPLED].sort().values
     values, signal, parts = [], [], []
     for rows in products.split(vectors):
         image, targets = products.both(rows)
         value = (rows * image).sum(1)
         values.append(value)
         signal.append(targets.double().square().sum(1) / value)
-        parts.append(targets[:, shown.to(targets.device)].square() / value[:, None].to(targets))
-    return Leading(vectors, torch.cat(values), torch.cat(signal), torch.cat(parts), shown)
+        parts.append(targets[:, sampled.to(targets.device)].square() / value[:, None].to(targets))
+    return Leading(vectors, torch.cat(values), torch.cat(signal), torch.cat(parts), sampled)
 
 
 def _with_rest(
@@ -262,30 +272,33 @@ def _with_rest(
         drawn = torch.randint(0, 2, (number, entries), generator=generator)
         return (2 * drawn - 1).double().to(products.device)
 
-    counting, asked = signs(_COUNTING, products.inputs), signs(probes, products.targets)
-    towards, energies = products.cross_back(asked)
-    held = (towards @ leading.vectors.t()).square() @ (1 / leading.values)
-    left = max(float((energies - held).mean()), 0.0)  # energy beyond the leading directions
+    counting, target_signs = signs(_COUNTING, products.inputs), signs(probes, products.targets)
+    towards, energies = products.cross_back(target_signs)
+    explained = (towards @ leading.vectors.t()).square() @ (1 / leading.values)
+    # Energy of the targets beyond the leading directions, by Hutchinson's estimator.
+    unexplained = max(float((energies - explained).mean()), 0.0)
     starts = torch.cat([counting, towards])
-    seen = lanczos(products.apply, starts, steps=_STEPS, off=leading.vectors)
-    nodes = seen.nodes.clamp_min(float(products.noise.min()))  # no eigenvalue of C is smaller
-    counted, signal = seen.weights[:_COUNTING], seen.weights[_COUNTING:] / probes
+    spaces = lanczos(products.apply, starts, steps=_STEPS, off=leading.vectors)
+    nodes = spaces.nodes.clamp_min(float(products.noise.min()))  # no eigenvalue of C is smaller
+    counted, signal = spaces.weights[:_COUNTING], spaces.weights[_COUNTING:] / probes
+    # The weights of the counting starts are scaled to the number of remaining eigenvalues.
     others = products.inputs - len(leading.values)
     counted = counted * (others / counted.sum().clamp_min(1e-300))
+    # |P u|^2 / lambda, as for the leading directions; nothing where lambda is rounding.
     there = nodes[_COUNTING:] > _ROUNDING * leading.values.max()
     signal = torch.where(there, signal / nodes[_COUNTING:], 0.0)
     counts = torch.cat([counted, torch.zeros_like(signal)]).flatten()
     signal = torch.cat([torch.zeros_like(counted), signal]).flatten()
-    if energy is not None and left > 0:
+    if energy is not None and unexplained > 0:
         # The probes saw a little too much or too little of an energy that is known exactly.
         exact = max(energy - float(leading.signal.sum()), 0.0)
-        signal, left = signal * (exact / left), exact
-    if (total := float(signal.sum())) > left:  # by rounding where there is no noise
-        signal, total = signal * (left / total), left
+        signal, unexplained = signal * (exact / unexplained), exact
+    if (total := float(signal.sum())) > unexplained:  # by rounding where there is no noise
+        signal, total = signal * (unexplained / total), unexplained
     return Spectrum(
         to_array(torch.cat([leading.values, nodes.flatten()])),
         to_array(torch.cat([leading.signal, signal])),
-        left - total,
+        unexplained - total,
         scales,
         products.targets,
         counts=to_array(torch.cat([torch.ones_like(leading.values), counts])),
@@ -294,7 +307,7 @@ def _with_rest(
 
 
 def _large_clipping(
-    made: Spectrum, products: Products, leading: Leading, examples: Examples, moment: Moment
+    theory: Spectrum, products: Products, leading: Leading, examples: Examples, moment: Moment
 ) -> Array:
     """The effect of a ReLU at `CLIPPED_AT`, as `clipping` has it.
 
@@ -302,30 +315,29 @@ def _large_clipping(
     target is exact along the leading directions; the rest of its energy shrinks with N as that of
     all entries does.
     """
-    shown, values = leading.shown, leading.values
+    sampled, values = leading.sampled, leading.values
     inputs = examples.inputs[:_LARGE_CLIPPED].to(products.device, torch.float64).flatten(1)
     coordinates = inputs @ leading.vectors.t()
     beyond = lanczos(products.apply, inputs, steps=_STEPS, off=leading.vectors)
-    every = examples.targets.flatten(1)[:, shown.to(examples.targets.device)]
+    every = examples.targets.flatten(1)[:, sampled.to(examples.targets.device)]
     if examples.wanted is None:
-        energies = moment.energies[shown.numpy()]
+        energies = moment.energies[sampled.numpy()]
     else:
         energies = to_array(every.double().square().mean(0))
     parts, targets = to_array(leading.parts), to_array(every[:_LARGE_CLIPPED])
-    left = np.maximum(energies - parts.sum(axis=0), 0.0)
-    rest_values, rest_signal = made.values[len(values) :], made.signal[len(values) :]
-    whole = float(rest_signal.sum()) + made.rest
+    unexplained = np.maximum(energies - parts.sum(axis=0), 0.0)
+    rest_values, rest_signal = theory.values[len(values) :], theory.signal[len(values) :]
+    total = float(rest_signal.sum()) + theory.rest
     factors = []
     for n in CLIPPED_AT:
-        threshold, effective, remaining = made.filter(float(n))
+        threshold, effective, remaining = theory.filter(float(n))
         solved = (coordinates / (values + threshold)) @ leading.vectors
-        mean = products.cross(solved + beyond.solved(threshold))[:, shown.to(products.device)]
+        mean = products.cross(solved + beyond.solved(threshold))[:, sampled.to(products.device)]
         filters = to_array(values / (values + threshold))
-        bias = float(rest_signal @ (threshold / (rest_values + threshold)) ** 2) + made.rest
-        error = (1 - filters) ** 2 @ parts + (bias / whole if whole > 0 else 0.0) * left
-        scatter = coordinates.square() @ (
-            values / (values + threshold) ** 2
-        )  # x^T C (C + kappa)^-2 x
+        bias = float(rest_signal @ (threshold / (rest_values + threshold)) ** 2) + theory.rest
+        error = (1 - filters) ** 2 @ parts + (bias / total if total > 0 else 0.0) * unexplained
+        # x^T C (C + kappa)^-2 x of each example: along the leading directions, then beyond them.
+        scatter = coordinates.square() @ (values / (values + threshold) ** 2)
         scatter += (beyond.weights * beyond.nodes / (beyond.nodes + threshold) ** 2).sum(1)
         variance = np.outer(to_array(scatter) / effective, error / max(remaining, 1e-9))
         factors.append(clipped_share(to_array(mean), variance, targets))
@@ -361,6 +373,7 @@ def leading_vectors(product: Product, start: Tensor, *, blocks: int, tolerance: 
         # Where the space is exhausted, as without noise, rounding is all that was normalised.
         block = orthonormal(without(block, before))
         coupling = image @ block.t()
+    # Rayleigh-Ritz: eigenpairs of C in the space, with their residuals from the last coupling.
     values, turned = torch.linalg.eigh(projected)
     residuals = torch.linalg.vector_norm(coupling.t() @ turned[-width:], dim=0)
     converged = (residuals <= tolerance * values) & (values > _NOTHING * values[-1])
@@ -377,11 +390,11 @@ class Products:
     """
 
     def __init__(self, examples: Examples, moment: Moment) -> None:
-        self.forward, self.wanted = examples.forward, examples.wanted
+        self.forward, self.target_map = examples.forward, examples.wanted
         self.device = self.forward.device
         self.shape = self.forward.domain
         self.inputs = math.prod(self.forward.range)
-        self.targets = math.prod(self.shape if self.wanted is None else self.wanted.range)
+        self.targets = math.prod(self.shape if self.target_map is None else self.target_map.range)
         self.noise = examples.noise.detach().to(self.device, torch.float64).flatten()
         padded = math.prod(2 * length for length in self.shape)
         self._rows = min(_MOST_ROWS, max(1, _PIECE // padded))
@@ -407,10 +420,10 @@ class Products:
 
     def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """C x, (k, inputs), and P x, (k, targets), of one piece."""
-        seen = self.forward.adjoint(self._placed(rows).reshape(-1, *self.forward.range))
-        images = targets = self._moment(seen.flatten(1))
-        if self.wanted is not None:
-            targets = self.wanted(images.reshape(-1, *self.shape)).flatten(1)
+        adjoint_rows = self.forward.adjoint(self._placed(rows).reshape(-1, *self.forward.range))
+        images = targets = self._moment(adjoint_rows.flatten(1))
+        if self.target_map is not None:
+            targets = self.target_map(images.reshape(-1, *self.shape)).flatten(1)
         return self._measured(images) + self.noise * rows, targets
 
     def apply(self, rows: Tensor) -> Tensor:
@@ -426,8 +439,8 @@ class Products:
         measured, energies = [], []
         for batch in self.split(rows):
             back = self._placed(batch)
-            if self.wanted is not None:
-                back = self.wanted.adjoint(back.reshape(-1, *self.wanted.range)).flatten(1)
+            if self.target_map is not None:
+                back = self.target_map.adjoint(back.reshape(-1, *self.target_map.range)).flatten(1)
             images = self._moment(back)
             energies.append((back.double() * images.double()).sum(1))
             measured.append(self._measured(images))
@@ -440,6 +453,7 @@ class Products:
         """(k, pixels) times S."""
         product = images @ self._sample.t() @ self._sample
         if self._spread is not None:
+            # D rho D: rho is a convolution, applied by Fourier transforms on twice the grid.
             axes = tuple(range(1, 1 + len(self.shape)))
             padded = [2 * length for length in self.shape]
             spread = (images * self._spread).reshape(-1, *self.shape)

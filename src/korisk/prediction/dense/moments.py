@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 _TOGETHER = 2**23  # numbers that are transformed at once
-_WORKERS = os.cpu_count() or 1
-_FINEST = 32  # pixels along an edge, of which one is a shift
-_BLUR = 0.7  # of a shift: the deviation of the normal law that weighs shifts
+_WORKERS = os.cpu_count() or 1  # threads of Fourier transforms
+_FINEST = 32  # an image is shifted by its edge divided by this
+_BLUR = 0.7  # deviation, in shifts, of the normal law that weights shifts
 _LARGEST_SHIFTED = 2**26  # entries of images with all their shifts
 
 
@@ -108,29 +108,31 @@ def image_moment(
     return Moment(centred, mean, shape, deviation, density, float(shrinkage))
 
 
-def shifted(made: Moment) -> Moment:
+def shifted(moment: Moment) -> Moment:
     """The same, whose sample covariance is a mean over images that are shifted a little, too.
 
     By a 32nd of their size at most, in all directions; variances of pixels stay as they are. What
     two pixels have in common changes slowly over an image, so neighbours serve as more examples.
     Images below 24 pixels, and more of them than memory should hold, stay alone.
     """
-    step = (min(made.shape) + _FINEST // 4) // _FINEST
-    offsets = list(product((0, -step, step), repeat=len(made.shape)))
-    if step < 1 or len(offsets) * made.images.size > _LARGEST_SHIFTED:
-        return made
-    plain = (made.images / made.deviation).reshape(-1, *made.shape)
+    step = (min(moment.shape) + _FINEST // 4) // _FINEST
+    offsets = list(product((0, -step, step), repeat=len(moment.shape)))
+    if step < 1 or len(offsets) * moment.images.size > _LARGEST_SHIFTED:
+        return moment
+    # (offsets, n, *shape) images of unit variance, each moved by one offset and weighted by it.
+    plain = (moment.images / moment.deviation).reshape(-1, *moment.shape)
     rows = np.zeros((len(offsets), *plain.shape))
     for row, offset in zip(rows, offsets, strict=True):
-        moves = list(zip(offset, made.shape, strict=True))
+        moves = list(zip(offset, moment.shape, strict=True))
         inside = tuple(slice(max(by, 0), length + min(by, 0)) for by, length in moves)
         source = tuple(slice(max(-by, 0), length - max(by, 0)) for by, length in moves)
         weight = math.exp(-0.5 * sum((by / step) ** 2 for by in offset) / _BLUR**2)
         row[:, *inside] = math.sqrt(weight) * plain[:, *source]
+    # Moving leaves pixels at an edge empty: every pixel gets its variance back.
     flat = rows.reshape(len(offsets) * len(plain), -1)
     size = np.sqrt(np.einsum("ij,ij->j", flat, flat) / len(flat))
-    flat *= np.divide(made.deviation, size, out=np.zeros_like(size), where=size > 0)
-    return replace(made, images=flat)
+    flat *= np.divide(moment.deviation, size, out=np.zeros_like(size), where=size > 0)
+    return replace(moment, images=flat)
 
 
 def _density(values: Array, deviation: Array) -> Array:

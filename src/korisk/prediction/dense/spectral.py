@@ -25,13 +25,14 @@ Array = NDArray[np.float64]
 
 CLIPPED_AT: Array = 2.0 ** np.arange(0.0, 16.0)  # N at which the effect of a ReLU is computed
 ROUNDING = 1e-14  # of the target's energy; errors below that are rounding
-_PER_DECADE = 32  # thresholds kappa; between two of them an error changes by less than 0.1%
+# The grid of thresholds kappa.
+_PER_DECADE = 32  # between two neighbours an error changes by less than 0.1%
 _ABOVE = 3  # decades above the eigenvalues' sum, where nothing is learned
-_BELOW = 13  # decades below the largest, where everything is
-_LEAST_LEFT = 1e-9  # of 1 - sum L^2 / N_eff: below that the formula does not hold
-_BRIGHTNESS = np.logspace(-9, 9, 361)  # t, over which the brightness of samples is averaged
+_BELOW = 13  # decades below the largest eigenvalue, where everything is learned
 _TOGETHER = 2**22  # entries of (thresholds, eigenvalues) that are computed at once
-_LEAST_DEVIATION = 1e-12  # over the targets' root mean square
+_LEAST_REMAINING = 1e-9  # least 1 - sum L^2 / N_eff for which the formula holds
+_BRIGHTNESS = np.logspace(-9, 9, 361)  # grid of t in Eq. (eq:brightness)
+_LEAST_DEVIATION = 1e-12  # least deviation of a prediction over the targets' root mean square
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,7 @@ class Spectrum:
         step = max(1, _TOGETHER // len(self.values))
         for first in range(0, number, step):
             block = slice(first, first + step)
-            filters = self.values / (self.values + thresholds[block, None])
+            filters = self.values / (self.values + thresholds[block, None])  # (thresholds, K) L_i
             sums[0, block] = filters @ self._counts
             sums[1, block] = filters**2 @ self._counts
             sums[2, block] = (1 - filters) ** 2 @ self.signal + self.rest
@@ -107,13 +108,15 @@ class Spectrum:
         places = np.append(np.arange(np.floor(last) + 1), last)
         dimension, squared, bias = (np.interp(places, grid, total) for total in sums)
         effective = n * np.interp(dimension / n, *self._brightness)
-        left = 1 - squared / effective
+        # Eq. (eq:spectral): the bias over the share of the samples that is not used up.
+        remaining = 1 - squared / effective
         with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.where(left > _LEAST_LEFT, bias / left, np.inf)
+            errors = np.where(remaining > _LEAST_REMAINING, bias / remaining, np.inf)
         best = int(np.argmin(errors))
         error = max(float(errors[best]), ROUNDING * self.energy)
         threshold = float(np.exp(np.interp(places[best], grid, np.log(thresholds))))
-        return error, threshold, float(dimension[best]), float(effective[best]), float(left[best])
+        sums_at_best = float(dimension[best]), float(effective[best]), float(remaining[best])
+        return error, threshold, *sums_at_best
 
     def errors(self, n: ArrayLike) -> Array:
         """(M,) the mean squared error of an entry after N samples, at the best penalty."""
@@ -129,8 +132,8 @@ class Spectrum:
 
     def filter(self, n: float) -> tuple[float, float, float]:
         """The threshold at N, Eq. (eq:threshold), N_eff, and 1 - sum L^2 / N_eff."""
-        _, threshold, _, effective, left = self._best(n)
-        return threshold, effective, left
+        _, threshold, _, effective, remaining = self._best(n)
+        return threshold, effective, remaining
 
 
 def spectrum(
@@ -155,7 +158,7 @@ def spectrum(
 
 
 def clipping(
-    made: Spectrum,
+    theory: Spectrum,
     vectors: Array,  # (inputs, K) eigenvectors of the inputs' second moment
     cross: Array,  # (outputs, inputs) E[y x^T]
     energies: Array,  # (outputs,) E[y^2] of every output
@@ -167,16 +170,17 @@ def clipping(
     At an example x the prediction's mean is M* L x, and its variance at output p is E_p / N_eff
     times sum_i L_i^2 (u_i x)^2 / lambda_i, where E_p is the error at p.
     """
-    there = made.values > 1e-13 * made.values.max()
-    values = made.values[there]
+    there = theory.values > 1e-13 * theory.values.max()
+    values = theory.values[there]
     best = cross @ vectors[:, there] / values  # M* in the eigenbasis
     along = inputs @ vectors[:, there]
     rest = np.maximum(energies - np.square(best) @ values, 0.0)
     factors = []
     for n in CLIPPED_AT:
-        threshold, effective, left = made.filter(float(n))
+        threshold, effective, remaining = theory.filter(float(n))
+        # E_p of every output, then mean and variance of the prediction at every example.
         filters = values / (values + threshold)
-        error = (np.square(best) @ ((1 - filters) ** 2 * values) + rest) / left
+        error = (np.square(best) @ ((1 - filters) ** 2 * values) + rest) / remaining
         scatter = np.square(along) @ (filters**2 / values) / effective
         mean = (along * filters) @ best.T
         factors.append(clipped_share(mean, np.outer(scatter, error), targets))
@@ -187,6 +191,7 @@ def clipped_share(mean: Array, variance: Array, targets: Array) -> float:
     """The squared error of ReLU(f) over that of f, for normal f around `mean`, all (images, p)."""
     least = _LEAST_DEVIATION * float(np.sqrt(np.square(targets).mean()))
     deviation = np.maximum(np.sqrt(variance), max(least, 1e-150))
+    # E[(ReLU(f) - y)^2] of a normal f in closed form: f itself above zero, else y^2.
     away = mean / deviation
     above = ndtr(away)
     bell = np.exp(-0.5 * np.minimum(away**2, 1400.0)) / np.sqrt(2 * np.pi)

@@ -10,9 +10,9 @@ from korisk.fitting.gradient.many import CHECKS
 from korisk.texts import duration
 
 LEAST_SIZES = 3  # of a curve that can be predicted with
-_FAR = 2  # sizes, the largest, between which most questions are: they stay to the end
+_FAR = 2  # number of largest sizes that are kept: most targets lie between them
 _LEAST_SEEDS = 2  # at the largest N: a spread needs two
-# Of the steps. Few values, so that a rehearsal that is resumed chooses the same one again.
+# Shares of the steps. Few values, so that a resumed rehearsal chooses the same one again.
 _SHARES = (0.75, 0.5, 0.35, 0.25)
 
 

@@ -1,11 +1,15 @@
-"""The curve of a network on simulated pairs, and what it says of real ones."""
+"""The curve of a network on simulated pairs, and what it says of real ones.
+
+`Rehearsal` predicts with the curve; `Rehearsed` adds a pilot, sentences, tables and JSON.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,20 +19,32 @@ from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.planning.chances import Chances
-from korisk.planning.explain import value
+from korisk.planning.explain import times
 from korisk.planning.futures.posterior import posterior
 from korisk.planning.protocol import Answers, Expectation
-from korisk.planning.recommend import check_words
 from korisk.prediction.misfit import Belief, LogErrors
-from korisk.prediction.prediction import FARTHEST_N, PredictedPlan, Prediction, trust_words
+from korisk.prediction.prediction import (
+    FARTHEST_N,
+    Advising,
+    PredictedPlan,
+    Prediction,
+    expectation_words,
+    trust_words,
+)
 from korisk.prediction.rehearsal.worth import Worth, worth
+from korisk.texts import Table, number, whole
+
+if TYPE_CHECKING:
+    from korisk.prediction.sensitivity import Change
 
 Array = NDArray[np.float64]
 
 _ONE_SEED = 0.05  # relative deviation of a mean of one seed
+_PER_DOUBLING = 2  # sizes per doubling of N at which a curve is drawn
+_BEYOND = 4  # a curve is drawn at least up to this multiple of the largest rehearsed N
 # Chosen with benchmarks/prediction/rehearse.py --part choose.
-# What few distinct images cost at N, over what half of them cost more: about that again, less at
-# smaller N, where fewer of the training images are copies.
+# Cost of few distinct images at N relative to the extra cost of half of them: about as much again,
+# and less at smaller N, where fewer of the training images are copies.
 _AGAIN, _POWER = 1.2, 0.4
 BELIEF = Belief(
     shapes=((0.05, 0.3), (0.15, 0.45), (0.4, 0.25)),
@@ -43,12 +59,10 @@ UNLIKE = Belief(
     offsets=((0.4, 0.4), (1.2, 0.6)),
     unseen=0.0,
 )
-
-
 # Chosen with benchmarks/prediction/reduced.py --part choose.
-# Twice the steps take off the logarithm of an error so much of what the doubling before took off.
+# Each doubling of the steps lowers the log error by this share of what the doubling before did.
 _NEXT_DOUBLING = 0.9
-# Deviation of what steps that were left out would take off: a part of it, and for each halving.
+# Deviation of the effect of steps that were left out: relative to it, and per halving.
 _UNSURE, _UNSURE_HALVING = 0.3, 0.01
 
 
@@ -226,8 +240,8 @@ class Rehearsal(Reported, Answers):
         variance = relative_variance(self.adjusted)
         noise = np.full(len(sizes), _ONE_SEED**2) if variance is None else variance
         logs = np.log(self.adjusted.means)
-        # What is not known of steps that were left out is each network's own, and no part of the
-        # level, which two networks share (`worth`).
+        # The uncertainty about steps that were left out belongs to each network: it must not be
+        # part of the level, which `worth` lets two networks share.
         offsets = tuple((math.hypot(o, self.untrained[1]), p) for o, p in self.belief.offsets)
         alone = Prediction(
             _Simulated(self.adjusted, self.parameters),
@@ -262,9 +276,8 @@ class Rehearsal(Reported, Answers):
             No N is below the smallest that was rehearsed or measured.
         """
         answer = self.predict(pilot).plan(target)
-        least = min(curve.sizes[0] for curve in (self.curve, pilot) if curve is not None)
-        beyond = answer.chances.n >= least
-        chances = Chances(answer.chances.n[beyond], answer.chances.p[beyond])
+        covered = answer.chances.n >= self._smallest(pilot)
+        chances = Chances(answer.chances.n[covered], answer.chances.p[covered])
         return replace(answer, chances=chances, undertrained=self.undertrained)
 
     def worth(self, other: Rehearsal, target: float, pilot: Curve | None = None) -> Worth:
@@ -303,10 +316,13 @@ class Rehearsal(Reported, Answers):
         Expectation
             The error with its 90% band.
         """
-        remedy = "rehearse smaller sizes, or give a pilot"
-        least = int(min(curve.sizes[0] for curve in (self.curve, pilot) if curve is not None))
+        remedy, least = "rehearse smaller sizes, or give a pilot", self._smallest(pilot)
         size = _checks.count("n", n, at_least=least, at_most=FARTHEST_N, remedy=remedy)
         return self.predict(pilot).expected(size)
+
+    def _smallest(self, pilot: Curve | None) -> int:
+        """The smallest N that was rehearsed or measured."""
+        return int(min(curve.sizes[0] for curve in (self.curve, pilot) if curve is not None))
 
     def expected(self, n: float) -> Expectation:
         """What is expected of real images at one N, by the rehearsal alone."""
@@ -347,52 +363,162 @@ class Rehearsal(Reported, Answers):
         str
             Sentences on one line.
         """
-        if target is None:
-            sentences, reasons = [self.outlook(pilot)], []
-            if pilot is None:
-                reasons.append(check_words(self.first_check()))
-        else:
-            advice = self.plan(target, pilot).recommend(sure, cost)
-            sentences, reasons = [advice.sentence, advice.odds], list(advice.reasons)
-        return " ".join(filter(None, [*sentences, *self.basis(pilot), *reasons]))
+        return Rehearsed(self, pilot).explain(target, sure, cost)
 
-    def outlook(self, pilot: Curve | None = None) -> str:
-        """The error at the largest simulated N, in a sentence.
+
+@dataclass(frozen=True, eq=False)
+class Rehearsed(Advising):
+    """What is said of a network: by its rehearsal, with a small real pilot or without.
+
+    Parameters
+    ----------
+    rehearsal : Rehearsal
+        What `rehearse` returns.
+    pilot : Curve or None
+        Mean squared errors of the same network on real pairs, if any were measured.
+    changes : tuple of Change
+        How errors change if pairs are not as they were simulated, where that was asked for.
+    """
+
+    rehearsal: Rehearsal
+    pilot: Curve | None = None
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def model(self) -> str:
+        """Name of the network."""
+        return self.rehearsal.curve.model
+
+    @property
+    def first(self) -> int:
+        """The smallest N that was rehearsed."""
+        return int(self.rehearsal.curve.sizes[0])
+
+    @property
+    def last(self) -> int:
+        """The largest N that was rehearsed."""
+        return int(self.rehearsal.curve.sizes[-1])
+
+    @property
+    def target(self) -> float:
+        """A target for users who name none: what the largest N reaches with 95% probability."""
+        return float(f"{self.expected(self.last).upper:.3g}")
+
+    @property
+    def check(self) -> Expectation | None:
+        """What a first measurement is expected to show; None with a pilot."""
+        return None if self.pilot is not None else self.rehearsal.first_check()
+
+    def plan(self, target: float) -> PredictedPlan:
+        """The answer for a target."""
+        return self.rehearsal.plan(target, self.pilot)
+
+    def expected(self, n: float) -> Expectation:
+        """What is expected of real images at one N."""
+        return self.rehearsal.expected_with(n, self.pilot)
+
+    def rows(self, sizes: Sequence[float]) -> list[dict[str, float]]:
+        """N, the simulated error, the expected one and its 90% band."""
+        simulated = self.rehearsal.predict().computed(sizes).tolist()
+        return [
+            {"n": float(then.n), "computed": error, "expected": then.value}
+            | {"lower": then.lower, "upper": then.upper}
+            for error, then in zip(simulated, map(self.expected, sizes), strict=True)
+        ]
+
+    def drawn_sizes(self, needed: float = 0.0) -> list[int]:
+        """N at which the curve is drawn, some way beyond the rehearsal and what a target needs."""
+        first, end = float(self.first), max(_BEYOND * self.last, 2.0 * needed)
+        end = min(end, FARTHEST_N)
+        if self.pilot is not None:  # a pilot may begin above the smallest rehearsed N
+            first = max(first, float(self.pilot.sizes[0]))
+        steps = max(2, math.ceil(_PER_DOUBLING * math.log2(max(end / first, 2.0))))
+        sizes = np.geomspace(first, max(end, first + 1), 1 + steps)
+        return sorted({round(n) for n in sizes.tolist()})
+
+    def sensitivity_table(self, targets: Sequence[float], sure: float) -> Table:
+        """How errors, and N for the first target, change if pairs are not as simulated."""
+        target = targets[0] if targets else self.target
+        rows = []
+        for name, lower, ratio, upper in [("as assumed", 1.0, 1.0, 1.0)] + [
+            (change.name, change.lower, change.ratio, change.upper) for change in self.changes
+        ]:
+            size = self.plan(target / ratio).samples(sure)
+            ends = f" ({times(lower)} to {times(upper)})" if upper > lower else ""
+            rows.append([name, times(ratio) + ends, "none" if size is None else whole(size)])
+        title = f"{self.model}, if it is not as assumed"
+        return Table(title, ["change", "errors", f"N for {number(target)}"], rows, "lrr")
+
+    def explain(
+        self, target: float | None = None, sure: float = 0.9, cost: float | None = None
+    ) -> str:
+        """The answer, what was simulated and measured, and what to measure first."""
+        sentences, reasons = self.advised([] if target is None else [target], sure, cost)
+        return " ".join([*sentences, *self.basis(), *reasons])
+
+    def outlook(self) -> str:
+        """The error at the largest rehearsed N, in a sentence."""
+        return f"{expectation_words(self.model, self.expected(self.last))}."
+
+    def basis(self) -> list[str]:
+        """What was simulated and what was measured, with notes on both."""
+        limits = f"nothing below N = {self.first:,} or beyond {self.last:,}"
+        facts = [f"Simulated: {self.rehearsal.simulated}; {limits}.", "Measured: nothing."]
+        if self.pilot is not None:
+            first, last = self.pilot.sizes[[0, -1]]
+            facts[1] = f"Measured: a pilot at N = {first:,} to {last:,}."
+            facts += trust_words(self.rehearsal.predict(self.pilot))
+        return [*facts, *self.rehearsal.notes]
+
+    def to_dict(
+        self,
+        targets: Sequence[float],
+        at: Sequence[float] = (),
+        sure: float = 0.9,
+        cost: float | None = None,
+    ) -> dict[str, Any]:
+        """All of it as plain values, for JSON.
 
         Parameters
         ----------
-        pilot : Curve, optional
-            As for `predict`.
+        targets : sequence of float
+            Mean squared errors for which sample sizes are computed.
+        at : sequence of float, optional
+            N at which errors are listed. Default: the rehearsed ones.
+        sure : float, default 0.9
+            The chance with which samples are to be enough.
+        cost : float, optional
+            Price of one sample.
 
         Returns
         -------
-        str
-            With its 90% band.
+        dict
+            One of `models` of a point; see docs/reference/files.md for its keys.
         """
-        then = self.expected_with(int(self.curve.sizes[-1]), pilot)
-        return (
-            f"{self.curve.model} has an expected error of {value(then.value)} at N = {then.n:,} "
-            f"(90%: {value(then.lower)} to {value(then.upper)})."
-        )
-
-    def basis(self, pilot: Curve | None = None) -> list[str]:
-        """What was simulated and what was measured, with notes on both.
-
-        Parameters
-        ----------
-        pilot : Curve, optional
-            As for `predict`.
-
-        Returns
-        -------
-        list of str
-            Sentences.
-        """
-        first, last = self.curve.sizes[0], self.curve.sizes[-1]
-        facts = [f"Simulated: {self.simulated}; nothing below N = {first:,} or beyond {last:,}."]
-        if pilot is None:
-            facts.append("Measured: nothing.")
-        else:
-            facts.append(f"Measured: a pilot at N = {pilot.sizes[0]:,} to {pilot.sizes[-1]:,}.")
-            facts += trust_words(self.predict(pilot))
-        return [*facts, *self.notes]
+        rehearsal, curve, pilot = self.rehearsal, self.rehearsal.curve, self.pilot
+        rows = zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True)
+        plans = [self.plan(target) for target in targets]
+        needed = max((plan.samples(sure) or plan.even or 0 for plan in plans), default=0)
+        pairs = () if pilot is None else zip(pilot.sizes, pilot.means, strict=True)
+        means = zip(curve.sizes.tolist(), curve.means.tolist(), strict=True)
+        return {
+            "model": self.model,
+            "how": "trained",
+            "relu": False,
+            "floor": None,
+            "parameters": rehearsal.parameters,
+            "errors": self.rows(at or curve.sizes.tolist()),
+            "samples": [plan.to_dict(sure, cost) for plan in plans],
+            "track": self.rows(self.drawn_sizes(needed)),
+            "rehearsal": [{"n": n, "measured": mean} for n, mean in means],
+            "checks": [{"n": int(n), "measured": float(mean)} for n, mean in pairs],
+            "trust": None if pilot is None else rehearsal.predict(pilot).trust,
+            "sensitivity": [vars(change) for change in self.changes],
+            "first_check": self.check and vars(self.check),
+            "simulated": rehearsal.simulated,
+            "curve": [dict(zip(("n", "error", "seed"), row, strict=True)) for row in rows],
+            "unaltered": rehearsal.unaltered,
+            "notes": list(rehearsal.notes),
+            "explanation": self.explain(targets[0] if targets else None, sure, cost),
+            "seconds": rehearsal.seconds,
+        }

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,6 @@ from korisk.planning.explain import value
 from korisk.prediction.independent import relative_error
 from korisk.prediction.rehearsal.budget import LEAST_SIZES, Extent, reduction_note, within
 from korisk.prediction.rehearsal.callbacks import Callbacks, Progress
-from korisk.prediction.rehearsal.finished import Finished
 from korisk.prediction.rehearsal.rehearsal import BELIEF, UNLIKE, Rehearsal, fullest, levelled
 from korisk.prediction.rehearsal.simulation import (
     FOLDS,
@@ -41,7 +41,7 @@ from korisk.prediction.rehearsal.simulation import (
     Training,
     simulation_of,
 )
-from korisk.prediction.rehearsal.trainings import Cell, Trainings, curve_of
+from korisk.prediction.rehearsal.trainings import Cell, Finished, Trainings, curve_of
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Problem
 from korisk.seeds import checked_seeds
@@ -147,12 +147,12 @@ def rehearse(
     """
     remedy = "give ascending numbers of training pairs, three or more"
     require(isinstance(sizes, Iterable), "sizes", "be a list", sizes, remedy)
-    asked = [_checks.count("sizes", n, at_least=2, at_most=10**6, remedy=remedy) for n in sizes]
-    ascending = len(asked) >= LEAST_SIZES and asked == sorted(set(asked))
-    require(ascending, "sizes", "be three or more, ascending", asked, remedy)
+    planned = [_checks.count("sizes", n, at_least=2, at_most=10**6, remedy=remedy) for n in sizes]
+    ascending = len(planned) >= LEAST_SIZES and planned == sorted(set(planned))
+    require(ascending, "sizes", "be three or more, ascending", planned, remedy)
     numbers, recipe = checked_seeds(seeds), _checks.options_of("training", training, Training)
     name = model or getattr(build, "__name__", type(build).__name__).strip("<>")
-    told = _checks.options_of("callbacks", callbacks, Callbacks)
+    callbacks = _checks.options_of("callbacks", callbacks, Callbacks)
     if minutes is not None:
         _checks.real("minutes", minutes, above=0, remedy="try 10")
         if recipe.fit is not None:
@@ -161,7 +161,7 @@ def rehearse(
             raise KoriskError(Argument("minutes", minutes), unknown, *chosen)
         recipe = replace(recipe, patience=recipe.patience or _PATIENCE)
     finished = None if folder is None else Finished(folder)
-    watch, start = told.progress or (lambda what, share: None), time.monotonic()
+    watch, start = callbacks.progress or (lambda what, share: None), time.monotonic()
     watch("simulating", 0.0)
     simulation = simulation_of(
         operator,
@@ -173,15 +173,15 @@ def rehearse(
         training=recipe,
         seed=numbers[0],
         folds=max(FOLDS, len(numbers)),
-        largest=asked[-1],
+        largest=planned[-1],
     )
     got = f"{len(numbers)}: one alone would judge"
     raised, rule = Message("raise ", Argument("seeds", ...)), "be 2 or more for so few patients"
     require(_judges(simulation, numbers) >= 2, "seeds", rule, len(numbers), raised, got=got)
-    extent = Extent.whole(asked, numbers, recipe.steps)
+    extent = Extent.whole(planned, numbers, recipe.steps)
     trainings = Trainings(name, build, simulation, recipe, extent, finished)
     notes = list(simulation.notes)
-    timed = minutes is not None or told.progress is not None or told.estimate is not None
+    timed = minutes is not None or callbacks.progress is not None or callbacks.estimate is not None
     if recipe.fit is None and timed and trainings.unfinished(extent):
         watch("timing a few steps", 0.0)
         members = [trainings.member(cell) for cell in trainings.cells(extent)]
@@ -190,8 +190,8 @@ def rehearse(
             extent, reduction = _reduced(extent, trainings, speed, 60 * minutes)
             notes += [] if reduction is None else [reduction]
         seconds = _seconds(extent, trainings, speed)
-        if told.estimate is not None:
-            told.estimate(seconds, speed.memory)
+        if callbacks.estimate is not None:
+            callbacks.estimate(seconds, speed.memory)
         gibibytes = max(speed.memory / 2**30, 0.1)
         watch(f"about {duration(seconds)} on {speed.device}; {gibibytes:.1f} GiB", 0.0)
     errors: dict[Cell, Tensor] = {}
@@ -204,8 +204,8 @@ def rehearse(
 
     for errors in _train(trainings, extent, notes, watch):
         sizes_done = {cell.n for cell in errors if cell.variant == "plain"}
-        if told.finished is not None and len(sizes_done) >= LEAST_SIZES:
-            told.finished(made())
+        if callbacks.finished is not None and len(sizes_done) >= LEAST_SIZES:
+            callbacks.finished(made())
     return made()
 
 
@@ -230,6 +230,8 @@ def _rehearsal(
             f"{name} has learned nothing: an image of zeros has an error of {value(zero_error)}. "
             "Lower the rate, or train for more steps."
         )
+    # The fall of the log error from half the steps to all of them, where both have finished.
+    falls = [float(torch.log(half[c].mean() / errors[c].mean())) for c in half if c in errors]
     parameters = sum(p.numel() for p in trainings.weights)
     how = "by your own function"
     if recipe.fit is None:
@@ -245,17 +247,10 @@ def _rehearsal(
         belief=BELIEF if simulation.alike else UNLIKE,
         undertrained=finding is not None or extent.steps < recipe.steps,
         trained=extent.steps / recipe.steps,
-        doubled=max((_fall(half, errors, cell) for cell in half), default=0.0),
+        doubled=max(falls, default=0.0),
         notes=(*notes, *([] if finding is None else [finding])),
         seconds=seconds,
     )
-
-
-def _fall(before: Mapping[Cell, Tensor], after: Mapping[Cell, Tensor], cell: Cell) -> float:
-    """By how much the logarithm of a network's error fell; by nothing, if it is not trained yet."""
-    if cell not in after:
-        return 0.0
-    return float(torch.log(before[cell].mean() / after[cell].mean()))
 
 
 def _judges(simulation: Simulation, seeds: Iterable[int]) -> int:
@@ -273,10 +268,7 @@ def _reduced(
     full: Extent, trainings: Trainings, speed: Pace, limit: float
 ) -> tuple[Extent, str | None]:
     """What can be trained in so many seconds, and a note of what that leaves out."""
-
-    def seconds(extent: Extent) -> float:
-        return _seconds(extent, trainings, speed)
-
+    seconds = partial(_seconds, trainings=trainings, speed=speed)
     extent = within(limit, full, trainings.simulation.unaltered, seconds)
     if _judges(trainings.simulation, extent.seeds[: extent.counts[-1]]) < 2:
         # One patient alone would judge.
@@ -362,6 +354,7 @@ def rise_note(curve: Curve) -> str | None:
     # What a seed has at every N alike, such as the images that judge it, is in no difference.
     variance = variance * (1 - lasting_share(curve))
     logs = np.log(curve.means)
+    # Each size against the smallest error before it; the largest clear rise is reported.
     rises = []
     for last in range(1, len(logs)):
         first = int(np.argmin(logs[:last]))

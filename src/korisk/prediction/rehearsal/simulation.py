@@ -117,14 +117,15 @@ class ExampleSource(ImageSource):
         """Indices of the images that train, validate and test for a seed."""
         judges = self._groups[seed % self.folds :: self.folds]
         others = [g for k, g in enumerate(self._groups) if k % self.folds != seed % self.folds]
+        # A tenth of the images, at least, chooses the best step; one group remains to train with.
         count, validation = 0, 0
         while count < len(self.images) // 10 and validation < len(others) - 1:
             count += len(others[validation])
             validation += 1
-        least = min(
-            sum(map(len, self._groups[fold :: self.folds])) for fold in range(self.folds)
-        )  # as many for every seed
+        # As many test images for every seed as the smallest fold has.
+        least = min(sum(map(len, self._groups[k :: self.folds])) for k in range(self.folds))
         rng = np.random.Generator(np.random.Philox(key=stream_key(seed, "rehearsal order")))
+        # Patients take turns: the first image of each, then the second of each, and so on.
         turns = [rng.permutation(group) for group in others[validation:]]
         turns = [turns[index] for index in rng.permutation(len(turns))]
         longest = range(max(map(len, turns)))
@@ -207,38 +208,37 @@ def simulation_of(
 ) -> Simulation:
     """What is simulated, from a user's arguments."""
     counts = {"train": largest, "validation": _VALIDATION, "test": _TEST}
-    source: ExampleSource | None = None
-    if images is not None:
-        source, worth, tried = _example_source(images, patients, augment, also, folds)
-    elif isinstance(getattr(operator, "source", None), FileSource):
+    problem: Any = operator  # as far as it is one
+    if images is None and isinstance(getattr(operator, "source", None), FileSource):
         if patients is not None:
             reads = f"{type(operator).__name__} reads whose its images are with their files; leave "
             raise KoriskError(reads, Argument("patients", ...), " out")
         count, least = training.examples, LEAST_EXAMPLES
         _checks.count("examples", count, at_least=least, at_most=10**4, remedy="256 are good")
-        problem: Any = operator
         drawn = problem.examples(seed=seed, count=count, device="cpu")
-        source, worth, tried = _example_source(drawn.latents, drawn.patients, augment, also, folds)
+        images, patients = drawn.latents, drawn.patients
+    source: ExampleSource | None = None
+    if images is not None:
+        source, worth, tried = _example_source(images, patients, augment, also, folds)
     else:
-        for name, given in (("patients", patients), ("augment", augment), ("also", also)):
-            if given is not None:
+        for name, argument in (("patients", patients), ("augment", augment), ("also", also)):
+            if argument is not None:
                 says = " is about example images; give "
                 raise KoriskError(Argument(name, ...), says, Argument("images", ...), " too")
     if isinstance(operator, Problem):
         if noise is not None:
             raise KoriskError("a problem has its own noise; leave ", Argument("noise", ...), " out")
-        changed: Any = operator
         if source is not None and not hasattr(operator, "source"):
             fixed = f"the images of {type(operator).__name__} are fixed; leave "
             raise KoriskError(fixed, Argument("images", ...), " out")
         words = f"pairs of {type(operator).__name__}"
 
         def pools(seed: int, variant: Variant) -> Pools:
-            problem = changed
+            changed = problem
             if source is not None:
-                problem = replace(changed, source=replace(source, variant=variant))
-            drawn: Pools = problem.pools(seed=seed, device=training.device, **counts)
-            return drawn
+                changed = replace(problem, source=replace(source, variant=variant))
+            pools_of_seed: Pools = changed.pools(seed=seed, device=training.device, **counts)
+            return pools_of_seed
     elif isinstance(operator, LinearOperator):
         if source is not None and tuple(source.images.shape[1:]) != operator.domain:
             shape = shape_text(operator.domain, batched=True)
@@ -247,14 +247,15 @@ def simulation_of(
         if source is None and (len(operator.domain) != 2 or len(set(operator.domain)) > 1):
             need = f"random ellipses need a square image, got {shape_text(operator.domain)}; give "
             raise KoriskError(need, Argument("images", ...))
-        drawn_from: ImageSource = EllipseSource() if source is None else source
         added: Any = noise
         level = f"{added:g}" if isinstance(added, Real) else shown(added)
         kind = "none" if added is None else getattr(added, "__name__", level)
         words = f"inputs of {operator.name} (noise: {kind})"
 
         def pools(seed: int, variant: Variant) -> Pools:
-            images_from = replace(source, variant=variant) if source else drawn_from
+            images_from: ImageSource = EllipseSource()
+            if source is not None:
+                images_from = replace(source, variant=variant)
             side = operator.domain[0]
             drawn = images_from.draw(side, seed=seed, counts=counts, device=operator.device)
             return Pools(*(_pairs(operator, drawn[name], added, seed, name) for name in counts))
@@ -264,13 +265,12 @@ def simulation_of(
         )
     if source is None:
         is_problem = isinstance(operator, Problem)
+        kind = "images as the problem draws them" if is_problem else "random ellipses for images"
         return Simulation(
             pools=pools,
             groups=lambda seed: [str(index) for index in range(_TEST)],
             unaltered=largest if is_problem else 0,
-            words=f"{words}, images as the problem draws them"
-            if is_problem
-            else f"{words}, random ellipses for images",
+            words=f"{words}, {kind}",
             alike=is_problem,
             copied=False,
         )
@@ -302,10 +302,7 @@ def _example_source(
     folds: int,
 ) -> tuple[ExampleSource, Independence, Evidence]:
     """A user's example images, checked, what they are worth, and how copies are altered."""
-    try:
-        examples = torch.as_tensor(images).detach().to("cpu", torch.float64)
-    except (TypeError, ValueError, RuntimeError):
-        examples = torch.zeros(0)
+    examples = _as_images(images)
     many = examples.ndim > 1 and len(examples) >= LEAST_EXAMPLES
     ellipses = Message("leave ", Argument("images", ...), " out to use random ellipses")
     if not many or not bool(torch.isfinite(examples).all()) or not bool(examples.any()):
@@ -350,32 +347,32 @@ def _alteration(
     """How copies of images are altered: as the user says, or as the images speak for it."""
     if callable(augment):
         return augment, Evidence((getattr(augment, "__name__", "your own"),), {})
-    more = None if also is None else _second_source(also, images)
-    named = None
+    others = None
+    if also is not None:
+        others = _as_images(also)
+        same_size = len(others) > 0 and others.shape[1:] == images.shape[1:]
+        if not same_size or not bool(torch.isfinite(others).all()):
+            rule = f"be finite images {shape_text(tuple(images.shape[1:]), batched=True)}"
+            raise invalid("also", rule, also, "resize them as the examples")
+    required = None
     if augment is not None:
         remedy = "name alterations, such as ['mirror', 'shift'], or give a function"
-        rule = "be a list of names, or a function"
-        require(not isinstance(augment, str), "augment", rule, augment, remedy)
-        require(isinstance(augment, Iterable), "augment", rule, augment, remedy)
-        named = checked_kinds(list(augment), images.shape[1:])
-    tried = evidence(images, named, more)
+        is_list = isinstance(augment, Iterable) and not isinstance(augment, str)
+        require(is_list, "augment", "be a list of names, or a function", augment, remedy)
+        required = checked_kinds(list(augment), images.shape[1:])
+    tried = evidence(images, required, others)
     kinds = tried.kinds
     if not kinds:
         return None, tried
-    return lambda copies, generator: altered(copies, generator, kinds, more), tried
+    return lambda copies, generator: altered(copies, generator, kinds, others), tried
 
 
-def _second_source(also: ArrayLike | Tensor, images: Tensor) -> Tensor:
-    """Images of another source, checked."""
+def _as_images(values: ArrayLike | Tensor) -> Tensor:
+    """A user's array in float64 on the CPU; empty if it is not an array of numbers."""
     try:
-        second = torch.as_tensor(also).detach().to("cpu", torch.float64)
+        return torch.as_tensor(values).detach().to("cpu", torch.float64)
     except (TypeError, ValueError, RuntimeError):
-        second = torch.zeros(0)
-    right = len(second) > 0 and second.shape[1:] == images.shape[1:]
-    if not right or not bool(torch.isfinite(second).all()):
-        rule = f"be finite images {shape_text(tuple(images.shape[1:]), batched=True)}"
-        raise invalid("also", rule, also, "resize them as the examples")
-    return second
+        return torch.zeros(0)
 
 
 def _pairs(
@@ -387,6 +384,7 @@ def _pairs(
 ) -> Pairs:
     """Images behind the operator, with noise."""
     targets = images.to(operator.dtype)
+    # In pieces, since a projector's working memory grows with the batch.
     step = max(1, _PIECE // max(math.prod(operator.range), math.prod(operator.domain)))
     with torch.no_grad():
         inputs = torch.cat([operator(batch) for batch in torch.split(targets, step)])

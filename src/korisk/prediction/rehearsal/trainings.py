@@ -1,31 +1,42 @@
-"""The trainings of a rehearsal: the pairs and the network of each, and the file that keeps it."""
+"""The trainings of a rehearsal: the pairs and the network of each, and the file that keeps it.
+
+Networks that have finished are kept in a folder, so that none is trained twice. The name of a file
+has a digest of all that decides the errors in it: the pairs that train and judge the network, the
+network with its initial weights, and how it is trained.
+"""
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from korisk import _checks
 from korisk._checks import require
 from korisk._memory import check_memory
+from korisk._version import __version__
 from korisk.curves.curve import Curve
-from korisk.errors import Argument, Message, invalid
+from korisk.errors import Argument, KoriskError, Message, invalid
+from korisk.files import Spec, make_folder, parse, read_json, write_text
 from korisk.fitting.gradient.many import Member
 from korisk.prediction.rehearsal.budget import Extent
-from korisk.prediction.rehearsal.finished import (
-    Finished,
-    digest_of_fit,
-    digest_of_network,
-    digest_of_pairs,
-    file_name,
-)
 from korisk.prediction.rehearsal.simulation import Simulation, Training, Variant, torch_seed
 from korisk.problems.problem import Pairs
+
+_LARGEST_BYTES = 50_000_000
+_MOST = 1_000_000  # test images of a network
+_TRIAL = 4  # inputs whose outputs identify a network's function
+
+Error = Annotated[float, Field(ge=0, lt=1e300, allow_inf_nan=False)]
 
 
 class Cell(NamedTuple):
@@ -34,6 +45,50 @@ class Cell(NamedTuple):
     n: int  # training pairs
     seed: int
     variant: Variant  # of its training images
+
+
+class FinishedRecord(Spec):
+    """The file of a network."""
+
+    korisk: str
+    model: str
+    n: int
+    seed: int
+    variant: str
+    errors: list[Error] = Field(min_length=1, max_length=_MOST)  # of every image that judges
+
+
+class Finished:
+    """The finished networks in a folder, each with a file; the folder is created if needed."""
+
+    def __init__(self, folder: str | Path) -> None:
+        remedy = "name a folder for finished networks"
+        self.folder = make_folder(_checks.path("folder", folder, remedy=remedy))
+
+    def has(self, name: str) -> bool:
+        """Whether a network has finished."""
+        return (self.folder / name).exists()
+
+    def read(self, name: str, count: int) -> Tensor:
+        """The errors of a network on so many images."""
+        file = self.folder / name
+        errors = read_finished(file).errors
+        if len(errors) != count:
+            raise KoriskError(f"{file}: must have {count:,} errors, got {len(errors):,}; remove it")
+        return torch.tensor(errors, dtype=torch.float64)
+
+    def write(self, name: str, model: str, cell: Cell, errors: Tensor) -> None:
+        """Keep the errors of a network."""
+        record = FinishedRecord(
+            korisk=__version__, model=model, **cell._asdict(), errors=errors.double().tolist()
+        )
+        write_text(self.folder / name, record.model_dump_json() + "\n")
+
+
+def read_finished(file: Path) -> FinishedRecord:
+    """Read the file of a network."""
+    content = read_json(file, max_bytes=_LARGEST_BYTES, remedy="remove it")
+    return parse(FinishedRecord, content, source=file)
 
 
 class Trainings:
@@ -95,10 +150,10 @@ class Trainings:
         for seed, variant in kinds:
             parts = self.simulation.pools(seed, variant)
             if not pairs:  # All seeds take as much, and once more when they are concatenated.
-                taken = sum(tensor.nbytes for pool in parts for tensor in pool)
+                pool_bytes = sum(tensor.nbytes for pool in parts for tensor in pool)
                 what = f"a rehearsal of {len({cell.seed for cell in cells})} seeds"
                 smaller = Message("ask for smaller ", Argument("sizes", ...))
-                check_memory(2 * len(kinds) * taken, parts[0].inputs.device, what, smaller)
+                check_memory(2 * len(kinds) * pool_bytes, parts[0].inputs.device, what, smaller)
             first = sum(len(pool.inputs) for pool in pairs)
             ends = torch.tensor([0, *(len(pool.inputs) for pool in parts)]).cumsum(0) + first
             device = parts[0].inputs.device
@@ -165,16 +220,59 @@ class Trainings:
             network = digest_of_network(member.module, self.inputs[member.rows])
             self._digests[cell] = network, digest_of_pairs(self.inputs[used], self.targets[used])
         network, pairs = self._digests[cell]
-        decisive: dict[str, object] = {
-            "model": self.name,
-            "network": network,
-            "pairs": pairs,
-            "fit": self._fit_digest,
-        }
+        decisive: dict[str, object] = {"korisk": __version__, "model": self.name}
+        decisive |= {"network": network, "pairs": pairs, "fit": self._fit_digest}
         if self.training.fit is None:
             decisive |= {"steps": steps, "batch": self.training.batch, "rate": self.training.rate}
             decisive |= {} if patience is None else {"patience": patience}
-        return file_name(cell, decisive)
+        digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:24]
+        return f"n{cell.n}-seed{cell.seed}-{cell.variant}-{digest}.json"
+
+
+def digest_of_pairs(*pairs: Tensor) -> str:
+    """A digest of inputs and targets."""
+    hasher = hashlib.sha256()
+    for values in pairs:
+        hasher.update(f"{tuple(values.shape)} {values.dtype}".encode())
+        hasher.update(values.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return hasher.hexdigest()
+
+
+def digest_of_network(module: nn.Module, inputs: Tensor) -> str:
+    """A digest of a network: its layers, their code, its weights, and what it does with inputs."""
+    hasher = hashlib.sha256(repr(module).encode())
+    for kind in sorted({type(layer) for layer in module.modules()}, key=lambda kind: kind.__name__):
+        hasher.update(_source(kind).encode())
+    for name, values in module.state_dict().items():
+        if isinstance(values, Tensor):
+            hasher.update(f"{name} {digest_of_pairs(values.reshape(-1))}".encode())
+    # Numbers that are no weights show in the output alone; rounded, since cores round differently.
+    tried = copy.deepcopy(module).eval()
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        output = tried(inputs[:_TRIAL])
+    if isinstance(output, Tensor):  # else training refuses it
+        hasher.update(f"{float(output.abs().double().norm()):.3e}".encode())
+    return hasher.hexdigest()
+
+
+def digest_of_fit(fit: Callable[..., object] | None) -> str:
+    """A digest of the user's own training, by its source."""
+    if fit is None:
+        return ""
+    source = _source(fit)
+    if not source:
+        unread = "networks of a fit whose source cannot be read are not kept; write it as a "
+        raise KoriskError(unread, "function in a file, or leave ", Argument("folder", ...), " out")
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+def _source(defined: Callable[..., object]) -> str:
+    """The source of a function or class; empty where it cannot be read."""
+    try:
+        return inspect.getsource(defined)
+    except (OSError, TypeError):
+        return ""
 
 
 def curve_of(errors: Mapping[Cell, Tensor], model: str, variant: Variant) -> Curve | None:

@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 _DRAWS = (np.arange(20) + 0.5) / 20  # quantiles of each curve
 _LEVELS = (np.arange(9) + 0.5) / 9  # quantiles of the level that both share
-_PER_DOUBLING = 2
+_PER_DOUBLING = 2  # sizes per doubling of N
 
 
 class Worth(NamedTuple):
@@ -74,6 +74,7 @@ def worth(known: Prediction, learned: Prediction, target: float, *, shared: bool
             ratios = second[:, None, :] - first[:, :, None]
         else:
             ratios = second.reshape(1, -1) - first.reshape(-1, 1)
+    # Infinite minus infinite is NaN: neither curve reaches the target in that draw.
     logs = ratios[~np.isnan(ratios)]
     if 2 * len(logs) < ratios.size:
         return Worth(target, math.nan, math.nan, math.nan)
@@ -99,7 +100,7 @@ def _sizes_needed(prediction: Prediction, target: float) -> Array:
                 needed[row, column] = math.inf
             elif index == 0:
                 needed[row, column] = math.log(sizes[0])
-            else:
+            else:  # linear in log N and log error between two sizes
                 between = (curve[index - 1] - goal) / (curve[index - 1] - curve[index])
                 ends = np.log(sizes[index - 1 : index + 1])
                 needed[row, column] = ends[0] + between * (ends[1] - ends[0])

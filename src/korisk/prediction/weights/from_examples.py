@@ -27,24 +27,25 @@ from korisk.problems.problem import Reconstruction
 Array = NDArray[np.float64]
 Toward = Literal["analytic", "zero"]
 
-# Lambdas that are tried, over N times the mean eigenvalue: none, and half decades and finer.
+# Lambdas that are tried, relative to N times the mean eigenvalue: zero, and 12 per decade.
 _LAMBDAS = np.concatenate([[0.0], np.logspace(-10, 5, 181)])
-# Of the rows that N examples bring: with more parameters than that, no lambda below is tried.
-_MOST_USED = 0.98
-_TRUSTED = 0.5  # of the rows: beyond that the parameters are too many for the examples
-_LARGEST_N = 2**24  # up to which `holds_from` searches
-LARGEST_WHOLE = 3072  # weights up to which all eigenvectors are quicker than Lanczos
-LARGEST_STORED = 8192  # weights up to which B^T B is worth its time
-# Relative eigenvalues that are rounding, where nothing can be learned.
+_MOST_USED = 0.98  # largest share of the rows that parameters may use; smaller lambdas are skipped
+_TRUSTED = 0.5  # share of the rows in use beyond which the theory for many examples is rough
+_LARGEST_N = 2**24  # end of the search of `holds_from`
+# Numbers of weights up to which matrices pay off.
+LARGEST_WHOLE = 3072  # all eigenvectors are quicker than Lanczos
+LARGEST_STORED = 8192  # storing B^T B is worth its time
+# Relative eigenvalues below these are rounding, where nothing can be learned.
 _ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-6}
-_STEPS = 128  # of Lanczos; they reach lambdas that a fit of as many steps reaches
+# Lanczos and its random vectors.
+_STEPS = 128  # reach the lambdas that a fit of as many steps reaches
 _SPECTRUM_STEPS = 48  # for counts of eigenvalues, which are smoother in lambda
-_PROBES = 8  # random vectors that stand for all examples, and half of them where none is stored
-_SHIFTS = 6  # times that a Cholesky factor is tried, each with a larger shift
-_LEVERAGE_STEPS = 6  # of Lanczos, for the leverages of an example
-_WORK = 2**17  # examples times weights whose leverages are computed, 32 examples at least
-_MOST_LEVERAGE = 0.98  # of what one example can have
-_MOST_HELD = 4.0  # factor by which halves may correct a slope; beyond that they are chance
+_PROBES = 8  # random vectors that represent all examples; half as many without a stored matrix
+_LEVERAGE_STEPS = 6  # for the leverages of an example
+_SHIFTS = 6  # attempts at a Cholesky factor, each with a larger shift
+_WORK = 2**17  # examples times weights whose leverages are computed; 32 examples at least
+_MOST_LEVERAGE = 0.98  # largest leverage of one example, as a share of n
+_MOST_CORRECTION = 4.0  # largest correction of a slope by halves; beyond it they are chance
 
 
 class Measure(NamedTuple):
@@ -129,6 +130,7 @@ class Structured:
 
         Below it the errors are an extrapolation of a theory for many examples.
         """
+        # Doublings until the crowding is over, then bisection to the smallest N.
         last, size = 0, 1
         while size <= _LARGEST_N:
             if self._crowding(size) > _TRUSTED:
@@ -155,8 +157,9 @@ class Structured:
             return max(self.start, self.least), None
         path, rows = self.path, self.rows(n)
         used = path.freedom < _MOST_USED * rows
-        left = np.where(used, 1 - path.squared / rows, 1.0)
-        excess = np.where(used, (path.bias + path.variance / n) / left, math.inf)
+        # Few rows inflate the excess by one over the share of them that is free.
+        free = np.where(used, 1 - path.squared / rows, 1.0)
+        excess = np.where(used, (path.bias + path.variance / n) / free, math.inf)
         best = int(np.argmin(excess))
         error = self.floor + self.share * float(excess[best]) / self.entries
         lowest, at_best = (error, best) if error < self.start else (self.start, None)
@@ -166,8 +169,9 @@ class Structured:
         """N r: how many equal and independent rows N examples are worth."""
         if self.leverages is None:
             return math.inf
-        held = self.leverages.values / (1 + self.leverages.values / n)
-        first, second = (float(self.leverages.weights @ held**power) for power in (1, 2))
+        # e / (1 + e / N): what the other examples leave of a leverage e.
+        reduced = self.leverages.values / (1 + self.leverages.values / n)
+        first, second = (float(self.leverages.weights @ reduced**power) for power in (1, 2))
         return n * first**2 / second
 
     @cached_property
@@ -179,11 +183,14 @@ class Structured:
         freedom = total - shifts * self.spectrum.kernel(shifts, 1)
         # tr(L - L^2) of the examples, which is also what df loses for a relative change of lambda.
         lost = shifts * (self.spectrum.kernel(shifts, 1) - shifts * self.spectrum.kernel(shifts, 2))
+        # lambda = kappa (1 - df / (N r)): the effective ridge kappa is larger than lambda.
         known = np.maximum(1 - freedom / rows, 1 - _MOST_USED)
         kappas = shifts / known
         lost = lost / known
         squared = np.clip((freedom - lost) / np.maximum(1 - lost / rows, 0.02), 0, freedom)
         slower = np.maximum(1 - squared / rows, 1 - _MOST_USED)  # d lambda / d kappa
+        # Eq. (eq:structured) by lambda: bias kappa^2 d^T (G + kappa)^-1 G (G + kappa)^-1 d, and
+        # variance tr (G + kappa)^-1 G (G + kappa)^-1 Omega; d = G^-1 times the gradient `pull`.
         pull, noise = self.pull, self.noise
         way = Measure(pull.values, pull.weights / pull.values).kernel(shifts, 2)
         # The gradient of n examples does not vanish, even where the start is already best.
@@ -224,13 +231,14 @@ def structured_from_pairs(
         tensors = reconstruction.weights, inputs, targets
         analytic, x, y = (tensor.to(tail.device, tail.dtype) for tensor in tensors)
         start = analytic if toward == "analytic" else torch.zeros_like(analytic)
-        count = math.prod(tail.domain)
+        count = math.prod(tail.domain)  # weights
         stored = count <= LARGEST_STORED and gram_fits(tail)
         examples = Pairs(tail, x, y, relu, tail_gram(tail) if stored else None)
         report(0.2)
-        whole = stored and len(examples.active) <= LARGEST_WHOLE
-        resolvent = Whole(examples) if whole else Iterated(examples)
+        small = stored and len(examples.active) <= LARGEST_WHOLE
+        resolvent = Whole(examples) if small else Iterated(examples)
         report(0.5)
+        # One Newton step from the start is the least-squares fit, since the loss is quadratic.
         way, pulled = resolvent.both(examples.pull(start))
         fitted = start - examples.spread(way)[0]
         residuals = examples.residuals(fitted)
@@ -240,14 +248,15 @@ def structured_from_pairs(
         report(0.7)
         slope = float(np.sum(noise.weights / noise.values))
         if not slope:
-            held = HeldBack(1.0, 0.0, None)
+            optimism = Optimism(1.0, 0.0, None)
         elif resolvent.can_solve_many:
-            held = _by_leverages(examples, residuals, resolvent)
+            optimism = _by_leverages(examples, residuals, resolvent)
         else:
-            held = _by_halves(examples, residuals, start, slope)
+            optimism = _by_halves(examples, residuals, start, slope)
+        # The floor is the loss in sample plus its optimism; no fit is worse than its start.
         losses = examples.losses(fitted)
         at_start = float(examples.losses(start).mean())
-        floor = min(float(losses.mean()) + share * held.loss, at_start)
+        floor = min(float(losses.mean()) + share * optimism.loss, at_start)
         report(0.9)
         # As of the dense layer; targets of zeros alone have no size.
         energy = float(y.flatten(1).double().square().sum(1).mean())
@@ -257,8 +266,8 @@ def structured_from_pairs(
         structured = Structured(
             spectrum=resolvent.spectrum(),
             pull=pulled,
-            noise=Measure(noise.values, noise.weights * held.gradients),
-            leverages=held.leverages,
+            noise=Measure(noise.values, noise.weights * optimism.gradients),
+            leverages=optimism.leverages,
             share=share,
             floor=floor / entries,
             start=at_start / entries,
@@ -291,6 +300,7 @@ class Pairs:
         if gram is not None:
             if len(self.active) < len(gram):
                 rows, gram = rows[:, self.active], gram[self.active][:, self.active]
+            # E[D B^T B D] with D = diag(x): the moment of the inputs times B^T B, entry by entry.
             self.matrix = (rows.T @ rows).div_(len(rows)).mul_(gram.to(rows))
 
     def some(self, which: slice) -> Pairs:
@@ -341,9 +351,9 @@ class Pairs:
 
     def spread(self, active: Tensor) -> Tensor:
         """(batch, active weights) as (batch, *domain), zero elsewhere."""
-        whole = active.new_zeros(len(active), math.prod(self.tail.domain))
-        whole[:, self.active] = active
-        return whole.reshape(-1, *self.tail.domain)
+        flat = active.new_zeros(len(active), math.prod(self.tail.domain))
+        flat[:, self.active] = active
+        return flat.reshape(-1, *self.tail.domain)
 
     def gathered(self, weights: Tensor) -> Tensor:
         """(batch, *domain) as (batch, active weights)."""
@@ -397,6 +407,7 @@ class Iterated:
         self._cut = _ROUNDING[pairs.inputs.dtype]
         self._lower: Tensor | None = None
         if pairs.matrix is not None:
+            # G may be singular up to rounding: its diagonal is raised until a factor exists.
             matrix = pairs.matrix.clone()
             shift = 0.1 * self._cut * float(matrix.diagonal().mean())
             for _ in range(_SHIFTS):
@@ -411,7 +422,7 @@ class Iterated:
     def spectrum(self) -> Measure:
         """How many eigenvalues there are of each size, by Hutchinson's signs."""
         signs = _signs((self.probes, len(self.pairs.active)), self.pairs.inputs, seed=1)
-        return self._kept(lanczos(self.pairs.product, signs, steps=_SPECTRUM_STEPS))
+        return self._resolved(lanczos(self.pairs.product, signs, steps=_SPECTRUM_STEPS))
 
     def measure(self, vectors: Tensor) -> Measure:
         """The spectral measure of (batch, active weights), its mean over the batch."""
@@ -419,7 +430,7 @@ class Iterated:
             # Sums with random signs have the same mean square in every direction.
             signs = _signs((self.probes, len(vectors)), vectors, seed=2)
             vectors = signs @ vectors / math.sqrt(len(vectors))
-        return self._kept(lanczos(self.pairs.product, vectors, steps=_STEPS))
+        return self._resolved(lanczos(self.pairs.product, vectors, steps=_STEPS))
 
     def solve(self, vectors: Tensor) -> Tensor:
         """G^-1 of each row of (batch, active weights)."""
@@ -431,9 +442,9 @@ class Iterated:
         """G^-1 of (1, active weights), and its spectral measure, from one space."""
         space = lanczos(self.pairs.product, vector, steps=_STEPS)
         solved = space.solved_above(self._cut) if self._lower is None else self.solve(vector)
-        return solved, self._kept(space)
+        return solved, self._resolved(space)
 
-    def _kept(self, space: Spaces) -> Measure:
+    def _resolved(self, space: Spaces) -> Measure:
         values, weights = space.nodes.cpu().numpy(), space.weights.cpu().numpy()
         above = values > self._cut * values.max()
         return Measure(values[above], weights[above] / len(values))
@@ -447,8 +458,8 @@ def _signs(shape: tuple[int, ...], like: Tensor, *, seed: int) -> Tensor:
 # --- The optimism of the fit ---------------------------------------------------------------------
 
 
-class HeldBack(NamedTuple):
-    """What examples take from their own residuals, without the ReLU."""
+class Optimism(NamedTuple):
+    """By how much residuals in sample are too small, since the fit saw them; without the ReLU."""
 
     gradients: float  # factor of their squares
     loss: float  # to be added to the mean loss in sample
@@ -469,7 +480,7 @@ def _passed(
     return passed / total if total else 1.0
 
 
-def _by_leverages(examples: Pairs, residuals: Tensor, resolvent: Whole | Iterated) -> HeldBack:
+def _by_leverages(examples: Pairs, residuals: Tensor, resolvent: Whole | Iterated) -> Optimism:
     """Sums over the spectra of L_k, the leverages of some examples, from r_k and at random."""
     n = len(examples.inputs)
     count = min(n, max(32, _WORK // len(examples.active)))
@@ -482,11 +493,12 @@ def _by_leverages(examples: Pairs, residuals: Tensor, resolvent: Whole | Iterate
         return some.tail._map(some.inputs * moved).flatten(1).double()
 
     def nodes(start: Tensor) -> Measure:
-        seen = lanczos(leverage, start.flatten(1).double(), steps=_LEVERAGE_STEPS)
-        values, weights = seen.nodes.flatten().cpu().numpy(), seen.weights.flatten().cpu().numpy()
+        spaces = lanczos(leverage, start.flatten(1).double(), steps=_LEVERAGE_STEPS)
+        values, weights = (x.flatten().cpu().numpy() for x in (spaces.nodes, spaces.weights))
         return Measure(np.minimum(values, _MOST_LEVERAGE * n), weights / count)
 
     measure = nodes(residuals[:count])
+    # HC2: r_k = (1 - L_k) s_k, so sums over the spectrum of L_k lead from <r, r> to <r, s>.
     remaining = 1 - measure.values / n
     raw = float(measure.weights @ measure.values)
     factor = float(measure.weights @ (measure.values / remaining)) / raw if raw else 1.0
@@ -497,12 +509,12 @@ def _by_leverages(examples: Pairs, residuals: Tensor, resolvent: Whole | Iterate
     values = drawn.values / (1 - drawn.values / n)
     total = float(drawn.weights @ values)
     if not total:
-        return HeldBack(factor, loss, None)
+        return Optimism(factor, loss, None)
     scaled = values * float(drawn.weights @ drawn.values) / total
-    return HeldBack(factor, loss, Measure(scaled, drawn.weights))
+    return Optimism(factor, loss, Measure(scaled, drawn.weights))
 
 
-def _by_halves(examples: Pairs, residuals: Tensor, start: Tensor, slope: float) -> HeldBack:
+def _by_halves(examples: Pairs, residuals: Tensor, start: Tensor, slope: float) -> Optimism:
     """From fits to halves of the examples; `slope` is tr(G^-1 Omega) in sample.
 
     The loss in sample is floor - slope / n, so the larger drop of halves gives the slope. Out of
@@ -513,18 +525,19 @@ def _by_halves(examples: Pairs, residuals: Tensor, start: Tensor, slope: float) 
     def loss_of(half: Pairs, fit: Tensor) -> float:
         return float(half.residuals(fit).double().square().sum())
 
+    # Each half is fitted, then judged on itself and on the other half.
     n = len(examples.inputs)
     halves = [examples.some(slice(parity, None, 2)) for parity in (0, 1)]
     ways = [Iterated(half).both(half.pull(start))[0] for half in halves]
     fits = [start - half.spread(way)[0] for half, way in zip(halves, ways, strict=True)]
     inside = sum(loss_of(half, fit) for half, fit in zip(halves, fits, strict=True)) / n
     outside = sum(loss_of(half, fit) for half, fit in zip(halves, fits[::-1], strict=True)) / n
-    whole = float(residuals.double().square().sum()) / n
-    factor = min(max(n * (whole - inside) / slope, 1.0), _MOST_HELD)
+    of_all = float(residuals.double().square().sum()) / n
+    factor = min(max(n * (of_all - inside) / slope, 1.0), _MOST_CORRECTION)
     loss = factor * slope / n
-    excess = outside - whole - loss
+    excess = outside - of_all - loss
     crowded = n / 2 * (1 - 2 * loss / excess) if excess > 2 * loss else 0.0
     if not crowded:
-        return HeldBack(factor, loss, None)
+        return Optimism(factor, loss, None)
     rows = Measure(np.array([crowded]), np.array([len(examples.active) / crowded]))
-    return HeldBack(factor, loss, rows)
+    return Optimism(factor, loss, rows)

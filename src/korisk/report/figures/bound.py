@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from korisk.errors import KoriskError
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Array, Entry
-from korisk.report.figures.style import DARK, LARGE, LOOKS, SMALL, Options
+from korisk.report.figures.style import LARGE, LOOKS, SMALL, Options
 from korisk.texts import number, whole
 from korisk.theory.bound import barron_bound
 from korisk.theory.budget import samples_needed
@@ -108,8 +108,7 @@ def overview_figure(overview: Overview) -> Figure:
                 diamond = look.mark("D", 6.0) | {"markerfacecolor": look.colour, "zorder": 3.2}
                 axes.plot([float(variant.needed)], height, gid=f"answer-{name}", **diamond)
         if target is not None:
-            axes.axhline(target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
-            edge_labels.append((target, f"target\n{style.digits(target, 4)}", DARK))
+            edge_labels.append(panels.draw_target(axes, target))
         panels.beside(axes, edge_labels, SMALL)
         return figure
 

@@ -15,11 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossover
 from korisk.planning.extrapolation import Extrapolation
+from korisk.planning.plan import Plan
+from korisk.prediction.prediction import PredictedPlan
 from korisk.report.figures import style
 from korisk.report.figures.style import COLUMN, DARK, DPI, FINE, GREY, PAGE, SMALL, Look, Options
 
@@ -253,11 +256,11 @@ def ticks(axis: Axis, sizes: NDArray[Any] | None = None) -> None:
         return
     places = np.zeros(0)
     # n & (n - 1) is 0 for powers of two; 3 stands for sizes that are none.
-    whole = np.asarray([3] if sizes is None else sizes, np.int64)
-    if high < 1e6 and not np.any(whole & (whole - 1)):
+    counts = np.asarray([3] if sizes is None else sizes, np.int64)
+    if high < 1e6 and not np.any(counts & (counts - 1)):
         powers = np.arange(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
         step = math.ceil(len(powers) / _MOST_TICKS)
-        places = 2.0 ** powers[(powers - int(math.log2(whole.min()))) % step == 0]
+        places = 2.0 ** powers[(powers - int(math.log2(counts.min()))) % step == 0]
     else:
         for mantissas in _MANTISSAS:
             locator = ticker.LogLocator(subs=mantissas, numticks=99)
@@ -447,6 +450,38 @@ def bracket(axes: Axes, lower: float, upper: float, height: float, **options: An
     for n, marker, size in ((lower, "|", 7), (min(upper, right), tip, 7 if tip == "|" else 5)):
         bar = {"marker": marker, "markersize": size, "markeredgewidth": 1.5, "clip_on": False}
         axes.plot([n], [height], **options | {"gid": None} | bar)
+
+
+def draw_target(axes: Axes, target: float) -> tuple[float, str, str]:
+    """Draw the line of a target; return its label for `beside`."""
+    axes.axhline(target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
+    return target, f"target\n{style.digits(target, 4)}", DARK
+
+
+def draw_answer(
+    axes: Axes,
+    plan: Plan | PredictedPlan,
+    marks: Iterable[tuple[str, int, Options]],
+    colour: str,
+    tag: str,
+    shift: float | None = 0.0,
+) -> None:
+    """Mark numbers of samples on the target's line, and their interval as a bracket.
+
+    `marks` are names of ids, N, and options of the marks. The bracket is drawn `shift` points above
+    the line, so that those of several models do not overlap; none if `shift` is None.
+    """
+    shifted = axes.transData + ScaledTranslation(0, (shift or 0) / 72, axes.figure.dpi_scale_trans)
+    placing: Options = {"transform": shifted, "color": colour, "zorder": 3}
+    if shift is not None and math.isfinite(plan.lower):
+        bracket(axes, plan.lower, plan.upper, plan.target, gid=f"range{tag}", **placing)
+    for name, n, options in marks:
+        axes.plot([n], [plan.target], gid=f"{name}{tag}", **placing | options)
+
+
+def shift_of(index: int, count: int) -> float:
+    """Points by which the bracket of one of several models is shifted about the target's line."""
+    return 5.0 * (index - 0.5 * (count - 1))
 
 
 def draw_crossover(axes: Axes, crossover: Crossover, height: float) -> None:

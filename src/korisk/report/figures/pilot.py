@@ -4,14 +4,12 @@ Values are in the user's unit: errors on a logarithmic axis, scores (larger is b
 one.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.transforms import ScaledTranslation
 
 from korisk.curves.curve import Curve
 from korisk.curves.unit import words
@@ -210,8 +208,7 @@ def _several(
         figure, axes = _canvas(plans, entries, notes, crossover, narrow=narrow, ax=ax, sure=sure)
         panels.head(axes, title, method, size=LARGE, lift=11, most=1 + narrow)
         for index, plan in enumerate(plans):
-            # Brackets of several models would overlap: shifted in points about the target's line.
-            shift = 5.0 * (index - 0.5 * (len(plans) - 1)) if len(plans) <= _BANDS else None
+            shift = panels.shift_of(index, len(plans)) if len(plans) <= _BANDS else None
             _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", shift, sure=sure)
         if crossover is not None:
             n = np.array([float(crossover.n)])
@@ -311,8 +308,7 @@ def _canvas(
     panels.above(axes, "measured", min(last_sizes), (-3, 2), ha="right", fontstyle="italic")
     if not all(plan.forecast.doubt for plan in plans):
         panels.above(axes, "extrapolated", max(last_sizes), (3, 2), fontstyle="italic")
-    axes.axhline(target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
-    edge_labels = [(target, f"target\n{style.digits(target, 4)}", DARK)]
+    edge_labels = [panels.draw_target(axes, target)]
     if floor is not None:
         axes.axhline(floor, color=DARK, linewidth=0.6, gid="floor")
         edge_labels.append((floor, f"levels\noff at\n{style.digits(floor, 3)}", DARK))
@@ -351,21 +347,15 @@ def _mark_answer(
     shift: float | None = 0.0,
     sure: float = _SURE,
 ) -> None:
-    """Mark N on the target's line, filled at the level asked for, hollow at even odds.
-
-    The interval is a bracket, `shift` points above the line; there is none if `shift` is None.
-    """
+    """Mark N on the target's line, filled at the level asked for, hollow at even odds."""
     if plan.doubt:
         return
-    shifted = axes.transData + ScaledTranslation(0, (shift or 0) / 72, axes.figure.dpi_scale_trans)
-    placing: Options = {"transform": shifted, "color": look.colour, "zorder": 3}
-    if shift is not None and math.isfinite(plan.lower):
-        panels.bracket(axes, plan.lower, plan.upper, plan.target, gid=f"range{tag}", **placing)
+    marks = []
     for n, _, filled in _numbers(plan, sure):
-        face = look.colour if filled else "white"
-        diamond = look.mark("D", 6.0) | {"markerfacecolor": face, "markeredgewidth": 1.2}
-        gid = f"answer{tag}" if filled else f"even{tag}"
-        axes.plot([n], [plan.target], gid=gid, **placing | diamond | {"zorder": 3.2 + 0.1 * filled})
+        diamond = replace(look, filled=filled).mark("D", 6.0)
+        diamond |= {"markeredgewidth": 1.2, "zorder": 3.2 + 0.1 * filled}
+        marks.append(("answer" if filled else "even", n, diamond))
+    panels.draw_answer(axes, plan, marks, look.colour, tag, shift)
 
 
 # --- Words ---------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.transforms import ScaledTranslation
 
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossover
@@ -125,24 +124,15 @@ def prediction_figure(
             if model.floor and low < model.floor < high:
                 text = f"{style.plain(model.model)} levels\noff at {style.digits(model.floor)}"
                 edge_labels.append((model.floor, text, looks[model.model].text_colour))
-        for target in {plan.target for plan in needed}:
-            axes.axhline(target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
-            edge_labels.append((target, f"target\n{style.digits(target, 4)}", DARK))
+        edge_labels += [panels.draw_target(axes, target) for target in {p.target for p in needed}]
         panels.beside(axes, edge_labels)
         for index, (model, plan) in enumerate(zip(point.models, needed, strict=False)):
-            # Brackets of several models would overlap: shifted in points about the target's line.
-            shift = 5.0 * (index - 0.5 * (len(needed) - 1)) / 72
-            shifted = axes.transData + ScaledTranslation(0, shift, axes.figure.dpi_scale_trans)
-            options = _answer(looks[model.model]) | {"transform": shifted, "zorder": 3.2}
-            range_style: Options = {"color": options["color"], "transform": shifted, "zorder": 3}
-            if math.isfinite(plan.lower):
-                interval = plan.lower, plan.upper, plan.target
-                panels.bracket(axes, *interval, gid=f"range-{model.model}", **range_style)
-            hollow = options | {"markerfacecolor": "white", "marker": "o", "markersize": 4.5}
-            answers = ("even", plan.even, hollow), ("answer", plan.samples(sure), options)
-            for kind, size, dot_style in answers:
-                if size is not None:
-                    axes.plot([size], [plan.target], gid=f"{kind}-{model.model}", **dot_style)
+            full = _answer(looks[model.model]) | {"zorder": 3.2}
+            hollow = full | {"markerfacecolor": "white", "marker": "o", "markersize": 4.5}
+            answers = ("even", plan.even, hollow), ("answer", plan.samples(sure), full)
+            marks = [(kind, n, options) for kind, n, options in answers if n is not None]
+            shift, colour = panels.shift_of(index, len(needed)), looks[model.model].colour
+            panels.draw_answer(axes, plan, marks, colour, f"-{model.model}", shift)
         axes.axvline(point.examples, color=DARK, linewidth=0.6, zorder=1.9, gid="examples")
         slanted: Options = {"fontstyle": "italic"}
         if simulated:

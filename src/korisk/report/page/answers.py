@@ -61,7 +61,7 @@ def to_html(
         comparison = answer if kind == "Comparison" else answer.comparison
         page = comparison_page(comparison, title, target)
     else:
-        page = _before_training(answer, kind, target, title)
+        page = _before_training(answer, target, title)
     write_text(file, page)
     return file
 
@@ -91,16 +91,12 @@ def _refuse_what_no_page_computes(plan: Plan) -> None:
         raise KoriskError(f"a page plans from the pilot alone, not from related curves; {remedy}")
 
 
-def _before_training(answer: Any, kind: str, target: float | None, title: str) -> str:
+def _before_training(answer: Any, target: float | None, title: str) -> str:
     """The page of a prediction, of a rehearsal, or of all models at a point of a study."""
     # Loaded here, because predictions load PyTorch and plans do without it.
     from korisk.prediction.answer import Question
-    from korisk.report.page.rehearsal import rehearsal_page
+    from korisk.report.page.prediction import rehearsal_page
 
-    point = answer
-    if kind == "Prediction":
-        point = model_point(answer.model, [answer], [])
-    elif kind == "Rehearsal":
-        point = model_point(answer.curve.model, [], [answer])
+    point = model_point(answer)
     question = Question(targets=() if target is None else (target,))
     return rehearsal_page([point], question, title=title or point.name)

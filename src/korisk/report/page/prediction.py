@@ -1,19 +1,42 @@
-"""Section of a study's page: predictions before training beside measured errors."""
+"""Predictions in pages: the section of a study's page, and the page of a rehearsal.
 
+The section shows predictions beside errors that were measured later; the page shows the forecasts
+of every model before any scan.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
 
 from korisk.errors import KoriskError
-from korisk.prediction.outcomes import Outcome, measured_curves, outcomes, sentences
-from korisk.prediction.record import NAME, read_prediction
+from korisk.planning.plan import LEVELS
+from korisk.planning.recommend import FIRST
+from korisk.prediction.answer import Question, model_advice, point_sentences
+from korisk.prediction.pair import error_rows
+from korisk.prediction.record import (
+    NAME,
+    Outcome,
+    measured_curves,
+    outcome_sentences,
+    outcomes,
+    point_record,
+    read_prediction,
+)
+from korisk.prediction.rehearsal.rehearsal import Rehearsed
+from korisk.prediction.study import PointPrediction
 from korisk.report.contents import Contents
 from korisk.report.figures.prediction import prediction_figure
-from korisk.report.page.page import Section, bullets, figure_html
+from korisk.report.page.page import Page, Section, asset, bullets, figure_html
 from korisk.report.page.planner import Watch, unwatched
-from korisk.report.tables.table import ReportTable, worded
+from korisk.report.tables.table import ReportTable, Row, worded
 from korisk.report.tables.text import html as table_html
 
 TITLE = "Predicted before training"
 _OF_IMAGES = ("population", "images", "ellipses")  # a prediction may use other images
+_EXPECTED = "Expected errors with their 90% band over training samples"
+_TARGETS = 7  # in the table of samples, from the error at the smallest N to that at the largest
 _WORDS = "Predicted curves with their 90% bands, and measured errors, over training samples"
 
 
@@ -49,7 +72,7 @@ def prediction_section(contents: Contents, watch: Watch = unwatched) -> tuple[Se
         html += figure_html(prediction_figure(entry, curves), _WORDS, caption, narrow=narrow)
         results += outcomes(entry, curves)
     if results:
-        html += bullets(sentences(results)) + table_html(outcomes_table(results))
+        html += bullets(outcome_sentences(results)) + table_html(outcomes_table(results))
     return Section("predicted", TITLE, html), notes
 
 
@@ -59,3 +82,84 @@ def outcomes_table(results: Sequence[Outcome]) -> ReportTable:
         (e.point, e.model, e.n, e.predicted, e.lower, e.upper, e.measured, e.ratio) for e in results
     ]
     return worded("predicted", rows)
+
+
+# --- The page of a rehearsal ---------------------------------------------------------------------
+
+
+def rehearsal_page(
+    points: Sequence[PointPrediction], question: Question, *, title: str, running: bool = False
+) -> str:
+    """Write one self-contained page: advice, figures, tables, and what to measure first.
+
+    Parameters
+    ----------
+    points : sequence of PointPrediction
+        The results of a rehearsal.
+    question : Question
+        Targets and the level; the first target is drawn.
+    title : str
+        Title of the page.
+    running : bool, default False
+        Whether networks are still being trained.
+
+    Returns
+    -------
+    str
+        The file as text.
+    """
+    sections = []
+    for number, point in enumerate(points, start=1):
+        advice = [model_advice(model, question) for model in point.models]
+        # The advice on the first model stands at the top of the page already.
+        paragraphs = [" ".join(words) for words in (advice[1:] if number == 1 else advice)]
+        record = point_record(point.to_dict(question.targets or point.targets, sure=question.sure))
+        needed = point.plans(question.targets[0]) if question.targets else ()
+        draw = partial(prediction_figure, record, needed=needed, sure=question.sure)
+        html = bullets(paragraphs) if paragraphs else ""
+        caption = f"{point.name}: {_EXPECTED.lower()}."
+        html += figure_html(draw(), _EXPECTED, caption, narrow=draw(narrow=True))
+        for table in (errors_table(point, question), samples_table(point, question)):
+            html += table_html(table)
+        sections.append(Section(f"point-{number}", point.name, html))
+        basis = bullets(sentence.strip() for sentence in point_sentences(point, question))
+        sections.append(Section(f"basis-{number}", f"What {point.name} rests on", basis))
+    answer, *rest = model_advice(points[0].models[0], question)
+    page = Page(
+        title=title,
+        kind=f"korisk rehearse, before a scan is made{', so far' * running}",
+        groups=[],
+        data={"groups": [], "pictures": []},
+        answer=answer,
+        odds=" ".join(rest),
+        sections=sections,
+        promises=asset("rehearsed.html"),
+    )
+    return page.html()
+
+
+def errors_table(point: PointPrediction, question: Question) -> ReportTable:
+    """Table of the expected error of every model at each N."""
+    rows: list[Row] = []
+    for model in point.models:
+        if isinstance(model, Rehearsed):
+            records = model.rows(question.at or model.rehearsal.curve.sizes.tolist())
+        else:
+            records = error_rows(model, question.at)
+        rows += [(model.model, int(row["n"]), *list(row.values())[1:]) for row in records]
+    return worded("rehearsed", rows)
+
+
+def samples_table(point: PointPrediction, question: Question) -> ReportTable:
+    """Table of N at several levels, for the targets asked for and from easy to hard ones."""
+    rows: list[Row] = []
+    for model in point.models:
+        smallest = model.first if isinstance(model, Rehearsed) else FIRST
+        easy, hard = (model.expected(n).value for n in (smallest, max(point.examples, smallest)))
+        spread = {float(f"{target:.3g}") for target in np.geomspace(easy, hard, _TARGETS)}
+        targets = sorted({*spread, *question.targets}, reverse=True)
+        for plan in map(model.plan, targets):
+            ends = [int(n) if math.isfinite(n) else None for n in (plan.lower, plan.upper)]
+            levels = [plan.samples(level) for level in LEVELS]
+            rows.append((model.model, plan.target, plan.even, *levels, *ends, plan.reach))
+    return worded("rehearsed_samples", rows)
