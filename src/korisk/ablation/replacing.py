@@ -282,8 +282,8 @@ def _as_operator(use: Use, network: nn.Module, example: Tensor | None) -> Linear
     if isinstance(use.layer, LinearOperator):
         return use.layer
     if example is None:
-        stated = f"{use.path} is a module that states no shapes; give "
-        raise KoriskError(stated, Argument("example", ...), ", an input")
+        unknown = f"{use.path} is a module that states no shapes; give "
+        raise KoriskError(unknown, Argument("example", ...), ", an input")
     calls: list[tuple[Any, Any]] = []
     hook = use.layer.register_forward_hook(lambda _, args, output: calls.append((args, output)))
     training = network.training
@@ -425,11 +425,11 @@ def _set_to(new: LinearOperator, operator: LinearOperator) -> None:
             new.matrix.copy_(matrix)
             return
         first, last = new.parameters()
-        left, values, right = torch.linalg.svd(matrix.double(), full_matrices=False)
+        u, values, v = torch.linalg.svd(matrix.double(), full_matrices=False)
         # Truncated SVD, the nearest matrix of this rank; the roots give both factors one scale.
         roots = values[: len(first)].sqrt()
-        first.copy_(roots[:, None] * right[: len(first)])
-        last.copy_(left[:, : len(first)] * roots)
+        first.copy_(roots[:, None] * v[: len(first)])
+        last.copy_(u[:, : len(first)] * roots)
 
 
 # --- Wrong operators -----------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from korisk.planning.fit import fitted_line
 from korisk.store.store import FlatRow
 from korisk.studies.results import curve_from
 from korisk.studies.spec.study import PROTOCOLS, Protocol, Study
+from korisk.texts import counted
 from korisk.theory import RiskLine
 
 Origin = Literal["paper", "released", "ours, released", "ours, rigorous"]
@@ -246,7 +247,7 @@ def verdicts(all_sweeps: Sequence[Sweep]) -> list[Verdict]:
             if too_short:
                 evidence += f"; N = {paper_last} was not measured"
             seeds = min(int(curve.counts.min()) for curve in (known, dense))
-            evidence += f"; {seeds} seed{'s' if seeds > 1 else ''}"
+            evidence += f"; {counted(seeds, 'seed')}"
             judged = None if too_short else holds
             outcomes.append(Verdict(side, sweep.protocol, claims[side], judged, evidence))
     return outcomes

@@ -202,8 +202,8 @@ class Tracking:
         if not isinstance(self.live, bool):
             remedy = "give a port, or True for a free one"
             _checks.count("live", self.live, at_least=1, at_most=65535, remedy=remedy)
-        named = isinstance(self.mlflow, str) and self.mlflow.strip()
-        if not (named or isinstance(self.mlflow, bool)):
+        experiment = isinstance(self.mlflow, str) and self.mlflow.strip()
+        if not (experiment or isinstance(self.mlflow, bool)):
             rule = "be True or an experiment's name"
             raise invalid("mlflow", rule, self.mlflow, "leave it out to log nothing")
 

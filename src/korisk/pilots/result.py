@@ -25,6 +25,7 @@ from korisk.planning.protocol import Answers, Expectation
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.studies.results import csv_text, curve_from, signed_table
+from korisk.texts import counted
 
 _SHOWN_FAILURES = 5
 
@@ -379,21 +380,22 @@ class Pilot(Reported, Answers):
 
     def __str__(self) -> str:
         sizes = sorted({fit.n for fit in self.fits})
-        fits = f"{_fits(len(self.fits))} at N = {_listed(sizes)}"
+        fits = f"{counted(len(self.fits), 'fit')} at N = {_listed(sizes)}"
         fits = f"{fits if sizes else 'no fit gave an error'}, in {self.seconds:.3g} s of fitting"
         lines = [f"{self.model}: {fits}. {_sentence(self.stopped)}"]
         if self.failures:
             listed = [f"N = {f.n}, seed {f.seed}: {f.reason}" for f in self.failures]
             rest = "; ..." if len(listed) > _SHOWN_FAILURES else ""
-            shown = "; ".join(listed[:_SHOWN_FAILURES])
-            lines.append(f"{_fits(len(listed))} failed: {shown}{rest}.")
+            first = "; ".join(listed[:_SHOWN_FAILURES])
+            lines.append(f"{counted(len(listed), 'fit')} failed: {first}{rest}.")
         lines += [_sentence(note) for note in self.perfect]
         lines += [f"No curve of {name!r}: {why}." for name, why in self.left_out.items() if sizes]
         leaking = [fit for fit in self.fits if fit.left_running]
         if leaking:
+            first_leak = leaking[0]
             lines.append(
-                f"{_fits(len(leaking))} left something running, the first at N = {leaking[0].n}, "
-                f"seed {leaking[0].seed}: {leaking[0].left_running}."
+                f"{counted(len(leaking), 'fit')} left something running, the first at "
+                f"N = {first_leak.n}, seed {first_leak.seed}: {first_leak.left_running}."
             )
         if self.target is not None and sizes:
             try:
@@ -416,10 +418,6 @@ def _sentence(text: str) -> str:
 
 def _listed(sizes: list[int]) -> str:
     return ", ".join(f"{n:,}" for n in sizes[:20]) + (" ..." if len(sizes) > 20 else "")
-
-
-def _fits(count: int) -> str:
-    return f"{count} fit{'' if count == 1 else 's'}"
 
 
 def read_pilot(

@@ -164,10 +164,11 @@ def measured_curves(cells: Iterable[Cell]) -> list[Curve]:
         for row in cell.rows
         if row.n >= 2 and 0 < row.metrics.get(_METRIC, math.nan) < math.inf
     )
-    return [
-        Curve(*zip(*values, strict=True), model=model, metric=_METRIC)
-        for model, values in rows.items()
-    ]
+    curves = []
+    for model, values in rows.items():
+        n, errors, seeds = zip(*values, strict=True)
+        curves.append(Curve(n, errors, seeds, model=model, metric=_METRIC))
+    return curves
 
 
 def outcomes(point: PointRecord, curves: Sequence[Curve]) -> Iterator[Outcome]:

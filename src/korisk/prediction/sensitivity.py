@@ -116,9 +116,9 @@ def sensitivity(
         cases.append((f"operator {_WRONG:.0%} wrong", wrong, pictures, noise))
     shared: dict[str, Any] = {"patients": patients, "training": training, "folder": folder}
     errors: list[Array] = []  # (seeds,) at the largest N, of each case; the first is as assumed
-    for index, (name, *simulated) in enumerate(cases):
-        callbacks = Callbacks(progress=_part_of(progress, index, len(cases), name))
-        rehearsal = rehearse(build, *simulated, SIZES, seeds, callbacks=callbacks, **shared)
+    for index, (name, forward, targets, level) in enumerate(cases):
+        shared["callbacks"] = Callbacks(progress=_part_of(progress, index, len(cases), name))
+        rehearsal = rehearse(build, forward, targets, level, SIZES, seeds, **shared)
         errors.append(rehearsal.curve.error[rehearsal.curve.n == rehearsal.curve.sizes[-1]])
     changes = []
     for (name, *_), case_errors in zip(cases[1:], errors[1:], strict=True):

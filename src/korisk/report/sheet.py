@@ -83,7 +83,7 @@ def sheet(
     return _sheet(
         plan,
         advice,
-        named=(curve.model, quantity(curve)),
+        subject=(curve.model, quantity(curve)),
         kind="A plan from a pilot",
         source=basis,
         findings=plan.findings,
@@ -147,7 +147,7 @@ def rehearsal_sheet(
     return _sheet(
         plan,
         replace(advice, reasons=reasons),
-        named=(plan.model, "a mean squared error of"),
+        subject=(plan.model, "a mean squared error of"),
         kind="A rehearsal before a scan is made",
         source=basis,
         findings=() if check is None else tuple(notes),
@@ -163,7 +163,7 @@ def _sheet(
     plan: PredictedPlan | Plan,
     advice: Recommendation,
     *,
-    named: tuple[str, str],
+    subject: tuple[str, str],  # model and quantity
     kind: str,
     source: str,
     findings: tuple[str, ...],
@@ -177,7 +177,7 @@ def _sheet(
 
     Heights are inches from the top; each part begins where the one above it ends.
     """
-    model, quantity_text = named
+    model, quantity_text = subject
     verb = f"does {model} need to reach" if model else "are needed to reach"
     question = f"How many training samples {verb} {quantity_text} {value(plan.target)}?"
     with style.settings():
@@ -272,11 +272,11 @@ def _odds(
 
 def _reliability(axes: Axes) -> None:
     """Draw stated against observed frequencies; larger dots stand for more statements."""
-    stated, observed, weight = np.array(held()["odds"]).T
+    predicted, observed, weight = np.array(held()["odds"]).T
     axes.plot([0, 100], [0, 100], color=GREY, linewidth=0.8)
     # Square roots, so that rarely stated chances stay visible.
     look: Options = {"s": 50 * np.sqrt(weight / weight.max()), "color": LOOKS[0].colour}
-    axes.scatter(100 * stated, 100 * observed, linewidth=0, gid="held", **look)
+    axes.scatter(100 * predicted, 100 * observed, linewidth=0, gid="held", **look)
     panels.gridded(axes)
     axes.set(xlim=(-5, 105), ylim=(-5, 105), xticks=[0, 50, 100], yticks=[0, 50, 100])
     axes.tick_params(labelsize=FINE, length=2)
@@ -284,15 +284,15 @@ def _reliability(axes: Axes) -> None:
     axes.set_ylabel("came true, %", fontsize=FINE)
 
 
-def _axes(page: Figure, left: float, top: float, width: float, height: float) -> Axes:
+def _axes(page: Figure, x: float, top: float, width: float, height: float) -> Axes:
     """Add axes at a distance in inches from the upper left corner."""
     bottom = HEIGHT - top - height
-    return page.add_axes((left / WIDTH, bottom / HEIGHT, width / WIDTH, height / HEIGHT))
+    return page.add_axes((x / WIDTH, bottom / HEIGHT, width / WIDTH, height / HEIGHT))
 
 
-def _line(page: Figure, left: float, top: float, text: str, **options: object) -> None:
+def _line(page: Figure, x: float, top: float, text: str, **options: object) -> None:
     placing: Options = {"fontsize": SMALL, "va": "baseline"} | options
-    page.text(left / WIDTH, 1 - top / HEIGHT, text, **placing)
+    page.text(x / WIDTH, 1 - top / HEIGHT, text, **placing)
 
 
 def _text(
@@ -304,10 +304,10 @@ def _text(
     **options: object,
 ) -> float:
     """Write paragraphs between two edges from a height downwards; return where the next begins."""
-    left, right = edges
+    start, end = edges
     for paragraph in filter(None, paragraphs):
-        for line in style.wrapped(paragraph, right - left, size, bold="fontweight" in options):
-            _line(page, left, top, line, **{"fontsize": size, "color": DARK} | options)
+        for line in style.wrapped(paragraph, end - start, size, bold="fontweight" in options):
+            _line(page, start, top, line, **{"fontsize": size, "color": DARK} | options)
             top += 1.42 * size / 72
         top += 0.35 * size / 72
     return top

@@ -77,14 +77,14 @@ def untrained(rows: Iterable[FlatRow]) -> dict[str, dict[str, float]]:
 
 
 def curve_from(
-    values: Iterable[tuple[int, float, int]], model: str, shown: stored.Chosen
+    values: Iterable[tuple[int, float, int]], model: str, choice: stored.Chosen
 ) -> tuple[Curve | None, list[str]]:
     """The curve of (n, error, seed), or None if there are no errors, and notes on errors of 0."""
     points, notes = stored.without_perfect(values)
     if not points:
         return None, notes
     sizes, errors, seeds = zip(*points, strict=True)
-    curve = Curve.of_errors(sizes, errors, seeds, model, shown.metric, shown.unit)
+    curve = Curve.of_errors(sizes, errors, seeds, model, choice.metric, choice.unit)
     return curve, notes
 
 

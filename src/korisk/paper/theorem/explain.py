@@ -6,6 +6,7 @@ from itertools import groupby
 
 from korisk._group import grouped
 from korisk.paper.theorem.check import Group, NetworkCheck, Order, PointTheorem, spread
+from korisk.texts import counted
 from korisk.theory import BOUNDS, BoundForm
 
 _MOST = 3  # networks that are named one by one
@@ -21,13 +22,13 @@ def answer(checks: Sequence[NetworkCheck]) -> str:
     # Three outcomes: no bound at all, a violation, or a check that could fail and did not.
     judged = [check for check in checks if check.judged]
     if not judged:
-        return f"Not known: there is no bound for any of {_networks(len(checks))}."
+        return f"Not known: there is no bound for any of {counted(len(checks), 'network')}."
     untrained = sum(check.n == 0 for check in checks)
     before = f" ({untrained:,} of them before training)" if untrained else ""
     open_ones = len(checks) - len(judged)
-    rest = f" There is no bound for {_networks(open_ones)}." if open_ones else ""
+    rest = f" There is no bound for {counted(open_ones, 'network')}." if open_ones else ""
     if broken := sum(not check.holds for check in judged):
-        where = f"VIOLATED: in {broken:,} of {_networks(len(judged))}{before}"
+        where = f"VIOLATED: in {broken:,} of {counted(len(judged), 'network')}{before}"
         return f"{where} the error is above a bound, or the bounds are out of order.{rest}"
     which = f"{len(judged):,} of" if open_ones else "all" if len(judged) > 1 else "the"
     every = all(len(check.bounds) == len(BOUNDS) for check in judged)
@@ -35,22 +36,19 @@ def answer(checks: Sequence[NetworkCheck]) -> str:
     # Where the last layer alone errs, the composed bound is the error: the check cannot fail.
     able = [check for check in judged if not check.only_the_last]
     if not able and len(judged) == len(checks):
-        return f"No test: in {which} {_networks(len(checks))}{before} the last layer alone errs."
+        networks = counted(len(checks), "network")
+        return f"No test: in {which} {networks}{before} the last layer alone errs."
     loose = ""
     if (looseness := spread(check.looseness("composed") for check in able)) is not None:
         ends = dict.fromkeys((number(looseness.least), number(looseness.worst)))
         loose = f"; the tightest is loose by {' to '.join(ends)} times"
-    where = f"In {which} {_networks(len(checks))}{before}"
+    where = f"In {which} {counted(len(checks), 'network')}{before}"
     if able and len(able) < len(judged) == len(checks):
         untrained = sum(check.n == 0 for check in able)
         before = f" ({untrained:,} of them before training)" if untrained else ""
         which = "all" if len(able) > 1 else "the"
-        where = f"In {which} {_networks(len(able))} in which it could fail{before}"
+        where = f"In {which} {counted(len(able), 'network')} in which it could fail{before}"
     return f"{where} the error stays within {bounds}{loose}.{rest}"
-
-
-def _networks(count: int) -> str:
-    return f"{count:,} network{'' if count == 1 else 's'}"
 
 
 def remarks(checks: Sequence[NetworkCheck]) -> list[str]:
@@ -80,7 +78,7 @@ def remarks(checks: Sequence[NetworkCheck]) -> list[str]:
         sentences.append(f"No {forms} bound for {unbounded[0].where}{more}: {reason}.")
     if last := sum(check.only_the_last for check in checks if check.holds):
         empty = "the composed bound is then the error itself, which tests nothing"
-        sentences.append(f"In {_networks(last)} the last layer alone errs: {empty}.")
+        sentences.append(f"In {counted(last, 'network')} the last layer alone errs: {empty}.")
     if any(len(check.layers) > 1 for check in checks if check.judged):
         sentences.append(
             "Errors of layers are measured at the inputs that each trained network gives them, not "
@@ -88,7 +86,7 @@ def remarks(checks: Sequence[NetworkCheck]) -> list[str]:
         )
     if exact := sum(check.error == 0 for check in checks if check.judged):
         sentences.append(
-            f"The error of {_networks(exact)} is 0, so looseness is not defined there."
+            f"The error of {counted(exact, 'network')} is 0, so looseness is not defined there."
         )
     return sentences
 

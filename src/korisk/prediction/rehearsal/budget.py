@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from korisk.fitting.gradient.many import CHECKS
-from korisk.texts import duration
+from korisk.texts import counted, duration
 
 LEAST_SIZES = 3  # of a curve that can be predicted with
 _FAR = 2  # number of largest sizes that are kept: most targets lie between them
@@ -101,7 +101,7 @@ def reduction_note(full: Extent, extent: Extent, limit: float, seconds: float) -
     for count in sorted(set(extent.counts)):
         if count < len(full.seeds):
             few = [n for n, c in zip(extent.sizes, extent.counts, strict=True) if c == count]
-            seeds = f"{count} seed{'s' * (count > 1)} instead of {len(full.seeds)}"
+            seeds = f"{counted(count, 'seed')} instead of {len(full.seeds)}"
             changes.append(f"{seeds} at N = {_listed(few)}")
     if extent.steps < full.steps:
         changes.append(

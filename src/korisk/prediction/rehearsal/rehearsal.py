@@ -280,12 +280,12 @@ class Rehearsal(Reported, Answers):
         chances = Chances(answer.chances.n[covered], answer.chances.p[covered])
         return replace(answer, chances=chances, undertrained=self.undertrained)
 
-    def worth(self, other: Rehearsal, target: float, pilot: Curve | None = None) -> Worth:
+    def worth(self, rival: Rehearsal, target: float, pilot: Curve | None = None) -> Worth:
         """How many times as many samples another network needs for the same target.
 
         Parameters
         ----------
-        other : Rehearsal
+        rival : Rehearsal
             Of the other network, with the same images and seeds: then what these images do not
             show of the population counts once.
         target : float
@@ -298,8 +298,8 @@ class Rehearsal(Reported, Answers):
         Worth
             The ratio of N with its 90% interval.
         """
-        shared = self.simulated.partition(";")[0] == other.simulated.partition(";")[0]
-        return worth(self.predict(pilot), other.predict(), target, shared=shared)
+        shared = self.simulated.partition(";")[0] == rival.simulated.partition(";")[0]
+        return worth(self.predict(pilot), rival.predict(), target, shared=shared)
 
     def expected_with(self, n: float, pilot: Curve | None = None) -> Expectation:
         """What is expected of real images at one N, with a small real pilot or without.

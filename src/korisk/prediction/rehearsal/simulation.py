@@ -357,7 +357,8 @@ def _alteration(
     required = None
     if augment is not None:
         remedy = "name alterations, such as ['mirror', 'shift'], or give a function"
-        is_list = isinstance(augment, Iterable) and not isinstance(augment, str)
+        names: object = augment
+        is_list = isinstance(names, Iterable) and not isinstance(names, str)
         require(is_list, "augment", "be a list of names, or a function", augment, remedy)
         required = checked_kinds(list(augment), images.shape[1:])
     tried = evidence(images, required, others)

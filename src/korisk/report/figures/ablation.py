@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from korisk.ablation.ablation import Ablation
 
 
-def ablation_figure(made: Ablation, *, ax: Axes | None = None) -> Figure:
+def ablation_figure(ablation: Ablation, *, ax: Axes | None = None) -> Figure:
     """Draw the curves of a network with a known layer and with it replaced, and what it saves.
 
     Parameters
     ----------
-    made : Ablation
+    ablation : Ablation
         What `kr.ablate` returns.
     ax : matplotlib.axes.Axes, optional
         Draw into these, without the notes.
@@ -42,7 +42,7 @@ def ablation_figure(made: Ablation, *, ax: Axes | None = None) -> Figure:
     >>> ablation_figure(result).axes[0].get_title(loc="left")
     'known Aᵀ against dense Aᵀ'
     """
-    comparison = made.comparison
+    comparison = ablation.comparison
     first, second = comparison.names
     saved = f"samples of {second} over those of {first}: {comparison.ratio_words()}"
-    return comparison_figure(comparison, notes=[saved, made.bound_sentence], ax=ax)
+    return comparison_figure(comparison, notes=[saved, ablation.bound_sentence], ax=ax)

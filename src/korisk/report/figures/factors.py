@@ -91,12 +91,12 @@ def factors_figure(points: Sequence[Factors], *, narrow: bool = False) -> Figure
 def _draw(axes: Axes, point: Factors, height: tuple[float, float]) -> None:
     edge, right = max(point.floors), point.top * 1.1
     # On the logarithmic axis the shaded range then takes about a quarter of the width.
-    left = edge * (edge / right) ** 0.35
+    lowest = edge * (edge / right) ** 0.35
     labels = f"target t ({style.fitted(point.known.metric or 'error', 0.8)})", "factor"
-    panels.frame(axes, (left, right), height, labels=labels)
+    panels.frame(axes, (lowest, right), height, labels=labels)
     # A factor of 1: both models need the same number of samples.
     axes.axhline(1.0, color=GREY, linewidth=0.6, gid="one", zorder=1.9)
-    axes.axvspan(left, edge, facecolor=_SHADE, zorder=1, gid="undefined")
+    axes.axvspan(lowest, edge, facecolor=_SHADE, zorder=1, gid="undefined")
     higher = point.dense if point.floors[1] >= point.floors[0] else point.known
     model_name = style.fitted(higher.model or "model", 0.4)
     note = f"grey: t ≤ floor of {model_name}, {style.digits(edge, 2)}"

@@ -15,6 +15,7 @@ from korisk.report.contents import Pictures, error_scale, grey_scale, relative_e
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Entry
 from korisk.report.figures.style import Options
+from korisk.texts import counted
 
 MOST_SIZES = 10  # columns of N, untrained among them
 MOST_MODELS = 4
@@ -68,7 +69,7 @@ def reconstruction_figure(
         "model": len(images) - len(models),
         "size": len(all_sizes) - len(sizes),
     }
-    counts = [f"{n} {noun}{'s' if n > 1 else ''}" for noun, n in left_out.items() if n > 0]
+    counts = [counted(n, noun) for noun, n in left_out.items() if n > 0]
     if counts:
         notes.append(f"Left out: {' and '.join(counts)}.")
 
@@ -92,9 +93,9 @@ def reconstruction_figure(
         layout: Options = {"w_pad": 0.02, "h_pad": 0.02, "wspace": 0, "hspace": 0}
         figure.get_layout_engine().set(**layout)  # type: ignore[union-attr]
         text = style.fitted(title, width - 0.16, style.LARGE, bold=True)
-        left: Options = {"x": 0.08 / width, "ha": "left"}
-        figure.suptitle(text, fontsize=style.LARGE, fontweight="bold", color=style.DARK, **left)
-        figure.supxlabel("\n".join(lines), fontsize=style.FINE, color=style.GREY, **left)
+        margin: Options = {"x": 0.08 / width, "ha": "left"}
+        figure.suptitle(text, fontsize=style.LARGE, fontweight="bold", color=style.DARK, **margin)
+        figure.supxlabel("\n".join(lines), fontsize=style.FINE, color=style.GREY, **margin)
         frames = figure.subplots(2 * pairs, columns, squeeze=False)
         for axes in frames.flat:
             axes.set(xticks=[], yticks=[], frame_on=False)

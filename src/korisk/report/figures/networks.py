@@ -299,26 +299,26 @@ def layers_figure(networks: Sequence[TitledNetwork], *, narrow: bool = False) ->
             2 * len(bounded), entries, [note], margins=margins, height=1.75, across=2, narrow=narrow
         )
         for row, entry in enumerate(bounded):
-            left, right = frames[2 * row : 2 * row + 2]
+            first, second = frames[2 * row : 2 * row + 2]
             net = entry.network
             parts = {form: theory.barron_bound(net, n, bound=form).contributions for form in FORMS}
             totals = {FORMS[form][0]: style.digits(float(v.sum()), 2) for form, v in parts.items()}
             if narrow:
                 name, _, scan = entry.title.partition(": ")
-                panels.head(left, name, scan)
+                panels.head(first, name, scan)
             else:
-                panels.head(left, entry.title, room=style.PAGE / 2 - 0.1, lift=10)
+                panels.head(first, entry.title, room=style.PAGE / 2 - 0.1, lift=10)
             # Known layers add nothing to the bound; in deep networks they are left out.
             nonzero = np.flatnonzero(parts["composed"])
             layers = nonzero if len(net) > _FEW_LAYERS and nonzero.size else np.arange(len(net))
             factors = {form: net.amplification(form) for form in theory.BOUNDS}
-            for axes, series, gid in ((left, factors, "A"), (right, parts, "contribution")):
+            for axes, series, gid in ((first, factors, "A"), (second, parts, "contribution")):
                 drawn = {form: values[layers] for form, values in series.items()}
                 _draw_layers(axes, [net.layers[index] for index in layers], drawn, gid)
                 if len(layers) < len(net):
                     axes.set_xlabel("layer that adds to the bound, input side first")
             caption = f"N = {n:,}. Bound: {', '.join(map(' '.join, totals.items()))}"
-            panels.above(right, caption, 1, (0, 4), xycoords="axes fraction", ha="right")
+            panels.above(second, caption, 1, (0, 4), xycoords="axes fraction", ha="right")
         for column in (frames[::2], frames[1::2]):
             panels.share_heights(column, least=0)
         return figure

@@ -82,12 +82,12 @@ def sheet(
     footer = below + entry_height * math.ceil(len(entries) / columns) + extra_lines + 4 / 72
     total = height * math.ceil(panels / across) + footer
     figure = Figure(figsize=(width, total), dpi=DPI)
-    left, right, bottom, top = margins
+    before, after, bottom, top = margins
     pitch = width / across
     frames = []
     for index in range(panels):
-        x, y = (index % across) * pitch + left, total - (index // across + 1) * height + bottom
-        wide, high = pitch - left - right, height - bottom - top
+        x, y = (index % across) * pitch + before, total - (index // across + 1) * height + bottom
+        wide, high = pitch - before - after, height - bottom - top
         frames.append(figure.add_axes((x / width, y / total, wide / width, high / total)))
     for index, line in enumerate(reversed(lines)):
         y = (4 / 72 + line_height * index) / total
@@ -505,8 +505,8 @@ def beside(axes: Axes, labels: Iterable[tuple[float, str, str]], size: float = F
     `labels` are values, texts and colours.
     """
     to_axes = axes.transData + axes.transAxes.inverted()
-    left, line = axes.get_xlim()[0], 1.25 * size / 72 / inches(axes)[1]
-    ordered = sorted((float(to_axes.transform((left, y))[1]), w, c) for y, w, c in labels)
+    edge, line = axes.get_xlim()[0], 1.25 * size / 72 / inches(axes)[1]
+    ordered = sorted((float(to_axes.transform((edge, y))[1]), w, c) for y, w, c in labels)
     halves = [line * (text.count("\n") + 1) / 2 for _, text, _ in ordered]
     heights = [height for height, *_ in ordered]
     # Push labels up from the lowest one, then down from the top of the frame.

@@ -31,6 +31,7 @@ from korisk.report.headline import HEADLINES, headline, interval, record, short
 from korisk.report.page.planner import LEGEND, groups_data
 from korisk.report.tables.table import worded
 from korisk.report.tables.text import html as table_html
+from korisk.texts import counted
 
 # Matplotlib itself is imported by `report.figures`, whose error says what to install.
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def overview(groups: Sequence[Group]) -> str:
     )
     caption = "A row opens its point; a heading sorts."
     if left_out:
-        caption += f" {left_out} more model{'s' if left_out > 1 else ''} stand in the planner."
+        caption += f" {counted(left_out, 'more model')} stand in the planner."
     sentences = bullets(f"{group.name}: {group.sentence}" for group in groups)
     return (
         '<div class="table" role="region" aria-label="Answers at every point" tabindex="0">'

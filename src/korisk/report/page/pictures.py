@@ -19,14 +19,16 @@ SIDES = (256, 128, 64, 32)  # pixels; the largest side whose pictures fit into a
 ERRORS = "RdBu_r"  # red above the truth, blue below, which colour-blind readers can tell apart
 
 
-def framed(named: Sequence[tuple[str, Pictures]], *, most: int) -> tuple[list[JsonDict], list[str]]:
+def framed(
+    points: Sequence[tuple[str, Pictures]], *, most: int
+) -> tuple[list[JsonDict], list[str]]:
     """Pictures of all points in at most `most` bytes, and the points whose pictures do not fit.
 
     All are reduced by the same factor; if the smallest do not fit, the first points are dropped.
     """
     frames: list[JsonDict] = []
     for side in SIDES:
-        frames = [_frame(point, pictures, side) for point, pictures in named]
+        frames = [_frame(point, pictures, side) for point, pictures in points]
         if len(json.dumps(frames)) <= most:
             return frames, []
     dropped = []

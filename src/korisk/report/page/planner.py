@@ -26,6 +26,7 @@ from korisk.planning.recommend import collectable
 from korisk.planning.targets import Group, main_group
 from korisk.report.figures.panels import Array, error_bars, track
 from korisk.report.figures.style import glossary
+from korisk.texts import counted
 
 Watch = Callable[[str], None]
 Data = JsonDict  # read by a script as JSON
@@ -89,12 +90,12 @@ def groups_data(
         by_group[group.name] = data
     notes = []
     if dropped:
-        count = f"{dropped} more curve{'s' if dropped > 1 else ''}"
+        count = counted(dropped, "more curve")
         notes.append(f"The planner of this page has no space for {count}; korisk plan has.")
     for group in groups:
         for curve in group.short:
             name = f"{group.name}: {curve.name}" if len(groups) > 1 else curve.name
-            sizes = f"{len(curve.sizes)} size{'s' if len(curve.sizes) > 1 else ''}"
+            sizes = counted(len(curve.sizes), "size")
             notes.append(f"{name} has {sizes}; the planner needs {LEAST_SIZES}.")
     return [by_group[group.name] for group in groups], notes
 
@@ -139,12 +140,12 @@ def _rounded(values: Array) -> list[float | None]:
     return [float(f"{v:.{_DIGITS}g}") if math.isfinite(v) else None for v in values.tolist()]
 
 
-def planner_data(made: Forecast, plans: Sequence[Plan], stops: Sequence[int]) -> Data:
+def planner_data(forecast: Forecast, plans: Sequence[Plan], stops: Sequence[int]) -> Data:
     """Convert the answers for one pilot to plain values for JSON.
 
     Parameters
     ----------
-    made : Forecast
+    forecast : Forecast
         The pilot's forecast by the default fit.
     plans : sequence of Plan
         From the easiest target to the hardest.
@@ -156,7 +157,7 @@ def planner_data(made: Forecast, plans: Sequence[Plan], stops: Sequence[int]) ->
     dict
         The data that table.js reads.
     """
-    curve = made.curve
+    curve = forecast.curve
     doubts = list(dict.fromkeys(plan.doubt for plan in plans if plan.doubt))
     samples = [[plan.samples(p) for plan in plans] for p in LEVELS]
     is_advice = [
@@ -182,18 +183,18 @@ def planner_data(made: Forecast, plans: Sequence[Plan], stops: Sequence[int]) ->
         start, largest = float(plan.chances.p[0]), float(plan.chances.p[-1])
         levels = [min(start + share * (largest - start), largest) for share in _SHARES]
         rows.append([plan.chances.first(p) for p in levels])
-    low, high = math.log(curve.sizes[0]), math.log(made.horizon)
+    low, high = math.log(curve.sizes[0]), math.log(forecast.horizon)
     steps = np.rint((np.log(np.array(rows)) - low) / (high - low) * 65535).astype("<u2")
     return {
         "model": curve.model,
         "metric": curve.metric,
         "unit": {name: getattr(curve.unit, name) for name in ("law", "noun", "logarithmic")},
         "sizes": curve.sizes.tolist(),
-        "last": made.last,
-        "horizon": made.horizon,
+        "last": forecast.last,
+        "horizon": forecast.horizon,
         # Without a floor, a PSNR in decibels tends to infinity.
         "floor": _digits(plans[0].floor, 6) if math.isfinite(plans[0].floor) else None,
-        "doubt": made.doubt,
+        "doubt": forecast.doubt,
         "no_floor": no_floor(curve),
         "doubts": doubts,
         "findings": list(findings(curve)),

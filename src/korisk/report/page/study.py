@@ -15,6 +15,7 @@ from korisk.report.page.planner import Watch, groups_data, unwatched
 from korisk.report.page.prediction import prediction_section
 from korisk.report.tables.tables import study_tables
 from korisk.report.tables.text import html as table_html
+from korisk.texts import counted
 
 _SPARE = 200_000  # bytes that are kept free
 _MOST_ROWS = 400  # of a table in a page
@@ -83,8 +84,8 @@ def study_page(
         state = "" if table.name == "cells" else " open"
         html = f"<details{state}><summary>{escape(table.title)}</summary>{table_html(shortened)}"
         if len(table.rows) > _MOST_ROWS:
-            shown_rows = f"The first {_MOST_ROWS:,} of {len(table.rows):,}"
-            html += f"<p>{shown_rows}; korisk export has all.</p>"
+            limit = f"The first {_MOST_ROWS:,} of {len(table.rows):,}"
+            html += f"<p>{limit}; korisk export has all.</p>"
         key = table.name.partition("_")[0]
         tables[key if key in supplements else ""] += f"{html}</details>"
     predicted, unseen = prediction_section(contents, watch)
@@ -118,9 +119,9 @@ def study_page(
         note = f"There is no space for the pictures of {', '.join(dropped)}."
         page = replace(page, notes=[*page.notes, *([note] if dropped else [])])
         if frames:
-            shown = Section("pictures", "Reconstructions", asset("pictures.html"))
+            viewer = Section("pictures", "Reconstructions", asset("pictures.html"))
             data = page.data | {"pictures": frames}
-            page = replace(page, data=data, sections=[shown, *page.sections])
+            page = replace(page, data=data, sections=[viewer, *page.sections])
     return page.html()
 
 
@@ -139,7 +140,7 @@ def _missing(contents: Contents, running: bool) -> Iterator[str]:
                 yield f"{name}: {cells} are missing ({seeds}); run the study again to add them."
         if failed:
             reason = point.failures[0].reason
-            yield f"{name}: {failed} cell{'s' if failed > 1 else ''} failed, the first: {reason}"
+            yield f"{name}: {counted(failed, 'cell')} failed, the first: {reason}"
         yield from (f"{name}: {sentence}." for sentence in point.left_out)
 
 

@@ -41,6 +41,7 @@ from korisk.store.cells import Task
 from korisk.store.usage import Usage, cores, versions
 from korisk.studies.run import worker as process
 from korisk.studies.run.events import EventLog
+from korisk.texts import counted
 
 Answer = process.Done | process.Failed | str | None  # of a worker; a text is a problem there
 
@@ -258,7 +259,7 @@ def job_cluster(
     korisk.errors.KoriskError: system must be one of slurm, pbs, lsf, sge, oar, moab, htcondor, ...
     """
     kind, arguments = _job_class(system, options or {})
-    name = f"{jobs} {system} job{'s' if jobs > 1 else ''}"
+    name = counted(jobs, f"{system} job")
 
     def renew() -> None:
         # Refused for now; the next request may succeed.
@@ -471,7 +472,7 @@ class Call:
 
 def run_there(
     folder: str,
-    wanted: dict[str, str],
+    required: dict[str, str],
     topic: str,
     key: str,
     pickled_work: bytes,
@@ -483,14 +484,14 @@ def run_there(
     `folder` identifies the worker process. Another folder means a wrong process: the scheduler has
     lost the worker and passed the cell to its successor at the same address, without the driver's
     knowledge; the answer is None. A text is the reason why this worker cannot run cells: its
-    versions differ from those `wanted`, or it cannot import the work. After `timeout` seconds the
+    versions differ from those `required`, or it cannot import the work. After `timeout` seconds the
     process ends itself, even if the cell holds Python's lock.
     """
     worker = import_module("distributed").get_worker()
     if folder != worker.local_directory:
         return None
     for name, version in installed().items():
-        if (ours := wanted.get(name, "missing")) != version:
+        if (ours := required.get(name, "missing")) != version:
             remedy = "install the same version in both places"
             return f"{name} is {ours} here and {version} there, and results depend on it; {remedy}"
     try:

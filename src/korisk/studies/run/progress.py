@@ -41,7 +41,7 @@ class _Running:
     point: str
     begun: float
     fraction: float
-    told: float  # time of the fraction's report
+    reported: float  # time of the fraction's report
 
 
 class Pace:
@@ -120,37 +120,40 @@ class Pace:
             queued = [seconds for seconds in map(self._seconds, points) if seconds is not None]
             # Cells share the workers evenly; but no run ends before its longest running cell.
             ends = [sum(remaining + queued) / self._width, *remaining]
-            left = max(ends) if remaining or queued else None
+            estimate = max(ends) if remaining or queued else None
             finished = sum(self._counts.values())
             total = finished + len(self._running) + len(self._queued) + self._more
             completed = finished + sum(cell.fraction for cell in self._running.values())
             untimed = total - finished - len(remaining) - len(queued)
+            over = finished == total > 0
             return Standing(
                 **self._counts,
                 skipped=self._skipped,
                 total=total,
                 running=tuple(self._running),
                 share=completed / total if total else 0.0,
-                left=0.0 if finished == total > 0 else self._smooth(now, left, (total, untimed)),
+                left=0.0 if over else self._smooth(now, estimate, (total, untimed)),
                 untimed=untimed,
                 next=min(remaining, default=None),
             )
 
-    def _smooth(self, now: float, left: float | None, cells: tuple[int, int]) -> float | None:
+    def _smooth(self, now: float, estimate: float | None, cells: tuple[int, int]) -> float | None:
         """The time left to display, given a new estimate."""
-        if left is None or self._end is None or cells != self._end_of:
-            self._end = None if left is None else now + left
+        if estimate is None or self._end is None or cells != self._end_of:
+            self._end = None if estimate is None else now + estimate
         else:
-            settle = max(_SETTLE, _SETTLE_PART * left)
+            settle = max(_SETTLE, _SETTLE_PART * estimate)
             # Exponential smoothing whose weight depends on the time since the last update.
-            self._end += (1 - math.exp((self._end_told - now) / settle)) * (now + left - self._end)
+            weight = 1 - math.exp((self._end_told - now) / settle)
+            self._end += weight * (now + estimate - self._end)
         self._end_told, self._end_of = now, cells
         return None if self._end is None else max(self._end - now, 0.0)
 
     def _seconds(self, point: str) -> float | None:
         """Expected seconds of a cell of a point; None if unknown."""
-        running = (cell for cell in self._running.values() if cell.point == point)
-        projected = [(cell.told - cell.begun) / cell.fraction for cell in running if cell.fraction]
+        cells = self._running.values()
+        running = (cell for cell in cells if cell.point == point and cell.fraction)
+        projected = [(cell.reported - cell.begun) / cell.fraction for cell in running]
         durations = self._took.get(point) or self._earlier.get(point) or projected
         return fmean(durations) if durations else None
 

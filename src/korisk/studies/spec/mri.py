@@ -10,6 +10,7 @@ from korisk.studies.spec.entries import StudyEntry
 from korisk.studies.spec.imaging import ImagingEntry, ImagingKind, ImagingPointEntry
 from korisk.studies.spec.kind import register
 from korisk.studies.spec.motion import MotionEntry, motion_of, motion_words
+from korisk.texts import counted
 
 if TYPE_CHECKING:
     from korisk.problems import Problem
@@ -51,7 +52,7 @@ class Mri(ImagingKind[MriProblemEntry, MriPointEntry]):
     def title(self, settings: JsonMapping) -> str:
         """Such as "8 of 32 lines, 4 coils"."""
         coils = settings.get("coils")
-        coil_text = "" if coils is None else f", {coils} coil{'s' * (coils > 1)}"
+        coil_text = "" if coils is None else f", {counted(coils, 'coil')}"
         lines = f"{settings['lines']} of {settings['side']} lines"
         if (trajectory := settings.get("trajectory")) is not None:
             shots = "spokes" if trajectory == "radial" else "spiral shots"
