@@ -12,8 +12,8 @@ from torch import Tensor
 
 from korisk.fitting.ridge.diagonal import DiagonalRidge, tail_gram
 from korisk.operators import Matrix
-from korisk.prediction.weights import from_examples as module
-from korisk.prediction.weights.from_examples import Measure, Structured, structured_from_pairs
+from korisk.prediction import weights as module
+from korisk.prediction.weights import Measure, Structured, structured_from_pairs
 from korisk.problems.problem import Reconstruction
 
 Array = NDArray[np.float64]

@@ -31,7 +31,7 @@ from korisk.prediction.dense.from_examples import (
     to_array,
 )
 from korisk.prediction.dense.moments import image_moment
-from korisk.prediction.independent import independence, relative_error
+from korisk.prediction.independent import Independence, independence, relative_error
 from korisk.prediction.misfit import (
     KNOWN_BELIEF,
     MOST_REHEARSED,
@@ -39,7 +39,7 @@ from korisk.prediction.misfit import (
     rehearse,
 )
 from korisk.prediction.prediction import Prediction
-from korisk.prediction.weights.from_examples import Toward, structured_from_pairs
+from korisk.prediction.weights import Toward, structured_from_pairs
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise, noise_variance
 from korisk.problems.problem import Examples, Reconstruction
 
@@ -47,16 +47,19 @@ Array = NDArray[np.float64]
 Shape = tuple[int, ...]
 Operator = LinearOperator | Tensor | NDArray[np.generic] | Callable[[Tensor], Tensor]
 
-LARGEST_VALUE = 1e60  # of images and inputs: fourth powers are summed up
+# Limits of what a user gives.
+LARGEST_VALUE = 1e60  # of images and inputs: fourth powers are summed
 _LARGEST_CALLED = 4096  # pixels up to which the matrix of a function is computed
-_LINEAR = 1e-3  # relative, as float32 leaves it
+_LINEAR = 1e-3  # relative deviation from linearity that float32 explains
 _LEAST_IMAGES = 8
-_BEFORE_THRESHOLD = 0.75  # of the rank: up to there a curve without noise holds
-# Over the root of their number: deviation of curves from patients, or from groups of copies.
+# The theory.
+_BEFORE_THRESHOLD = 0.75  # share of the rank up to which a curve without noise holds
+# Relative deviation of curves between patients or groups of copies, times the root of their number.
 _OF_GROUPS = {"FC": 0.4, "KO": 0.2}
-_FEW = 64  # images, below which a note says so
-_UNEVEN = 0.18  # deviation of fits to different examples, from which on a note says so
-_OFF = 1.3  # factor between theory and rehearsal from which on a note says so
+# Thresholds of the notes.
+_FEW = 64  # images
+_UNEVEN = 0.18  # relative deviation of fits to different examples
+_OFF = 1.3  # factor between theory and rehearsal
 
 
 def examples_of(
@@ -109,6 +112,7 @@ def examples_of(
     if not (kind is None or isinstance(kind, Gaussian | Poisson)):
         rule = "be a level such as 0.02, Gaussian(level) or Poisson(photons)"
         raise invalid("noise", rule, noise, "leave it out for none")
+    # Inputs with noise, and the variance of that noise: the theory needs both apart.
     latents = torch.from_numpy(values).to(forward.device, forward.dtype)
     clean, width = forward(latents), float(values.shape[-1])
     inputs = clean
@@ -128,6 +132,7 @@ def tail_of(tail: Any, shape: Shape, image: Shape) -> tuple[LinearOperator, ...]
 
     A matrix among them takes the output of the one before it.
     """
+    # A single operator is also accepted; an array is a sequence too, but one matrix.
     alone = isinstance(tail, LinearOperator | Tensor | np.ndarray) or not isinstance(tail, Sequence)
     every = (tail,) if alone else tail
     first = shape
@@ -208,6 +213,7 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
                 f"{off / max(size, 1e-300):.1%} of its size, or f(0) is not 0; predictions need a "
                 "linear operator: run a pilot instead"
             )
+        # Column by column: the images of unit vectors.
         unit = torch.eye(pixels, dtype=place.dtype, device=place.device).reshape(pixels, *shape)
         columns = torch.cat([call(batch) for batch in torch.split(unit, 256)])
     matrix = columns.reshape(pixels, -1).T.cpu().double()
@@ -347,9 +353,11 @@ def dense_prediction(
 ) -> Prediction:
     """The curve of the dense layer, from examples."""
     _check(examples)
+    # How many independent images the examples are worth, and which of them belong together.
     alone = independence(to_array(examples.latents), examples.patients)
     groups = None if alone.groups is None else alone.groups[:MOST_REHEARSED]
     moment = image_moment(to_array(examples.latents), independent=alone.number)
+    # Fits to some of the examples, judged on the others, correct the moment and later the curve.
     checks = NOTHING_MEASURED
     if rehearsal:
         some = (to_array(tensor[:MOST_REHEARSED]) for tensor in (examples.inputs, examples.targets))
@@ -359,10 +367,9 @@ def dense_prediction(
     energies = to_array(examples.latents.double().flatten(1).square().sum(1))
     level = relative_error(energies, alone.groups)
     notes = [*_few_images(len(examples), level), *alone.notes]
-    level = max(level, checks.level)
-    if alone.groups is not None:
-        level = math.hypot(level, _OF_GROUPS["FC"] / math.sqrt(alone.groups.max() + 1))
+    level = _with_groups(max(level, checks.level), alone, "FC")
     clean = float(examples.forward(examples.latents[:_FEW]).double().square().mean())
+    # Without noise a dense layer interpolates once N reaches the rank of its inputs.
     valid_to = math.inf
     if float(examples.noise.max()) <= NO_NOISE * clean:
         valid_to = max(2.0, _BEFORE_THRESHOLD * theory.rank)
@@ -383,6 +390,7 @@ def dense_prediction(
                 f"{spread[uneven]:.0%}: few images have the features that matter there. From about "
                 "that N on, until all of them have been seen, errors may lie well above the band."
             )
+        # Where theory and rehearsal differ by more than the noise of the rehearsal explains.
         ratios = theory.errors(checks.n) / np.exp(checks.log_error)
         clear = np.abs(np.log(ratios)) > 2 * spread + math.log(_OFF)
         where = np.flatnonzero(clear & (checks.n <= valid_to))
@@ -421,20 +429,24 @@ def known_prediction(
     theory = structured_from_pairs(
         reconstruction, *pairs, toward=toward, relu=relu, groups=alone.groups, progress=progress
     )
-    level = theory.spread
-    if alone.groups is not None:
-        level = math.hypot(level, _OF_GROUPS["KO"] / math.sqrt(alone.groups.max() + 1))
     return Prediction(
         theory,
         "KO",
         len(examples),
-        level=level,
+        level=_with_groups(theory.spread, alone, "KO"),
         independent=alone.number,
         pilot=pilot,
         notes=(*_few_images(len(examples), theory.spread), *alone.notes),
         valid_from=theory.holds_from,
         belief=KNOWN_BELIEF,
     )
+
+
+def _with_groups(level: float, examples: Independence, model: str) -> float:
+    """A relative error of the level, with the deviation between groups of examples added to it."""
+    if examples.groups is None:
+        return level
+    return math.hypot(level, _OF_GROUPS[model] / math.sqrt(examples.groups.max() + 1))
 
 
 def _check(examples: Examples) -> None:

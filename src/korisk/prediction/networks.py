@@ -53,6 +53,7 @@ def _built(settings: Mapping[str, Any], problem: Any, device: str) -> Build:
     import torch
 
     shape = {key: value for key, value in settings.items() if key not in _RECIPE}
+    # The seed comes from PyTorch's generator, which a rehearsal seeds for every network.
     build: Callable[[int], nn.Module] = problem.networks(device=device, **shape)
     return lambda: build(int(torch.randint(2**31, ())))
 
@@ -127,6 +128,7 @@ def rehearse_study(
             for label, (build, recipe) in builds.items()
             if user_network is not None or label in chosen
         }
+        # All checks come before the first training.
         for label, (_, arguments) in every.items():
             refuse_early(question, arguments, measured.get(label))
         if user_network is None and chosen - set(every):
@@ -145,7 +147,7 @@ def rehearse_study(
                 prediction for prediction in predicted.predictions if prediction.model in chosen
             )
             predicted = replace(predicted, predictions=linear)
-        else:
+        else:  # networks alone: nothing is computed in closed form
             notes = tuple(image_notes(problem, spec, examples))
             settings = {**spec, "problem": described}
             predicted = PointPrediction(name, settings, (), "", 1, notes, meter.read())

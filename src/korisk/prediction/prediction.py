@@ -624,6 +624,7 @@ class Prediction(Reported, Advising):
             return self.trust < _DOUBTED
         if self.tested_on is None:
             return False
+        # Too few sizes to fit rivals: does a measured error lie in the tails of the prediction?
         alone, n, means = replace(self, pilot=None), self.tested_on.sizes, self.tested_on.means
         low, high = alone.quantile(n, _RARE), alone.quantile(n, 1 - _RARE)
         return bool(((means < low) | (means > high)).any())
@@ -637,6 +638,7 @@ class Prediction(Reported, Advising):
         """
         if self.pilot is None:
             return None
+        # (K,) measurements of the pilot inside the range of the theory.
         valid = (self.pilot.n >= self.valid_from) & (self.pilot.n <= self.valid_to)
         if len(np.unique(self.pilot.n[valid])) < (FIT_SIZES if self.rivals else 1):
             valid = self.pilot.n <= self.valid_to
@@ -658,6 +660,7 @@ class Prediction(Reported, Advising):
         Misfit
             Of log errors over N.
         """
+        # The pilot counts below `valid_from` too: it measures reality, however rough the theory.
         rehearsal = self._over_computed(self.rehearsal, self.valid_from)
         measured = NOTHING_MEASURED
         if self.tested_on is not None:
@@ -687,6 +690,7 @@ class Prediction(Reported, Advising):
     def extended(self) -> Posterior:
         """Curves fitted to the pilot, and to the theory at doublings beyond it, while it holds."""
         assert self.pilot is not None
+        # Doublings of the pilot's largest N, as far as the theory holds.
         more = self.pilot.sizes[-1] * 2.0 ** np.arange(1, 40)
         more = np.floor(more[more <= self.valid_to])
         if not len(more):
@@ -704,6 +708,7 @@ class Prediction(Reported, Advising):
 
     def _law(self, n: Array) -> Law:
         """The law of the log error at each N."""
+        # log error = log computed error + misfit: the misfit's law, moved by the computed curve.
         base, misfit = np.log(self.computed(n)), self._misfit.law(n)
 
         def computed(log_error: Array) -> Array:
@@ -745,6 +750,7 @@ class Prediction(Reported, Advising):
         measured = log_errors(self.pilot, _LEAST_NOISE)
         past = measured.n > self.valid_to
         sizes, logs, variance = measured.n[past], measured.log_error[past], measured.variance[past]
+        # (M,) the next measured size at or above each N; beyond the last one nothing is known.
         indices = np.searchsorted(sizes, n)
         before, indices = indices < len(sizes), np.minimum(indices, len(sizes) - 1)
         least = normals(np.ones(1), logs[None, indices], np.sqrt(variance)[None, indices])
@@ -777,6 +783,7 @@ def log_errors(pilot: Curve, least_noise: float) -> LogErrors:
     variance = np.maximum(variance, least_noise**2)
     if len(sizes) <= MOST_SIZES:
         return LogErrors(sizes, logs, variance)
+    # Distances are doublings below the largest N, as in the posterior of fitted curves.
     doublings, logs, variance = thinned(np.log2(sizes[-1] / sizes), logs, variance)
     return LogErrors(sizes[-1] * 2.0**-doublings, logs, variance)
 

@@ -29,6 +29,7 @@ _LARGEST_BYTES = 5_000_000
 _MOST = 10_000  # points and models of a file, and rows of each
 _METRIC = "mse"  # in which curves are predicted
 
+# Numbers of a file: finite, and far from overflow.
 Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False)]
 Zero = Annotated[float, Field(ge=0, lt=1e300, allow_inf_nan=False)]
 
@@ -123,6 +124,7 @@ def read_prediction(path: str | PathLike[str]) -> PredictionRecord:
     remedy = "run korisk rehearse again"
     content = read_json(file, max_bytes=_LARGEST_BYTES, remedy=remedy)
     if isinstance(content, dict):
+        # The digest covers all other keys: an edited file must not pass for a prediction.
         stored = content.pop("digest", None)
         unsigned = stored is None and content.get("korisk") == "0.1.0"  # which wrote no digests
         if not unsigned and stored != _digest(content):
@@ -179,6 +181,7 @@ def outcomes(point: PointRecord, curves: Sequence[Curve]) -> Iterator[Outcome]:
         if curve is None:
             continue
         in_pilot = {check.n for check in record.checks}
+        # (T, 4) logarithms of N, the expected error and its band along the track.
         logs = np.log([(row.n, row.expected, row.lower, row.upper) for row in record.track])
         for n, mean in zip(curve.sizes.tolist(), curve.means.tolist(), strict=True):
             if record.track[0].n <= n <= record.track[-1].n and n not in in_pilot:

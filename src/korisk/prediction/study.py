@@ -144,6 +144,7 @@ def predict_study(
         meter = Meter()
         watch(name, 0.0)
         problem, described = point_problem(spec, source=source, noise=noise)
+        # Examples are drawn on the device, and their moments are taken on the CPU.
         needed = _example_bytes(count, *entries(described))
         for place in {device, "cpu"}:
             what = f"a prediction from {count:,} examples"
@@ -168,6 +169,7 @@ def predict_study(
                     predictions.append(known_prediction(drawn, reconstruction, **shared))
                 else:
                     predictions.append(dense_prediction(drawn, **shared))
+        # What the images are, in words.
         kinds = {"ellipses": "phantoms", "released-surrogate": "phantoms", "images": "images"}
         kind = kinds.get(described.get("population", ""), "random fields")
         whose = len(set(drawn.patients or range(len(drawn))))
@@ -242,7 +244,7 @@ def expected_cost(
             pixels, inputs = entries(spec["problem"])
             working = 0
             for model, settings in spec["models"].items():
-                if model == "KO":
+                if model == "KO":  # cubic where the normal matrix is stored, else by products
                     stored = inputs <= 8192
                     seconds += (
                         1 + 40 * (inputs / 7680) ** 3 if stored else 5.7e-5 * inputs * examples
@@ -393,6 +395,7 @@ class PointPrediction(Reported):
         """
         if not self.predictions:
             return tuple(dict.fromkeys(network.target for network in self.rehearsed))
+        # FC, the last one, or KO alone.
         reference = self.predictions[-1]
         error = float(reference.errors([self.examples])[0])
         floors = [prediction.floor for prediction in self.predictions]
@@ -485,6 +488,7 @@ class PointPrediction(Reported):
         >>> [model["samples"][0]["target"] for model in point.to_dict([0.5])["models"]]
         [0.5, 0.5]
         """
+        # JSON has no infinity: open ends are null.
         pair, usage = self.pair, self.usage
         crossover = None
         if pair is not None and pair.crossover is not None:

@@ -81,6 +81,7 @@ class _Simulated:
 
     def errors(self, n: ArrayLike) -> Array:
         """(M,) the simulated error at each N: straight between sizes, extrapolated beyond them."""
+        # Interpolated between rehearsed sizes; beyond them, fitted curves continue from the end.
         sizes, fitted = np.asarray(n, float), posterior(self.curve)
         ends = np.clip(sizes, self.curve.sizes[0], self.curve.sizes[-1])
         inside = np.interp(np.log(ends), np.log(self.curve.sizes), np.log(self.curve.means))
@@ -197,6 +198,7 @@ class Rehearsal(Reported, Answers):
             curve = Curve(curve.n, errors, curve.seed, curve.model, "mse")
         if self.halved is None:
             return curve
+        # `more`: log ratio of errors with half the distinct images, over the same seeds.
         largest = float(self.halved.sizes[-1])
         same = (self.curve.n == largest) & np.isin(self.curve.seed, self.halved.seed)
         more = math.log(self.halved.means[-1] / self.curve.error[same].mean())
@@ -211,6 +213,7 @@ class Rehearsal(Reported, Answers):
 
         At the largest N. Each doubling takes off a constant part of what the one before did.
         """
+        # A geometric series over the doublings from the steps that were taken to all of them.
         halvings = -math.log2(self.trained)
         series = _NEXT_DOUBLING * (1 - _NEXT_DOUBLING**halvings) / (1 - _NEXT_DOUBLING)
         less = max(self.doubled, 0.0) * series
@@ -236,6 +239,7 @@ class Rehearsal(Reported, Answers):
         KoriskError
             If the pilot is no `Curve`, or is in another unit than the mean squared error.
         """
+        # Sizes without altered copies count as measured on the examples; others extrapolate.
         sizes, plain = self.adjusted.sizes, self.adjusted.sizes <= self.unaltered
         variance = relative_variance(self.adjusted)
         noise = np.full(len(sizes), _ONE_SEED**2) if variance is None else variance

@@ -163,6 +163,7 @@ def rehearse(
     finished = None if folder is None else Finished(folder)
     watch, start = callbacks.progress or (lambda what, share: None), time.monotonic()
     watch("simulating", 0.0)
+    # Pairs for the largest N; smaller training sets are the first of them.
     simulation = simulation_of(
         operator,
         images,
@@ -182,6 +183,7 @@ def rehearse(
     trainings = Trainings(name, build, simulation, recipe, extent, finished)
     notes = list(simulation.notes)
     timed = minutes is not None or callbacks.progress is not None or callbacks.estimate is not None
+    # A few steps are timed only if somebody asks how long it takes, or limits it.
     if recipe.fit is None and timed and trainings.unfinished(extent):
         watch("timing a few steps", 0.0)
         members = [trainings.member(cell) for cell in trainings.cells(extent)]
@@ -221,6 +223,7 @@ def _rehearsal(
     name, simulation, recipe = trainings.name, trainings.simulation, trainings.training
     curve = curve_of(errors, name, "plain")
     assert curve is not None
+    # The error of an image of zeros is what a network must beat to have learned anything.
     judging = extent.seeds[: max(extent.counts)]
     judges = torch.cat([trainings.test_rows(Cell(0, seed, "plain")) for seed in judging])
     zero_error = float(trainings.targets[judges].square().mean())
@@ -297,7 +300,8 @@ def _train(
 
     def report(share: float) -> None:
         what = f"training {len(members)} networks"
-        if schedule.fit is not None:  # one after another
+        # A user's function trains one network after another; otherwise all train together.
+        if schedule.fit is not None:
             current = len(errors) - (len(cells) - len(members))
             what = f"training {members[min(current, len(members) - 1)].name}"
         watch(f"{what}, {len(errors)} of {len(cells)} finished", share)
@@ -329,6 +333,7 @@ def _train(
 
 def _level(errors: Mapping[Cell, Tensor], curve: Curve, simulation: Simulation) -> float:
     """The relative standard error of a mean error for the few images or patients that judge."""
+    # Seeds share images: the scatter is that between images or patients, not between errors.
     cells = [cell for cell in errors if cell.n == fullest(curve) and cell.variant == "plain"]
     groups = [group for cell in cells for group in simulation.groups(cell.seed)]
     labels = np.unique(groups, return_inverse=True)[1].astype(np.int64)

@@ -1,1 +1,0 @@
-"""The learning curve of weights in front of known operators. Start at `from_examples`."""
