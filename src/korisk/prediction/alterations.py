@@ -47,7 +47,7 @@ def _mirrored(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _turned(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Turned in the plane of the last two axes: by quarters where it is square, else by halves."""
+    """Rotate by multiples of 90 degrees in the last two axes, of 180 if they differ in length."""
     step = 1 if images.shape[-1] == images.shape[-2] else 2
     turns = torch.randint(4 // step, (len(images),), generator=generator) * step
     turned = images
@@ -57,12 +57,12 @@ def _turned(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _where(chosen: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Images (count, ...) of the first where `chosen` (count,), else of the second."""
+    """Images (count, ...) from `first` where `chosen` (count,) is true, else from `second`."""
     return torch.where(chosen.view(-1, *[1] * (first.ndim - 1)).to(first.device), first, second)
 
 
 def _shifted(share: float) -> Alteration:
-    """Moved along every axis by whole pixels, up to a part of its length; edges are reflected.
+    """Shift along every axis by whole pixels, up to a share of its length; edges are reflected.
 
     Pixels are not interpolated, so that copies are as sharp as the images.
     """
@@ -82,7 +82,7 @@ def _shifted(share: float) -> Alteration:
 
 
 def _bent(share: float) -> Alteration:
-    """Bent by a smooth random displacement whose deviation is a part of the image's width."""
+    """Elastic deformation by a smooth random field; its deviation is a share of the width."""
 
     def bent(images: Tensor, generator: torch.Generator) -> Tensor:
         count, rows, columns = images.shape
@@ -124,7 +124,7 @@ def altered(
     kinds: Sequence[str],
     others: Tensor | None = None,
 ) -> Tensor:
-    """Copies of images, altered in all the ways that are named, each by a random amount.
+    """Copies of images with all named alterations, each by a random amount.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def altered(
 
 
 def checked_kinds(kinds: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
-    """Names of alterations that exist and that images (count, *shape) admit."""
+    """Names of alterations, checked: they exist, and images (count, *shape) admit them."""
     for name in kinds:
         if name not in KINDS:
             remedy = f"choose among {', '.join(KINDS)}"
@@ -184,7 +184,7 @@ def admitted(shape: Sequence[int]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Which alterations the examples speak for.
+    """The alterations that the examples support.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ class Evidence:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences, where what the user gave is not what the examples speak for."""
+        """Sentences on choices of the user that the examples contradict."""
         sentences = []
         if OTHERS in self.harm and OTHERS not in self.kinds:
             sentences.append(
@@ -223,7 +223,7 @@ class Evidence:
 def evidence(
     images: Tensor, required: Sequence[str] | None = None, others: Tensor | None = None
 ) -> Evidence:
-    """Judge alterations of images (count, ...) by the error on examples that are left out.
+    """Judge alterations of images (count, ...) by the error on held-out examples.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def _smaller(images: Tensor) -> Tensor:
 
 
 def _left_out_error(images: Tensor, kinds: Sequence[str], others: Tensor | None) -> float:
-    """The error of a ridge regression from noisy to clean images, on examples left out.
+    """The error of a ridge regression from noisy to clean images, on held-out examples.
 
     It is fitted to altered copies of the other examples, one of each. All draws but those of the
     alterations are the same for any kinds; the penalty is the best one for all splits together.

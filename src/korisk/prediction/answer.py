@@ -22,7 +22,7 @@ _NO_DATA = ("train", "stop", "unknown")  # actions that ask for no data
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked of every point.
+    """The targets and sizes to report for every point.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def model_advice(model: Advising, question: Question) -> list[str]:
 
 
 def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
-    """What is predicted of a point, as texts.
+    """The predictions of a point as tables of text.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _rehearsed_table(name: str, network: Rehearsed, at: Sequence[float]) -> Tabl
 
 
 def point_sentences(point: PointPrediction, question: Question) -> Iterator[str]:
-    """What advice and tables do not say: how far to trust them, who wins, and what it took.
+    """What advice and tables leave out: trust, the better model, caveats, time and memory.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def size_heads(sure: float = 0.9) -> list[str]:
 
 
 def size_cells(size: PredictedPlan, sure: float = 0.9) -> list[str]:
-    """A number of samples in a row: target, N at two levels, ends, and the largest chance."""
+    """Cells of a row: target, N at two levels, ends of the interval, and the largest chance."""
     levels = ["none" if n is None else whole(n) for n in (size.samples(sure), size.even)]
     ends = count(size.lower), count(size.upper)
     return [number(size.target), *levels, *ends, chance(size.reach)]

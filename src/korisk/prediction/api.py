@@ -128,7 +128,7 @@ def examples_of(
 
 
 def tail_of(tail: Any, shape: Shape, image: Shape) -> tuple[LinearOperator, ...]:
-    """Known operators in their order, from inputs of `shape` to an `image`.
+    """The known operators in order, checked: from inputs of `shape` to an `image`.
 
     A matrix among them takes the output of the one before it.
     """
@@ -177,7 +177,7 @@ def _matrix(
 
 
 def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
-    """A function of a batch of images as its matrix, if it is linear."""
+    """The matrix of a function of batches of images; raise if it is not linear."""
     shape, pixels = images.shape[1:], math.prod(images.shape[1:])
     if pixels > _LARGEST_CALLED:
         raise KoriskError(
@@ -450,7 +450,7 @@ def _with_groups(level: float, examples: Independence, model: str) -> float:
 
 
 def _check(examples: Examples) -> None:
-    """Raise where examples are too few, empty, or too large to be squared."""
+    """Raise if examples are too few, empty, or too large to be squared."""
     if len(examples) < _LEAST_IMAGES:
         raise KoriskError(
             f"a prediction needs at least {_LEAST_IMAGES} example images, got {len(examples)}; "
@@ -478,7 +478,7 @@ def _check(examples: Examples) -> None:
 
 
 def _few_images(number: int, level: float) -> list[str]:
-    """A note where images are too few or too much alike to know the size of the errors."""
+    """A note if there are too few images, or too similar ones, to know the size of errors."""
     if level < 1e-6:
         return [
             f"All {number} images are equally bright: copies of each other give too good a curve; "

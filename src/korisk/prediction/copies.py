@@ -116,7 +116,7 @@ def near_copies(images: Array) -> Copies:
 
 
 def _similarity(images: Array) -> tuple[Single, Array, int]:
-    """(n, n) correlations at the best turn and shift, (n,) shares that are no noise, and pixels.
+    """(n, n) correlations at the best rotation and shift, (n,) signal shares, and pixels.
 
     The share of a blank image is minus infinity.
     """
@@ -133,7 +133,7 @@ def _similarity(images: Array) -> tuple[Single, Array, int]:
     length = filtered.shape[1] - 2 * shift
 
     def cut(fields: Single, down: int, right: int) -> Single:
-        """(..., pixels) the part of fields that begins there."""
+        """(..., pixels) the crop of fields whose corner is (down, right)."""
         crop = fields[..., down : down + length : step, right : right + length : step]
         return np.asarray(crop.reshape(*crop.shape[:-2], -1), dtype=np.float32)
 
@@ -157,7 +157,7 @@ def _similarity(images: Array) -> tuple[Single, Array, int]:
 
 
 def _filtered(plain: Array, noise: float, fine: bool) -> tuple[Single, float]:
-    """Images times the root of Eq. (eq:same-image), and the share of white noise that is left."""
+    """Images filtered by the root of Eq. (eq:same-image), and the share of noise that passes."""
     side = plain.shape[1]
     ramp = np.minimum(1.0, (np.arange(side) + 0.5) / (side / 8))
     taper = np.sin(np.pi / 2 * np.minimum(ramp, ramp[::-1])) ** 2
@@ -194,9 +194,9 @@ def _noise(plain: Array) -> Array:
 
 
 def _turned_alike(plain: Array) -> Array:
-    """Images, each turned and mirrored towards the mean image, so that their mean shows something.
+    """Images, each rotated and mirrored to match the mean image, which is then informative.
 
-    That mean is approached from the image that is most like the mean of all as they are.
+    The iteration starts at the image most similar to the mean of all images.
     """
     turns = np.array(list(_turns(plain)))
     rows = _units(turns.reshape(len(turns) * len(plain), -1)).reshape(*turns.shape[:2], -1)
@@ -209,13 +209,13 @@ def _turned_alike(plain: Array) -> Array:
 
 
 def _turns(fields: Fields) -> Iterator[Fields]:
-    """The eight turns by quarters and mirrorings of square fields (n, h, h)."""
+    """The eight rotations and reflections of square fields (n, h, h)."""
     for flipped in (fields, fields.swapaxes(1, 2)):
         yield from (flipped, flipped[:, ::-1], flipped[:, :, ::-1], flipped[:, ::-1, ::-1])
 
 
 def _units(rows: Fields) -> Fields:
-    """Rows over their norms; zero where these are."""
+    """Rows divided by their norms; zero rows stay zero."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     units: Fields = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
     return units

@@ -43,7 +43,7 @@ _UNCLEAR = 0.5  # share of images that are too noisy to be compared
 
 
 class Independence(NamedTuple):
-    """What examples are worth."""
+    """The number of independent images that examples are worth, and their groups."""
 
     examples: int
     number: float  # of independent images that are worth as much, Eq. (eq:independent)
@@ -54,7 +54,7 @@ class Independence(NamedTuple):
 
     @property
     def notes(self) -> list[str]:
-        """A sentence, where images are worth clearly fewer, or are of few patients."""
+        """Sentences if images are worth clearly fewer, are of few patients, or too noisy."""
         sentences = []
         if self.number < _TELLING * self.examples or (self.patients or _FEW) < _FEW:
             whose = "" if self.patients is None else f" of {self.patients:,} patients"
@@ -74,9 +74,9 @@ class Independence(NamedTuple):
 
 
 def independence(images: Array, patients: Sequence[str] | None = None) -> Independence:
-    """What images (n, h, w), or fields on a line (n, h), are worth.
+    """Count the independent images among (n, h, w), or fields on a line (n, h).
 
-    `patients` names whose each is; without it no two are of the same.
+    `patients` names the patient of each image; without it, every image has its own.
     """
     count = len(images)
     small = _small(images[:_MOST])
@@ -118,7 +118,7 @@ def independence(images: Array, patients: Sequence[str] | None = None) -> Indepe
 
 
 def relative_error(values: Array, groups: NDArray[np.int64] | None) -> float:
-    """The standard error of the mean of values (n,) over that mean; zero where the mean is.
+    """The standard error of the mean of values (n,), relative to the mean; zero if that is.
 
     It comes from the scatter between groups, of those images that were compared. Few groups do not
     determine it well, so it is as much larger then as Student's law is wider than the normal one;

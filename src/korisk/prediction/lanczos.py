@@ -16,7 +16,7 @@ _EXHAUSTED = {torch.float64: 1e-12, torch.float32: 1e-6}
 
 @dataclass(frozen=True, eq=False)
 class Spaces:
-    """Spaces of k starts b, the eigenvalues of C in them, and where these point."""
+    """Krylov spaces of k starts b, with the Ritz values and vectors of C in them."""
 
     size: Tensor  # (k,) norms of the starts
     nodes: Tensor  # (k, steps) in rising order, >= 0, float64
@@ -82,17 +82,17 @@ def lanczos(product: Product, starts: Tensor, *, steps: int, off: Tensor | None 
 
 
 def without(rows: Tensor, basis: Tensor) -> Tensor:
-    """Rows without what lies along orthonormal ones."""
+    """Rows minus their projections onto an orthonormal basis."""
     return rows - along(rows, basis) @ basis
 
 
 def along(rows: Tensor, basis: Tensor) -> Tensor:
-    """(rows, basis) products of every row with every one of a basis."""
+    """(rows, basis) inner products of every row with every basis vector."""
     # Libraries multiply few columns faster than few rows.
     return (basis @ rows.t()).t()
 
 
 def _scaled(rows: Tensor, length: Tensor, least: Tensor) -> Tensor:
-    """Rows of norm one; zeros where nothing but rounding is left."""
+    """Rows scaled to norm one; zeros where only rounding is left."""
     there = (length > least)[:, None]
     return torch.where(there, rows / torch.where(there, length[:, None], 1.0), 0.0)

@@ -201,23 +201,23 @@ class Misfit:
         return self._weights, means, deviations
 
     def _missing(self, n: Array) -> Array:
-        """The deviation at N by what examples do not show: none far below their number."""
+        """(M,) deviation at N due to features that the examples lack; it grows with N."""
         if math.isinf(self._examples):
             return np.zeros(len(n))
         return np.asarray(self._unseen * n / (n + self._examples) / math.sqrt(self._examples))
 
     def law(self, n: Array) -> Law:
-        """The law of the logarithm of true over computed error at each N."""
+        """The distribution of log(true error / computed error) at each N."""
         return normals(*self.moments(n))
 
 
 def _covariance(shape: float, length: float, u: Array, v: Array) -> Array:
-    """Of the misfit's shape at u (K,) and v (M,)."""
+    """(K, M) covariance of the misfit's shape between u (K,) and v (M,)."""
     return np.asarray(shape**2 * np.exp(-np.abs(u[:, None] - v[None, :]) / length))
 
 
 def _unseen(first: Array, second: Array) -> Array:
-    """The covariance of what examples do not show, from its deviations (K,) and (M,)."""
+    """(K, M) covariance of features that examples lack, from deviations (K,) and (M,)."""
     low = np.minimum.outer(first, second)
     return np.asarray(low * np.sqrt(np.outer(first, second)))
 

@@ -40,7 +40,7 @@ _RECIPE = ("steps", "batch", "rate")  # of a network in a study
 def study_networks(
     spec: Mapping[str, Any], problem: Any, device: str
 ) -> dict[str, tuple[Build, Options]]:
-    """The networks of a study's point: what builds each, and the steps, batch and rate it names."""
+    """Builders of the networks of a study's point, with their steps, batch and rate."""
     networks: dict[str, tuple[Build, Options]] = {}
     for name, settings in spec["models"].items():
         if "kind" in settings:
@@ -250,7 +250,7 @@ def rehearsed_network(
     options: Options,
     callbacks: Callbacks | None = None,
 ) -> Rehearsed:
-    """A network, rehearsed."""
+    """Rehearse a network, with its sensitivity if the question asks for it."""
     from korisk.prediction.rehearsal.rehearse import rehearse
     from korisk.prediction.sensitivity import sensitivity
 
@@ -264,7 +264,7 @@ def rehearsed_network(
 
 
 def refuse_early(question: Question, options: Options, pilot: Curve | None) -> None:
-    """Refuse what the answer would refuse, before hours of training."""
+    """Raise before hours of training for what the answer would refuse."""
     from korisk.prediction.rehearsal.rehearse import SIZES
 
     least, most = min(options.get("sizes", SIZES)), FARTHEST_N

@@ -191,7 +191,7 @@ def _limit(prediction: Prediction) -> float:
 
 
 def _held(prediction: Prediction, n: Array, odds: Array) -> Array:
-    """The odds that a curve is the better one, no clearer beyond its theory's end than there."""
+    """The odds that a curve is better; beyond the end of its theory, no clearer than before it."""
     beyond = n > _limit(prediction)
     most = float(odds[~beyond].max(initial=0.5))
     return np.where(beyond, np.minimum(odds, most), odds)

@@ -742,7 +742,7 @@ class Prediction(Reported, Advising):
         return Law(under, low, np.max([law.high, end.high, later.high], axis=0))
 
     def _above_pilot(self, law: Law, n: Array) -> Law:
-        """The same, where the pilot went beyond the theory's end: a learning curve does not rise.
+        """The law with lower limits from a pilot beyond the theory's end: a curve does not rise.
 
         So the error at N is at least that at the next of the sizes that were measured there.
         """
@@ -775,7 +775,7 @@ def checked_sizes(n: ArrayLike) -> Array:
 
 
 def log_errors(pilot: Curve, least_noise: float) -> LogErrors:
-    """Logarithms of a pilot's mean errors, thinned as the curves that are fitted to it see them."""
+    """Log mean errors of a pilot, merged to as many sizes as fitted curves use."""
     variance = relative_variance(pilot)
     if variance is None:
         variance = np.full(len(pilot.sizes), _ONE_SEED**2)

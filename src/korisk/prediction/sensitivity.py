@@ -63,7 +63,7 @@ def sensitivity(
     folder: str | Path | None = None,
     progress: Progress | None = None,
 ) -> tuple[Change, ...]:
-    """By how much errors change with half and twice the noise, brighter images, a wrong operator.
+    """Change of the errors with half and twice the noise, brighter images, a wrong operator.
 
     Parameters
     ----------

@@ -222,7 +222,7 @@ def point_problem(
 
 
 def _example_bytes(count: int, pixels: int, inputs: int) -> int:
-    """Of examples, whose second moment and rehearsal are taken on the CPU, in copies."""
+    """Bytes of examples and of the copies that moments and rehearsals take on the CPU."""
     return count * (5 * pixels + 3 * inputs) * 8 + 8 * count**2
 
 
@@ -326,7 +326,7 @@ def _notes(spec: JsonMapping) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False)
 class PointPrediction(Reported):
-    """What is said of the models at one operating point before a scan is made.
+    """The predictions of all models at one operating point, before a scan is made.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ class PointPrediction(Reported):
 
     @property
     def models(self) -> tuple[Prediction | Rehearsed, ...]:
-        """What is said of each model."""
+        """Predictions in closed form, then rehearsed networks."""
         return (*self.predictions, *self.rehearsed)
 
     @cached_property

@@ -126,7 +126,7 @@ class Structured:
 
     @cached_property
     def holds_from(self) -> int:
-        """The smallest N from which on the parameters in use are half of what the examples carry.
+        """The smallest N from which on effective parameters use at most half of the rows.
 
         Below it the errors are an extrapolation of a theory for many examples.
         """
@@ -147,7 +147,7 @@ class Structured:
         return high
 
     def _crowding(self, n: float) -> float:
-        """The share of the rows that the parameters in use take."""
+        """The share of the rows that the effective parameters use."""
         best = self._best(n)[1]
         return 0.0 if best is None else float(self.path.squared[best]) / self.rows(n)
 
@@ -176,7 +176,7 @@ class Structured:
 
     @cached_property
     def path(self) -> Path:
-        """Bias and variance at every lambda, of G, from the G of the examples."""
+        """Bias and variance at every lambda for the true G, from the G of the examples."""
         n, rows = self.examples, self.rows(self.examples)
         total = float(self.spectrum.weights.sum())
         shifts = _LAMBDAS * float(self.spectrum.weights @ self.spectrum.values) / total
@@ -304,7 +304,7 @@ class Pairs:
             self.matrix = (rows.T @ rows).div_(len(rows)).mul_(gram.to(rows))
 
     def some(self, which: slice) -> Pairs:
-        """Some of them, without a stored matrix."""
+        """A subset of the pairs, without a stored matrix."""
         return Pairs(self.tail, self.inputs[which], self.targets[which], self.relu, None)
 
     def images(self, weights: Tensor) -> Tensor:
@@ -376,7 +376,7 @@ class Whole:
         self.values, self.vectors = values[resolved], vectors[:, resolved]
 
     def spectrum(self) -> Measure:
-        """How many eigenvalues there are of each size."""
+        """The number of eigenvalues of each size."""
         values = self.values.cpu().numpy()
         return Measure(values, np.ones_like(values))
 
@@ -420,7 +420,7 @@ class Iterated:
         self.can_solve_many = self._lower is not None
 
     def spectrum(self) -> Measure:
-        """How many eigenvalues there are of each size, by Hutchinson's signs."""
+        """The number of eigenvalues of each size, by Hutchinson's estimator."""
         signs = _signs((self.probes, len(self.pairs.active)), self.pairs.inputs, seed=1)
         return self._resolved(lanczos(self.pairs.product, signs, steps=_SPECTRUM_STEPS))
 
@@ -469,7 +469,7 @@ class Optimism(NamedTuple):
 def _passed(
     examples: Pairs, weights: Tensor, resolvent: Whole | Iterated, gradients: Tensor
 ) -> float:
-    """The share of a change's square that the ReLU passes, for changes as chance makes them."""
+    """The share of a random change's energy that the ReLU passes."""
     signs = _signs((resolvent.probes, len(gradients)), gradients, seed=3)
     active = examples.images(weights) > 0
     passed = total = 0.0
@@ -481,7 +481,7 @@ def _passed(
 
 
 def _by_leverages(examples: Pairs, residuals: Tensor, resolvent: Whole | Iterated) -> Optimism:
-    """Sums over the spectra of L_k, the leverages of some examples, from r_k and at random."""
+    """The optimism by quadrature over the leverages L_k of some examples, from r_k and signs."""
     n = len(examples.inputs)
     count = min(n, max(32, _WORK // len(examples.active)))
     some = examples.some(slice(count))

@@ -61,7 +61,7 @@ _LEAST_CHECKS = 4  # sizes that a rehearsal must have: 16 images or patients
 def dense_spectrum(
     examples: Examples, moment: Moment, *, relu: bool, progress: Progress | None = None
 ) -> Spectrum:
-    """What the learning curve of a dense layer from inputs to targets depends on."""
+    """The spectrum that determines the learning curve of a dense layer from inputs to targets."""
     inputs = math.prod(examples.forward.range)
     if inputs > LARGEST_INPUTS or inputs * len(moment.deviation) > _LARGEST_MATRIX:
         return large_spectrum(examples, moment, relu=relu, progress=progress)
@@ -127,7 +127,7 @@ def matched_moment(
     energy = float(np.square(targets).sum()) / len(targets)
 
     def pieces(shrinkage: float) -> tuple[Array, Array]:
-        """A S A^T and W S A^T of the inputs and targets that take part."""
+        """A S A^T and W S A^T of the selected inputs and targets."""
         moment_rows = replace(moment, shrinkage=shrinkage).apply(rows)
         cross = moment_rows
         if target_map is not None:
@@ -160,7 +160,7 @@ def matched_moment(
 
 
 def brightness(examples: Examples) -> Array:
-    """(n,) the mean square of every example's input, without the noise that all have."""
+    """(n,) the mean square of every example's noise-free input."""
     clean = to_array(examples.forward(examples.latents).flatten(1))
     return np.asarray(np.square(clean).mean(axis=1))
 
@@ -174,7 +174,7 @@ def to_array(tensor: Tensor) -> Array:
 
 
 class Leading(NamedTuple):
-    """Directions of inputs that are known one by one."""
+    """Leading eigenvectors of the inputs' second moment, each resolved."""
 
     vectors: Tensor  # (R, inputs) orthonormal rows u
     values: Tensor  # (R,) their eigenvalues lambda
@@ -186,7 +186,7 @@ class Leading(NamedTuple):
 def large_spectrum(
     examples: Examples, moment: Moment, *, relu: bool, progress: Progress | None = None
 ) -> Spectrum:
-    """What the learning curve of a dense layer depends on, without a matrix of its inputs.
+    """The spectrum of a dense layer with many inputs, without storing a matrix of them.
 
     `progress` is called with the share of the work that is done. `resolution_note` says from which
     N on the curve is not known.
@@ -226,7 +226,7 @@ def large_spectrum(
 
 
 def resolution_note(theory: Spectrum, n: NDArray[np.floating]) -> list[str]:
-    """From which of the sizes n on a large layer's error is unsure; nothing if all are sure.
+    """A note with the first of the sizes n at which a large layer's error is not resolved.
 
     With little or no noise a threshold may fall below the eigenvalues that Lanczos resolves.
     """

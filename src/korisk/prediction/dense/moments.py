@@ -109,7 +109,7 @@ def image_moment(
 
 
 def shifted(moment: Moment) -> Moment:
-    """The same, whose sample covariance is a mean over images that are shifted a little, too.
+    """The moment with a sample covariance averaged over slightly shifted images.
 
     By a 32nd of their size at most, in all directions; variances of pixels stay as they are. What
     two pixels have in common changes slowly over an image, so neighbours serve as more examples.

@@ -37,7 +37,7 @@ _LEAST_DEVIATION = 1e-12  # least deviation of a prediction over the targets' ro
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """What the learning curve of a dense layer, Eq. (eq:spectral), depends on."""
+    """The quantities that determine the learning curve of a dense layer, Eq. (eq:spectral)."""
 
     values: Array = field(repr=False)  # (K,) eigenvalues of the inputs' second moment
     signal: Array = field(repr=False)  # (K,) the target's energy that each explains
@@ -55,7 +55,7 @@ class Spectrum:
 
     @property
     def energy(self) -> float:
-        """The target's whole energy: the error of predicting zero, times the entries."""
+        """The total energy of the target: the error of predicting zero, times the entries."""
         return float(self.signal.sum()) + self.rest
 
     @property
@@ -66,7 +66,7 @@ class Spectrum:
 
     @property
     def rank(self) -> float:
-        """The number of directions that inputs have, beyond rounding."""
+        """The numerical rank of the inputs' second moment."""
         there = self.values > 1e-12 * self.values.max()
         return float(self._counts[there].sum())
 
@@ -165,7 +165,7 @@ def clipping(
     inputs: Array,  # (images, inputs) examples with noise
     targets: Array,  # (images, outputs)
 ) -> Array:
-    """The factor at `CLIPPED_AT`, from predictions as training sets of N scatter them.
+    """The factor at `CLIPPED_AT`, from the scatter of predictions over training sets of N.
 
     At an example x the prediction's mean is M* L x, and its variance at output p is E_p / N_eff
     times sum_i L_i^2 (u_i x)^2 / lambda_i, where E_p is the error at p.

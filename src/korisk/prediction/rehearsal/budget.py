@@ -18,7 +18,7 @@ _SHARES = (0.75, 0.5, 0.35, 0.25)
 
 @dataclass(frozen=True)
 class Extent:
-    """What is trained: networks of each size, for the first of the seeds."""
+    """The networks to train: the sizes, and how many of the seeds each has."""
 
     sizes: tuple[int, ...]  # numbers of training pairs, ascending
     seeds: tuple[int, ...]
@@ -89,7 +89,7 @@ def _dispensable(sizes: Sequence[int], unaltered: int) -> int:
 def within(
     limit: float, full: Extent, unaltered: int, seconds: Callable[[Extent], float]
 ) -> Extent:
-    """The first of `reduced` that takes at most so many seconds, or else the last."""
+    """The first of `reduced` within a limit in seconds, or else the last."""
     extents = list(reduced(full, unaltered))
     return next((extent for extent in extents if seconds(extent) <= limit), extents[-1])
 

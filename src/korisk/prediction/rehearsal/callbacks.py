@@ -1,4 +1,4 @@
-"""Whom a rehearsal or an ablation tells how it goes."""
+"""Functions that follow the progress of a rehearsal or an ablation."""
 
 from __future__ import annotations
 

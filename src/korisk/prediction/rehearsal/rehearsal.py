@@ -93,12 +93,12 @@ class _Simulated:
 
 
 def fullest(curve: Curve) -> int:
-    """The N of the most seeds; of several, the largest."""
+    """The N with the most seeds; the largest of several."""
     return int(max(zip(curve.counts.tolist(), curve.sizes.tolist(), strict=True))[1])
 
 
 def levelled(curve: Curve) -> Curve:
-    """The errors of few seeds at some N as they would be on average over all seeds.
+    """Correct the errors at sizes with few seeds for the seeds that they have.
 
     A seed is better or worse at every N alike, since it has images of its own to judge it. By how
     much is seen at the N of the most seeds.
@@ -184,7 +184,7 @@ class Rehearsal(Reported, Answers):
 
     @cached_property
     def adjusted(self) -> Curve:
-        """The curve less what it costs that steps were left out, and that few images are distinct.
+        """The curve without the cost of omitted steps and of few distinct images.
 
         Networks with half the distinct images show it at the largest N: they err more, by as much
         as twice the images would save.
@@ -209,9 +209,9 @@ class Rehearsal(Reported, Answers):
 
     @property
     def untrained(self) -> tuple[float, float]:
-        """What steps that were left out would take off a log error, with its standard deviation.
+        """The fall of the log error that omitted steps would bring, and its standard deviation.
 
-        At the largest N. Each doubling takes off a constant part of what the one before did.
+        At the largest N. Each doubling brings a constant share of what the one before brought.
         """
         # A geometric series over the doublings from the steps that were taken to all of them.
         halvings = -math.log2(self.trained)
@@ -372,7 +372,7 @@ class Rehearsal(Reported, Answers):
 
 @dataclass(frozen=True, eq=False)
 class Rehearsed(Advising):
-    """What is said of a network: by its rehearsal, with a small real pilot or without.
+    """The answers of a rehearsed network, with or without a small pilot on real pairs.
 
     Parameters
     ----------

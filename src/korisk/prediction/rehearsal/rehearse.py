@@ -219,7 +219,7 @@ def _rehearsal(
     notes: Sequence[str],
     seconds: float,
 ) -> Rehearsal:
-    """What the networks that have finished say; `half` had half their steps."""
+    """The rehearsal of the networks that have finished; those in `half` had half the steps."""
     name, simulation, recipe = trainings.name, trainings.simulation, trainings.training
     curve = curve_of(errors, name, "plain")
     assert curve is not None
@@ -257,12 +257,12 @@ def _rehearsal(
 
 
 def _judges(simulation: Simulation, seeds: Iterable[int]) -> int:
-    """How many patients, or images without patients, judge the networks of some seeds."""
+    """Number of patients, or of images without patients, in the test sets of some seeds."""
     return len({group for seed in seeds for group in simulation.groups(seed)})
 
 
 def _seconds(extent: Extent, trainings: Trainings, speed: Pace) -> float:
-    """How long what has not finished of an extent takes."""
+    """Seconds that the unfinished networks of an extent take."""
     extents = [extent] if extent.steps == trainings.training.steps else [extent, extent.half]
     return sum(speed.seconds(len(trainings.unfinished(some)), some.steps) for some in extents)
 
@@ -270,7 +270,7 @@ def _seconds(extent: Extent, trainings: Trainings, speed: Pace) -> float:
 def _reduced(
     full: Extent, trainings: Trainings, speed: Pace, limit: float
 ) -> tuple[Extent, str | None]:
-    """What can be trained in so many seconds, and a note of what that leaves out."""
+    """The networks that fit into a limit in seconds, and a note on those left out."""
     seconds = partial(_seconds, trainings=trainings, speed=speed)
     extent = within(limit, full, trainings.simulation.unaltered, seconds)
     if _judges(trainings.simulation, extent.seeds[: extent.counts[-1]]) < 2:
@@ -332,7 +332,7 @@ def _train(
 
 
 def _level(errors: Mapping[Cell, Tensor], curve: Curve, simulation: Simulation) -> float:
-    """The relative standard error of a mean error for the few images or patients that judge."""
+    """Relative standard error of a mean error over few test images or patients."""
     # Seeds share images: the scatter is that between images or patients, not between errors.
     cells = [cell for cell in errors if cell.n == fullest(curve) and cell.variant == "plain"]
     groups = [group for cell in cells for group in simulation.groups(cell.seed)]

@@ -206,7 +206,7 @@ def simulation_of(
     folds: int,
     largest: int,
 ) -> Simulation:
-    """What is simulated, from a user's arguments."""
+    """The simulation that a user's arguments describe."""
     counts = {"train": largest, "validation": _VALIDATION, "test": _TEST}
     problem: Any = operator  # as far as it is one
     if images is None and isinstance(getattr(operator, "source", None), FileSource):
@@ -301,7 +301,7 @@ def _example_source(
     also: ArrayLike | Tensor | None,
     folds: int,
 ) -> tuple[ExampleSource, Independence, Evidence]:
-    """A user's example images, checked, what they are worth, and how copies are altered."""
+    """Check a user's example images; count independent ones, and choose alterations."""
     examples = _as_images(images)
     many = examples.ndim > 1 and len(examples) >= LEAST_EXAMPLES
     ellipses = Message("leave ", Argument("images", ...), " out to use random ellipses")
@@ -344,7 +344,7 @@ def _example_source(
 def _alteration(
     images: Tensor, augment: Augment | None, also: ArrayLike | Tensor | None
 ) -> tuple[Alteration | None, Evidence]:
-    """How copies of images are altered: as the user says, or as the images speak for it."""
+    """How copies of images are altered: as the user asks, or as the examples support."""
     if callable(augment):
         return augment, Evidence((getattr(augment, "__name__", "your own"),), {})
     others = None

@@ -70,7 +70,7 @@ class Finished:
         return (self.folder / name).exists()
 
     def read(self, name: str, count: int) -> Tensor:
-        """The errors of a network on so many images."""
+        """The stored errors of a network on `count` test images."""
         file = self.folder / name
         errors = read_finished(file).errors
         if len(errors) != count:
@@ -290,7 +290,7 @@ def curve_of(errors: Mapping[Cell, Tensor], model: str, variant: Variant) -> Cur
 
 
 def built(build: Callable[[], nn.Module]) -> nn.Module:
-    """A new network, if that is what the user's function returns."""
+    """Call the user's function; raise unless it returns a network."""
     if isinstance(build, nn.Module) or not callable(build):
         raise invalid("build", "be a function that makes a network", build, "try lambda: Net()")
     try:

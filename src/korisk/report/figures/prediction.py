@@ -130,9 +130,10 @@ def prediction_figure(
             full = _answer(looks[model.model]) | {"zorder": 3.2}
             hollow = full | {"markerfacecolor": "white", "marker": "o", "markersize": 4.5}
             answers = ("even", plan.even, hollow), ("answer", plan.samples(sure), full)
-            marks = [(kind, n, options) for kind, n, options in answers if n is not None]
+            answer_marks = [(kind, n, options) for kind, n, options in answers if n is not None]
             shift, colour = panels.shift_of(index, len(needed)), looks[model.model].colour
-            panels.draw_answer(axes, plan, marks, colour, f"-{model.model}", shift)
+            tag = f"-{model.model}"
+            panels.draw_answer(axes, plan, answer_marks, colour, tag, shift)
         axes.axvline(point.examples, color=DARK, linewidth=0.6, zorder=1.9, gid="examples")
         slanted: Options = {"fontstyle": "italic"}
         if simulated:
