@@ -1,6 +1,7 @@
 """A page that is served while its study runs: what it tells, and to whom; the run is spared."""
 
 import json
+import pickle
 import re
 import shutil
 import socket
@@ -21,7 +22,6 @@ from korisk.cli import app
 from korisk.pilots import Tracking
 from korisk.pilots.fit import FitWork, Reading
 from korisk.prediction.answer import Question
-from korisk.report import live
 from korisk.report.live import live_page, live_rehearsal
 from korisk.report.local import LocalPort
 from korisk.store.cells import Task
@@ -126,7 +126,7 @@ def test_the_page_of_a_rehearsal_grows(tmp_path: Path) -> None:
     rehearsal = kr.Rehearsal(
         curve=curve, simulated="90 examples", unaltered=60, level=0.05, parameters=4160
     )
-    again = live._from_json(json.loads(json.dumps(live._to_json(rehearsal))))
+    again = pickle.loads(pickle.dumps(rehearsal))  # as it is handed to the process that draws
     assert (again.at(128), again.notes) == (rehearsal.at(128), rehearsal.notes)
     page = tmp_path / "last.html"
     with (

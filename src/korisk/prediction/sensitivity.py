@@ -7,7 +7,6 @@ simulated in another way. Small N are enough: what is wanted is by how much the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from korisk.errors import invalid
 from korisk.operators.adapters import from_scipy
 from korisk.operators.linear import LinearOperator
 from korisk.prediction.rehearsal.callbacks import Callbacks, Progress
+from korisk.prediction.rehearsal.rehearsal import Change
 from korisk.prediction.rehearsal.rehearse import rehearse
 from korisk.prediction.rehearsal.simulation import LEAST_EXAMPLES, Noisy, Training
 from korisk.problems.noise import Gaussian, Noise, Poisson
@@ -31,24 +31,6 @@ Array = NDArray[np.float64]
 SIZES = (8, 16, 32)
 _BRIGHTER = 1.25
 _WRONG = 0.01  # by which the true image is larger than the operator takes it for
-
-
-@dataclass(frozen=True)
-class Change:
-    """What changes if pairs are not as they were simulated.
-
-    Parameters
-    ----------
-    name : str
-        What is other than it was assumed.
-    lower, ratio, upper : float
-        Errors over those of the rehearsal: the mean over the seeds, with the least and the largest.
-    """
-
-    name: str
-    lower: float
-    ratio: float
-    upper: float
 
 
 def sensitivity(

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,9 +33,6 @@ from korisk.prediction.prediction import (
 )
 from korisk.prediction.rehearsal.worth import Worth, worth
 from korisk.texts import Table, number, whole
-
-if TYPE_CHECKING:
-    from korisk.prediction.sensitivity import Change
 
 Array = NDArray[np.float64]
 
@@ -257,7 +254,7 @@ class Rehearsal(Reported, Answers):
             valid_from=float(sizes[0]),
             valid_to=float(sizes[-1]),
             belief=replace(self.belief, offsets=offsets),
-            rivals=self.belief is UNLIKE,
+            rivals=self.belief == UNLIKE,
         )
         if pilot is None:
             return alone
@@ -368,6 +365,24 @@ class Rehearsal(Reported, Answers):
             Sentences on one line.
         """
         return Rehearsed(self, pilot).explain(target, sure, cost)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changes if pairs are not as they were simulated.
+
+    Parameters
+    ----------
+    name : str
+        What is other than it was assumed.
+    lower, ratio, upper : float
+        Errors over those of the rehearsal: the mean over the seeds, with the least and the largest.
+    """
+
+    name: str
+    lower: float
+    ratio: float
+    upper: float
 
 
 @dataclass(frozen=True, eq=False)
