@@ -228,6 +228,7 @@ class Judged:
             [vars(figure) | {"agrees": claim.allows(figure)} for figure in group]
             for group in (self.figures, self.reproduced)
         )
+        # Both readings and all figures, so that a reader can check the verdict.
         content: JsonDict = {"verdict": self.verdict}
         content |= {reading: self.read(reading) for reading in READINGS}
         names = ("key", "place", "says", "command", "figure", "note", "source")
@@ -454,12 +455,14 @@ def _last_ratio(known: Pair, dense: Pair) -> float:
 
 def _plateau(known: Pair, dense: Pair) -> float:
     """How many times the samples of KO take FC near its lowest error."""
+    # The first N of each curve within 10% of its lowest error.
     near = [pair[0][pair[1] <= _CLOSE * pair[1].min()][0] for pair in (known, dense)]
     return float(near[1] / near[0])
 
 
 def _still_falling(known: Pair, dense: Pair) -> float:
     """FC's last error over the one at half of the N, by a power law between the last two sizes."""
+    # Error ~ N^slope between the last two sizes, evaluated at a factor of two.
     (before, last), (above, below) = dense[0][-2:], dense[1][-2:]
     return float((below / above) ** (math.log(2) / math.log(last / before)))
 
@@ -511,6 +514,7 @@ def _predicts(pair: Pair) -> float:
 def _needed(pair: Pair) -> list[tuple[float, float]]:
     """Targets from the first error of a curve to its lowest, with their N between its sizes."""
     sizes, errors = pair
+    # Noise may raise an error with N: targets are met at the running minimum.
     falling = np.minimum.accumulate(errors)
     if falling[-1] >= 0.98 * falling[0]:
         return []  # a curve that hardly falls has no targets

@@ -97,6 +97,7 @@ def _calibration(table: str) -> tuple[CalibrationRow, ...]:
 
 def matched_ratio(row: CalibrationRow, target: float) -> float:
     """N of FC over N of KO for a target, by a row of the table; infinite below FC's floor."""
+    # At or below FC's floor no N reaches the target.
     reached = target > row.dense.floor
     return two_factors(row.known, row.dense, target).ratio if reached else math.inf
 

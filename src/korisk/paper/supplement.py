@@ -151,6 +151,7 @@ def theorem_table(points: Iterable[PointTheorem]) -> ReportTable:
     rows: list[Row] = []
     for point in points:
         for group in point.groups:
+            # Means over seeds; bounds without a value stay empty.
             loose = group.looseness("composed")
             error = None if math.isnan(group.error) else group.error
             bounds = [group.bound(form) for form in BOUNDS]
@@ -189,6 +190,7 @@ def order_table(points: Iterable[PointTheorem]) -> ReportTable:
             turns = [f"error {number(t.target)}, N = {t.n:,.0f}: {t.model}" for t in order.changes]
             for form in BOUNDS:
                 model = order.predicted(form)
+                # Counts of targets exist only where an order is predicted.
                 confirmed = reverse = None
                 if model is not None:
                     confirmed = len(order.targets(model))

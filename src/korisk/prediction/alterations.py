@@ -72,6 +72,7 @@ def _shifted(share: float) -> Alteration:
             length = images.shape[axis]
             reach = max(1, round(length * share))
             moves = torch.randint(-reach, reach + 1, (len(images), 1), generator=generator)
+            # (count, length) source index of every pixel along this axis.
             places = (torch.arange(length) + moves).abs()
             places = (length - 1) - (length - 1 - places).abs()  # reflected at both ends
             index = places.view(len(images), *[1] * (axis - 1), -1, *[1] * (images.ndim - 1 - axis))
@@ -86,6 +87,7 @@ def _bent(share: float) -> Alteration:
 
     def bent(images: Tensor, generator: torch.Generator) -> Tensor:
         count, rows, columns = images.shape
+        # Random displacements on a coarse grid, interpolated: (count, 2, rows, columns) in [-1, 1].
         coarse = torch.randn(count, 2, _CELLS, _CELLS, generator=generator).to(images)
         size = (rows, columns)
         field = 2 * share * F.interpolate(coarse, size, mode="bicubic", align_corners=True)
@@ -254,6 +256,7 @@ def evidence(
     plain = _left_out_error(some, (), None)
     # Each alteration alone, against the examples as they are.
     harm = {name: math.log(_left_out_error(some, (name,), more) / plain) for name in names}
+    # Shifts of several lengths form a family: only the longest harmless one is used.
     kinds = list(required or ())
     for name in names:
         family = name.partition("/")[0]  # of which the largest that does no harm is used
@@ -284,6 +287,7 @@ def _left_out_error(images: Tensor, kinds: Sequence[str], others: Tensor | None)
         fitted, left_out = np.array_split(order, 2)
         judges = _rows(images[left_out])
         targets = _rows(altered(images[fitted], generator, kinds, others))
+        # Same noise for every kind, so that only the alterations make the difference.
         noisy, inputs = (
             clean + deviation * rng.standard_normal(clean.shape) for clean in (judges, targets)
         )

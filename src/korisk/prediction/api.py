@@ -79,6 +79,7 @@ def examples_of(
     if values.ndim not in (2, 3):
         rule = "be real numbers in an array (images, height, width), all of one size"
         raise invalid("images", rule, getattr(images, "shape", images), "convert and stack them")
+    # Checked image by image, so that the error can name one.
     finite = np.isfinite(values.reshape(len(values), math.prod(values.shape[1:]))).all(axis=1)
     if not finite.all():
         raise KoriskError(
@@ -426,6 +427,7 @@ def known_prediction(
     _check(examples)
     pairs = examples.inputs, examples.targets
     alone = independence(to_array(examples.latents), examples.patients)
+    # No rehearsal: the theory corrects the optimism of its fit by leverages or by halves.
     theory = structured_from_pairs(
         reconstruction, *pairs, toward=toward, relu=relu, groups=alone.groups, progress=progress
     )
@@ -466,6 +468,7 @@ def _check(examples: Examples) -> None:
             Argument("patients", "image"),
             " if every file or image is a patient of its own",
         )
+    # Energies are sums of squares, which must not overflow in the operator's precision.
     for name, values in (("inputs", examples.inputs), ("targets", examples.targets)):
         largest = float(values.abs().max())
         squared = float(values.square().sum())

@@ -104,6 +104,7 @@ def near_copies(images: Array) -> Copies:
     tree = linkage(squareform(distance, checks=False), "average")
     labels = fcluster(tree, _TOGETHER * chosen, "distance")
     sizes = np.bincount(labels)
+    # Share of pairs of images inside one group.
     correlation = float((sizes * (sizes - 1)).sum()) / compared / (compared - 1)
     # Unclear images may be copies of clear ones or of each other: half way, in logarithms.
     number = count / (1 + (count - 1) * correlation) * math.sqrt(count / compared)
@@ -159,6 +160,7 @@ def _similarity(images: Array) -> tuple[Single, Array, int]:
 def _filtered(plain: Array, noise: float, fine: bool) -> tuple[Single, float]:
     """Images filtered by the root of Eq. (eq:same-image), and the share of noise that passes."""
     side = plain.shape[1]
+    # A window that falls to zero over an eighth of the edge: no jump at the periodic boundary.
     ramp = np.minimum(1.0, (np.arange(side) + 0.5) / (side / 8))
     taper = np.sin(np.pi / 2 * np.minimum(ramp, ramp[::-1])) ** 2
     window = np.outer(taper, taper)
@@ -198,6 +200,7 @@ def _turned_alike(plain: Array) -> Array:
 
     The iteration starts at the image most similar to the mean of all images.
     """
+    # (8, n, side, side) all rotations and reflections, then (8, n, pixels) as unit rows.
     turns = np.array(list(_turns(plain)))
     rows = _units(turns.reshape(len(turns) * len(plain), -1)).reshape(*turns.shape[:2], -1)
     towards = rows[0, np.argmax(rows[0] @ rows[0].mean(axis=0))]

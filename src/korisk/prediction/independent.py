@@ -131,6 +131,7 @@ def relative_error(values: Array, groups: NDArray[np.int64] | None) -> float:
     sums = some - mean if groups is None else np.bincount(groups, some - mean)
     if not mean:
         return 0.0
+    # Sums over groups, or single values: their scatter gives the standard error of the mean.
     error = math.sqrt(float(sums @ sums) * len(sums) / (len(sums) - 1)) / number / mean
     return error * (1.0 if groups is None else float(t.ppf(0.95, len(sums) - 1) / norm.ppf(0.95)))
 

@@ -163,6 +163,7 @@ class Misfit:
         self.simulated, self.real = simulated, real
         self._where = np.log2(np.concatenate([simulated.n, real.n]))
         self._is_real = np.concatenate([np.zeros(len(simulated)), np.ones(len(real))])
+        # (K,) simulated then real errors, as logarithms over the computed curve.
         data = np.concatenate([simulated.log_error, real.log_error])
         self._missed = missed = np.concatenate([np.zeros(len(simulated)), self._missing(real.n)])
         data = data - self._raised * missed
@@ -226,6 +227,7 @@ def _gaussian(covariance: Array, data: Array) -> tuple[Array, Array, float]:
     """The inverse, the inverse times the data, and the log density, of a centred normal law."""
     if not len(data):
         return np.zeros((0, 0)), np.zeros(0), 0.0
+    # With covariance = L L^T: the density needs L^-1 data and the diagonal of L^-1.
     factor = np.linalg.cholesky(covariance)
     inverse = np.linalg.inv(factor)
     white = inverse @ data

@@ -224,6 +224,7 @@ def rehearse_own(
     notes: list[str] = []
     if noise is not None:
         arguments["noise"] = noise
+    # Images of the source replace those of a problem, or become examples of an operator.
     if source is not None and isinstance(operator, Problem):
         changed: Any = operator
         operator = replace(changed, source=source)
@@ -267,6 +268,7 @@ def refuse_early(question: Question, options: Options, pilot: Curve | None) -> N
     """Raise before hours of training for what the answer would refuse."""
     from korisk.prediction.rehearsal.rehearse import SIZES
 
+    # N at which errors can be stated: the rehearsed range, or that of the pilot's forecast.
     least, most = min(options.get("sizes", SIZES)), FARTHEST_N
     remedy = "smaller N are not rehearsed; give a pilot"
     if pilot is not None:

@@ -95,6 +95,7 @@ class PredictedPair:
         from scipy.special import ndtr
 
         first, second = track(self.known), track(self.dense)
+        # (M,) half-widths of the bands in logarithms, below and above each curve.
         (down, up), (other_down, other_up) = (
             (np.log(curve.expected / curve.lower), np.log(curve.upper / curve.expected))
             for curve in (first, second)
@@ -116,6 +117,7 @@ class PredictedPair:
         clear = np.flatnonzero(np.abs(ahead - 0.5) >= _CLEAR - 0.5)
         if not clear.size:
             return None
+        # From the first N with a clear winner on, the odds of the one that is behind.
         falls = bool(ahead[clear[0]] > 0.5)
         rising = 1 - ahead if falls else ahead  # the odds of the one that is behind at first
         n, rising = n[clear[0] :], rising[clear[0] :]

@@ -595,6 +595,7 @@ class Prediction(Reported, Advising):
         """The pilot's mean errors beside the computed ones."""
         if self.pilot is None:
             return ()
+        # One row per size: N, computed and measured error.
         sizes = self.pilot.sizes
         columns = sizes.tolist(), self.computed(sizes).tolist(), self.pilot.means.tolist()
         return tuple(TheoryCheck(*row) for row in zip(*columns, strict=True))
@@ -620,6 +621,7 @@ class Prediction(Reported, Advising):
     @cached_property
     def doubted(self) -> bool:
         """Whether the pilot speaks against the theory."""
+        # With enough sizes, the weight against fitted curves decides.
         if self.pilot is None or (self.tested and self.rivals):
             return self.trust < _DOUBTED
         if self.tested_on is None:
@@ -702,6 +704,7 @@ class Prediction(Reported, Advising):
             [middle + AS_SEEDS * (np.log(self.quantile(more, p)) - middle) for p in levels]
         ).ravel()
         labels = [f"computed {p}" for p in levels for _ in more]
+        # Quantiles of the prediction at each N serve as seeds of a curve that is merged in.
         n = np.tile(more, len(levels))
         added = Curve(n, errors, labels, self.pilot.model, self.pilot.metric)
         return posterior(self.pilot.merged(added))
@@ -806,6 +809,7 @@ def trust_words(prediction: Prediction) -> list[str]:
     """Whether a pilot agrees with the theory; nothing without a pilot."""
     if not prediction.checks:
         return []
+    # One factor between all errors suggests another unit rather than a wrong theory.
     ratios = [check.ratio for check in prediction.checks]
     middle = math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
     if max(ratios) / min(ratios) <= _ONE_SCALE and not 1 / _FAR < middle < _FAR:

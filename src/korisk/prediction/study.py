@@ -208,6 +208,7 @@ def point_problem(
         if "noise" not in described:
             without = f"a {described['kind']} problem has no noise; leave "
             raise KoriskError(without, Argument("noise", ...), " out")
+        # Some kinds take a plain deviation, others a noise with a named kind.
         gaussian = {"gaussian": level} if level else None
         plain = isinstance(described["noise"], float)  # a standard deviation, of no named kind
         described["noise"] = level if plain else gaussian
@@ -268,6 +269,7 @@ def pilots_by_model(pilots: Sequence[Curve], specs: Mapping[str, JsonMapping]) -
             "it with ",
             Argument("point", ...),
         )
+    # A single pilot without a name belongs to a single model.
     models = list(next(iter(specs.values()))["models"])
     by_model: dict[str, Curve] = {}
     for curve in pilots:
@@ -291,6 +293,7 @@ def image_notes(
     from korisk.problems.sources import FileSource
     from korisk.texts import counted
 
+    # Only images from files can be mixed, blank or too few.
     source = getattr(problem, "source", None)
     if isinstance(source, FileSource):
         images = source.usable(spec["problem"]["side"])
@@ -398,6 +401,7 @@ class PointPrediction(Reported):
         # FC, the last one, or KO alone.
         reference = self.predictions[-1]
         error = float(reference.errors([self.examples])[0])
+        # The higher floor, unless the reference is below it already.
         floors = [prediction.floor for prediction in self.predictions]
         floor = max(floors) if max(floors) < error else reference.floor
         distance = max(error - floor, _LEAST_DISTANCE * error)

@@ -371,6 +371,7 @@ class Whole:
 
     def __init__(self, pairs: Pairs) -> None:
         assert pairs.matrix is not None
+        # Directions whose eigenvalue is rounding carry no information and are dropped.
         values, vectors = torch.linalg.eigh(pairs.matrix.double())
         resolved = values > _ROUNDING[pairs.matrix.dtype] * values[-1]
         self.values, self.vectors = values[resolved], vectors[:, resolved]
@@ -470,6 +471,7 @@ def _passed(
     examples: Pairs, weights: Tensor, resolvent: Whole | Iterated, gradients: Tensor
 ) -> float:
     """The share of a random change's energy that the ReLU passes."""
+    # Random sums of gradients, solved: changes of the weights as sampling noise causes them.
     signs = _signs((resolvent.probes, len(gradients)), gradients, seed=3)
     active = examples.images(weights) > 0
     passed = total = 0.0
@@ -482,6 +484,7 @@ def _passed(
 
 def _by_leverages(examples: Pairs, residuals: Tensor, resolvent: Whole | Iterated) -> Optimism:
     """The optimism by quadrature over the leverages L_k of some examples, from r_k and signs."""
+    # A subset of the examples: leverages are averaged, so that some tens are enough.
     n = len(examples.inputs)
     count = min(n, max(32, _WORK // len(examples.active)))
     some = examples.some(slice(count))

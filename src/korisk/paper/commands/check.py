@@ -29,6 +29,7 @@ def check(
     The study must have been run with `theorem: true`. Nothing is fitted. Exit code 0: it holds in
     every network with a bound; 1: it is violated; 3: there is no bound for any network.
     """
+    # The answer first, then what limits it, then a table for each point.
     theorem = read_theorem(path, point=point)
     if json:
         print_json(

@@ -184,6 +184,7 @@ def order_of(
 
     `erring` are pairs of a model and a known layer of it that errs.
     """
+    # A form whose constants are missing has no strength, and says why.
     first, second = (curves[model] for model in models)
     strengths: dict[BoundForm, tuple[float, float]] = {}
     reasons: dict[BoundForm, str] = {}
@@ -385,6 +386,7 @@ class PointTheorem(Checked):
     @cached_property
     def orders(self) -> tuple[Order, ...]:
         """For each pair of models, which should need fewer samples and which did."""
+        # The first network of each model stands for all its seeds; notes say where they differ.
         networks: dict[str, Network] = {}
         erring: dict[tuple[str, str], None] = {}
         for check in self.checks:
@@ -439,6 +441,7 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
         cells, failures, study = list(store.results()), store.failures(), store.study
         file = store.path
     planned = asked_for(study) or []
+    # Points in the order of the store, failed ones included.
     tasks = [*(cell.task for cell in cells), *(failure.task for failure in failures)]
     names = list(dict.fromkeys(task.point for task in tasks))
     if point is not None:
@@ -447,6 +450,7 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
         names = [point]
     if not any(cell.task.point in names for cell in cells):
         raise KoriskError(f"{file}: no cell is finished yet; run the study first")
+    # None for a point whose rows have no errors of layers.
     theorems = {
         name: point_theorem(
             name,
@@ -547,6 +551,7 @@ def _notes(
     cells: Sequence[Cell], failures: Sequence[Failure], planned: Sequence[Task]
 ) -> Iterator[str]:
     """What is missing at a point, and the notes that its cells stored."""
+    # Cells that were planned but not tried, then failures, then rows that are missing.
     tried = {cell.task.key for cell in cells} | {failure.task.key for failure in failures}
     if waiting := [task.seed for task in planned if task.key not in tried]:
         of = "seed" if len(waiting) == 1 else "seeds"

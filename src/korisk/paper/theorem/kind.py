@@ -98,6 +98,7 @@ class Deep(Kind[DeepProblemEntry, DeepPointEntry]):
         from korisk.problems import EllipseSource
 
         settings = spec["problem"]
+        # Without a named network: W and S of `DeepProblem`; else a graph of that kind.
         fewest, most = settings["ellipses"]
         scanner, source = scanner_of(settings), EllipseSource(fewest=fewest, most=most)
         channels = settings["channels"]

@@ -126,6 +126,7 @@ def _(fitted: DenseFit, job: Job) -> Layers:
 
 def refined_network(truth: RefinedNet) -> Network:
     """The true network of `DeepProblem` as the theory takes it."""
+    # The upper end of the refinement's Lipschitz constant, by describing it on one image.
     rows, columns = truth.front.range
     example = torch.zeros(1, 1, rows, columns, dtype=truth.weights.dtype)
     convolutions = describe(copy.deepcopy(truth.refinement).to(example.device), example)
@@ -221,6 +222,7 @@ class TowardsTruth(Gradient):
         problem, inputs = job.bench.problem, job.pools.test.inputs
         assert isinstance(problem, TrueNetworkProblem)
         recipe = job.recipe
+        # N = 0 is the network before training; every N starts anew with the same seed.
         for index, n in enumerate([0, *job.sizes]):
             start = time.perf_counter()
             network, generator = problem.start(job.seed, inputs.device)

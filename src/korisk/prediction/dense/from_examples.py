@@ -232,6 +232,7 @@ def resolution_note(theory: Spectrum, n: NDArray[np.floating]) -> list[str]:
     """
     if theory.counts is None:
         return []
+    # Nodes of Lanczos stand for more or less than one eigenvalue each.
     rest = theory.values[theory.counts != 1.0]
     depth = _RESOLVED * float(rest.max(initial=0.0))
     least = float(rest.min(initial=np.inf))
@@ -316,6 +317,7 @@ def _large_clipping(
     all entries does.
     """
     sampled, values = leading.sampled, leading.values
+    # Examples (k, inputs) in the leading directions, and their Krylov spaces beyond these.
     inputs = examples.inputs[:_LARGE_CLIPPED].to(products.device, torch.float64).flatten(1)
     coordinates = inputs @ leading.vectors.t()
     beyond = lanczos(products.apply, inputs, steps=_STEPS, off=leading.vectors)
@@ -399,6 +401,7 @@ class Products:
         padded = math.prod(2 * length for length in self.shape)
         self._rows = min(_MOST_ROWS, max(1, _PIECE // padded))
         self._spread = None
+        # S as a low-rank part (mean and examples) and D rho D, each scaled by its share.
         share = moment.shrinkage
         sample = [moment.mean[None]]
         if share < 1:

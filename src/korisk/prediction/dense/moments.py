@@ -55,6 +55,7 @@ class Moment:
 
         D rho D is a convolution on twice the grid.
         """
+        # The mean, the sample covariance, then the smooth covariance in blocks of images.
         products = np.outer(vectors @ self.mean, self.mean)
         if self.shrinkage < 1:
             share = (1 - self.shrinkage) / len(self.images)
@@ -87,6 +88,7 @@ def image_moment(
     number, shape = len(images), images.shape[1:]
     flat = images.reshape(number, -1)
     mean = flat.mean(axis=0)
+    # K independent images: their sample covariance is too small by (K - 1) / K.
     worth = max(number if independent is None else independent, 2.0)
     centred = (flat - mean) * math.sqrt(worth / (worth - 1))
     squares = np.einsum("ij,ij->j", centred, centred)

@@ -77,6 +77,7 @@ def _dispensable(sizes: Sequence[int], unaltered: int) -> int:
 
     The two largest stay, and so does the largest that needs no altered copies.
     """
+    # The largest N without altered copies anchors the curve, and is kept.
     exact = max((n for n in sizes if n <= unaltered), default=sizes[0])
 
     def gap(place: int) -> float:
@@ -96,6 +97,7 @@ def within(
 
 def reduction_note(full: Extent, extent: Extent, limit: float, seconds: float) -> str | None:
     """What was left out for a limit of time, in a sentence."""
+    # Sizes, then seeds by size, then steps: in the order in which they are left out.
     left_out = [n for n in full.sizes if n not in extent.sizes]
     changes = [f"N = {_listed(left_out)} left out"] * bool(left_out)
     for count in sorted(set(extent.counts)):

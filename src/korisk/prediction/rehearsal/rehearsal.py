@@ -112,6 +112,7 @@ def levelled(curve: Curve) -> Curve:
     """
     if len(set(curve.counts.tolist())) == 1:
         return curve
+    # (measurements,) those at the N with all seeds, by which each seed is compared.
     most, seeds, errors = curve.n == fullest(curve), np.array(curve.seed), curve.error.copy()
     for n in curve.sizes:
         here = curve.n == n
@@ -299,6 +300,7 @@ class Rehearsal(Reported, Answers):
         Worth
             The ratio of N with its 90% interval.
         """
+        # The words before the semicolon describe the images: equal words, equal images.
         shared = self.simulated.partition(";")[0] == rival.simulated.partition(";")[0]
         return worth(self.predict(pilot), rival.predict(), target, shared=shared)
 
@@ -459,6 +461,7 @@ class Rehearsed(Advising):
         """How errors, and N for the first target, change if pairs are not as simulated."""
         target = targets[0] if targets else self.target
         rows = []
+        # Errors larger by a ratio meet a target that is smaller by it with the same N.
         for name, lower, ratio, upper in [("as assumed", 1.0, 1.0, 1.0)] + [
             (change.name, change.lower, change.ratio, change.upper) for change in self.changes
         ]:
@@ -516,6 +519,7 @@ class Rehearsed(Advising):
         """
         rehearsal, curve, pilot = self.rehearsal, self.rehearsal.curve, self.pilot
         rows = zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True)
+        # Curves are drawn as far as the targets need, and beyond the rehearsal.
         plans = [self.plan(target) for target in targets]
         needed = max((plan.samples(sure) or plan.even or 0 for plan in plans), default=0)
         pairs = () if pilot is None else zip(pilot.sizes, pilot.means, strict=True)

@@ -148,6 +148,7 @@ class ExampleSource(ImageSource):
         """Images for each pool; test images are never altered."""
         train, validation, test = self.parts(seed)
         pool_images = {"test": self.images[test]}
+        # Examples first; if there are too few, altered copies of random ones fill the pool.
         for name, indices in (("train", train), ("validation", validation)):
             draws = torch.Generator().manual_seed(torch_seed(seed, f"rehearsal {name}"))
             images, more = self.images[indices[: counts[name]]], counts[name] - len(indices)
@@ -276,6 +277,7 @@ def simulation_of(
         )
     examples = source
     whose = examples.patients or [str(index) for index in range(len(examples.images))]
+    # The simulation in words: how many images, and from which N on they are altered.
     number, until = f"{len(examples.images):,} example images", f"up to N = {examples.unaltered:,}"
     used = f"as they are {until} and with {tried.words} beyond"
     if copies := worth.examples - len(examples.images):
@@ -347,6 +349,7 @@ def _alteration(
     """How copies of images are altered: as the user asks, or as the examples support."""
     if callable(augment):
         return augment, Evidence((getattr(augment, "__name__", "your own"),), {})
+    # Images of another source must have the size of the examples.
     others = None
     if also is not None:
         others = _as_images(also)

@@ -133,6 +133,7 @@ class Trainings:
         self._rows: dict[tuple[int, Variant], list[Tensor]] = {}
         pairs = self._draw_pairs(cells)
         self._networks: dict[Cell, nn.Module] = {}
+        # Weights follow the seed alone: networks of all sizes of a seed start equal.
         for cell in cells:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(torch_seed(cell.seed, "rehearsal weights"))
@@ -154,6 +155,7 @@ class Trainings:
                 what = f"a rehearsal of {len({cell.seed for cell in cells})} seeds"
                 smaller = Message("ask for smaller ", Argument("sizes", ...))
                 check_memory(2 * len(kinds) * pool_bytes, parts[0].inputs.device, what, smaller)
+            # Train, validation and test rows of this seed follow those of the seeds before.
             first = sum(len(pool.inputs) for pool in pairs)
             ends = torch.tensor([0, *(len(pool.inputs) for pool in parts)]).cumsum(0) + first
             device = parts[0].inputs.device
@@ -241,6 +243,7 @@ def digest_of_pairs(*pairs: Tensor) -> str:
 def digest_of_network(module: nn.Module, inputs: Tensor) -> str:
     """A digest of a network: its layers, their code, its weights, and what it does with inputs."""
     hasher = hashlib.sha256(repr(module).encode())
+    # The code of every class of layer, then the weights, then an output.
     for kind in sorted({type(layer) for layer in module.modules()}, key=lambda kind: kind.__name__):
         hasher.update(_source(kind).encode())
     for name, values in module.state_dict().items():
