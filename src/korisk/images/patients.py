@@ -346,7 +346,7 @@ def read_table(path: str | PathLike[str]) -> dict[str, str]:
 
 
 def patients_of(
-    rule: Patients, names: Sequence[str], stated: Sequence[str | None]
+    rule: Patients, names: Sequence[str], in_files: Sequence[str | None]
 ) -> tuple[str, ...]:
     """The patient of each image, from its name ("folder/file#page") and the file's header.
 
@@ -358,7 +358,7 @@ def patients_of(
         # The first folder, so that all series of a patient stay together; with "auto" the patient
         # that the file states has priority.
         folders = [name.split("/", 1)[0] if "/" in name else "." for name in names]
-        pairs = zip(folders, folders if rule == "folder" else stated, strict=True)
+        pairs = zip(folders, folders if rule == "folder" else in_files, strict=True)
         return tuple(folder if owner is None else owner for folder, owner in pairs)
     if isinstance(rule, Mapping):
         keys = [name if name in rule else _file_of(name) for name in names]

@@ -44,7 +44,7 @@ class Image(NamedTuple):
     scaling: str  # how values were converted, in words
     spacing: tuple[float, float] | None  # mm from row to row, from column to column
     shape: tuple[int, int]  # in the file
-    stated: str | None  # its patient, as stated in the file
+    patient: str | None  # as stated in the file
     note: str | None  # for a warning
     digest: str  # of the stored values
 
@@ -93,9 +93,11 @@ class Conversion:
         # `relative` divides attenuation by that of water.
         if largest > _LARGEST * (min(1.0, self.mu_water) if unit == "1/mm" else 1.0):
             raw = page.values.max()
-            stated = f"{float(raw):.4g}" if np.isfinite(float(raw)) else str(raw)
+            raw_text = f"{float(raw):.4g}" if np.isfinite(float(raw)) else str(raw)
             converted = "" if float(raw) == largest else f", read as {largest:.4g},"
-            start = f"pixel value {stated}{converted} does not fit single precision (up to 3.4e+38)"
+            start = (
+                f"pixel value {raw_text}{converted} does not fit single precision (up to 3.4e+38)"
+            )
             remedy = "; divide the values, or correct "
             raise KoriskError(start, remedy, _UNIT, " or ", _SCALE)
         rows, columns = cut_shape((high, wide), self.crop)
@@ -219,10 +221,10 @@ def weights(have: int, want: int) -> csr_array:
         start, entries = edges[:-1], np.diff(edges) / have
         return csr_array((entries, (start // have, start // want)), shape=(want, have))
     centres = _centres(have, want)
-    left = np.minimum(centres.astype(np.int64), max(have - 2, 0))
-    fraction = centres - left
+    below = np.minimum(centres.astype(np.int64), max(have - 2, 0))
+    fraction = centres - below
     entries = np.concatenate([1 - fraction, fraction])
-    columns = np.concatenate([left, np.minimum(left + 1, have - 1)])
+    columns = np.concatenate([below, np.minimum(below + 1, have - 1)])
     return csr_array((entries, (np.tile(np.arange(want), 2), columns)), shape=(want, have))
 
 

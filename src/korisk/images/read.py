@@ -148,7 +148,7 @@ def read_images(
         one_kind = ", or read one kind with ", Argument("pattern", ...)
         raise KoriskError(start, _SIDE, " or ", _UNIT, *one_kind)
     names = [image.name for image in images]
-    labels = patients_of(rule, names, [image.stated for image in images])
+    labels = patients_of(rule, names, [image.patient for image in images])
     noted = [image for image in images if image.note is not None]
     # The same image under two patients could be in training and in the test.
     first_uses: dict[str, tuple[str, str]] = {}

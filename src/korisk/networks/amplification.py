@@ -260,8 +260,8 @@ def amplification(
     (['0', '1'], '0')
     """
     _checks.count("probes", probes, at_least=1, remedy="try 4")
-    given: object = data
-    if not isinstance(given, Tensor) or not data.is_floating_point() or not data.numel():
+    candidate: object = data
+    if not isinstance(candidate, Tensor) or not data.is_floating_point() or not data.numel():
         raise invalid("data", "be a batch of inputs", data, "give a tensor of floats, batch first")
     for name, network in (("module", module), ("reference", reference)):
         if not isinstance(network, nn.Module | None):
@@ -311,7 +311,7 @@ def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
     """
     parts: dict[str, nn.Module] = {}
     for path, submodule in module.named_modules():
-        within = any(not whole or path.startswith(f"{whole}.") for whole in parts)
+        within = any(not outer or path.startswith(f"{outer}.") for outer in parts)
         trained = any(weights.requires_grad for weights in submodule.parameters(recurse=False))
         if not within and (trained or isinstance(mark_of(submodule), Learned)):
             parts[path] = submodule
@@ -336,16 +336,16 @@ def graph_network(truth: nn.Module, example: Tensor) -> Network:
     marked = copy.deepcopy(truth)
     for path, layer in learned_parts(marked).items():
         mark = mark_of(layer)
-        stated = {} if mark is None else {name: getattr(mark, name) for name in _STATED}
-        mark_learned(layer, name=title_of(path, layer), **stated)
+        constants = {} if mark is None else {name: getattr(mark, name) for name in _STATED}
+        mark_learned(layer, name=title_of(path, layer), **constants)
     with warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore", KoriskWarning)  # of weights that layers share
         return describe(marked, example)
 
 
-def title_of(path: str, part: nn.Module) -> str:
+def title_of(path: str, layer: nn.Module) -> str:
     """What a learned part is called: by its mark, or by its path."""
-    mark = mark_of(part)
+    mark = mark_of(layer)
     return path or "network" if mark is None or mark.name == UNNAMED else mark.name
 
 
@@ -359,14 +359,14 @@ def _watched(parts: Mapping[str, nn.Module], call: Call) -> Iterator[list[str]]:
     names: list[str] = []
 
     def hook(title: str) -> Callable[[nn.Module, tuple[Any, ...], Any], Tensor | None]:
-        def seen(_: nn.Module, __: tuple[Any, ...], output: Any) -> Tensor | None:
+        def watch(_: nn.Module, __: tuple[Any, ...], output: Any) -> Tensor | None:
             if not isinstance(output, Tensor):
                 remedy = "mark the part around it with kr.mark_learned"
                 raise KoriskError(f"layer {title!r} returns more than one tensor; {remedy}")
             names.append(free_name(title, set(names)))
             return call(len(names) - 1, output)
 
-        return seen
+        return watch
 
     handles = [
         layer.register_forward_hook(hook(title_of(path, layer))) for path, layer in parts.items()

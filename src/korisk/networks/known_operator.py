@@ -78,11 +78,11 @@ class KnownOperatorNet(nn.Module):
         self.linear_tail = Composed(parts)
         self.relu = bool(relu)
         # In float64, so that a tail in float64 loses nothing.
-        given = own_tensor("weights", weights, dtype=torch.float64)
-        values = given.to(self.linear_tail.device, self.linear_tail.dtype)
+        weights_double = own_tensor("weights", weights, dtype=torch.float64)
+        values = weights_double.to(self.linear_tail.device, self.linear_tail.dtype)
         if values.shape[-len(self.domain) :] != self.domain or values.ndim - len(self.domain) > 1:
-            taken = f"{shape_text(self.domain)}, as {self.linear_tail.name} takes"
-            rule = f"have shape {taken}, with an axis of runs in front or not"
+            shape = f"{shape_text(self.domain)}, as {self.linear_tail.name} takes"
+            rule = f"have shape {shape}, with an axis of runs in front or not"
             raise invalid("weights", rule, values, got=shape_text(tuple(values.shape)))
         self.weights = nn.Parameter(values)
 
@@ -114,8 +114,8 @@ class KnownOperatorNet(nn.Module):
         layers = parts_of(composed)
         if len(layers) < 2 or not isinstance(layers[0], Diagonal):
             rule = "takes a composition such as fbp(geometry), whose first layer is a Diagonal"
-            given = f"got {shown(composed)}; use KnownOperatorNet(weights, tail)"
-            raise KoriskError(f"from_fbp {rule}, {given}")
+            got = f"got {shown(composed)}; use KnownOperatorNet(weights, tail)"
+            raise KoriskError(f"from_fbp {rule}, {got}")
         weights = layers[0].weights.detach()
         if runs is not None:
             remedy = "count the trainings, or leave it out for a single one"
@@ -190,10 +190,10 @@ class KnownOperatorNet(nn.Module):
             The layers "W", the operators by their names, and "ReLU" if there is one.
         """
         layers: list[Layer] = [Learned("W", parameters=math.prod(self.domain))]
-        taken = {"W", "ReLU"}
+        names = {"W", "ReLU"}
         for operator in self.linear_tail.layers:
-            layers.append(Known(free_name(operator.name, taken), lipschitz=operator))
-            taken.add(layers[-1].name)
+            layers.append(Known(free_name(operator.name, names), lipschitz=operator))
+            names.add(layers[-1].name)
         if self.relu:
             layers.append(Known("ReLU", lipschitz=1.0))
         return Network(layers)
@@ -301,10 +301,10 @@ class RefinedNet(nn.Module):
         return refined.reshape(images.shape)
 
 
-def free_name(name: str, taken: set[str]) -> str:
+def free_name(name: str, names: set[str]) -> str:
     """A layer's name, cut if it is long, with a number where it is taken."""
     short = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
     number, free = 2, short
-    while free in taken:
+    while free in names:
         number, free = number + 1, f"{short} ({number})"
     return free

@@ -377,15 +377,15 @@ class WeightedPostProcessing(PostProcessing):
 
     def __init__(self, inverse: Operators, net: nn.Module) -> None:
         super().__init__(inverse, net)
-        named = OrderedDict(self.inverse.named_children())
-        first = next(iter(named.values()))
+        layers = OrderedDict(self.inverse.named_children())
+        first = next(iter(layers.values()))
         assert isinstance(first, LinearOperator)
         start = torch.ones(first.domain, device=first.device, dtype=torch.float32)
-        if isinstance(first, Diagonal) and len(named) > 1:
+        if isinstance(first, Diagonal) and len(layers) > 1:
             start = first.weights.detach()
-            named.popitem(last=False)
+            layers.popitem(last=False)
         weights = Diagonal(start, name="W", trainable=True)
-        self.inverse = nn.Sequential(OrderedDict([("W", weights), *named.items()]))
+        self.inverse = nn.Sequential(OrderedDict([("W", weights), *layers.items()]))
 
 
 class PrimalDual(nn.Module):
@@ -445,8 +445,8 @@ class PrimalDual(nn.Module):
         draws = generator or torch.Generator().manual_seed(0)
         data, image = self._data.count, self._image.count
 
-        def blocks(taken: int, given: int) -> nn.ModuleList:
-            stacks = [_stack([taken, width, width, given], draws) for _ in range(passes)]
+        def blocks(inputs: int, outputs: int) -> nn.ModuleList:
+            stacks = [_stack([inputs, width, width, outputs], draws) for _ in range(passes)]
             return nn.ModuleList(stacks).to(known.device)
 
         self.duals = blocks((memory + 2) * data, memory * data)
@@ -464,12 +464,12 @@ class PrimalDual(nn.Module):
         Tensor, shape (batch, *A.domain)
         """
         data, image = self._data, self._image
-        given = data.split(y * self.scale)
-        dual = given.new_zeros(len(y), self.memory * data.count, *data.sides)
-        x = given.new_zeros(len(y), self.memory * image.count, *image.sides)
+        measured = data.split(y * self.scale)
+        dual = measured.new_zeros(len(y), self.memory * data.count, *data.sides)
+        x = measured.new_zeros(len(y), self.memory * image.count, *image.sides)
         for on_data, on_image in zip(self.duals, self.primals, strict=True):
-            seen = data.split(self.operator(image.join(x[:, -image.count :])))
-            dual = dual + on_data(torch.cat([dual, seen, given], 1))
+            projected = data.split(self.operator(image.join(x[:, -image.count :])))
+            dual = dual + on_data(torch.cat([dual, projected, measured], 1))
             back = image.split(self.adjoint(data.join(dual[:, : data.count])))
             x = x + on_image(torch.cat([x, back], 1))
         return image.join(x[:, : image.count])
@@ -610,17 +610,17 @@ def _chain(inverse: LinearOperator | Iterable[LinearOperator]) -> nn.Sequential:
     some, rule = bool(parts), "hold at least one operator"
     _checks.require(some, "inverse", rule, parts, "use A.T", got="none")
     Composed(parts)  # raises if they do not follow one another
-    named: OrderedDict[str, nn.Module] = OrderedDict()
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
     for layer in parts:
-        named[free_name(layer.name.replace(".", "_"), set(named))] = layer
-    return nn.Sequential(named)
+        layers[free_name(layer.name.replace(".", "_"), set(layers))] = layer
+    return nn.Sequential(layers)
 
 
 def check_dense(inputs: int, outputs: int) -> None:
     """Raise if a dense layer would have too many weights."""
-    rule, given = f"have at most {_CELLS:,} weights", f"{inputs:,} x {outputs:,}"
+    rule, got = f"have at most {_CELLS:,} weights", f"{inputs:,} x {outputs:,}"
     fits = inputs * outputs <= _CELLS
-    _checks.require(fits, "a dense layer", rule, inputs, "use smaller images", got=given)
+    _checks.require(fits, "a dense layer", rule, inputs, "use smaller images", got=got)
 
 
 def check_halved(sides: Shape, levels: int) -> None:

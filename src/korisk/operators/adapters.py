@@ -82,7 +82,7 @@ class Adapted(Opaque):
         self._checked = check
         self._made_on = self.device
         if check:
-            self._taken()
+            self._precisions()
 
     def _check_fixed(self) -> None:
         for module in self.parts:
@@ -101,8 +101,10 @@ class Adapted(Opaque):
         if not x.numel():
             return x.new_zeros(*lead, *target)
         self._check_fixed()
-        taken = self._taken()
-        items = x.reshape(-1, *source).to(x.dtype if x.dtype in taken else next(iter(taken)))
+        precisions = self._precisions()
+        items = x.reshape(-1, *source).to(
+            x.dtype if x.dtype in precisions else next(iter(precisions))
+        )
         # A function may write into what it is given, and keep what it returns.
         return self._called(items.clone(), adjoint).to(x.dtype, copy=True).reshape(*lead, *target)
 
@@ -118,40 +120,40 @@ class Adapted(Opaque):
             if items.device != self._made_on:
                 remedy = f"it worked on {self._made_on}: make the operator anew for another device"
             rule = f"map {shape_text(source)} to {shape_text(target)}"
-            given = f"{type(error).__name__} {where}: {_one_line(error)}"
-            raise invalid(subject, rule, items, remedy, got=given) from error
+            got = f"{type(error).__name__} {where}: {_one_line(error)}"
+            raise invalid(subject, rule, items, remedy, got=got) from error
         shape = len(items), *target
         if not isinstance(image, Tensor) or image.shape != shape or image.dtype not in DTYPES:
             rule = f"give one tensor of float32 or float64 of shape {shape_text(shape)} {where}"
-            remedy, given = "correct it, domain= or range=, or convert its result", shown(image)
+            remedy, got = "correct it, domain= or range=, or convert its result", shown(image)
             if isinstance(image, Tensor):
-                given = f"{image.dtype} of shape {shape_text(image.shape)}"
-            raise invalid(subject, rule, image, remedy, got=given)
+                got = f"{image.dtype} of shape {shape_text(image.shape)}"
+            raise invalid(subject, rule, image, remedy, got=got)
         return image.detach().to(items.device)
 
-    def _taken(self) -> dict[torch.dtype, torch.dtype]:
+    def _precisions(self) -> dict[torch.dtype, torch.dtype]:
         """What `_tried` gives, found in the caller's thread, whose modes the functions may need."""
-        if "_tried" not in self._made:
+        if "_tried" not in self._cache:
             with torch.no_grad():
-                self._made["_tried"] = self._tried()
-        return cast(dict[torch.dtype, torch.dtype], self._made["_tried"])
+                self._cache["_tried"] = self._tried()
+        return cast(dict[torch.dtype, torch.dtype], self._cache["_tried"])
 
     def _tried(self) -> dict[torch.dtype, torch.dtype]:
         """The precision of results for each precision that the functions take, tried out."""
         allowed = DTYPES[::-1] if self._precision is None else (self._precision,)
         if not self._checked:
             return dict.fromkeys(allowed, torch.float32)
-        taken, failed = {}, {}
+        accepted, failed = {}, {}
         for dtype in allowed:
             try:
-                taken[dtype] = self._tested(dtype)
+                accepted[dtype] = self._tested(dtype)
             except KoriskError as error:
                 if not isinstance(error.__cause__, RuntimeError | TypeError):
                     raise
                 failed[dtype] = error  # many functions hold weights in one precision, and say so
-        if not taken:
+        if not accepted:
             raise failed.get(self.dtype) or next(iter(failed.values()))
-        return taken
+        return accepted
 
     def _tested(self, dtype: torch.dtype) -> torch.dtype:
         """The precision of the results, if the functions are linear and each other's adjoint."""
@@ -176,10 +178,10 @@ class Adapted(Opaque):
         limit = TOLERANCES[precision]
         bent = "forward", "be linear", float(bend.norm() / (images.norm() or 1.0))
         for word, rule, error in (bent, ("adjoint", "be that of forward", float(gaps.max()))):
-            given = f"a relative error of {error:.2g} in {precision}, limit {limit:g}"
+            got = f"a relative error of {error:.2g} in {precision}, limit {limit:g}"
             remedy = "correct it, pass precision=torch.float32 if it computes in that inside, or "
             remedy += "check=False to use it as it is"
-            require(error <= limit, f"{self.name}: {word}", rule, error, remedy, got=given)
+            require(error <= limit, f"{self.name}: {word}", rule, error, remedy, got=got)
         return precision
 
     @property
@@ -187,7 +189,7 @@ class Adapted(Opaque):
         """Why products are known to float32 alone, even in float64."""
         if not self._checked:
             return UNCHECKED
-        return EXACT if self._taken().get(torch.float64) == torch.float64 else ROUNDED
+        return EXACT if self._precisions().get(torch.float64) == torch.float64 else ROUNDED
 
 
 def from_callables(
@@ -266,16 +268,16 @@ def from_callables(
     functions, parts = [], []
     for word, function in (("forward", forward), ("adjoint", adjoint)):
         require(callable(function), word, "be a function of a tensor", function)
-        held: list[object] = [function]
-        for item in held:  # which grows
+        pending: list[object] = [function]
+        for item in pending:  # which grows
             if isinstance(item, partial):
-                held += [item.func, *item.args, *item.keywords.values()]
-            held += [item.__self__] if isinstance(item, MethodType) else []
+                pending += [item.func, *item.args, *item.keywords.values()]
+            pending += [item.__self__] if isinstance(item, MethodType) else []
             if isinstance(item, nn.Module) and item not in parts:
                 parts.append(item)
         if numpy:
             function = partial(_on_arrays, function)
-        functions.append(function if batched else partial(_each, function))
+        functions.append(function if batched else partial(_item_by_item, function))
     pair, options = (functions[0], functions[1]), Options(name=name, device=device, dtype=dtype)
     return Adapted(pair, domain, range, parts=parts, precision=precision, check=check, **options)
 
@@ -334,10 +336,10 @@ def from_scipy(
     from scipy.sparse.linalg import aslinearoperator
 
     values = None  # of a matrix that is held, for the norm
-    held = isinstance(operator, np.ndarray) or issparse(operator)
-    if held:
-        rule, given = "be a matrix, with rows and columns", shape_text(operator.shape)
-        remedy, got = "reshape it to (rows, columns)", f"an array of shape {given}"
+    is_matrix = isinstance(operator, np.ndarray) or issparse(operator)
+    if is_matrix:
+        rule, text = "be a matrix, with rows and columns", shape_text(operator.shape)
+        remedy, got = "reshape it to (rows, columns)", f"an array of shape {text}"
         require(operator.ndim == 2, "operator", rule, operator, remedy, got=got)
         operator = operator.copy()  # so that it stays what it is
         values = getattr(operator, "data", None) if issparse(operator) else operator
@@ -347,14 +349,14 @@ def from_scipy(
         kinds = np.dtype(linear.dtype).kind, np.asarray(linear.matvec(np.zeros(columns))).dtype.kind
     except (TypeError, ValueError) as error:
         rule = "be a LinearOperator of SciPy or PyLops, or a matrix of numbers"
-        remedy, given = "for functions use from_callables", f"{shown(operator)}: {error}"
-        raise invalid("operator", rule, operator, remedy, got=given) from None
+        remedy, text = "for functions use from_callables", f"{shown(operator)}: {error}"
+        raise invalid("operator", rule, operator, remedy, got=text) from None
     ends = []
-    for field, stated, attribute, length, is_complex in (
+    for field, argument, attribute, length, is_complex in (
         ("domain", domain, "dims", columns, kinds[0] == "c"),
         ("range", range, "dimsd", rows, "c" in kinds),
     ):
-        lengths = getattr(operator, attribute, None) if stated is None else stated
+        lengths = getattr(operator, attribute, None) if argument is None else argument
         shape = checked_length(field, lengths, length, f"an operator of {rows:,} x {columns:,}")
         ends.append((*shape, 2) if is_complex else shape)
     forward, back = (partial(_on_columns, linear, back, ends[not back]) for back in (False, True))
@@ -416,19 +418,19 @@ def from_deepinv(
     remedy = "for functions use from_callables"
     require(known, "physics", "be a LinearPhysics of deepinv", physics, remedy)
     domain = inputs.checked_shape("img_size", img_size)
-    held = next(iter([*source.buffers(), *source.parameters()]), torch.empty(0))
+    tensor = next(iter([*source.buffers(), *source.parameters()]), torch.empty(0))
     floats = [buffer.dtype for buffer in source.buffers() if buffer.is_floating_point()]
-    probe = torch.zeros(1, *domain, device=held.device, dtype=next(iter(floats), None))
+    probe = torch.zeros(1, *domain, device=tensor.device, dtype=next(iter(floats), None))
     try:
         image = source.A(probe)
     except Exception as error:
-        given = f"{shape_text(domain)}: {_one_line(error)}"
+        got = f"{shape_text(domain)}: {_one_line(error)}"
         remedy = "give (channels, rows, columns)"
         rule = "be the shape of an image that physics.A takes"
-        raise invalid("img_size", rule, img_size, remedy, got=given) from error
+        raise invalid("img_size", rule, img_size, remedy, got=got) from error
     remedy = "adapt the parts of a stacked physics and join them with stack"
     require(isinstance(image, Tensor), "physics.A", "give one tensor", image, remedy)
-    options = Options(name=name, device=held.device, dtype=dtype)
+    options = Options(name=name, device=tensor.device, dtype=dtype)
     pair = source.A, source.A_adjoint
     return from_callables(*pair, domain, image.shape[1:], batched=True, check=check, **options)
 
@@ -438,7 +440,7 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _each(function: Function, items: Tensor) -> object:
+def _item_by_item(function: Function, items: Tensor) -> object:
     """A function of one item, of all of a batch."""
     images = []
     for item in items:

@@ -225,8 +225,8 @@ class Matrix(LinearOperator):
     ) -> None:
         values = own_tensor("matrix", matrix)
         if values.ndim != 2:
-            given, remedy = f"shape {shape_text(values.shape)}", "reshape it to (rows, columns)"
-            raise invalid("matrix", "have two dimensions", matrix, remedy, got=given)
+            got, remedy = f"shape {shape_text(values.shape)}", "reshape it to (rows, columns)"
+            raise invalid("matrix", "have two dimensions", matrix, remedy, got=got)
         rows, columns = values.shape
         what = f"a matrix of {rows:,} x {columns:,}"
         source = inputs.checked_length("domain", domain, columns, what)
@@ -366,16 +366,16 @@ class Fourier(Spectral):
 def _checked_mask(value: Values, image: Shape) -> Tensor:
     mask = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
     try:
-        whole = np.broadcast_to(mask, image)
+        sampled = np.broadcast_to(mask, image)
     except ValueError:
         rule = f"have the image's shape {shape_text(image)} or that of its last dimensions"
         raise invalid("mask", rule, value) from None
-    known = whole.dtype.kind in "biuf" and bool(np.isin(whole, (0, 1)).all())
-    if not known or not whole.any():
+    known = sampled.dtype.kind in "biuf" and bool(np.isin(sampled, (0, 1)).all())
+    if not known or not sampled.any():
         rule = "hold 0 and 1 only and keep at least one sample"
         remedy = "weigh samples with a Diagonal behind it"
         raise invalid("mask", rule, mask.ravel()[:6].tolist(), remedy)
-    return torch.from_numpy(whole != 0)
+    return torch.from_numpy(sampled != 0)
 
 
 class Diffusion(Spectral):
@@ -451,9 +451,9 @@ class Diffusion(Spectral):
             k = 2 * math.pi / period * (n // 2)
             if not math.isfinite(nu * self.time * (k * k) + c * self.time * k):
                 rule = f"be finite up to the last wave, k = {k:.3g}"
-                given = f"viscosity {nu:g}, speed {c:g}, time {self.time:g}"
+                got = f"viscosity {nu:g}, speed {c:g}, time {self.time:g}"
                 both = "viscosity * time * k^2 and speed * time * k"
-                raise invalid(both, rule, k, "choose other units", got=given)
+                raise invalid(both, rule, k, "choose other units", got=got)
 
     def __setstate__(self, state: dict[str, object]) -> None:
         super().__setstate__(state)
@@ -499,13 +499,13 @@ class Diffusion(Spectral):
         return filtered(x, factors, self.domain)
 
 
-def capped(found: NormBracket, most: float, how: str) -> NormBracket:
+def capped(bracket: NormBracket, most: float, how: str) -> NormBracket:
     """A bracket whose upper end is not above what is certain."""
     limit = most * (1 + _ROUNDING)
-    if found.upper <= limit:
-        return found
-    below = found.how.split(",")[0]
-    return NormBracket(min(found.lower, most), limit, how=f"{below} from below; {how} from above")
+    if bracket.upper <= limit:
+        return bracket
+    below = bracket.how.split(",")[0]
+    return NormBracket(min(bracket.lower, most), limit, how=f"{below} from below; {how} from above")
 
 
 def filtered(x: Tensor, multiplier: Tensor, lengths: Shape) -> Tensor:
@@ -533,7 +533,7 @@ def own_tensor(field: str, value: Values, *, trained: bool = True, dtype: Dtype 
     if not isinstance(value, Tensor) or not values.is_floating_point():
         values = values.to(dtype or torch.get_default_dtype())
     wrong = values.numel() - int(torch.isfinite(values).sum())
-    given = f"{values.numel():,} entries, of which {wrong:,} are NaN or infinite"
+    got = f"{values.numel():,} entries, of which {wrong:,} are NaN or infinite"
     rule, remedy = "be one or more finite numbers", "clean them with torch.nan_to_num"
-    _checks.require(not wrong and values.numel() > 0, field, rule, value, remedy, got=given)
+    _checks.require(not wrong and values.numel() > 0, field, rule, value, remedy, got=got)
     return values.contiguous()

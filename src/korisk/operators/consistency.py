@@ -113,9 +113,9 @@ class DataConsistency(nn.Module):
         operator._check(y, operator.range, "data")
         image: Tensor = operator(z)
         if not jit_tracing() and image.shape != y.shape:  # nothing is spread over a batch
-            given = f"{shape_text(z.shape)} and {shape_text(y.shape)}"
+            got = f"{shape_text(z.shape)} and {shape_text(y.shape)}"
             remedy = "use torch.Tensor.expand"
-            raise invalid("z and y", "have the same batch", z, remedy, got=given)
+            raise invalid("z and y", "have the same batch", z, remedy, got=got)
         squares = self._squares()
         if squares is not None:
             assert isinstance(operator, Spectral)
@@ -149,8 +149,8 @@ class DataConsistency(nn.Module):
         if operator.inexact:
             return NormBracket(0.0, 1.0, how=f"A^T A >= 0; {operator.inexact}")
         identity = Identity(operator.domain, device=operator.device, dtype=operator.dtype)
-        whole = identity - self._iterated() @ operator
-        return capped(whole.norm(width=width, seed=seed), 1.0, "A^T A >= 0")
+        remainder = identity - self._iterated() @ operator
+        return capped(remainder.norm(width=width, seed=seed), 1.0, "A^T A >= 0")
 
     def data_norm(self, *, width: float = 0.01, seed: int = 0) -> NormBracket:
         """The Lipschitz constant in y: max of s / (s^2 + mu) over the singular values s of A.

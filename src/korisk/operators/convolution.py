@@ -97,8 +97,8 @@ class Convolution(Spectral):
             torus = [n + before + after for n, before, after in reaches]
             if any(max(margin) >= n for margin, n in zip(self._margins, lengths, strict=True)):
                 rule = "reach less than the image's length beyond an edge to be mirrored"
-                given = f"{shape_text(values.shape)} for {shape_text(lengths)}"
-                raise invalid("kernel", rule, kernel, "use boundary='zero'", got=given)
+                got = f"{shape_text(values.shape)} for {shape_text(lengths)}"
+                raise invalid("kernel", rule, kernel, "use boundary='zero'", got=got)
         if boundary == "zero":  # so long that what wraps around meets zeros
             torus = [n + max(before, after) for n, before, after in reaches]
         if boundary != "periodic":
@@ -165,10 +165,10 @@ class Convolution(Spectral):
         return filtered(x, factors, self.domain)
 
 
-def _placed(part: Tensor, axis: int, first: int, length: int) -> Tensor:
+def _placed(values: Tensor, axis: int, first: int, length: int) -> Tensor:
     """A part of an axis in its place among zeros."""
-    after = length - first - part.shape[axis]
-    return torch.nn.functional.pad(part, [0, 0] * (-axis - 1) + [first, after])
+    after = length - first - values.shape[axis]
+    return torch.nn.functional.pad(values, [0, 0] * (-axis - 1) + [first, after])
 
 
 def gaussian_kernel(
@@ -207,9 +207,9 @@ def gaussian_kernel(
     ]
     reaches = [math.ceil(reach * width) for width in widths]
     if (entries := math.prod(2 * steps + 1 for steps in reaches)) > most:
-        given, rule = f"{entries:.3g} for deviation={shown(deviation)}", f"at most {most:,} entries"
+        got, rule = f"{entries:.3g} for deviation={shown(deviation)}", f"at most {most:,} entries"
         remedy = "lower deviation, axes or reach"
-        raise invalid("a Gaussian kernel", f"have {rule}", deviation, remedy, got=given)
+        raise invalid("a Gaussian kernel", f"have {rule}", deviation, remedy, got=got)
     kernel = torch.ones((), dtype=torch.float64)
     for width, steps in zip(widths, reaches, strict=True):
         distance = torch.arange(-steps, steps + 1, dtype=torch.float64)

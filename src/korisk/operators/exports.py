@@ -72,15 +72,15 @@ class Exported(Keeping, ABC):
     def _times_array(self, x: ArrayLike, *, adjoint: bool) -> Array:
         """A x or A^T x of one flat array (n,), or of columns (n, k), as NumPy's arrays."""
         subject, lost = f"{self.name}: the array", isinstance(x, Tensor) and x.requires_grad
-        remedy, given = "pass the tensor to the operator itself, or detach it", "a tensor that does"
+        remedy, got = "pass the tensor to the operator itself, or detach it", "a tensor that does"
         rule = "not require gradients, which would be lost"
-        require(not lost, subject, rule, x, remedy, got=given)
+        require(not lost, subject, rule, x, remedy, got=got)
         columns = np.asarray(x.cpu() if isinstance(x, Tensor) else x)
         source, target = self._ends(adjoint)
         fits = columns.ndim in (1, 2) and len(columns) == math.prod(source)
-        rule, given = f"have {math.prod(source):,} rows", f"shape {columns.shape}"
+        rule, got = f"have {math.prod(source):,} rows", f"shape {columns.shape}"
         remedy = "flatten the input, or pass a tensor to the operator itself"
-        require(fits, subject, rule, x, remedy, got=given)
+        require(fits, subject, rule, x, remedy, got=got)
         numeric, kind = columns.dtype.kind in "biufc", str(columns.dtype)
         require(numeric, subject, "have numbers", x, "convert it", got=kind)
         if np.iscomplexobj(columns):

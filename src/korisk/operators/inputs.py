@@ -84,8 +84,8 @@ def checked_length(field: str, value: Any, length: int, matrix: str) -> Shape:
     """A shape with as many entries as a matrix has rows, or columns; one axis where None."""
     shape = checked_shape(field, length if value is None else value)
     rule, entries = f"have {length:,} entries for {matrix}", math.prod(shape)
-    given = f"{shape_text(shape)}, which has {entries:,}"
-    _checks.require(entries == length, field, rule, shape, got=given)
+    got = f"{shape_text(shape)}, which has {entries:,}"
+    _checks.require(entries == length, field, rule, shape, got=got)
     return shape
 
 
@@ -95,8 +95,8 @@ def checked_device(device: Device) -> torch.device | None:
         return None if device is None else torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, TypeError, ValueError) as error:
         reason = str(error).split("\n")[0]
-        given = f"{shown(device)}: {reason}"
-        raise invalid("device", "be one that PyTorch has here", device, got=given) from None
+        got = f"{shown(device)}: {reason}"
+        raise invalid("device", "be one that PyTorch has here", device, got=got) from None
 
 
 def checked_dtype(dtype: Dtype) -> torch.dtype:

@@ -33,7 +33,7 @@ def version(tensor: Tensor) -> tuple[int, int]:
     return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
-class _Made(dict[object, Any]):
+class _Cache(dict[object, Any]):
     """What an operator made for itself, by method, and what else it remembers: not its state."""
 
 
@@ -69,17 +69,17 @@ class Keeping(nn.Module):
             versions = self._versions()
         except RuntimeError:  # inside torch.func, of weights that are differentiated
             return getattr(self, method)()
-        if self._made.get("versions") != versions:
-            self._made.clear()
-            self._made["versions"] = versions
-        if method not in self._made:
+        if self._cache.get("versions") != versions:
+            self._cache.clear()
+            self._cache["versions"] = versions
+        if method not in self._cache:
             # A new thread is in none of the modes that record programs without numbers, nor in
             # inference mode, in which nothing could be made that a later backward pass can save.
             with ThreadPoolExecutor(1) as thread:
-                self._made[method] = thread.submit(self._made_apart, method).result()
-        return self._made[method]
+                self._cache[method] = thread.submit(self._computed_apart, method).result()
+        return self._cache[method]
 
-    def _made_apart(self, method: str) -> object:
+    def _computed_apart(self, method: str) -> object:
         with torch.no_grad():
             result: object = getattr(self, method)()
         if self.device.type == "cuda":  # the caller's stream does not wait for this thread's
@@ -88,8 +88,8 @@ class Keeping(nn.Module):
 
     def _weights(self) -> list[Tensor]:
         """The parameters and buffers that are the operator's own."""
-        named = *self._parameters.items(), *self._buffers.items()
-        return [tensor for name, tensor in named if name != "_anchor" and tensor is not None]
+        tensors = *self._parameters.items(), *self._buffers.items()
+        return [tensor for name, tensor in tensors if name != "_anchor" and tensor is not None]
 
     def _versions(self) -> tuple[object, ...]:
         """What tells whether something that was made before still holds."""
@@ -101,16 +101,16 @@ class Keeping(nn.Module):
         return ""
 
     def _register(self) -> None:
-        self._made: dict[object, Any] = {}
+        self._cache: dict[object, Any] = {}
         self._key = ""
         if not torch.compiler.is_dynamo_compiling():  # what is made in a trace has no key
-            self._made = _Made()
+            self._cache = _Cache()
             self._key = self._recipe() or f"{_process}{next(_numbers)}"
             live[self._key] = self
 
     def __getstate__(self) -> dict[str, object]:
         # Also for copies: what was made is made again.
-        state: dict[str, object] = {**self.__dict__, "_made": None}
+        state: dict[str, object] = {**self.__dict__, "_cache": None}
         if type(anchor := self._anchor) not in PLAIN:  # without numbers, while it is exported
             real = torch.empty(0, dtype=anchor.dtype, device=anchor.device)
             state["_buffers"] = {**self._buffers, "_anchor": real}
@@ -125,5 +125,5 @@ class Keeping(nn.Module):
         # adjoint would not be one is refused here, once for .half(), .bfloat16() and .to().
         checked_dtype(fn(self._anchor).dtype)
         module = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._made.clear()
+        self._cache.clear()
         return cast(Self, module)

@@ -46,11 +46,11 @@ def _guarded(
         if not jit_tracing():  # which would warn of every comparison of shapes
             shape = *x.shape[: x.ndim - len(getattr(self, source))], *getattr(self, target)
             if not isinstance(image, Tensor) or image.shape != shape:
-                given = shape_text(image.shape) if isinstance(image, Tensor) else shown(image)
+                got = shape_text(image.shape) if isinstance(image, Tensor) else shown(image)
                 rule = f"give the shape {shape_text(shape)}, the batch and the {target}"
-                given += f" for an input of {shape_text(x.shape)}"
+                got += f" for an input of {shape_text(x.shape)}"
                 remedy = f"correct {function.__qualname__}, or the operator's {target}"
-                raise invalid(f"{self.name}: {method}", rule, image, remedy, got=given)
+                raise invalid(f"{self.name}: {method}", rule, image, remedy, got=got)
         return cast(Tensor, image)
 
     return guarded
@@ -228,12 +228,12 @@ class LinearOperator(Exported, ABC):
 
     # Algebra
 
-    def __matmul__(self, other: object) -> Any:
-        if isinstance(other, LinearOperator):
-            return Composed([*parts_of(other), *parts_of(self)])
-        if isinstance(other, Tensor):
-            return self(other)
-        takes = f"{self.name} @ takes a torch tensor or another operator, got {shown(other)}"
+    def __matmul__(self, right: object) -> Any:
+        if isinstance(right, LinearOperator):
+            return Composed([*parts_of(right), *parts_of(self)])
+        if isinstance(right, Tensor):
+            return self(right)
+        takes = f"{self.name} @ takes a torch tensor or another operator, got {shown(right)}"
         raise KoriskError(f"{takes}; convert arrays with torch.as_tensor")
 
     def __mul__(self, factor: float) -> LinearOperator:
@@ -248,14 +248,14 @@ class LinearOperator(Exported, ABC):
     def __neg__(self) -> LinearOperator:
         return Scaled(self, -1.0)
 
-    def __add__(self, other: LinearOperator) -> LinearOperator:
-        return Sum([self, other])
+    def __add__(self, term: LinearOperator) -> LinearOperator:
+        return Sum([self, term])
 
-    def __radd__(self, other: object) -> LinearOperator:
-        return self if other == 0 else NotImplemented  # sum(...) starts from 0
+    def __radd__(self, start: object) -> LinearOperator:
+        return self if start == 0 else NotImplemented  # sum(...) starts from 0
 
-    def __sub__(self, other: LinearOperator) -> LinearOperator:
-        return self + Scaled(other, -1.0)
+    def __sub__(self, term: LinearOperator) -> LinearOperator:
+        return self + Scaled(term, -1.0)
 
     def as_matrix(self) -> Tensor:
         """The whole matrix.
@@ -376,11 +376,11 @@ class LinearOperator(Exported, ABC):
             bracket = norms.random_start_norm(gram, start, width=width, most=most)
         return scaled_bracket(bracket, size), steps
 
-    def _gross_norm(self, found: float | None = None) -> float:
+    def _gross_norm(self, upper: float | None = None) -> float:
         """The size of what is rounded on the way, above the norm where parts cancel."""
         if self.inexact == SOLVED:
             return math.inf
-        return self._norm(0.1, 0).upper if found is None else found
+        return self._norm(0.1, 0).upper if upper is None else upper
 
     def in_double(self) -> Self:
         """This operator in float64.
@@ -429,7 +429,7 @@ class Combined(LinearOperator):
         """Why products of a part are known to float32 alone, even in float64."""
         return max((operator.inexact for operator in self.operators), key=INEXACT.index)
 
-    def _gross_norm(self, found: float | None = None) -> float:
+    def _gross_norm(self, upper: float | None = None) -> float:
         return sum(operator._gross_norm() for operator in self.operators)
 
 
@@ -498,7 +498,7 @@ class Adjoint(Wrapped):
     def _norm(self, width: float, seed: int) -> NormBracket:
         return self.of._norm(width, seed)
 
-    def _gross_norm(self, found: float | None = None) -> float:
+    def _gross_norm(self, upper: float | None = None) -> float:
         return self.of._gross_norm()
 
 
@@ -552,11 +552,11 @@ class Composed(Combined):
         return len(self.parts)
 
     def __getitem__(self, name: str) -> LinearOperator:
-        named = {layer.name: layer for layer in reversed(self.layers)}
-        if name not in named:
+        by_name = {layer.name: layer for layer in reversed(self.layers)}
+        if name not in by_name:
             known = ", ".join(layer.name for layer in self.layers)
             raise KoriskError(f"there is no layer {shown(name)}; layers: {known}")
-        return named[name]
+        return by_name[name]
 
     @property
     def T(self) -> LinearOperator:
@@ -573,7 +573,7 @@ class Composed(Combined):
             y = layer._map_adjoint(y)
         return y
 
-    def _gross_norm(self, found: float | None = None) -> float:
+    def _gross_norm(self, upper: float | None = None) -> float:
         rounded = sum(bool(layer.inexact) for layer in self.layers)  # the errors of each add up
         return max(rounded, 1) * math.prod(layer._gross_norm() for layer in self.layers)
 
@@ -624,7 +624,7 @@ class Scaled(Wrapped):
     def _norm(self, width: float, seed: int) -> NormBracket:
         return scaled_bracket(self.of._norm(width, seed), abs(self.factor))
 
-    def _gross_norm(self, found: float | None = None) -> float:
+    def _gross_norm(self, upper: float | None = None) -> float:
         return abs(self.factor) * self.of._gross_norm()
 
 

@@ -134,14 +134,14 @@ class Warp(LinearOperator):
             weights = (weights[..., None] * near[..., None, :]).flatten(-2)
         return places, weights
 
-    def _found(self) -> tuple[Tensor, Tensor]:
+    def _taps(self) -> tuple[Tensor, Tensor]:
         if self.poses.requires_grad:  # what is kept has no graph
             return self._neighbours()
         places, weights = self._once("_neighbours")
         return places, weights
 
     def _map(self, x: Tensor) -> Tensor:
-        places, weights = self._found()
+        places, weights = self._taps()
         lead = x.shape[: x.ndim - len(self.domain)]
         pixels = x.reshape(*lead, *self._flat)
         near = pixels.index_select(-2, places.flatten())
@@ -149,7 +149,7 @@ class Warp(LinearOperator):
         return near.sum(-2).reshape(*lead, *self.range)
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        places, weights = self._found()
+        places, weights = self._taps()
         lead = y.shape[: y.ndim - len(self.range)]
         pixels = y.reshape(*lead, self.range[0], *self._flat)
         spread = (pixels.unsqueeze(-2) * weights[..., None]).flatten(-4, -2)
@@ -239,11 +239,11 @@ class Moving(Combined):
         order = [
             time % count if rest.interleaved else time * count // times for time in range(times)
         ]
-        given = order if states is None else states
+        numbers = order if states is None else states
         remedy = f"number the pose of each of the {times} times, from 0 to {count - 1}"
         values = [
             _checks.count("states", state, at_least=0, at_most=count - 1, remedy=remedy)
-            for state in given
+            for state in numbers
         ]
         rule = f"have {times} entries, the length of axis {number} of {shape_text(rest.range)}"
         _checks.require(len(values) == times, "states", rule, len(values), remedy)
@@ -265,21 +265,21 @@ class Moving(Combined):
         """The poses at present."""
         return self.warp.poses
 
-    def _seen(self) -> Tensor:
+    def _active_states(self) -> Tensor:
         """1 where a time sees a pose, (poses, 1, ..., times, ..., 1)."""
-        seen = torch.nn.functional.one_hot(torch.tensor(self.states), self.warp.range[0]).t()
+        active = torch.nn.functional.one_hot(torch.tensor(self.states), self.warp.range[0]).t()
         beside = (1,) * self.axis, (1,) * (len(self.range) - self.axis - 1)
-        return seen.reshape(-1, *beside[0], len(self.states), *beside[1]).to(self._standing())
+        return active.reshape(-1, *beside[0], len(self.states), *beside[1]).to(self._standing())
 
     def _map(self, x: Tensor) -> Tensor:
-        scans: Tensor = self.rest._map(self.warp._map(x)) * self._once("_seen")
+        scans: Tensor = self.rest._map(self.warp._map(x)) * self._once("_active_states")
         return scans.sum(-len(self.range) - 1)
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        scans = y.unsqueeze(-len(self.range) - 1) * self._once("_seen")
+        scans = y.unsqueeze(-len(self.range) - 1) * self._once("_active_states")
         return self.warp._map_adjoint(self.rest._map_adjoint(scans))
 
-    def _gross_norm(self, found: float | None = None) -> float:
+    def _gross_norm(self, upper: float | None = None) -> float:
         return math.prod(operator._gross_norm() for operator in self.operators)
 
 

@@ -76,8 +76,8 @@ class Opaque(LinearOperator):
     def _require_frozen(self, module: nn.Module, what: str, remedy: str) -> None:
         """Raise if a module has weights that are trained: their gradients would be lost."""
         frozen = not any(weights.requires_grad for weights in module.parameters())
-        given = "weights that require gradients, which would be lost"
-        require(frozen, f"{self.name}: {what}", "not be trainable", module, remedy, got=given)
+        got = "weights that require gradients, which would be lost"
+        require(frozen, f"{self.name}: {what}", "not be trainable", module, remedy, got=got)
 
     def _map(self, x: Tensor) -> Tensor:
         return self._product(x, False) if _recorded() else differentiable(x, self, False)

@@ -246,15 +246,15 @@ class _Suite:
             return LIMITS[dtype]
         return self.tolerance if dtype == torch.float64 else max(LIMITS[dtype], self.tolerance)
 
-    def _require(self, kept: bool, otherwise: str) -> None:
-        if not kept:
+    def _require(self, holds: bool, otherwise: str) -> None:
+        if not holds:
             raise AssertionError(f"{self.title}: {self.what} {otherwise}")
 
-    def _error(self, found: Tensor, wanted: Tensor, of: Tensor) -> float:
-        """||found - wanted|| / (||A|| ||of||); infinite where it is NaN or the shapes differ."""
-        if found.shape != wanted.shape:
+    def _error(self, result: Tensor, expected: Tensor, of: Tensor) -> float:
+        """||result - expected|| / (||A|| ||of||); infinite where it is NaN or the shapes differ."""
+        if result.shape != expected.shape:
             return math.inf
-        error, size = _length(found.double() - wanted.double()), self.scale * _length(of)
+        error, size = _length(result.double() - expected.double()), self.scale * _length(of)
         if error == 0:
             return 0.0
         return error / size if size > 0 and math.isfinite(error) else math.inf
@@ -269,17 +269,17 @@ class _Suite:
         return _sides(self._converted(dtype), self.seed)
 
     def _compare(
-        self, one: LinearOperator, other: LinearOperator, how: str, dtype: torch.dtype
+        self, first: LinearOperator, second: LinearOperator, how: str, dtype: torch.dtype
     ) -> Errors:
         """Hold the other operator, with its own precision and device, to the first."""
-        for side, twin in zip(_sides(one, self.seed), _sides(other, self.seed), strict=True):
+        for side, twin in zip(_sides(first, self.seed), _sides(second, self.seed), strict=True):
             self.what = f"{side.name} {how}"
             x = side.draw()
-            output, wanted = twin.map(x.to(other.device, other.dtype)), side.map(x)
-            for result, operator in ((output, other), (wanted, one)):
+            output, expected = twin.map(x.to(second.device, second.dtype)), side.map(x)
+            for result, operator in ((output, second), (expected, first)):
                 here, place = _place(result), _place(operator)
                 self._require(here == place, f"gives {here}, must give {place}")
-            yield self._error(output.cpu(), wanted.cpu(), x), dtype
+            yield self._error(output.cpu(), expected.cpu(), x), dtype
 
     def adjoint(self) -> Errors:
         for dtype in DTYPES:
@@ -298,8 +298,8 @@ class _Suite:
                 self.what = f"linearity in {_short(dtype)}"
                 for _ in range(_DRAWS):
                     u, v = side.draw(), side.draw()
-                    output, wanted = side.map(a * u + b * v), a * side.map(u) + b * side.map(v)
-                    yield self._error(output, wanted, torch.stack([a * u, b * v])), dtype
+                    output, expected = side.map(a * u + b * v), a * side.map(u) + b * side.map(v)
+                    yield self._error(output, expected, torch.stack([a * u, b * v])), dtype
 
     def gradient(self) -> Errors:
         for side in self._converted_sides():
@@ -433,8 +433,8 @@ def _vmap(side: _Side) -> Results:
     front = torch.func.vmap(side.map)(batch)
     # The mapped dimension last, where a map that counts dimensions from the front would fail.
     last = torch.func.vmap(side.map, in_dims=-1, out_dims=-1)(batch.movedim(0, -1))
-    wanted = side.map(batch)
-    return [(front, wanted, batch), (last.movedim(-1, 0), wanted, batch)]
+    expected = side.map(batch)
+    return [(front, expected, batch), (last.movedim(-1, 0), expected, batch)]
 
 
 def _jvp(side: _Side) -> Results:

@@ -87,10 +87,10 @@ class Tikhonov(Wrapped, Opaque):
         self._check_fixed()
         rows = math.prod(self._side)
         subject, rule = f"{self.name}: the Gram matrix", f"have at most {_LARGEST_SIDE:,} rows"
-        given = f"{rows:,} ({rows**2 * 8 / 2**30:.1f} GiB)"
+        got = f"{rows:,} ({rows**2 * 8 / 2**30:.1f} GiB)"
         remedy = "use a smaller image or solver='cg'"
         fits = solver != "factor" or rows <= _LARGEST_SIDE
-        _checks.require(fits, subject, rule, rows, remedy, got=given)
+        _checks.require(fits, subject, rule, rows, remedy, got=got)
 
     def extra_repr(self) -> str:
         """The shapes, mu and the solver, as nn.Module prints them."""
@@ -142,8 +142,8 @@ class Tikhonov(Wrapped, Opaque):
         return (gram + gram.t()) / 2
 
     def _versions(self) -> tuple[object, ...]:
-        held = [*self.of.named_parameters(), *self.of.named_buffers()]
-        weights = [tensor for name, tensor in held if not name.endswith("_anchor")]
+        tensors = [*self.of.named_parameters(), *self.of.named_buffers()]
+        weights = [tensor for name, tensor in tensors if not name.endswith("_anchor")]
         if any(type(tensor) not in PLAIN for tensor in weights):
             rule = "the weights of A must be there while it is exported, and exporters hide them"
             remedy = "use torch.export.export(..., strict=True)"
@@ -168,7 +168,7 @@ class Tikhonov(Wrapped, Opaque):
         """Why products of A are known to float32 alone, even in float64."""
         return SOLVED if self.of.inexact == linear.ROUNDED else self.of.inexact
 
-    def _gross_norm(self, found: float | None = None) -> float:
+    def _gross_norm(self, upper: float | None = None) -> float:
         return 0.5 / math.sqrt(self.mu) if self.inexact else super()._gross_norm()
 
     def _norm(self, width: float, seed: int) -> NormBracket:

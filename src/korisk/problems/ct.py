@@ -176,9 +176,9 @@ class CtScanner:
     def _cone(self) -> ConeBeam:
         """A cone beam whose detector has so many bins and covers the whole cylinder."""
         # Fewer bins are larger, so that the detector still covers the whole object.
-        whole = ConeBeam(self.side)
-        rows, columns = whole.detector_shape
-        wide, high = columns * whole.bin_spacing, rows * whole.row_spacing
+        default_scan = ConeBeam(self.side)
+        rows, columns = default_scan.detector_shape
+        wide, high = columns * default_scan.bin_spacing, rows * default_scan.row_spacing
         arc = None if self.arc is None else math.radians(self.arc)
         scan = partial(ConeBeam, self.side, views=self.views, bins=self.bins, arc=arc)
         return scan(bin_spacing=wide / self.bins, row_spacing=high / self.bins)

@@ -364,14 +364,14 @@ def _spans(ellipses: Ellipses, grid: Tensor) -> tuple[Tensor, Tensor]:
     scale = (side - 1) / 2
     ends = ((middle - half + 1) * scale, (middle + half + 1) * scale)
     # One pixel beyond either edge at most, so that indices stay small.
-    left, right = (end.round_().clamp_(-1, side).long() for end in ends)
-    first = torch.full_like(left, side)
-    last = torch.full_like(left, -1)
+    lowest, highest = (end.round_().clamp_(-1, side).long() for end in ends)
+    first = torch.full_like(lowest, side)
+    last = torch.full_like(lowest, -1)
     # From the inside outwards, so that the outermost pixel inside the ellipse remains.
     for step in (1, 0, -1):
-        nearest = (left + step).clamp_(0, side - 1)
+        nearest = (lowest + step).clamp_(0, side - 1)
         first = torch.where(inside(nearest), nearest, first)
-        nearest = (right - step).clamp_(0, side - 1)
+        nearest = (highest - step).clamp_(0, side - 1)
         last = torch.where(inside(nearest), nearest, last)
     length = (last - first + 1).clamp_min_(0)
     return first, torch.where(amplitude == 0, 0, length)

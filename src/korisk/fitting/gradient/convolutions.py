@@ -35,12 +35,12 @@ class FastSlopes(TorchFunctionMode):
         """Call a function of PyTorch."""
         options = dict(kwargs or {})
         if func is torch.conv2d and torch.is_grad_enabled():
-            named = dict(zip(_NAMES, args, strict=False)) | options
-            padding = _padding(**named)
+            arguments = dict(zip(_NAMES, args, strict=False)) | options
+            padding = _padding(**arguments)
             if padding is not None:
                 # Not inside the function: what that keeps must be what it got, or slopes have none.
-                inputs, weight = (_channels_last(named[name]) for name in ("input", "weight"))
-                return _Convolution.apply(inputs, weight, named.get("bias"), padding)  # type: ignore[no-untyped-call]
+                inputs, weight = (_channels_last(arguments[name]) for name in ("input", "weight"))
+                return _Convolution.apply(inputs, weight, arguments.get("bias"), padding)  # type: ignore[no-untyped-call]
         return func(*args, **options)
 
 

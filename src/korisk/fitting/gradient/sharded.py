@@ -84,7 +84,7 @@ def process_group(device: str = "cpu") -> Iterator[torch.device]:
 
 
 def sharded_blocks(
-    rows: int, columns: int, *, itemsize: int = 4, asked: int | None = None
+    rows: int, columns: int, *, itemsize: int = 4, requested: int | None = None
 ) -> list[tuple[int, int]]:
     """Blocks of rows as pairs (first row, row after the last), the same for any number of ranks.
 
@@ -94,8 +94,8 @@ def sharded_blocks(
     # The number of blocks must not depend on the ranks: checkpoints are read on any number of them.
     fewest = math.ceil(size / _LARGEST_BLOCK)
     count = min(rows, max(fewest, min(_BLOCKS, math.ceil(size / _SMALLEST_BLOCK))))
-    if asked is not None:
-        count = _checks.count("blocks", asked, at_least=1, at_most=rows, remedy="leave it out")
+    if requested is not None:
+        count = _checks.count("blocks", requested, at_least=1, at_most=rows, remedy="leave it out")
     return list(pairwise(block * rows // count for block in range(count + 1)))
 
 

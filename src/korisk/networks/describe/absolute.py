@@ -66,6 +66,6 @@ def at_zero(step: Step, like: Sequence[Tensor], change: Change = None) -> Tensor
 
 def replayed(step: Step, values: Sequence[Tensor], change: Change = None) -> Tensor:
     """A step on other values of its inputs, with other constants if asked."""
-    given = dict(zip(step.parents, values, strict=True))
+    by_parent = dict(zip(step.parents, values, strict=True))
     with torch.set_grad_enabled(any(value.requires_grad for value in values)):
-        return step.replay(given, double=True, constants=change)
+        return step.replay(by_parent, double=True, constants=change)

@@ -68,9 +68,9 @@ def affine_upper(start: Step, steps: Sequence[Step], is_linear: Callable[[Step],
         return math.inf
     forms = {start.index: form}
     for step in steps:
-        given = [forms.get(parent) for parent in step.parents]
-        known = [parent_form for parent_form in given if parent_form is not None]
-        if len(known) < len(given):
+        parents = [forms.get(parent) for parent in step.parents]
+        known = [parent_form for parent_form in parents if parent_form is not None]
+        if len(known) < len(parents):
             return math.inf
         behind = after(step, known, linear=is_linear(step))
         if behind is None:

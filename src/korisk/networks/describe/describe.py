@@ -18,7 +18,7 @@ from korisk.networks.describe.local import LocalNetwork
 from korisk.networks.describe.marks import has_box_constant, mark_of
 from korisk.networks.describe.ranges import on_set
 from korisk.networks.describe.recording import CannotFollow, Frame, Recording, Ref, Step
-from korisk.networks.describe.rules import one
+from korisk.networks.describe.rules import unit_bracket
 from korisk.networks.describe.sets import Inputs, InputSet, input_set
 from korisk.networks.known_operator import KnownOperatorNet
 from korisk.operators.consistency import DataConsistency
@@ -30,7 +30,7 @@ from korisk.theory.layer import resolve
 # Taken whole.
 _BY_RULE = (LinearOperator, DataConsistency, KnownOperatorNet, DenseNet, nn.RNN)
 _WRAP = "wrap it in a module whose forward takes and returns one tensor"
-_IDENTITY = replace(one("rearranges or selects entries"), whose="operator")
+_IDENTITY = replace(unit_bracket("rearranges or selects entries"), whose="operator")
 _SLACK = 1e-6  # relative, of a slope that was seen, beyond what its rounding is allowed
 
 
@@ -85,33 +85,33 @@ def describe(
     """
     _check(module, example)
     module = recordings.uncompiled(module)
-    given = None if inputs is None else input_set(inputs, example)
-    start = example[:1] if given is None else given.center.to(example)
+    input_region = None if inputs is None else input_set(inputs, example)
+    start = example[:1] if input_region is None else input_region.center.to(example)
 
     def recorded(module: nn.Module) -> tuple[Recording, list[str]]:
         with recordings.untouched(module, example):
-            return _run(module, start, given)
+            return _run(module, start, input_region)
 
     with recordings.untouched(module, example):
         try:
             recording, notes = recorded(module)
         except KoriskError:  # it may need more than one sample
-            if len(example) == 1 or given is not None:
+            if len(example) == 1 or input_region is not None:
                 raise
             recording, notes = _run(module, example)
         inside = _inside(notes)
-        if given is not None:
-            recording = replace(recording, steps=on_set(recording, given, inside))
+        if input_region is not None:
+            recording = replace(recording, steps=on_set(recording, input_region, inside))
         graph = links(recording, inside)
         if not graph:
             identity = Known(type(module).__name__, lipschitz=_IDENTITY)
             return Network([identity], name=name, largest_slope=1.0)
         layers, compositions, more = layers_of(module, recording, graph)
-        if given is None:
+        if input_region is None:
             tried = [example[:1], *recordings.far_inputs(example[:1])]
             slope = far_slope(lambda x: module(x.clone()), tried)
         else:
-            slope = slope_between(lambda x: module(x.clone()), given.points(start))
+            slope = slope_between(lambda x: module(x.clone()), input_region.points(start))
     if recording.branches:
         places = ", ".join(dict.fromkeys(path or "the module" for path in recording.branches))
         notes.append(
@@ -121,8 +121,8 @@ def describe(
     net = Network(layers, compositions=compositions, name=name, largest_slope=slope)
     if slope > (upper := net.lipschitz()) * (1 + _SLACK):
         what = f"two inputs that were tried come out {slope:.4g} times as far apart"
-        stated = any(layer.bracket.whose == "stated" for layer in layers)
-        if not (stated or recording.branches):
+        is_stated = any(layer.bracket.whose == "stated" for layer in layers)
+        if not (is_stated or recording.branches):
             raise KoriskError(
                 f"{what}, more than the {upper:.4g} that follow from what was recorded at the "
                 "example: the module does something else there; give an example from the middle of "
@@ -130,18 +130,18 @@ def describe(
             )
         why = "constants stated with kr.mark_known or kr.mark_learned: those must be of the true "
         why += "layers, and the present ones are steeper"
-        if not stated:
+        if not is_stated:
             why = "the way that the example took: another way is steeper"
         notes.append(f"{what}, more than the {upper:.4g} that follow from {why}")
     for words in [*notes, *more]:
         warnings.warn(words, KoriskWarning, stacklevel=2)
-    if given is None:
+    if input_region is None:
         return net
 
     def steps_of(module: nn.Module) -> list[Step]:
         return recorded(recordings.uncompiled(module))[0].steps
 
-    return LocalNetwork(net, given, steps=recording.steps, links=graph, record=steps_of)
+    return LocalNetwork(net, input_region, steps=recording.steps, links=graph, record=steps_of)
 
 
 def _check(module: object, example: object) -> None:
@@ -163,8 +163,8 @@ def _check(module: object, example: object) -> None:
     if any(tensor.is_meta or isinstance(tensor, nn.UninitializedParameter) for tensor in tensors):
         why = "holds no numbers yet (torch's meta device, or a lazy module)"
         raise KoriskError(f"the module or the example {why}; load its weights, or run it once")
-    finite, given = bool(torch.isfinite(example).all()), "NaN or infinity in it"
-    _checks.require(finite, "example", "be finite", example, "give a real input", got=given)
+    finite, got = bool(torch.isfinite(example).all()), "NaN or infinity in it"
+    _checks.require(finite, "example", "be finite", example, "give a real input", got=got)
 
 
 def _run(
@@ -178,21 +178,23 @@ def _run(
     notes: list[str] = []
     paths = {id(submodule): path for path, submodule in module.named_modules()}
 
-    def whole(part: nn.Module) -> bool:
-        if id(part) in opaque:
+    def taken_whole(submodule: nn.Module) -> bool:
+        if id(submodule) in opaque:
             return True
-        if part is module and enter:
+        if submodule is module and enter:
             return False
-        if mark_of(part) is not None or has_box_constant(part):
+        if mark_of(submodule) is not None or has_box_constant(submodule):
             return True
-        written = isinstance(part, written_out.HOLDERS) or written_out.layer(part) is not None
+        written = (
+            isinstance(submodule, written_out.HOLDERS) or written_out.layer(submodule) is not None
+        )
         if local is not None and written:
             return False
-        rules.refuse(part, paths.get(id(part), ""))
-        return isinstance(part, _BY_RULE) and is_plain(part)
+        rules.refuse(submodule, paths.get(id(submodule), ""))
+        return isinstance(submodule, _BY_RULE) and is_plain(submodule)
 
     def recorded(x: Tensor) -> Recording:
-        recorder, output = recordings.record(module, x, whole, inside=local is not None)
+        recorder, output = recordings.record(module, x, taken_whole, inside=local is not None)
         if not isinstance(output, Tensor) or not output.is_floating_point():
             kind = output.dtype if isinstance(output, Tensor) else type(output).__name__
             remedy = f"{_WRAP}, the output that the error is measured on"
@@ -252,7 +254,7 @@ def _inside(notes: list[str]) -> Inside:
         if has_box_constant(module):
             return None
         one_value = len(step.args) == 1 and isinstance(step.args[0], Ref) and not step.kwargs
-        if not one_value or step.part is not None:
+        if not one_value or step.position is not None:
             return NOT_KNOWN
         recording, more = _run(module, x, enter=True)
         notes.extend(more)

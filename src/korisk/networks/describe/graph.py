@@ -99,19 +99,19 @@ class Link:
                 return repeated(gain.bracket, self.core[0])
             how = SAMPLED if gain is None else gain.bracket.how
             return NormBracket(self._slope(), math.inf, how=how)
-        whole = self.upper_bracket
-        if whole.lower > 0 or whole.upper == 0:
-            return whole
-        return replace(whole, lower=min(self._slope(), whole.upper))
+        bracket = self.upper_bracket
+        if bracket.lower > 0 or bracket.upper == 0:
+            return bracket
+        return replace(bracket, lower=min(self._slope(), bracket.upper))
 
     @cached_property
     def upper_bracket(self) -> NormBracket:
         """The same from above alone, without the runs that look for a slope from below."""
         upper = self.uppers({self.start.index: 1.0})[self.steps[-1].index]
         if upper < math.inf and self.linear:
-            whole = function_norm(partial(self.apply, double=True), self.start.value)
-            if whole is not None:
-                return NormBracket(min(whole.lower, upper), min(whole.upper, upper), how=whole.how)
+            norm = function_norm(partial(self.apply, double=True), self.start.value)
+            if norm is not None:
+                return NormBracket(min(norm.lower, upper), min(norm.upper, upper), how=norm.how)
         if upper == math.inf:
             return NormBracket(0.0, upper, how=SAMPLED)
         how, search = "constants multiplied and added", not self.is_chain
@@ -131,12 +131,12 @@ class Link:
         """
         constants = dict(moved)
         for step in self.steps:
-            given = [constants[parent] for parent in step.parents]
+            arriving = [constants[parent] for parent in step.parents]
             upper: float | None = None
-            if len(given) == 1 or step.module is not None:
+            if len(arriving) == 1 or step.module is not None:
                 if (gain := self.gain(step)) is not None:
                     # Several inputs of a module are one vector, with one value twice in f(x, x).
-                    factors = gain.bracket.upper, math.hypot(*given)
+                    factors = gain.bracket.upper, math.hypot(*arriving)
                     upper = 0.0 if 0 in factors else math.prod(factors)  # 0 * inf is 0 here
             elif (line := patterns.pieces(step, self.all_steps)) is not None and line[
                 0
@@ -144,7 +144,7 @@ class Link:
                 upper = max(map(abs, line[1:])) * constants[line[0]]
             else:
                 parents = [self.all_steps[parent].value for parent in step.inputs]
-                upper = None if self.rounds(step) else rules.join(step, parents, given)
+                upper = None if self.rounds(step) else rules.join(step, parents, arriving)
             constants[step.index] = math.inf if upper is None or math.isnan(upper) else upper
         return constants
 
@@ -183,16 +183,16 @@ class Link:
             return local
         if step.index not in self.gains:
             x = self.all_steps[step.inputs[0]].value
-            whole = None if step.module is None else self.inside(step, x)
-            if whole is None and self.rounds(step):
+            bracket = None if step.module is None else self.inside(step, x)
+            if bracket is None and self.rounds(step):
                 kind = str(step.value.dtype).removeprefix("torch.")
-                whole = NormBracket(0.0, math.inf, how=f"rounds to {kind}, so it jumps")
-            self.gains[step.index] = rules.gain(step, x) if whole is None else rules.Gain(whole)
+                bracket = NormBracket(0.0, math.inf, how=f"rounds to {kind}, so it jumps")
+            self.gains[step.index] = rules.gain(step, x) if bracket is None else rules.Gain(bracket)
         return self.gains[step.index]
 
     def _slope(self) -> float:
-        if (given := self.start.on_set) is not None:  # slopes outside the set say nothing of it
-            return float(given.slope(partial(self.apply, double=True)))
+        if (domain := self.start.on_set) is not None:  # slopes outside the set say nothing of it
+            return float(domain.slope(partial(self.apply, double=True)))
 
         def function(x: Tensor) -> Tensor:
             torch.default_generator.manual_seed(0)  # what is random is so in the same way

@@ -53,22 +53,22 @@ class _Draft:
     """The layers so far, and what their reader should know."""
 
     paths: dict[int, str]  # of parameters
-    taken: set[str] = field(default_factory=set)  # names
+    used_names: set[str] = field(default_factory=set)  # names
     values: dict[int, str] = field(default_factory=lambda: {0: INPUT})  # by step: whose it is
     layers: list[Layer] = field(default_factory=list)
     users: dict[int, list[str]] = field(default_factory=dict)  # layers that use some weights
     sizes: Weights = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=lambda: {text: [] for text in _NOTES})
 
-    def add(self, link: Link, made: list[tuple[Layer, Weights]]) -> None:
+    def add(self, link: Link, new_layers: list[tuple[Layer, Weights]]) -> None:
         """Add the layers of a link under free names, with the weights that they use."""
         takes = tuple(self.values[start.index] for start in link.starts)
-        for layer, weights in made:
-            name = free_name(layer.name, self.taken)
-            self.taken.add(name)
+        for layer, weights in new_layers:
+            name = free_name(layer.name, self.used_names)
+            self.used_names.add(name)
             if isinstance(layer, Learned) and layer.parameters is not None:
-                seen = sum(size for key, size in weights.items() if key in self.users)
-                layer = replace(layer, shared=min(seen, layer.parameters))
+                shared = sum(size for key, size in weights.items() if key in self.users)
+                layer = replace(layer, shared=min(shared, layer.parameters))
             before = self.layers[-1].name if self.layers else INPUT
             if len(takes) > 1 and link.adds:
                 whose = layer.bracket.whose
@@ -110,9 +110,9 @@ def layers_of(
     """The layers, constants of runs of them, and warnings."""
     ends = [0, *(link.steps[-1].index for link in graph)]
     starts = ([start.index for start in link.starts] for link in graph)
-    is_chain = all(taken == [end] for taken, end in zip(starts, ends, strict=False))
+    is_chain = all(sources == [end] for sources, end in zip(starts, ends, strict=False))
     paths = {id(parameter): path for path, parameter in module.named_parameters()}
-    draft = _Draft(paths, taken=set() if is_chain else {INPUT})
+    draft = _Draft(paths, used_names=set() if is_chain else {INPUT})
     spans: list[tuple[Link, list[Layer]]] = []
     for link in graph:
         before = len(draft.layers)
@@ -175,39 +175,39 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     name = _link_label(link, draft.paths)
     trained = _link_trained(link)
     _check_mismatch(link, name, alone, trained)
-    stated: Lipschitz = None  # by a mark, or the marked operator
+    constant: Lipschitz = None  # by a mark, or the marked operator
     if alone is not None and not several:
         step = link.core[0]
-        stated = alone.lipschitz
-        if stated is None:
-            stated = plain_operator(step.module)
-        elif isinstance(stated, HasNorm):  # it states a constant, and is not the module's map
-            stated = replace(resolve("lipschitz", stated), whose="stated")
+        constant = alone.lipschitz
+        if constant is None:
+            constant = plain_operator(step.module)
+        elif isinstance(constant, HasNorm):  # it states a constant, and is not the module's map
+            constant = replace(resolve("lipschitz", constant), whose="stated")
         if alone.lipschitz is not None and len(step.parents) > 1:
-            stated = repeated(resolve("lipschitz", stated), step)
+            constant = repeated(resolve("lipschitz", constant), step)
     branched = not link.is_chain and len(link.core) > 1  # what has no rule, or is linear
     parts = list(dict.fromkeys(_step_label(step) for step in link.core))
     if branched and link.joint.upper == math.inf:
         draft.notes[_BRANCHED].append(f"{name} ({_listed(parts)})")
-    if stated is None and link.joint.upper == math.inf:
+    if constant is None and link.joint.upper == math.inf:
         rounded = any(link.rounds(step) for step in link.core)
         draft.notes[_ROUNDED if rounded else _SAMPLED].append(name)
     for step in link.core:
         if isinstance(_step_mark(step), Known) and _own_trained(step):
             draft.notes[_THAWED].append(name)
     learned = bool(trained) or any(isinstance(mark, Learned) for mark in marks)
-    if stated is None or (learned and isinstance(stated, LinearOperator)):
+    if constant is None or (learned and isinstance(constant, LinearOperator)):
         bracket = link.joint
         if branched:
             how = _shortened(f"{bracket.how}; not a chain: {', '.join(parts)}")
             bracket = replace(bracket, how=how)
-        stated = _present(bracket) if learned else _of_map(bracket)
+        constant = _present(bracket) if learned else _of_map(bracket)
     if not learned:
         mismatch = alone.mismatch if isinstance(alone, Known) else 0.0
-        return Known(name, lipschitz=stated, mismatch=mismatch), {}
+        return Known(name, lipschitz=constant, mismatch=mismatch), {}
     weights = _link_weights(link, name, trained)
     effective = alone.effective if isinstance(alone, Learned) else None
-    layer = Learned(name, parameters=sum(weights.values()), effective=effective, lipschitz=stated)
+    layer = Learned(name, parameters=sum(weights.values()), effective=effective, lipschitz=constant)
     return layer, weights
 
 
@@ -241,9 +241,9 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
     """
     compositions = []
 
-    def compose(first: Layer, last: Layer, whole: NormBracket | None) -> None:
-        if whole is not None and math.isfinite(whole.upper):
-            compositions.append(Composition(first.name, last.name, lipschitz=whole))
+    def compose(first: Layer, last: Layer, bracket: NormBracket | None) -> None:
+        if bracket is not None and math.isfinite(bracket.upper):
+            compositions.append(Composition(first.name, last.name, lipschitz=bracket))
 
     def between(start: Step, end: Step) -> Link:
         steps = tuple(recording.leading_to(end.index, after=start.index))
@@ -262,8 +262,8 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
             constants = [layer.lipschitz for _, layers in run for layer in layers]
             operators = all(isinstance(constant, LinearOperator) for constant in constants)
             if len(run) > 1 and not operators:
-                whole = between(run[0][0].start, run[-1][0].steps[-1])
-                norm = function_norm(partial(whole.apply, double=True), whole.start.value)
+                run_link = between(run[0][0].start, run[-1][0].steps[-1])
+                norm = function_norm(partial(run_link.apply, double=True), run_link.start.value)
                 compose(run[0][1][0], run[-1][1][-1], None if norm is None else _of_map(norm))
             run = []
         if follows and span is not None and (run or len(span[0].starts) == 1):
@@ -309,8 +309,8 @@ def _link_label(link: Link, paths: dict[int, str]) -> str:
     for frame in reversed(common):
         inside = [step.index for step in link.all_steps if frame in step.frames]
         begun = max(start.index for start in link.starts)
-        whole = begun < inside[0] and inside[-1] <= link.steps[-1].index
-        if (frame.path or is_torch_layer(frame)) and whole:
+        encloses = begun < inside[0] and inside[-1] <= link.steps[-1].index
+        if (frame.path or is_torch_layer(frame)) and encloses:
             return _frame_label(frame)
     return f"{_step_label(first)} to {_step_label(last)}"
 

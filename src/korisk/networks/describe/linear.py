@@ -79,9 +79,9 @@ class LinearPart(LinearOperator):
         )
         with torch.no_grad():
             image = self._map(first)
-            whole, parts = self._map(first - 3 * second), image - 3 * self._map(second)
+            together, parts = self._map(first - 3 * second), image - 3 * self._map(second)
         scale = float(parts.abs().max()) if parts.numel() else 0.0
-        if not bool(((whole - parts).abs() <= 1e-9 * scale).all()):
+        if not bool(((together - parts).abs() <= 1e-9 * scale).all()):
             return False
         back = self._map_adjoint(y)
         slack = 1e-7 * float(image.norm() * y.norm() + first.norm() * back.norm())
@@ -98,16 +98,16 @@ class LinearPart(LinearOperator):
         return self.norm(width=width)
 
 
-def pulled_back(value: Tensor, at: Tensor, y: Tensor) -> Tensor:
-    """The vector-Jacobian product J^T y of a value that was computed from `at`.
+def pulled_back(value: Tensor, point: Tensor, y: Tensor) -> Tensor:
+    """The vector-Jacobian product J^T y of a value that was computed from `point`.
 
     Not by torch.func, whose first use loads torch's compiler.
     """
     image: Tensor | None = None
-    if value.requires_grad:  # otherwise it does not depend on `at`
-        images = torch.autograd.grad(value, at, y, retain_graph=True, allow_unused=True)
+    if value.requires_grad:  # otherwise it does not depend on `point`
+        images = torch.autograd.grad(value, point, y, retain_graph=True, allow_unused=True)
         image = cast(Tensor | None, images[0])
-    return torch.zeros_like(at) if image is None else image
+    return torch.zeros_like(point) if image is None else image
 
 
 def function_norm(
@@ -285,14 +285,14 @@ def slope_between(function: Function, points: Iterable[Tensor]) -> float:
     return max(value for value in slopes if value < math.inf)
 
 
-def _certain_quotient(one: Tensor, two: Tensor, step: Tensor) -> float:
+def _certain_quotient(first: Tensor, second: Tensor, step: Tensor) -> float:
     """The quotient, less what rounding of the two values may have added."""
     apart = float(step.double().norm())
-    if one.shape != two.shape or apart == 0:
+    if first.shape != second.shape or apart == 0:
         return 0.0
-    digits = 2**10 * torch.finfo(one.dtype).eps * float(one.norm() + two.norm())
-    moved = float((one - two).double().norm()) - digits
-    return max(moved / apart, 0.0) * (1 - _SLACK.get(one.dtype, 0.05))
+    digits = 2**10 * torch.finfo(first.dtype).eps * float(first.norm() + second.norm())
+    moved = float((first - second).double().norm()) - digits
+    return max(moved / apart, 0.0) * (1 - _SLACK.get(first.dtype, 0.05))
 
 
 @torch.no_grad()
@@ -301,9 +301,9 @@ def _value(function: Function, point: Tensor) -> Tensor:
     return value if value.is_floating_point() or value.is_complex() else value.to(torch.float64)
 
 
-def _quotient(one: Tensor, two: Tensor, step: Tensor) -> float:
+def _quotient(first: Tensor, second: Tensor, step: Tensor) -> float:
     apart = float(step.norm())
-    return float((one - two).norm()) / apart if apart > 0 else 0.0
+    return float((first - second).norm()) / apart if apart > 0 else 0.0
 
 
 def _steepest(function: Function, point: Tensor, direction: Tensor, length: float) -> Tensor:

@@ -65,19 +65,19 @@ class LocalNetwork(Network):
     def __init__(
         self,
         net: Network,
-        given: InputSet,
+        region: InputSet,
         *,
         steps: Sequence[Step],
         links: Sequence[Link],
         record: Callable[[nn.Module], Sequence[Step]],
     ) -> None:
-        layers = [_conditional(layer, given.short) for layer in net.layers]
+        layers = [_conditional(layer, region.short) for layer in net.layers]
         runs = (
-            Composition(run.first, run.last, lipschitz=_constant(run.lipschitz, given.short))
+            Composition(run.first, run.last, lipschitz=_constant(run.lipschitz, region.short))
             for run in net.compositions
         )
         super().__init__(layers, compositions=runs, name=net.name, largest_slope=net.largest_slope)
-        set_fields(self, _given=given, _steps=steps, _links=links, _record=record)
+        set_fields(self, _given=region, _steps=steps, _links=links, _record=record)
 
     _given: InputSet
     _steps: Sequence[Step]
@@ -137,15 +137,15 @@ class LocalNetwork(Network):
             trained_steps = [steps[step.index] for step in needed]
         names = self._names(needed)
         stayed = dict.fromkeys(names.values(), 0)
-        whole = 0
+        inside_everywhere = 0
         for sample in data.double():
-            left = self._left(sample[None].to(center.device), needed, trained_steps)
-            gone = {names[index] for index in left}
+            escaped = self._escaped(sample[None].to(center.device), needed, trained_steps)
+            gone = {names[index] for index in escaped}
             for name in stayed:
                 stayed[name] += name not in gone
-            whole += not gone
+            inside_everywhere += not gone
         shares = {name: count / len(data) for name, count in stayed.items()}
-        return Inside(whole / len(data), shares, len(data))
+        return Inside(inside_everywhere / len(data), shares, len(data))
 
     def _needed(self) -> list[Step]:
         steps = {step.index: step for link in self._links for step in link.steps}
@@ -161,32 +161,34 @@ class LocalNetwork(Network):
                 names.setdefault(step.index, title)
         return names
 
-    def _left(self, x: Tensor, needed: Sequence[Step], other: Sequence[Step] | None) -> set[int]:
+    def _escaped(
+        self, x: Tensor, needed: Sequence[Step], trained_steps: Sequence[Step] | None
+    ) -> set[int]:
         """The steps whose values leave their ranges, in the network and in mixed ones."""
-        left: set[int] = set()
+        escaped: set[int] = set()
 
         def follow(values: dict[int, Tensor], steps: Iterable[Step]) -> dict[int, Tensor]:
             values = dict(values)
             for step in steps:
                 values[step.index] = step.replay(values, double=True)
-                given = self._steps[step.index].on_set
-                if given is not None and not given.contains(values[step.index]):
-                    left.add(step.index)
+                domain = self._steps[step.index].on_set
+                if domain is not None and not domain.contains(values[step.index]):
+                    escaped.add(step.index)
             return values
 
         start = self._steps[0].on_set
         assert start is not None
         if not start.contains(x):
-            left.add(0)
+            escaped.add(0)
         follow({0: x}, needed)
-        if other is None:
-            return left
-        trained = follow({0: x}, other)
+        if trained_steps is None:
+            return escaped
+        trained = follow({0: x}, trained_steps)
         ends = [link.steps[-1].index for link in self._links if any(s.trained for s in link.steps)]
         for end in ends:
             before = {place: value for place, value in trained.items() if place <= end}
             follow(before, [step for step in needed if step.index > end])
-        return left
+        return escaped
 
 
 def _conditional(layer: Layer, short: str) -> Layer:

@@ -49,14 +49,14 @@ def needed(last: Step, steps: Sequence[Step]) -> set[int]:
         step = steps[ahead.pop()]
         if step.index not in indices:
             indices.add(step.index)
-            whole = pieces(step, steps)
-            ahead.extend(step.parents if whole is None else (whole[0],))
+            line = pieces(step, steps)
+            ahead.extend(step.parents if line is None else (line[0],))
     return indices
 
 
 def _soft_threshold(step: Step, steps: Sequence[Step]) -> Slopes | None:
     """sign(v) relu(|v| - t) for t >= 0: flat up to t, then of slope 1."""
-    if len(step.args) != 2 or not all(isinstance(given, Ref) for given in step.args):
+    if len(step.args) != 2 or not all(isinstance(argument, Ref) for argument in step.args):
         return None
     for sign, rest in (step.args, step.args[::-1]):
         turned, cut = steps[sign.step], _positive_part(steps[rest.step])
@@ -100,14 +100,18 @@ def _projection(step: Step, steps: Sequence[Step]) -> Slopes | None:
     That is the projection onto the ball, over a, and projections lie between the slopes 0 and 1
     as vectors; with |v| entry by entry it is one onto an interval.
     """
-    if len(step.args) != 2 or not all(isinstance(given, Ref) for given in step.args) or step.kwargs:
+    if (
+        len(step.args) != 2
+        or not all(isinstance(argument, Ref) for argument in step.args)
+        or step.kwargs
+    ):
         return None
     base, bottom = step.args[0].step, steps[step.args[1].step]
     low = _clamped_from(bottom)
     size: object = bottom.args[0] if low is not None else None
     if bottom.name in _MAXIMA and len(bottom.args) == 2 and not bottom.kwargs:
-        refs = [given for given in bottom.args if isinstance(given, Ref)]
-        constants = [given for given in bottom.args if isinstance(given, Tensor)]
+        refs = [argument for argument in bottom.args if isinstance(argument, Ref)]
+        constants = [argument for argument in bottom.args if isinstance(argument, Tensor)]
         if len(refs) == len(constants) == 1:  # a number would be an axis
             low, size = _lowest(constants[0]), refs[0]
     if low is None or low <= 0 or not isinstance(size, Ref):
@@ -148,33 +152,33 @@ def _norm_spreads(norm: Step, step: Step) -> bool:
     return list(norm.value.shape) == expected
 
 
-def _lowest(given: object) -> float | None:
+def _lowest(value: object) -> float | None:
     """The smallest of a constant's numbers."""
-    if isinstance(given, Tensor) and not given.is_complex() and given.numel():
-        lowest = float(given.min())
-        return lowest if torch.isfinite(given).all() else None
-    return float(given) if is_number(given) else None
+    if isinstance(value, Tensor) and not value.is_complex() and value.numel():
+        lowest = float(value.min())
+        return lowest if torch.isfinite(value).all() else None
+    return float(value) if is_number(value) else None
 
 
-def _one_number(given: object) -> float | None:
-    if isinstance(given, Tensor) and given.numel() == 1 and not given.is_complex():
-        return float(given)
-    return float(given) if is_number(given) else None
+def _one_number(value: object) -> float | None:
+    if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
+        return float(value)
+    return float(value) if is_number(value) else None
 
 
 def _two_lines(step: Step, steps: Sequence[Step]) -> Slopes | None:
     """where(v > t, a v + b, c v + d) for numbers, if it does not jump."""
     if len(step.args) != 3 or not isinstance(step.args[0], Ref):
         return None
-    asked = steps[step.args[0].step]
-    if asked.name not in _ABOVE | _UNDER or len(asked.args) != 2:
+    comparison = steps[step.args[0].step]
+    if comparison.name not in _ABOVE | _UNDER or len(comparison.args) != 2:
         return None
-    base, threshold = asked.args
+    base, threshold = comparison.args
     if not isinstance(base, Ref):
         base, threshold = threshold, base
     if not (isinstance(base, Ref) and is_number(threshold)):
         return None
-    lines = [_line(given, base.step, steps) for given in step.args[1:]]
+    lines = [_line(argument, base.step, steps) for argument in step.args[1:]]
     shape = steps[base.step].value.shape
     if None in lines or step.value.shape != shape or step.value.is_complex():
         return None
@@ -184,17 +188,17 @@ def _two_lines(step: Step, steps: Sequence[Step]) -> Slopes | None:
     return base.step, one_slope, two_slope
 
 
-def _line(given: object, base: int, steps: Sequence[Step]) -> tuple[float, float] | None:
+def _line(value: object, base: int, steps: Sequence[Step]) -> tuple[float, float] | None:
     """(a, b) if an argument is a v + b for numbers a and b, and the value v of step `base`."""
-    if isinstance(given, Tensor) and given.numel() == 1 and not given.is_complex():
-        given = float(given)
-    if is_number(given):
-        return 0.0, float(given)
-    if not isinstance(given, Ref):
+    if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
+        value = float(value)
+    if is_number(value):
+        return 0.0, float(value)
+    if not isinstance(value, Ref):
         return None
-    if given.step == base:
+    if value.step == base:
         return 1.0, 0.0
-    step = steps[given.step]
+    step = steps[value.step]
     if step.name in SIGNS:
         line = _line(step.args[0], base, steps)
         return None if line is None else (-line[0], -line[1])

@@ -156,13 +156,13 @@ class _Rule(NamedTuple):
     how: str = ""
 
 
-def on_set(recording: Recording, given: InputSet, inside: Inside) -> list[Step]:
+def on_set(recording: Recording, region: InputSet, inside: Inside) -> list[Step]:
     """The steps of a run at the set's center, those behind the output with their ranges."""
-    whole = Range(
-        given.center, given.low, given.high, given.radius, affine=affine.first(given.center)
+    start = Range(
+        region.center, region.low, region.high, region.radius, affine=affine.first(region.center)
     )
     steps, live = list(recording.steps), set(recording.live)
-    steps[0] = replace(steps[0], on_set=whole)
+    steps[0] = replace(steps[0], on_set=start)
     for place, step in enumerate(steps[1:], start=1):
         number = step.value.is_floating_point() or step.value.is_complex()
         if place in live and number:
@@ -176,7 +176,7 @@ def on_set(recording: Recording, given: InputSet, inside: Inside) -> list[Step]:
 
 def _range(step: Step, steps: Sequence[Step], inside: Inside) -> Range | None:
     parents = [steps[parent].on_set for parent in step.parents]
-    ranges = [given for given in parents if given is not None]
+    ranges = [domain for domain in parents if domain is not None]
     center = _at_center(step, {place: steps[place] for place in step.parents})
     if center is None:
         return None
@@ -193,7 +193,7 @@ def _range(step: Step, steps: Sequence[Step], inside: Inside) -> Range | None:
             linear = step.name == "centred" or (gain is not None and gain.linear)
             gain = Gain(NormBracket(0.0, constants[0], how=rule.how), linear=linear)
         constants = (gain.bracket.upper,)
-    radii = [given.radius for given in ranges]
+    radii = [domain.radius for domain in ranges]
     if constants is not None:
         radius = math.fsum(_product(c, r) for c, r in zip(constants, radii, strict=True))
     elif gain is not None and known:
@@ -248,26 +248,26 @@ def _searched(link: Link, axes: int) -> Range | None:
 
 
 def _narrowed(
-    step: Step, found: Range, ranges: list[Range], start: Range | None, *, linear: bool
+    step: Step, outer: Range, ranges: list[Range], start: Range | None, *, linear: bool
 ) -> Range:
     """The range by J and e too, which keep what linear parts of several paths cancel."""
-    forms = [given.affine for given in ranges if given.affine is not None]
+    forms = [domain.affine for domain in ranges if domain.affine is not None]
     if start is None or len(forms) < len(step.parents):
-        return found
-    form = affine.after(replace(step, on_set=found), forms, linear=linear)
+        return outer
+    form = affine.after(replace(step, on_set=outer), forms, linear=linear)
     if form is None:
-        return found
+        return outer
     # The input is at most `start.radius` from the center, and each entry at most its reach.
     rows, reach = form.jacobian, start.reach.reshape(-1)
     moves = torch.minimum(rows.norm(dim=1) * start.radius, rows.abs() @ reach)
-    moves = moves.reshape(found.center.shape) + form.ends * start.radius
-    moves = moves * (1 + _WIDER) + _WIDER * found.center.abs()
-    radius = form.constant * start.radius * (1 + _WIDER) + _WIDER * float(found.center.norm())
+    moves = moves.reshape(outer.center.shape) + form.ends * start.radius
+    moves = moves * (1 + _WIDER) + _WIDER * outer.center.abs()
+    radius = form.constant * start.radius * (1 + _WIDER) + _WIDER * float(outer.center.norm())
     return replace(
-        found,
-        low=torch.maximum(found.low, found.center - moves),
-        high=torch.minimum(found.high, found.center + moves),
-        radius=min(found.radius, radius, float(moves.norm())),
+        outer,
+        low=torch.maximum(outer.low, outer.center - moves),
+        high=torch.minimum(outer.high, outer.center + moves),
+        radius=min(outer.radius, radius, float(moves.norm())),
         affine=form,
     )
 
@@ -296,11 +296,11 @@ def _at_center(step: Step, parents: dict[int, Step]) -> Tensor | None:
 
 def _rule(step: Step, ranges: list[Range], center: Tensor, gain: Gain | None) -> _Rule | None:
     """The rule of a step; None where only its constant on all inputs is known."""
-    name, refs = step.name, [isinstance(given, Ref) for given in step.args]
+    name, refs = step.name, [isinstance(domain, Ref) for domain in step.args]
     module = step.module
     mark = None if module is None else mark_of(module)
-    stated = mark is not None and mark.lipschitz is not None
-    if has_box_constant(module) and len(ranges) == 1 and not stated:
+    has_constant = mark is not None and mark.lipschitz is not None
+    if has_box_constant(module) and len(ranges) == 1 and not has_constant:
         bracket, low, high = module.on_box(ranges[0].low, ranges[0].high)
         return _Rule(low, high, (bracket.upper,), how=bracket.how)
     if module is not None and not isinstance(module, LinearOperator):
@@ -319,13 +319,13 @@ def _rule(step: Step, ranges: list[Range], center: Tensor, gain: Gain | None) ->
     if len(step.parents) == 1 and (points := _points(step, ranges[0])) is not None:
         known = name not in rules.CONSTANTS or gain is not None
         return _bent(step, ranges[0], points) if known else None
-    if name in _RISING and step.part in (None, 0):
+    if name in _RISING and step.position in (None, 0):
         low, high = (
-            replayed(step, [getattr(given, end) for given in ranges]) for end in ("low", "high")
+            replayed(step, [getattr(domain, end) for domain in ranges]) for end in ("low", "high")
         )
         return _Rule(low, high)
     linear = gain.linear if gain is not None else rules.joins_linearly(step)
-    ends_known = all(bool(torch.isfinite(given.reach).all()) for given in ranges)
+    ends_known = all(bool(torch.isfinite(domain.reach).all()) for domain in ranges)
     if linear and ends_known and is_summed(step):
         return _Rule(*_linear_ends(step, ranges))
     return None
@@ -334,9 +334,9 @@ def _rule(step: Step, ranges: list[Range], center: Tensor, gain: Gain | None) ->
 # Steps that work entry by entry
 
 
-def _points(step: Step, given: Range) -> Sequence[float | Tensor] | None:
+def _points(step: Step, domain: Range) -> Sequence[float | Tensor] | None:
     """Where a function of one value turns or bends; None where it is not known."""
-    name, x = step.name, given.center
+    name, x = step.name, domain.center
     if step.value.shape != x.shape:
         return None
     if name in _UNDER or (name in OVER and not isinstance(step.args[0], Ref)):
@@ -346,7 +346,7 @@ def _points(step: Step, given: Range) -> Sequence[float | Tensor] | None:
     if name in _POWERS:
         return (0.0,) if isinstance(step.args[1], int | float) else None
     if name in _WAVES:
-        first, last = (float(end) / (math.pi / 2) for end in (given.low.min(), given.high.max()))
+        first, last = (float(end) / (math.pi / 2) for end in (domain.low.min(), domain.high.max()))
         if not last - first < _MOST_WAVES:
             return None
         return [k * math.pi / 2 for k in range(math.floor(first), math.ceil(last) + 1)]
@@ -365,11 +365,11 @@ def _points(step: Step, given: Range) -> Sequence[float | Tensor] | None:
     return _POINTS.get(name)
 
 
-def _bent(step: Step, given: Range, points: Sequence[float | Tensor]) -> _Rule | None:
+def _bent(step: Step, domain: Range, points: Sequence[float | Tensor]) -> _Rule | None:
     """A function of each entry: both it and its slope are monotone between the points."""
-    low, high = given.low.clamp(-_HUGE, _HUGE), given.high.clamp(-_HUGE, _HUGE)
-    whole = step.name in _POWERS and float(step.args[1]).is_integer() and step.args[1] >= 1
-    if step.name in _UNDER | OVER or (step.name in _POWERS and not whole):
+    low, high = domain.low.clamp(-_HUGE, _HUGE), domain.high.clamp(-_HUGE, _HUGE)
+    whole_power = step.name in _POWERS and float(step.args[1]).is_integer() and step.args[1] >= 1
+    if step.name in _UNDER | OVER or (step.name in _POWERS and not whole_power):
         apart = low > 0
         if step.name not in ("rsqrt", *_POWERS):
             apart = apart | (high < 0)
@@ -399,7 +399,7 @@ def _bent(step: Step, given: Range, points: Sequence[float | Tensor]) -> _Rule |
     high = high.masked_fill(high.abs() > _HUGE / 10, math.inf)
     how = f"largest slope of {step.name} on its range"
     ends = slopes.amin(0), slopes.amax(0)
-    return _Rule(low, high, *_by_slopes(step, [given], [ends]), how)
+    return _Rule(low, high, *_by_slopes(step, [domain], [ends]), how)
 
 
 def _by_slopes(
@@ -414,9 +414,9 @@ def _by_slopes(
         slack = _WIDER * (low.abs() + high.abs())
         widened.append((low - slack, high + slack))
     constants = tuple(
-        float(torch.maximum(low.abs(), high.abs()).square().sum_to_size(given.center.shape).max())
+        float(torch.maximum(low.abs(), high.abs()).square().sum_to_size(domain.center.shape).max())
         ** 0.5
-        for given, (low, high) in zip(ranges, widened, strict=True)
+        for domain, (low, high) in zip(ranges, widened, strict=True)
     )
     if not all(map(math.isfinite, constants)):
         return constants, None
@@ -436,29 +436,29 @@ def _by_slopes(
     return constants, Bend(linear, moved, list(zip(middle, halves, strict=True)))
 
 
-def _product_or_quotient(step: Step, one: Range, two: Range) -> _Rule | None:
+def _product_or_quotient(step: Step, first: Range, second: Range) -> _Rule | None:
     """u v has the slopes v and u; u / v has 1 / v and -u / v^2, where v is not 0."""
     shape = step.value.shape
-    u, v = ((given.low.expand(shape), given.high.expand(shape)) for given in (one, two))
+    u, v = ((domain.low.expand(shape), domain.high.expand(shape)) for domain in (first, second))
     if step.name in TIMES:
         low, high = _interval_product(u, v)
         if step.parents[0] == step.parents[1]:
             low = low.clamp_min(0.0)
         how = "a product on its ranges: sup|v| and sup|u|"
-        return _Rule(low, high, *_by_slopes(step, [one, two], [v, u]), how)
+        return _Rule(low, high, *_by_slopes(step, [first, second], [v, u]), how)
     if not bool(((v[0] > 0) | (v[1] < 0)).all()):
         return None
     inverse = 1 / v[1], 1 / v[0]
     falling = _interval_product((-u[1], -u[0]), _interval_product(inverse, inverse))
     low, high = _interval_product(u, inverse)
     how = "a quotient on its ranges: sup 1/|v| and sup|u|/v^2"
-    return _Rule(low, high, *_by_slopes(step, [one, two], [inverse, falling]), how)
+    return _Rule(low, high, *_by_slopes(step, [first, second], [inverse, falling]), how)
 
 
 def _interval_product(
-    one: tuple[Tensor, Tensor], two: tuple[Tensor, Tensor]
+    first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]:
-    corners = torch.stack([a * b for a in one for b in two])
+    corners = torch.stack([a * b for a in first for b in second])
     corners = torch.where(torch.isnan(corners), 0.0, corners)  # 0 times infinity
     return corners.amin(0), corners.amax(0)
 
@@ -466,31 +466,31 @@ def _interval_product(
 # Steps that join entries
 
 
-def _matrix_product(step: Step, one: Range, two: Range) -> _Rule | None:
+def _matrix_product(step: Step, first: Range, second: Range) -> _Rule | None:
     """U V: at most |U| in V and |V| in U, by spectral norms of each matrix of a batch."""
-    shapes = one.center.shape, two.center.shape
+    shapes = first.center.shape, second.center.shape
     if min(map(len, shapes)) < 2 or shapes[0][:-2] != shapes[1][:-2]:
         return None
-    reach = one.reach, two.reach
+    reach = first.reach, second.reach
     if not all(bool(torch.isfinite(matrix).all()) for matrix in reach):
         return None
-    centers = one.center, two.center
+    centers = first.center, second.center
     # |E| <= R entry by entry, so the norm of E is at most that of R, and at most the ball's radius.
     rest = [
-        _spectral(matrix).clamp_max(given.radius)
-        for matrix, given in zip(reach, (one, two), strict=True)
+        _spectral(matrix).clamp_max(domain.radius)
+        for matrix, domain in zip(reach, (first, second), strict=True)
     ]
     most = [_spectral(center) + size for center, size in zip(centers, rest, strict=True)]
     ends = centers[0].abs() @ reach[1] + reach[0] @ centers[1].abs() + reach[0] @ reach[1]
     middle = centers[0] @ centers[1]
     slack = _WIDER_SUM * (centers[0].abs() @ centers[1].abs() + ends)
-    left, right = step.parents
+    first_parent, second_parent = step.parents
 
     def linear(values: Values) -> Tensor:
-        return values[left] @ centers[1] + centers[0] @ values[right]
+        return values[first_parent] @ centers[1] + centers[0] @ values[second_parent]
 
     def moved(values: Values) -> Tensor:
-        parts = (rest[1] * values[left], rest[0] * values[right])
+        parts = (rest[1] * values[first_parent], rest[0] * values[second_parent])
         return math.sqrt(2) * torch.cat([tensor.reshape(-1) for tensor in parts])
 
     constants = float(most[1].max()), float(most[0].max())
@@ -504,24 +504,24 @@ def _spectral(matrices: Tensor) -> Tensor:
     return norms * (1 + _WIDER)
 
 
-def _softmax(step: Step, given: Range) -> _Rule | None:
+def _softmax(step: Step, domain: Range) -> _Rule | None:
     """J = diag p - p p^T: |J| <= max 2 p (1 - p), |J(p) - J(q)| <= max|p - q| + |p + q||p - q|."""
     dim = option(step, 1, "dim", None)
-    if dim is None or not bool(torch.isfinite(given.reach).all()):
+    if dim is None or not bool(torch.isfinite(domain.reach).all()):
         return None
 
-    def share(own: Tensor, others: Tensor) -> Tensor:
-        shift = torch.maximum(own.amax(dim, keepdim=True), others.amax(dim, keepdim=True))
-        mine, rest = (own - shift).exp(), (others - shift).exp()
+    def share(score: Tensor, others: Tensor) -> Tensor:
+        shift = torch.maximum(score.amax(dim, keepdim=True), others.amax(dim, keepdim=True))
+        exponential, rest = (score - shift).exp(), (others - shift).exp()
         rest = (rest.sum(dim, keepdim=True) - rest).clamp_min(0.0)
-        return mine / (mine + rest)
+        return exponential / (exponential + rest)
 
-    low = (share(given.low, given.high) - _WIDER).clamp(0.0, 1.0)
-    high = (share(given.high, given.low) + _WIDER).clamp(0.0, 1.0)
+    low = (share(domain.low, domain.high) - _WIDER).clamp(0.0, 1.0)
+    high = (share(domain.high, domain.low) + _WIDER).clamp(0.0, 1.0)
     nearest = torch.full_like(low, 0.5).clamp(low, high)  # where p (1 - p) is largest
     flat = (2 * nearest * (1 - nearest)).amax(dim, keepdim=True).clamp_max(0.5)
     flat = torch.minimum(flat, high.amax(dim, keepdim=True)) * (1 + ROUNDING)
-    shares = torch.softmax(given.center, dim)
+    shares = torch.softmax(domain.center, dim)
     apart = torch.maximum(high - shares, shares - low)
     joint = (shares + high).norm(dim=dim, keepdim=True) * apart.norm(dim=dim, keepdim=True)
     change = (apart.amax(dim, keepdim=True) + joint) * (1 + ROUNDING)
@@ -540,15 +540,15 @@ def _softmax(step: Step, given: Range) -> _Rule | None:
     return _Rule(low, high, (float(flat.max()),), Bend(linear, moved), how)
 
 
-def _unit_rms(step: Step, given: Range) -> _Rule | None:
+def _unit_rms(step: Step, domain: Range) -> _Rule | None:
     """z / s, s^2 = mean z^2 + eps: 0 <= J <= 1/s, and |J(z) - J(c)| <= 3 |z - c| / (sqrt n s^2)."""
     axes = tuple(range(-int(step.args[1]), 0))
-    eps, z, reach = float(step.args[2]), given.center, given.reach
+    eps, z, reach = float(step.args[2]), domain.center, domain.reach
     entries = math.prod(z.shape[axis] for axis in axes)
-    distance = reach.square().sum(axes, keepdim=True).sqrt().clamp_max(given.radius)
+    distance = reach.square().sum(axes, keepdim=True).sqrt().clamp_max(domain.radius)
     size = z.square().sum(axes, keepdim=True).sqrt()
     # Of the box, the entry nearest to 0.
-    nearest = torch.zeros_like(z).clamp(given.low, given.high).square().sum(axes, keepdim=True)
+    nearest = torch.zeros_like(z).clamp(domain.low, domain.high).square().sum(axes, keepdim=True)
     least = torch.maximum((size - distance).clamp_min(0.0).square(), nearest) / entries + eps
     least = (least * (1 - _WIDER)).sqrt()
     most = (((size + distance).square() / entries + eps) * (1 + _WIDER)).sqrt()
@@ -570,16 +570,18 @@ def _unit_rms(step: Step, given: Range) -> _Rule | None:
         return torch.where(near, change, steepest / 2) * values[parent]
 
     bound = math.sqrt(entries)
-    low = torch.where(given.low > 0, given.low / most, given.low / least).clamp(-bound, bound)
-    high = torch.where(given.high < 0, given.high / most, given.high / least).clamp(-bound, bound)
+    low = torch.where(domain.low > 0, domain.low / most, domain.low / least).clamp(-bound, bound)
+    high = torch.where(domain.high < 0, domain.high / most, domain.high / least).clamp(
+        -bound, bound
+    )
     how = "1 / sqrt(least variance on its range + eps)"
     return _Rule(low, high, (float(steepest.max()) * (1 + ROUNDING),), Bend(linear, moved), how)
 
 
 def _linear_ends(step: Step, ranges: list[Range]) -> tuple[Tensor, Tensor]:
     """f(middle) -/+ |f| half-width, or f(center) -/+ |row| radius where that is nearer."""
-    middles = [(given.low + given.high) / 2 for given in ranges]
-    widths = [(given.high - given.low) / 2 for given in ranges]
+    middles = [(domain.low + domain.high) / 2 for domain in ranges]
+    widths = [(domain.high - domain.low) / 2 for domain in ranges]
     middle, wide = replayed(step, middles), absolute(step, widths)
     terms = [m.abs() + w for m, w in zip(middles, widths, strict=True)]
     slack = _WIDER_SUM * (absolute(step, terms) + middle.abs())

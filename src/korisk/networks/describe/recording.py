@@ -100,7 +100,7 @@ class Step:
     parents: tuple[int, ...]  # in the order of the arguments, repeated where used twice
     value: Tensor
     frames: tuple[Frame, ...]
-    part: int | None = None  # of a result that is a tuple
+    position: int | None = None  # of a result that is a tuple
     in_place: bool = False
     trained: tuple[Tensor, ...] = ()
     on_set: Any = None  # its `ranges.Range`, where a set of inputs is stated
@@ -138,7 +138,7 @@ class Step:
 
         function, args, kwargs = self._in_double if double else self._as_recorded
         result = function(*mapped(args, filled), **mapped(kwargs, filled))
-        return cast(Tensor, result if self.part is None else tensors_in(result)[self.part])
+        return cast(Tensor, result if self.position is None else tensors_in(result)[self.position])
 
     @cached_property
     def _as_recorded(self) -> tuple[Function, Any, Any]:
@@ -234,10 +234,10 @@ class Recorder(TorchFunctionMode):
     """Records what torch is asked to do while it is active."""
 
     def __init__(
-        self, root: nn.Module, whole: Callable[[nn.Module], bool], *, inside: bool = False
+        self, root: nn.Module, is_opaque: Callable[[nn.Module], bool], *, inside: bool = False
     ) -> None:
         super().__init__()
-        self.whole = whole
+        self.is_opaque = is_opaque
         self.inside = inside  # whether attention and the like are followed inside
         self.steps: list[Step] = []
         self.frames: list[Frame] = []
@@ -293,8 +293,8 @@ class Recorder(TorchFunctionMode):
             args = (*args, kwargs.pop("other"))
         if name in _FIRST_ALONE:
             with self._pause():
-                given = mapped((args[1:], kwargs), _detached)
-            args, kwargs = (*args[:1], *given[0]), given[1]
+                detached = mapped((args[1:], kwargs), _detached)
+            args, kwargs = (*args[:1], *detached[0]), detached[1]
         parents = self._parents((args, kwargs))
         filling = name in _SHAPED and self._parents((args[1:], kwargs))
         if filling or (parents and name in _LEAVING):
@@ -341,7 +341,7 @@ class Recorder(TorchFunctionMode):
         inference = torch.is_inference_mode_enabled()
         self.frames.append(Frame(module, path, self._calls, inference))
         try:
-            if not self.whole(module):
+            if not self.is_opaque(module):
                 written = written_out.layer(module) if self.inside else None
                 result = (original if written is None else written)(module, *args, **kwargs)
                 with self._pause():
@@ -422,7 +422,9 @@ class Recorder(TorchFunctionMode):
         for place, tensor in enumerate(tensors_in(result)):
             index, value, in_place = len(self.steps), tensor.detach().clone(), id(tensor) in before
             slot = None if isinstance(result, Tensor) else place
-            self.steps.append(replace(step, index=index, value=value, part=slot, in_place=in_place))
+            self.steps.append(
+                replace(step, index=index, value=value, position=slot, in_place=in_place)
+            )
             self._tracked[id(tensor)] = (tensor, tensor._version, index)
 
     def _trained_among(self, arguments: object) -> list[Tensor]:
@@ -437,12 +439,12 @@ class Recorder(TorchFunctionMode):
             return [tensor]
         leaves: list[Tensor] = []
         ahead: list[Any] = [tensor.grad_fn]
-        seen: set[object] = set()
+        visited: set[object] = set()
         while ahead:
             node = ahead.pop()
-            if node is None or node in seen:
+            if node is None or node in visited:
                 continue
-            seen.add(node)
+            visited.add(node)
             if node is self._origin:
                 self._give_up("a function that torch does not report has made a tensor")
             leaf = getattr(node, "variable", None)
@@ -459,18 +461,18 @@ class Recorder(TorchFunctionMode):
 def record(
     module: nn.Module,
     example: Tensor,
-    whole: Callable[[nn.Module], bool],
+    is_opaque: Callable[[nn.Module], bool],
     *,
     inside: bool = False,
 ) -> tuple[Recorder, object]:
-    """Run the module on the example; `whole` decides which modules inside are taken whole.
+    """Run the module on the example; `is_opaque` decides which modules inside are taken whole.
 
     With `inside`, attention, recurrent and normalising layers are followed as `written_out`.
 
     As torch.fx does, the methods that call modules, and operators' adjoints, are exchanged while
     the run lasts; other threads pass.
     """
-    recorder = Recorder(module, whole, inside=inside)
+    recorder = Recorder(module, is_opaque, inside=inside)
     call, adjoint = nn.Module.__call__, LinearOperator.adjoint
     here = threading.get_ident()
 
@@ -597,8 +599,8 @@ def check_recording(
             raise CannotFollow(step.frames[-1] if step.frames else recording.root, RANDOM)
 
     def random_inside(tries: int) -> bool:
-        whole = [step for step in steps if step.module is not None]
-        return not all(_repeats(step, values) for step in whole for _ in range(tries))
+        opaque = [step for step in steps if step.module is not None]
+        return not all(_repeats(step, values) for step in opaque for _ in range(tries))
 
     if random_inside(tries=1):
         return
@@ -649,14 +651,14 @@ def _names(recording: Recording) -> list[str]:
     return [step.name for step in recording.steps]
 
 
-def _same(one: object, other: object) -> bool:
+def _same(first: object, second: object) -> bool:
     """Whether two arguments are the same constants."""
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        if one.layout != torch.strided:  # torch compares no sparse ones; the next check does
-            return one.layout == other.layout
-        return one.shape == other.shape and _close(one, other, slack=0.0)
-    if isinstance(one, int | float | str) and isinstance(other, int | float | str):
-        return one == other
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        if first.layout != torch.strided:  # torch compares no sparse ones; the next check does
+            return first.layout == second.layout
+        return first.shape == second.shape and _close(first, second, slack=0.0)
+    if isinstance(first, int | float | str) and isinstance(second, int | float | str):
+        return first == second
     return True
 
 
@@ -668,12 +670,12 @@ def _repeats(step: Step, values: dict[int, Tensor]) -> bool:
         return _close(step.replay(values), step.replay(values), slack=0.0)
 
 
-def _slack(moved: Tensor, whole: Tensor) -> float:
+def _slack(moved: Tensor, output: Tensor) -> float:
     """What rounding may change: a part of the movement, and the last digits of the whole."""
-    share = 0.05 if whole.dtype in _COARSE else 1e-3
-    digits = 4 * torch.finfo(whole.dtype).eps
-    return share * float(moved.abs().max()) + digits * float(whole.abs().max())
+    share = 0.05 if output.dtype in _COARSE else 1e-3
+    digits = 4 * torch.finfo(output.dtype).eps
+    return share * float(moved.abs().max()) + digits * float(output.abs().max())
 
 
-def _close(one: Tensor, other: Tensor, *, slack: float) -> bool:
-    return torch.allclose(one, other, rtol=1e-6, atol=slack, equal_nan=True)
+def _close(first: Tensor, second: Tensor, *, slack: float) -> bool:
+    return torch.allclose(first, second, rtol=1e-6, atol=slack, equal_nan=True)

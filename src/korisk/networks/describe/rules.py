@@ -144,7 +144,7 @@ def exactly(value: float, how: str) -> NormBracket:
     return NormBracket(value * (1 - ROUNDING), value * (1 + ROUNDING), how=how)
 
 
-def one(how: str) -> NormBracket:
+def unit_bracket(how: str) -> NormBracket:
     """The constant 1, without any rounding."""
     return NormBracket(1.0, 1.0, how=how)
 
@@ -154,7 +154,7 @@ def _slope(value: float) -> Rule:
         if step.value.numel() > x.numel():  # spread against a larger constant
             return None
         how = f"largest slope of {step.name}"
-        return one(how) if value == 1 else exactly(value, how)
+        return unit_bracket(how) if value == 1 else exactly(value, how)
 
     return rule
 
@@ -217,7 +217,7 @@ def rrelu(step: Step, x: Tensor) -> NormBracket:
 def norm(step: Step, x: Tensor) -> NormBracket | None:
     """The Euclidean norm alone."""
     kind = option(step, 1, "p", step.kwargs.get("ord"))  # torch.norm has p, torch.linalg ord
-    return one("Euclidean norm") if kind in (None, 2, "fro") else None
+    return unit_bracket("Euclidean norm") if kind in (None, 2, "fro") else None
 
 
 @_rule("threshold", "hardshrink")
@@ -228,7 +228,7 @@ def threshold(step: Step, x: Tensor) -> NormBracket:
     else:
         edge, below = option(step, 1, "threshold", 0.0), option(step, 2, "value", 0.0)
     if edge == below:
-        return one(f"largest slope of a {step.name} that does not jump")
+        return unit_bracket(f"largest slope of a {step.name} that does not jump")
     return NormBracket(1.0, math.inf, how=f"a {step.name} that jumps has no Lipschitz constant")
 
 
@@ -263,7 +263,7 @@ def batch_or_instance_norm(step: Step, x: Tensor) -> NormBracket | None:
     keys = ("running_mean", "running_var", "weight")
     mean, variance, gamma = (option(step, 1 + n, key, None) for n, key in enumerate(keys))
     eps = float(option(step, 7, "eps", 1e-5))
-    if any(isinstance(given, Ref) for given in (mean, variance, gamma)):
+    if any(isinstance(argument, Ref) for argument in (mean, variance, gamma)):
         return None
     if _takes_statistics(step):
         entries = math.prod(x.shape[2:]) if instance else x.numel() // x.shape[1]
@@ -277,8 +277,8 @@ def batch_or_instance_norm(step: Step, x: Tensor) -> NormBracket | None:
 def _takes_statistics(step: Step) -> bool:
     """Whether a batch_norm or instance_norm takes mean and variance of its input."""
     instance = step.name == "instance_norm"
-    asked = option(step, 5, "use_input_stats" if instance else "training", instance)
-    return option(step, 2, "running_var", None) is None or bool(asked)
+    flag = option(step, 5, "use_input_stats" if instance else "training", instance)
+    return option(step, 2, "running_var", None) is None or bool(flag)
 
 
 def _is_scaling(step: Step) -> bool:
@@ -356,7 +356,7 @@ def max_pool(step: Step, x: Tensor) -> NormBracket:
     padding, dilation = option(step, 3, "padding", 0), option(step, 4, "dilation", 1)
     most = _most_windows(step, x, kernel, stride, padding, dilation)
     if most == 1:
-        return one("maxima of windows that do not overlap")
+        return unit_bracket("maxima of windows that do not overlap")
     return exactly(most**0.5, "maxima: root of the most windows that an entry is in")
 
 
@@ -399,8 +399,8 @@ def fourier(step: Step, x: Tensor) -> NormBracket | None:
     axes = list(dims) if isinstance(dims, list | tuple) else [dims]
     lengths = [step.value.shape[axis] for axis in axes]  # but for half spectra, those transformed
     if halved and not inverse:
-        given = sizes[-1] if isinstance(sizes, list | tuple) else sizes
-        lengths[-1] = x.shape[axes[-1]] if given in (None, -1) else given
+        length = sizes[-1] if isinstance(sizes, list | tuple) else sizes
+        lengths[-1] = x.shape[axes[-1]] if length in (None, -1) else length
     norm = option(step, 3, "norm", None) or "backward"
     power = 0.0 if norm == "ortho" else 0.5 if inverse is (norm == "forward") else -0.5
     upper = math.prod(lengths) ** power
@@ -442,8 +442,8 @@ def folded(step: Step) -> bool:
         index = step.args[1] if isinstance(step.args[1], tuple) else (step.args[1],)
         basic = all(isinstance(entry, int | slice | EllipsisType | None) for entry in index)
         return basic and not any(isinstance(entry, bool) for entry in index)
-    given = (*step.args, *step.kwargs.values())
-    if step.name == "view" and any(isinstance(argument, torch.dtype) for argument in given):
+    arguments = (*step.args, *step.kwargs.values())
+    if step.name == "view" and any(isinstance(argument, torch.dtype) for argument in arguments):
         return False  # the same memory as numbers of another kind
     return step.name in _FOLDED
 
@@ -466,11 +466,11 @@ def gain(step: Step, x: Tensor) -> Gain | None:
         return _rnn(step, module, x) if isinstance(module, nn.RNN) else None
     bracket: NormBracket | None = None
     if folded(step):
-        bracket = one("rearranges or selects entries")
+        bracket = unit_bracket("rearranges or selects entries")
     elif name in _ROOTS:
-        bracket = one("put beside constants")
+        bracket = unit_bracket("put beside constants")
     elif name in SIGNS:
-        bracket = one("changes signs")
+        bracket = unit_bracket("changes signs")
     elif name in _ADDING:
         bracket = _added_constant(step, x)
     elif name in CONSTANTS:
@@ -494,7 +494,7 @@ def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> f
         pairs = zip(step.on_set.constants, constants, strict=True)
         return math.fsum(0.0 if 0 in pair else math.prod(pair) for pair in pairs)
     _refuse_attention(step)
-    if any(isinstance(given, Ref) for given in step.kwargs.values()):
+    if any(isinstance(argument, Ref) for argument in step.kwargs.values()):
         return None  # in an order that is not known
     # An entry that is spread over many counts as often.
     spread = [
@@ -573,7 +573,7 @@ def _added_constant(step: Step, x: Tensor) -> NormBracket | None:
         return _by_function(step, x)
     on_second = isinstance(step.args[0], Ref) is ("rsub" in step.name)
     factor = abs(float(alpha)) if on_second else 1.0
-    return one("adds a constant") if factor == 1 else exactly(factor, "adds a constant")
+    return unit_bracket("adds a constant") if factor == 1 else exactly(factor, "adds a constant")
 
 
 def _linear(step: Step, x: Tensor) -> NormBracket | None:
@@ -637,9 +637,9 @@ def _convolution_upper(step: Step, x: Tensor) -> float:
     return symbol_norm(weight, lengths, stride, dilation, groups)
 
 
-def _each_axis(given: Axes, dims: int) -> tuple[int, ...]:
+def _each_axis(value: Axes, dims: int) -> tuple[int, ...]:
     """One number for each axis."""
-    several = (given,) if isinstance(given, int) else tuple(given)
+    several = (value,) if isinstance(value, int) else tuple(value)
     return several * dims if len(several) == 1 else several
 
 
@@ -674,12 +674,12 @@ def _rnn(step: Step, module: nn.RNN, x: Tensor) -> Gain | None:
         total *= math.sqrt(squares)
         states = math.hypot(states, total)
     how = f"unrolled, {length} steps: |W_x| sum_k |W_h|^k"
-    return Gain(NormBracket(0.0, total if step.part == 0 else states, how=how))
+    return Gain(NormBracket(0.0, total if step.position == 0 else states, how=how))
 
 
-def _as_constant(given: Tensor | float) -> Tensor:
+def _as_constant(value: Tensor | float) -> Tensor:
     """A tensor as it is, or a number with all its digits: torch would round it to its default."""
-    return given.detach() if isinstance(given, Tensor) else torch.tensor(given, dtype=torch.float64)
+    return value.detach() if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
 
 
 def is_number(value: object) -> TypeGuard[float]:

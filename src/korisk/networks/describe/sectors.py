@@ -107,15 +107,15 @@ def sector_upper(link: _Link) -> float:
     zero = torch.zeros(sum(sizes), dtype=torch.float64, device=link.start.value.device)
     try:
         run: Callable[[Tensor], Tensor] = replayed
-        whole = LinearPart(run, zero)
-        if not whole.is_linear():
+        linear_map = LinearPart(run, zero)
+        if not linear_map.is_linear():
             return math.inf
         if len(zero) <= _DENSE:
             with torch.no_grad():
                 units = torch.eye(len(zero), dtype=torch.float64, device=zero.device)
-                matrix = torch.stack([whole._map(unit) for unit in units], 1)
+                matrix = torch.stack([linear_map._map(unit) for unit in units], 1)
             run = partial(torch.mv, matrix)
-            whole = LinearPart(run, zero)
+            linear_map = LinearPart(run, zero)
     except RuntimeError:
         return math.inf
     depth = levels[link.steps[-1].index] + 1
@@ -124,9 +124,9 @@ def sector_upper(link: _Link) -> float:
     parts = [bend.parts if size == row else 1 for bend, size, row in ends]
     counts = list(zip(sizes[1:], rows, parts, strict=False))
 
-    def searched(part: LinearPart) -> tuple[_Search, FloatArray, float]:
+    def searched(linear_map: LinearPart) -> tuple[_Search, FloatArray, float]:
         search = _Search(
-            part,
+            linear_map,
             [sizes[0], *(n // k for n, _, k in counts for _ in range(k))],
             [*(n // k for _, n, k in counts for _ in range(k)), rows[-1]],
             levels_of_bends.repeat(parts),
@@ -142,11 +142,13 @@ def sector_upper(link: _Link) -> float:
     try:
         # Any scales are valid, so they need not be found in double precision.
         single = large and not on_set and link.start.value.dtype == torch.float32
-        search, scales, size = searched(LinearPart(run, zero, single=True) if single else whole)
+        search, scales, size = searched(
+            LinearPart(run, zero, single=True) if single else linear_map
+        )
         if not (np.isfinite(scales).all() and math.isfinite(size)):
             raise OverflowError
     except (RuntimeError, ValueError, OverflowError):  # beyond float32, or of mixed precisions
-        search, scales, size = searched(whole)
+        search, scales, size = searched(linear_map)
     inner, outer = search.spread(scales, size, torch.float64)
     scaled = LinearPart(lambda vector: outer * run(vector / inner), zero)
     norm = scaled.bracket(narrow=(0.04 if large else 0.02) / depth).upper * (1 + _ROUNDING)
@@ -195,10 +197,10 @@ def _bend(link: _Link, step: Step, level: int) -> _Bend | None:
     if len(step.inputs) == 2 and step.module is None:
         if not rules.is_maximum(step):
             return None
-        left, right = step.inputs  # max(a, b) = (a + b) / 2 + |a - b| / 2
+        first, second = step.inputs  # max(a, b) = (a + b) / 2 + |a - b| / 2
 
         def joined(sign: int) -> Callable[[Values], Tensor]:
-            return lambda values: (values[left] + sign * values[right]) / 2
+            return lambda values: (values[first] + sign * values[second]) / 2
 
         return _Bend(step, level, joined(1), joined(-1))
     gain = link.gain(step)
@@ -215,14 +217,14 @@ def _bend(link: _Link, step: Step, level: int) -> _Bend | None:
     return _Bend(step, level, lambda values: 0.0, moved)
 
 
-def _between(step: Step, level: int, parent: int, one: float, two: float) -> _Bend:
+def _between(step: Step, level: int, parent: int, first: float, second: float) -> _Bend:
     """A step whose slopes lie between two numbers."""
 
     def times(factor: float) -> Callable[[Values], Tensor]:
         return lambda values: factor * values[parent]
 
     parts = 1 if step.name in _JOINT else _channels(step.value)
-    return _Bend(step, level, times((one + two) / 2), times(abs(one - two) / 2), parts)
+    return _Bend(step, level, times((first + second) / 2), times(abs(first - second) / 2), parts)
 
 
 def _channels(value: Tensor) -> int:
@@ -241,7 +243,7 @@ class _Search:
     scales.
     """
 
-    whole: LinearPart
+    linear_map: LinearPart
     sizes: list[int]
     rows: list[int]
     levels: NDArray[np.int64]  # of the bent steps
@@ -252,18 +254,18 @@ class _Search:
     @property
     def sharp(self) -> float:
         """Of the smoothed maximum; float32 is for large networks."""
-        return _SHARP_IF_LARGE if self.whole.dtype == torch.float32 else _SHARP
+        return _SHARP_IF_LARGE if self.linear_map.dtype == torch.float32 else _SHARP
 
     @property
     def rounding(self) -> float:
         """What is left of a vector that lies in a space, relative, in the map's precision."""
-        return math.pow(torch.finfo(self.whole.dtype).eps, 0.6)
+        return math.pow(torch.finfo(self.linear_map.dtype).eps, 0.6)
 
     def spread(
         self, scales: FloatArray, size: float, dtype: torch.dtype | None = None
     ) -> tuple[Tensor, Tensor]:
         """The scales of each number that enters the map, and of each that leaves it."""
-        device, dtype = self.whole.device, dtype or self.whole.dtype
+        device, dtype = self.linear_map.device, dtype or self.linear_map.dtype
         inner = torch.tensor([1.0, *scales], dtype=dtype, device=device)
         outer = torch.tensor([*scales, 1 / size], dtype=dtype, device=device)
         sizes, rows = (torch.tensor(counts, device=device) for counts in (self.sizes, self.rows))
@@ -308,7 +310,7 @@ class _Search:
 
     def _draw(self) -> Tensor:
         drawn = torch.randn(sum(self.sizes), generator=self._draws, dtype=torch.float64)
-        return drawn.to(self.whole.device, self.whole.dtype)
+        return drawn.to(self.linear_map.device, self.linear_map.dtype)
 
     @torch.no_grad()
     def _first(self, tied: NDArray[np.int64]) -> tuple[FloatArray, float]:
@@ -324,12 +326,12 @@ class _Search:
             for _ in range(_POWER):
                 vector[into[place + 1] :] = 0
                 vector = vector / vector.norm()
-                image = outer * self.whole._map(vector / inner)
+                image = outer * self.linear_map._map(vector / inner)
                 image[: out[place]] = image[out[place + 1] :] = 0
                 norm = float(image.norm())
                 if norm == 0:
                     break
-                vector = self.whole._map_adjoint(outer * image) / inner
+                vector = self.linear_map._map_adjoint(outer * image) / inner
             scales[place] = 0.5 / norm if norm > 0 else 1.0
         return scales[:-1].repeat(tied), 1 / float(scales[-1])
 
@@ -341,10 +343,10 @@ class _Search:
         images = torch.empty(_KRYLOV, sum(self.rows)).to(start)
         basis[0] = start / start.norm()
         for count in range(1, _KRYLOV + 1):
-            images[count - 1] = outer * self.whole._map(basis[count - 1] / inner)
+            images[count - 1] = outer * self.linear_map._map(basis[count - 1] / inner)
             if count == _KRYLOV:
                 break
-            back = self.whole._map_adjoint(outer * images[count - 1]) / inner
+            back = self.linear_map._map_adjoint(outer * images[count - 1]) / inner
             for _ in range(2):
                 back = back - (basis[:count] @ back) @ basis[:count]
             if float(back.norm()) <= self.rounding * float(images[count - 1].norm()):
@@ -361,10 +363,10 @@ class _Search:
                 before = np.append(into[place, 1:] / scales**2, into[place, 0])
                 self._trials.append((behind, before))
         noise = self._draw()
-        following = vectors[-1] + 0.1 * noise / noise.norm()
+        next_start = vectors[-1] + 0.1 * noise / noise.norm()
         if len(squares) > 1:
-            following = following + 0.5 * vectors[-2]
-        return max(float(squares[-1]), 1e-300) ** 0.5, following
+            next_start = next_start + 0.5 * vectors[-2]
+        return max(float(squares[-1]), 1e-300) ** 0.5, next_start
 
     def _minimised(
         self, scales: FloatArray, size: float, near: float, tied: NDArray[np.int64]

@@ -91,15 +91,15 @@ def input_set(inputs: object, example: Tensor) -> InputSet:
     """The set that a user states, for inputs of the example's shape."""
     shape, kind = (1, *example.shape[1:]), example.dtype
 
-    def of_shape(argument: str, given: object) -> Tensor:
+    def of_shape(argument: str, value: object) -> Tensor:
         try:
-            values = torch.as_tensor(given, dtype=torch.float64, device=example.device)
+            values = torch.as_tensor(value, dtype=torch.float64, device=example.device)
             values = values.detach().broadcast_to(shape)
         except (RuntimeError, TypeError, ValueError):
-            wanted = f"have the shape of one input, {tuple(shape[1:])}"
-            raise invalid(argument, wanted, given, "leave the batch axis out") from None
+            rule = f"have the shape of one input, {tuple(shape[1:])}"
+            raise invalid(argument, rule, value, "leave the batch axis out") from None
         if not bool(torch.isfinite(values).all()):
-            raise invalid(argument, "be finite", given, got="NaN or infinity in it")
+            raise invalid(argument, "be finite", value, got="NaN or infinity in it")
         return values
 
     if isinstance(inputs, Ball):

@@ -176,14 +176,14 @@ def _multihead(
     return F.linear(mixed, layer.out_proj.weight, layer.out_proj.bias), None
 
 
-def _lstm_cell(given: Tensor, fed_back: Tensor, state: State) -> State:
-    enter, forget, new, out = (given + fed_back).chunk(4, -1)
+def _lstm_cell(entering: Tensor, fed_back: Tensor, state: State) -> State:
+    enter, forget, new, out = (entering + fed_back).chunk(4, -1)
     memory = torch.sigmoid(forget) * state[1] + torch.sigmoid(enter) * torch.tanh(new)
     return torch.sigmoid(out) * torch.tanh(memory), memory
 
 
-def _gru_cell(given: Tensor, fed_back: Tensor, state: State) -> State:
-    (reset, keep, new), (reset_h, keep_h, new_h) = given.chunk(3, -1), fed_back.chunk(3, -1)
+def _gru_cell(entering: Tensor, fed_back: Tensor, state: State) -> State:
+    (reset, keep, new), (reset_h, keep_h, new_h) = entering.chunk(3, -1), fed_back.chunk(3, -1)
     candidate = torch.tanh(new + torch.sigmoid(reset + reset_h) * new_h)
     share = torch.sigmoid(keep + keep_h)
     return ((1 - share) * candidate + share * state[0],)
@@ -193,11 +193,13 @@ def _from_zero(cell: Cell) -> Cell:
     """A cell whose first state is 0: behind a GRU, states are means of values between -1 and 1."""
     if cell is not _gru_cell:
         return cell
-    return lambda given, fed_back, state: (_gru_cell(given, fed_back, state)[0].clamp(-1.0, 1.0),)
+    return lambda entering, fed_back, state: (
+        _gru_cell(entering, fed_back, state)[0].clamp(-1.0, 1.0),
+    )
 
 
 def _rnn_cell(bent: Callable[[Tensor], Tensor]) -> Cell:
-    return lambda given, fed_back, state: (bent(given + fed_back),)
+    return lambda entering, fed_back, state: (bent(entering + fed_back),)
 
 
 def _cell_of(layer: nn.Module) -> Cell:
@@ -213,8 +215,8 @@ def _recurrent(layer: nn.RNNBase, x: Tensor, hx: Any = None) -> tuple[Tensor, An
     value = x.transpose(0, 1) if layer.batch_first else x
     ways = ("", "_reverse") if layer.bidirectional else ("",)
     zeros = x.new_zeros(value.shape[1], layer.hidden_size)
-    given = None if hx is None else hx if several else (hx,)
-    cell = _from_zero(cell) if given is None else cell
+    initial = None if hx is None else hx if several else (hx,)
+    cell = _from_zero(cell) if initial is None else cell
     ends: list[State] = []
     for depth in range(layer.num_layers):
         outputs = []
@@ -223,7 +225,9 @@ def _recurrent(layer: nn.RNNBase, x: Tensor, hx: Any = None) -> tuple[Tensor, An
             biases = [getattr(layer, f"bias_{kind}{end}", None) for kind in ("ih", "hh")]
             entering = F.linear(value, getattr(layer, f"weight_ih{end}"), biases[0])
             again = getattr(layer, f"weight_hh{end}")
-            state = (zeros,) * (1 + several) if given is None else tuple(h[place] for h in given)
+            state = (
+                (zeros,) * (1 + several) if initial is None else tuple(h[place] for h in initial)
+            )
             order = range(len(value)) if not way else reversed(range(len(value)))
             hidden = {}
             for time in order:

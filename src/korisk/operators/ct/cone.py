@@ -132,10 +132,10 @@ class ConeBeam(Scan):
         self._set_lengths()
         self._set_bins()
         self._set_views()
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", KoriskWarning)
             _ = self.fan
-        for warning in told:  # again, from where the scan was made
+        for warning in caught:  # again, from where the scan was made
             warnings.warn(warning.message, KoriskWarning, stacklevel=3)
         if self.pitch == 0:  # as the fan says it, so that equal scans are equal
             self._set("angles", self.fan.angles)
@@ -157,27 +157,27 @@ class ConeBeam(Scan):
         def length(name: str, otherwise: float) -> float:
             value: Any = getattr(self, name)
             chosen = otherwise if value is None else value
-            given = _checks.real(name, chosen, above=0, at_most=1e9, remedy="give millimetres")
-            self._set(name, given)
-            return given
+            checked = _checks.real(name, chosen, above=0, at_most=1e9, remedy="give millimetres")
+            self._set(name, checked)
+            return checked
 
         pixel = length("pixel_spacing", 1.0)
         length("slice_spacing", pixel)
         width = max(self.image_shape[1:]) * pixel
         source = _SOURCE_TO_CENTER * width
-        given: Any = self.source_to_detector
-        if isinstance(given, int | float) and not isinstance(given, bool):
-            source = given / _MAGNIFICATION
+        checked: Any = self.source_to_detector
+        if isinstance(checked, int | float) and not isinstance(checked, bool):
+            source = checked / _MAGNIFICATION
         source = length("source_to_center", source)
         detector = length("source_to_detector", _MAGNIFICATION * source)
         length("row_spacing", length("bin_spacing", pixel * detector / source))
 
     def _set_bins(self) -> None:
         """Check and set the detector's rows and columns, so many as see the cylinder."""
-        given: Any = self.bins
-        if given is not None:
+        bins: Any = self.bins
+        if bins is not None:
             remedy = "count rows and columns of the detector"
-            self._set("bins", _sides("bins", given, 2, 1_000_000, remedy))
+            self._set("bins", _sides("bins", bins, 2, 1_000_000, remedy))
             return
         height, *sides = self.image_size
         radius = max(sides) / 2
@@ -190,8 +190,8 @@ class ConeBeam(Scan):
         angle = math.asin(radius / self.source_to_center)
         across = self.source_to_detector * (angle if self.curved else math.tan(angle))
         # On a helix every point is seen while the source passes it, half a turn to either side.
-        seen = min(height, abs(self.pitch)) if self.pitch else height
-        along = seen / 2 * self.source_to_detector / nearest
+        height_seen = min(height, abs(self.pitch)) if self.pitch else height
+        along = height_seen / 2 * self.source_to_detector / nearest
         sizes = (
             (along + abs(self.row_offset), self.row_spacing),
             (
@@ -203,18 +203,18 @@ class ConeBeam(Scan):
 
     def _set_views(self) -> None:
         """Set the arc and the number of views where they were left out; the fan checks them."""
-        given: Any = self.views
+        views: Any = self.views
         if np.ndim(self.angles) == 1 and len(self.angles):
             checked = partial(_checks.real, "angles", remedy="give radians")
             self._set("angles", tuple(checked(plain(angle)) for angle in self.angles))
-            if given is None:
+            if views is None:
                 self._set("views", len(self.angles))
             return
         if self.pitch:
             turns = self.image_size[0] / abs(self.pitch) + 1
             arc = _TURN * turns if self.arc is None else self.arc
             self._set("arc", _checks.real("arc", arc, above=0, remedy="give radians"))
-        if given is None:
+        if views is None:
             arc = _checks.real("arc", self.scanned_arc, above=0, remedy="give radians")
             per_turn = _VIEWS_PER_PIXEL * max(self.image_shape[1:])
             parts = math.ceil(per_turn * arc / _TURN / _VIEWS_MULTIPLE)

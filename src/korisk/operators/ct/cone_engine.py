@@ -112,9 +112,9 @@ class Factored(Engine):
                 step(view, lines, sums[view])
 
         self._share(work)
-        whole = sums.reshape(-1, turns, batch, columns, rows).transpose(2, 1, 0, 4, 3)
-        whole = whole.reshape(batch, views, rows, columns)
-        return whole * self.lengths
+        projections = sums.reshape(-1, turns, batch, columns, rows).transpose(2, 1, 0, 4, 3)
+        projections = projections.reshape(batch, views, rows, columns)
+        return projections * self.lengths
 
     def _backproject(self, sinograms: Array) -> Array:
         """(batch, views, rows, columns) -> (batch, slices, rows, columns)."""
@@ -168,9 +168,9 @@ class Factored(Engine):
         waiting: list[list[Array]] = [[] for _ in lines]
 
         def add() -> None:
-            whole = vstack(planes, format="csr").T
+            interpolation = vstack(planes, format="csr").T
             for out, spread in zip(result, waiting, strict=True):
-                out += (whole @ np.concatenate(spread))[:, BEFORE : BEFORE + length]
+                out += (interpolation @ np.concatenate(spread))[:, BEFORE : BEFORE + length]
                 spread.clear()
             planes.clear()
 

@@ -74,8 +74,8 @@ class ConeStencil(Stencil[ConeBeam]):
         `numpy.rot90` once for each quarter.
         """
         scan = self.geometry
-        whole = not scan.angles and not scan.pitch and scan.arc is None
-        return 4 if whole and scan.views % 4 == 0 and scan.shape[1] == scan.shape[2] else 1  # type: ignore[index]
+        full_turn = not scan.angles and not scan.pitch and scan.arc is None
+        return 4 if full_turn and scan.views % 4 == 0 and scan.shape[1] == scan.shape[2] else 1  # type: ignore[index]
 
     def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
         """The entries of some views: (views, rays or voxels, 4 points)."""

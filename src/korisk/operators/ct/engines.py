@@ -200,9 +200,11 @@ class _Numbering:
         place[order] = np.arange(len(order))
         self.order, self.place = torch.from_numpy(order), torch.from_numpy(place)
         self.count = len(order)
-        whole = shape[0] % tile[0] == 0 and shape[1] % tile[1] == 0
+        divisible = shape[0] % tile[0] == 0 and shape[1] % tile[1] == 0
         # Where tiles fill the grid, renumbering is a permutation of axes, twice as quick.
-        self.split = (shape[0] // tile[0], tile[0], shape[1] // tile[1], tile[1]) if whole else None
+        self.split = (
+            (shape[0] // tile[0], tile[0], shape[1] // tile[1], tile[1]) if divisible else None
+        )
 
     def columns(self, x: Tensor) -> Tensor:
         """(batch, count) in natural order as (count, batch) in this one."""
@@ -363,10 +365,10 @@ class FoldedMatrix(Engine):
         x = images.view(-1, self.side, self.side)
         mirrored = x.flip(-1)
         copies = torch.stack([x, mirrored, x.mT, mirrored.mT])
-        seen = self.inner.apply(copies.reshape(4 * len(x), -1), True)
-        seen = seen.view(4, len(x), -1, self.bins)
+        projections = self.inner.apply(copies.reshape(4 * len(x), -1), True)
+        projections = projections.view(4, len(x), -1, self.bins)
         result = images.new_empty(len(x), self.views, self.bins)
-        result[:, self.target] = seen[self.copy, :, self.source].transpose(0, 1)
+        result[:, self.target] = projections[self.copy, :, self.source].transpose(0, 1)
         return result.flatten(1)
 
     def _backproject(self, sinograms: Tensor) -> Tensor:
@@ -414,8 +416,8 @@ class OnTheFly(Engine):
                     values = sinogram[:, elements].unsqueeze(-1) * taps.weight
                     image.index_add_(0, taps.pixel.flatten(), values.flatten())
                 else:
-                    taken = sinogram.gather(1, taps.bin.flatten(1)).view(taps.weight.shape)
-                    image[elements] += (taken * taps.weight).sum((0, -1))
+                    values_at_bins = sinogram.gather(1, taps.bin.flatten(1)).view(taps.weight.shape)
+                    image[elements] += (values_at_bins * taps.weight).sum((0, -1))
         return sinograms.flatten(1) if project else images
 
     def chunks(self) -> Iterator[tuple[slice, slice, Taps]]:

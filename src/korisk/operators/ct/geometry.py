@@ -115,9 +115,9 @@ class Geometry(Scan):
         self._set_views()
         self._check_size("an image or a sinogram", "pixels")
         self._check_distances()
-        extent, whole = self.bins * self.bin_spacing, f"{self.inscribed} inscribed in the image"
+        extent, inscribed = self.bins * self.bin_spacing, f"{self.inscribed} inscribed in the image"
         wider = Argument("bins", ...), " or ", Argument("bin_spacing", ...)
-        self._warn_truncated("short", extent, whole, *wider)
+        self._warn_truncated("short", extent, inscribed, *wider)
 
     def _set_views(self) -> None:
         """Check and set `angles`, or `views` and `arc`, whichever was passed."""
@@ -135,8 +135,8 @@ class Geometry(Scan):
                 names = (Argument(name, ...) for name in ("angles", "views", "start", "arc"))
                 joints = ("pass either ", " or ", " with ", " and ")
                 parts = (piece for pair in zip(joints, names, strict=True) for piece in pair)
-                given = f"{len(angles):,} angles with views={shown(self.views)}"
-                raise KoriskError(*parts, f", not both, got {given}")
+                got = f"{len(angles):,} angles with views={shown(self.views)}"
+                raise KoriskError(*parts, f", not both, got {got}")
             largest = max(map(abs, angles))
             if largest > _WARN_TURNS * 2 * math.pi:
                 text = f"angles go up to {largest:g}, which is many turns in radians"
@@ -232,12 +232,12 @@ class Geometry(Scan):
         if len(gaps) == 1:
             return frozen(np.full(self.views_count, self._full_arc / self.views_count))
         before = np.roll(gaps, 1)
-        left, right = before.copy(), gaps.copy()
+        to_previous, to_next = before.copy(), gaps.copy()
         if wedge is not None:
-            right[wedge] = before[wedge]
+            to_next[wedge] = before[wedge]
             after = (wedge + 1) % len(gaps)
-            left[after] = gaps[after]
-        return frozen(((left + right) / 2 / sharers)[cell])
+            to_previous[after] = gaps[after]
+        return frozen(((to_previous + to_next) / 2 / sharers)[cell])
 
     @cached_property
     def _cells(self) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray, int | None]:

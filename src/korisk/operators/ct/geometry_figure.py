@@ -189,10 +189,10 @@ def _draw_inside(axes: Axes, geometry: Scan, beam: FloatArray) -> None:
         box = (-width / 2, width / 2, height / 2, -height / 2)
         shaded = axes.imshow(_missed(geometry), extent=box, zorder=1.2, gid="missed")
         shaded.set_clip_path(disc)
-    left, right, central = beam
-    inside = np.array([*left, *right[::-1]])
+    lowest, highest, central = beam
+    inside = np.array([*lowest, *highest[::-1]])
     axes.add_patch(Polygon(inside, facecolor=_FIRST, alpha=0.09, linewidth=0, zorder=1.1))
-    outer = LineCollection([left, right], colors=_FIRST, linewidths=0.9, gid="outer-rays")
+    outer = LineCollection([lowest, highest], colors=_FIRST, linewidths=0.9, gid="outer-rays")
     axes.add_collection(outer)
     axes.plot(*central.T, color=_FIRST, linewidth=0.9, linestyle=(0, (5, 3)))
 

@@ -130,13 +130,13 @@ class _StencilOperator(Opaque):
         if traced(x) or _any_autocast():
             return super()._applied(x, adjoint)
         kind = adjoint, x.shape, x.dtype, x.device, x.layout
-        known = self._made.get(kind)
+        known = self._cache.get(kind)
         if known is None:
             result = super()._applied(x, adjoint)
             if result.numel():
                 batch = x.numel() // math.prod(self._ends(adjoint)[0])
                 how = adjoint == self._backwards, batch, result.shape
-                self._made[kind] = self._once("_engine"), *how
+                self._cache[kind] = self._once("_engine"), *how
             return result
         if x.requires_grad or not no_derivative(x):
             return differentiable(x, self, adjoint)
@@ -151,7 +151,7 @@ class _StencilOperator(Opaque):
         if not batch:
             return x.new_zeros(shape)
         # Not `_once` alone, which looks for changed weights: there are none here.
-        engine: Engine = self._made.get("_engine") or self._once("_engine")
+        engine: Engine = self._cache.get("_engine") or self._once("_engine")
         return engine.product(x.contiguous(), adjoint == self._backwards, batch, shape)
 
     def _engine(self) -> Engine:
@@ -190,9 +190,9 @@ def _decode(text: str, device: torch.device, dtype: torch.dtype) -> LinearOperat
         geometry |= {name: tuple(v) for name, v in geometry.items() if isinstance(v, list)}
         stencil = kinds[kind](beams[beam](**geometry), **values)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        rule, given = "be one that this version of korisk knows", f"{shown(text)}: {error}"
+        rule, got = "be one that this version of korisk knows", f"{shown(text)}: {error}"
         remedy = "export the network again"
-        raise invalid("the program's scanner", rule, text, remedy, got=given) from None
+        raise invalid("the program's scanner", rule, text, remedy, got=got) from None
     return _StencilOperator(stencil, engine, backwards=bool(backwards), device=device, dtype=dtype)
 
 

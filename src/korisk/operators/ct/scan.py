@@ -59,13 +59,13 @@ class Scan(InNotebooks, ABC):
         pixels, rays = math.prod(self.image_shape), math.prod(self.sinogram_shape)
         if max(pixels, rays) >= 2**31:
             size = f"{4 * (pixels + rays) / 2**30:.0f} GiB in float32"
-            given = f"{pixels:,} {elements} and {rays:,} rays ({size})"
-            raise invalid(what, "have fewer than 2^31 elements", pixels, "reduce them", got=given)
+            got = f"{pixels:,} {elements} and {rays:,} rays ({size})"
+            raise invalid(what, "have fewer than 2^31 elements", pixels, "reduce them", got=got)
 
-    def _warn_truncated(self, how: str, extent: float, whole: str, *wider: Any) -> None:
+    def _warn_truncated(self, how: str, extent: float, region: str, *wider: Any) -> None:
         """Warn if the detector, so many millimetres long or high, misses part of the whole."""
         if self.truncation > _WARN_TRUNCATION:
-            lost = f"{self.truncation:.1%} of the {whole}, averaged over views"
+            lost = f"{self.truncation:.1%} of the {region}, averaged over views"
             start = f"the detector is too {how}: its {extent:g} mm miss {lost}; raise "
             text = Message(start, *wider, ", or expect truncation artefacts")
             warnings.warn(text, KoriskWarning, stacklevel=4)

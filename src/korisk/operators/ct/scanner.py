@@ -59,10 +59,10 @@ class Scanner:
             See docs/reference/files.md for its keys.
         """
 
-        def rows(named: Named) -> list[dict[str, object]]:
-            ends = {name: map(list, operator._ends()) for name, (operator, _) in named.items()}
+        def rows(group: Named) -> list[dict[str, object]]:
+            ends = {name: map(list, operator._ends()) for name, (operator, _) in group.items()}
             return [
-                {"name": name, "from": source, "to": target, "norm": asdict(named[name][1])}
+                {"name": name, "from": source, "to": target, "norm": asdict(group[name][1])}
                 for name, (source, target) in ends.items()
             ]
 
@@ -143,20 +143,25 @@ def scanner(
     one_of("window", window, _WINDOWS)
     # In double precision from the start: norms are computed there, and share what they build.
     double = torch.float64
-    whole = fbp(geometry, window=cast(Window, window), dtype=double)
-    kernel, back = whole["K"], whole["A^T"]
+    composed = fbp(geometry, window=cast(Window, window), dtype=double)
+    kernel, back = composed["K"], composed["A^T"]
     projector = back.T if isinstance(back, Adjoint) else Projector(geometry, dtype=double)
-    named: dict[str, LinearOperator] = {"W": whole["W"], "K": kernel, "A": projector, "A^T": back}
-    named |= {"A^T K": back @ kernel, "A^T K W": whole}
+    by_name: dict[str, LinearOperator] = {
+        "W": composed["W"],
+        "K": kernel,
+        "A": projector,
+        "A^T": back,
+    }
+    by_name |= {"A^T K": back @ kernel, "A^T K W": composed}
     if mu is not None:
         shorter = min(math.prod(projector.domain), math.prod(projector.range))
         solver = "factor" if shorter <= _LARGEST_FACTORED else "cg"
-        named["A^+"] = Tikhonov(projector, mu, solver=solver)
+        by_name["A^+"] = Tikhonov(projector, mu, solver=solver)
     side = geometry.image_shape[0]
     flow = Diffusion(side, viscosity=0.01, time=0.1, dtype=double)
     beside = {"Fourier": Fourier((side, side), dtype=double), "Diffusion": flow}
     norms: dict[LinearOperator, NormBracket] = {}
-    for name, operator in (named | beside).items():  # an operator and its adjoint share a norm
+    for name, operator in (by_name | beside).items():  # an operator and its adjoint share a norm
         same = operator.T if isinstance(operator, Adjoint) else operator
         if same not in norms:
             progress(f"bracketing the norm of {name}")
@@ -164,14 +169,14 @@ def scanner(
         norms[operator] = norms[same]
     ours, others = (
         {name: (operator, norms[operator]) for name, operator in group.items()}
-        for group in (named, beside)
+        for group in (by_name, beside)
     )
     return Scanner(geometry, window, mu, ours, others)
 
 
-def _table(title: str, named: Named) -> Table:
+def _table(title: str, group: Named) -> Table:
     rows = []
-    for name, (operator, norm) in named.items():
+    for name, (operator, norm) in group.items():
         shapes = [" x ".join(map(str, shape)) for shape in (operator.domain, operator.range)]
         rows.append([name, *shapes, number(norm.lower, 5), number(norm.upper, 5), norm.how])
     heads = ["operator", "from", "to", "norm lower", "norm upper", "how"]

@@ -94,7 +94,7 @@ def _back(  # type: ignore[no-untyped-def]
         taker = tl.load(takers + place)
         point = taker // 2
         target = point // per_target if IN_A_ROW else point % per_target
-        seen = sums + (batch * targets + target) * entries
+        sums_here = sums + (batch * targets + target) * entries
         start = tl.load(numbers + 2 * points + point)
         slope = tl.load(numbers + 3 * points + point)
         lowest = tl.floor((height - 1 - start) / slope)
@@ -104,7 +104,7 @@ def _back(  # type: ignore[no-untyped-def]
             entry = nearest.to(tl.int32)
             weight = tl.maximum(1 - tl.abs(start + slope * entry - height), 0.0)
             exists = (entry >= 0) & (entry < entries)
-            arrived += tl.load(seen + entry, mask=exists, other=0.0) * weight
+            arrived += tl.load(sums_here + entry, mask=exists, other=0.0) * weight
         total += arrived * tl.load(numbers + (taker % 2) * points + point)
     out = lines + (batch * sources + source) * length + height
     tl.store(out, total, mask=height < length)
@@ -147,9 +147,11 @@ class TritonCone(Engine):
         self.targets = self.span.shape[1], stencil.targets[1]
         self.per_target = steps_per_ray if self.by_rays else shared
         # The points that take each source, with weights above zero alone.
-        taken = torch.where(self.numbers[:2].t() != 0, self.source, self.sources[0]).flatten()
-        by_source, order = torch.sort(taken, stable=True)
-        every = torch.arange(self.sources[0] + 1, device=device, dtype=taken.dtype)
+        sources_taken = torch.where(
+            self.numbers[:2].t() != 0, self.source, self.sources[0]
+        ).flatten()
+        by_source, order = torch.sort(sources_taken, stable=True)
+        every = torch.arange(self.sources[0] + 1, device=device, dtype=sources_taken.dtype)
         self.first = torch.searchsorted(by_source, every, out_int32=True)
         self.takers = order[: int(self.first[-1])].int()
         self._launches: dict[tuple[bool, int], Launch] = {}
@@ -161,10 +163,10 @@ class TritonCone(Engine):
         slices = cone.geometry.image_shape[0]
         if project:
             lines = x.view(batch, slices, -1).transpose(1, 2)
-            seen = self._product(lines, self.by_rays).view(batch, views, columns, rows)
-            return (seen * self.lengths).transpose(2, 3).reshape(batch, -1)
-        seen = x.view(batch, views, rows, columns).transpose(2, 3) * self.lengths
-        lines = self._product(seen.reshape(batch, -1, rows), not self.by_rays)
+            projections = self._product(lines, self.by_rays).view(batch, views, columns, rows)
+            return (projections * self.lengths).transpose(2, 3).reshape(batch, -1)
+        projections = x.view(batch, views, rows, columns).transpose(2, 3) * self.lengths
+        lines = self._product(projections.reshape(batch, -1, rows), not self.by_rays)
         return lines.transpose(1, 2).reshape(batch, -1)
 
     def _product(self, x: Tensor, gather: bool) -> Tensor:

@@ -137,7 +137,7 @@ def _backproject_few(  # type: ignore[no-untyped-def]
     total = tl.zeros((VIEWS, ROWS * COLUMNS), dtype=images.dtype.element_ty)
     for begin in range(0, views, VIEWS):
         view = (begin + tl.arange(0, VIEWS))[:, None]
-        seen = view < views
+        exists = view < views
         view = tl.minimum(view, views - 1)
         c = tl.load(scanner + view)
         s = tl.load(scanner + views + view)
@@ -154,7 +154,7 @@ def _backproject_few(  # type: ignore[no-untyped-def]
             on_line = slope * tl.where(stepping_x, x, y) - tl.where(stepping_x, y, x)
         for candidate in tl.static_range(CANDIDATES):
             bin = first + candidate
-            hit = (bin >= 0) & (bin < bins) & seen
+            hit = (bin >= 0) & (bin < bins) & exists
             ray = ray_0 + bin
             if PIXEL:
                 weight = tl.maximum(1 - tl.abs(arrived + middle - bin), 0.0)

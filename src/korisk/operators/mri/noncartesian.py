@@ -18,7 +18,7 @@ from korisk.errors import KoriskWarning, needed_by
 from korisk.operators.basic import own_tensor
 from korisk.operators.inputs import as_complex, as_pairs, checked_shape, complex_of, shape_text
 from korisk.operators.linear import LinearOperator
-from korisk.operators.mri.sense import Sense, combined, seen, whole_norm
+from korisk.operators.mri.sense import Sense, coil_images, combined, whole_norm
 from korisk.operators.types import Device, Dtype, Lengths, Values
 from korisk.theory.bracket import NormBracket
 
@@ -159,7 +159,7 @@ class Nufft(LinearOperator):
     def _map(self, x: Tensor) -> Tensor:
         axes = tuple(range(-len(self.image_shape), 0))
         grid = self.cartesian
-        pairs = x if grid is None else seen(grid.sensitivities, x, self.real)
+        pairs = x if grid is None else coil_images(grid.sensitivities, x, self.real)
         image = x if grid is None and self.real else as_complex(pairs)
         spectrum = torch.fft.fftn(image * self._once("_scaling"), s=self._grid, dim=axes)
         flat, samples = spectrum.flatten(-len(axes)), []

@@ -76,24 +76,26 @@ class Sense(Spectral):
         fourier = Fourier(shape, mask, device=device, dtype=dtype)
         image = fourier.image_shape
         try:
-            given = torch.as_tensor(sensitivities)
+            maps_given = torch.as_tensor(sensitivities)
         except (TypeError, ValueError, RuntimeError):
             rule = "be a torch tensor or an array"
             raise invalid("sensitivities", rule, sensitivities) from None
-        parts = torch.view_as_real(given.resolve_conj()) if given.is_complex() else given
+        parts = (
+            torch.view_as_real(maps_given.resolve_conj()) if maps_given.is_complex() else maps_given
+        )
         values = own_tensor("sensitivities", parts, trained=False)
         if values.ndim != len(image) + 2 or values.shape[1:] != (*image, 2):
             maps = f"(coils, {shape_text(image)[1:]}"
             rule = f"be complex of shape {maps}, or real with a last axis of 2"
-            got = f"{given.dtype} of {shape_text(given.shape)}"
+            got = f"{maps_given.dtype} of {shape_text(maps_given.shape)}"
             raise invalid("sensitivities", rule, sensitivities, got=got)
         domain, range = image if real else (*image, 2), (len(values), *image, 2)
         super().__init__(domain, range, name="S", device=fourier.device, dtype=fourier.dtype)
         self.fourier = fourier
         self.real = bool(real)
         self.register_buffer("sensitivities", values.to(fourier.device, fourier.dtype))
-        self._whole, self._seen = False, (0, -1)
-        self._sampled_whole()
+        self._fully_sampled, self._mask_version = False, (0, -1)
+        self._is_fully_sampled()
         # So that a compiled program, which looks at the answer alone, meets another one.
         self.register_load_state_dict_post_hook(Sense._after_loading)  # type: ignore[no-untyped-call]
 
@@ -112,38 +114,38 @@ class Sense(Spectral):
         """The image's pixels over the samples that a coil takes."""
         return self.fourier.acceleration
 
-    def _sampled_whole(self) -> bool:
+    def _is_fully_sampled(self) -> bool:
         """Whether every sample is taken, found out again where the mask was written to."""
         mask = self.fourier.mask
         if not traced(mask):
             now = version(mask)
-            if now != self._seen:
-                self._whole, self._seen = bool(mask.all()), now
-        return self._whole
+            if now != self._mask_version:
+                self._fully_sampled, self._mask_version = bool(mask.all()), now
+        return self._fully_sampled
 
     def _after_loading(self, _: object) -> None:
-        self._sampled_whole()
+        self._is_fully_sampled()
 
     def _map(self, x: Tensor) -> Tensor:
-        return self.fourier._map(seen(self.sensitivities, x, self.real))
+        return self.fourier._map(coil_images(self.sensitivities, x, self.real))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
         return combined(self.sensitivities, self.fourier._map_adjoint(y), self.real)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
-        whole = whole_norm(self.sensitivities)
-        if self._sampled_whole():
-            return whole
-        return capped(super()._norm(width, seed), whole.upper, whole.how)
+        full = whole_norm(self.sensitivities)
+        if self._is_fully_sampled():
+            return full
+        return capped(super()._norm(width, seed), full.upper, full.how)
 
     def _squares(self) -> Tensor | None:
-        if not self._sampled_whole():
+        if not self._is_fully_sampled():
             return None
         squares = self.sensitivities.square().sum((0, -1))
         return squares if self.real else squares[..., None]
 
 
-def seen(sensitivities: Tensor, x: Tensor, real: bool) -> Tensor:
+def coil_images(sensitivities: Tensor, x: Tensor, real: bool) -> Tensor:
     """An image as each coil sees it."""
     maps = as_complex(sensitivities)
     image = x if real else as_complex(x)
