@@ -178,7 +178,7 @@ class ShardedDense(nn.Module):
         self.seed = _checks.count("seed", seed, at_least=0, at_most=2**63, remedy="try 1")
         self.columns, itemsize = math.prod(self.domain), self.dtype.itemsize
         row_count = math.prod(self.range)
-        self.blocks = sharded_blocks(row_count, self.columns, itemsize=itemsize, asked=blocks)
+        self.blocks = sharded_blocks(row_count, self.columns, itemsize=itemsize, requested=blocks)
         ranks = dist.get_world_size()
         self.mesh = init_device_mesh(device.type, (ranks,))
         if device.type == "cuda":

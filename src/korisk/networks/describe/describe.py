@@ -86,6 +86,7 @@ def describe(
     _check(module, example)
     module = recordings.uncompiled(module)
     input_region = None if inputs is None else input_set(inputs, example)
+    # Constants do not depend on the batch, so one sample is enough and fastest.
     start = example[:1] if input_region is None else input_region.center.to(example)
 
     def recorded(module: nn.Module) -> tuple[Recording, list[str]]:
@@ -108,6 +109,7 @@ def describe(
             return Network([identity], name=name, largest_slope=1.0)
         layers, compositions, more = layers_of(module, recording, graph)
         if input_region is None:
+            # A slope that is attained: no constant of the network may be below it.
             tried = [example[:1], *recordings.far_inputs(example[:1])]
             slope = far_slope(lambda x: module(x.clone()), tried)
         else:
@@ -159,6 +161,7 @@ def _check(module: object, example: object) -> None:
             "give complex numbers as an axis of real and imaginary parts (torch.view_as_real), and "
             "embedded values in place of whole numbers"
         )
+    # Without numbers nothing can be run.
     tensors = (example, *module.parameters(), *module.buffers())
     if any(tensor.is_meta or isinstance(tensor, nn.UninitializedParameter) for tensor in tensors):
         why = "holds no numbers yet (torch's meta device, or a lazy module)"
@@ -174,6 +177,7 @@ def _run(
 
     On a set of inputs attention and recurrent layers are followed inside.
     """
+    # Modules that could not be followed are taken whole, and the run starts again.
     opaque: set[int] = set()
     notes: list[str] = []
     paths = {id(submodule): path for path, submodule in module.named_modules()}
@@ -218,6 +222,7 @@ def _run(
             return recording, notes
         except CannotFollow as lost:
             frame, why = lost.frame, lost.why
+            # It is taken whole already: then the whole module must be.
             if id(frame.module) in opaque:
                 frame = Frame(module, "", 0)
         except KoriskError:
@@ -225,6 +230,7 @@ def _run(
         except Exception as error:
             frame, why = Frame(module, "", 0), f"{type(error).__name__} while it is recorded"
             try:
+                # Recording may fail where the module itself runs.
                 runs = isinstance(module(example.detach().clone()), Tensor)
             except Exception:
                 runs = False
@@ -256,6 +262,7 @@ def _inside(notes: list[str]) -> Inside:
         one_value = len(step.args) == 1 and isinstance(step.args[0], Ref) and not step.kwargs
         if not one_value or step.position is not None:
             return NOT_KNOWN
+        # The inside of a marked module has a constant by the same rules.
         recording, more = _run(module, x, enter=True)
         notes.extend(more)
         steps = recording.steps

@@ -77,6 +77,7 @@ class Link:
         Neighbours of the finer precision then come as far apart as those of the coarser one.
         """
 
+        # Fewer digits or a smaller range than the first value has.
         def coarser(index: int) -> bool:
             kind, first = (self.all_steps[place].value.dtype for place in (index, 0))
             if not (kind.is_floating_point or kind.is_complex):
@@ -116,10 +117,12 @@ class Link:
             return NormBracket(0.0, upper, how=SAMPLED)
         how, search = "constants multiplied and added", not self.is_chain
         if self.start.on_set is not None:
+            # On a set eq:affine is close to the slope where the set is small.
             whole_upper = affine_upper(self.start, self.steps, self.is_linear)
             if whole_upper < upper:
                 upper, how = whole_upper, "linear part of the whole, and what bends"
             search = upper > _CLOSE * self._slope()
+        # Eq. eq:sectors knows of signs, which products of constants do not; it takes longest.
         if search and (whole_upper := sector_upper(self)) < upper:
             upper, how = whole_upper, "norm of the whole with slopes between bounds"
         return NormBracket(0.0, upper, how=how)
@@ -131,6 +134,7 @@ class Link:
         """
         constants = dict(moved)
         for step in self.steps:
+            # How far each value moves where the start moves by 1: the d_k of eq:blocks.
             arriving = [constants[parent] for parent in step.parents]
             upper: float | None = None
             if len(arriving) == 1 or step.module is not None:
@@ -138,9 +142,7 @@ class Link:
                     # Several inputs of a module are one vector, with one value twice in f(x, x).
                     factors = gain.bracket.upper, math.hypot(*arriving)
                     upper = 0.0 if 0 in factors else math.prod(factors)  # 0 * inf is 0 here
-            elif (line := patterns.pieces(step, self.all_steps)) is not None and line[
-                0
-            ] in constants:
+            elif (line := patterns.pieces(step, self.all_steps)) and line[0] in constants:
                 upper = max(map(abs, line[1:])) * constants[line[0]]
             else:
                 parents = [self.all_steps[parent].value for parent in step.inputs]
@@ -153,9 +155,11 @@ class Link:
         """The constant in each of the values that it takes, by step, with the others fixed."""
         brackets = {}
         for start in self.starts:
+            # Only one of the inputs moves, the others are fixed.
             moved = {source.index: float(source is start) for source in self.starts}
             upper = self.uppers(moved)[self.steps[-1].index]
             uses = sum(parent == start.index for step in self.steps for parent in step.parents)
+            # A sum or a concatenation that takes it once moves as far as it does.
             attained = uses == 1 and upper < math.inf and rules.attains(self.steps[-1])
             how = f"one of {len(self.starts)} inputs"
             brackets[start.index] = NormBracket(upper if attained else 0.0, upper, how=how)
@@ -217,6 +221,7 @@ def links(recording: Recording, inside: Inside) -> list[Link]:
     gains: Gains = {}
     part_of = _parts_without_rule(recording, inside, gains)
     owner = {0: 0}  # the last step of the link that a value comes from
+    # How many steps take a value: one that is taken twice ends a layer.
     users = Counter(parent for index in live[1:] for parent in set(steps[index].parents))
     links_by_end: dict[int, Link] = {}  # by the last step
     for index in live[1:]:
@@ -241,6 +246,7 @@ def links(recording: Recording, inside: Inside) -> list[Link]:
             owner[index] = owner[step.parents[0]]
             continue
         owner[index] = index
+        # Steps of one call of a torch layer, such as a matrix and a bias, are one layer.
         before = links_by_end.get(starts[0].index)
         if len(starts) == 1 and before is not None and group is None:
             call = _layer_call(link.steps)
@@ -281,11 +287,14 @@ def _parts_without_rule(
         if len(set(step.inputs)) == 1:
             continue
         starts = tuple(steps[source] for source in sorted(set(step.inputs)))
+        # A step without a rule, such as a product, ends in a larger part that may have one.
         joined = Link(starts, (step,), steps, inside, gains).joint
         if math.isfinite(joined.upper) and patterns.pieces(step, steps) is None:
             continue
         inner = {index}
         while True:
+            # The part grows until one value enters it and one leaves: from the nearest common
+            # dominator to the nearest common post-dominator.
             first = max(set.intersection(*(before[member] - inner for member in inner)))
             last = min(set.intersection(*(after[member] for member in inner)))
             between = {inner_step.index for inner_step in recording.leading_to(last, after=first)}
@@ -316,6 +325,7 @@ def _written_layers(recording: Recording) -> list[tuple[int, ...]]:
                 break
     parts = []
     for members in calls.values():
+        # Only a layer whose inner values nobody else takes is one part.
         leaving = [index for index in members[:-1] if not users[index] <= set(members)]
         if len(members) > 1 and not leaving:
             parts.append(tuple(members))
@@ -326,6 +336,7 @@ def _gates(order: Sequence[int], towards: Mapping[int, set[int]]) -> dict[int, s
     """For each step those that every way from the first one to it leads through, itself too."""
     gates: dict[int, set[int]] = {}
     for index in order:
+        # Dominators of a step: those that all its neighbours share, and itself.
         ways = [gates[neighbour] for neighbour in towards[index]]
         gates[index] = {index} | (set.intersection(*ways) if ways else set())
     return gates
@@ -351,5 +362,6 @@ def repeated(bracket: NormBracket, step: Step) -> NormBracket:
     if times == 1 or step.module is None:
         return bracket
     how = f"{bracket.how}; one value taken {times} times"
+    # (x, ..., x) is sqrt(times) as long as x.
     upper = bracket.upper * math.sqrt(times) * (1 + ROUNDING)
     return NormBracket(0.0, upper, how=how, whose=bracket.whose)

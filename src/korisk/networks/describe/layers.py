@@ -69,7 +69,9 @@ class _Draft:
             if isinstance(layer, Learned) and layer.parameters is not None:
                 shared = sum(size for key, size in weights.items() if key in self.users)
                 layer = replace(layer, shared=min(shared, layer.parameters))
+            # A layer that takes what the one before it gives needs no `inputs`.
             before = self.layers[-1].name if self.layers else INPUT
+            # Constants in each input, where their contributions add up.
             if len(takes) > 1 and link.adds:
                 whose = layer.bracket.whose
                 brackets = {
@@ -110,6 +112,7 @@ def layers_of(
     """The layers, constants of runs of them, and warnings."""
     ends = [0, *(link.steps[-1].index for link in graph)]
     starts = ([start.index for start in link.starts] for link in graph)
+    # Only a graph refers to the input by its name.
     is_chain = all(sources == [end] for sources, end in zip(starts, ends, strict=False))
     paths = {id(parameter): path for path, parameter in module.named_parameters()}
     draft = _Draft(paths, used_names=set() if is_chain else {INPUT})
@@ -154,6 +157,7 @@ def _own_layers(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weight
     assert isinstance(first, Learned)
     weights = _trained_in(module)
     if isinstance(module, KnownOperatorNet):
+        # A diagonal matrix: its norm is its largest |entry|.
         largest = float(module.weights.detach().abs().max())
         bracket = NormBracket(largest, largest, how="largest |weight|")
     elif module.weight is not None:
@@ -171,6 +175,7 @@ def _own_layers(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weight
 def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     marks = [mark for step in link.core if (mark := _step_mark(step)) is not None]
     several = len(link.starts) > 1
+    # A mark counts for the layer only where the layer is the marked module and nothing else.
     alone = marks[0] if len(link.core) == 1 and (link.is_chain or several) and marks else None
     name = _link_label(link, draft.paths)
     trained = _link_trained(link)
@@ -195,6 +200,7 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     for step in link.core:
         if isinstance(_step_mark(step), Known) and _own_trained(step):
             draft.notes[_THAWED].append(name)
+    # A layer is learned if anything in it is.
     learned = bool(trained) or any(isinstance(mark, Learned) for mark in marks)
     if constant is None or (learned and isinstance(constant, LinearOperator)):
         bracket = link.joint
@@ -255,6 +261,7 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
         real = real and all(start.value.is_floating_point() for start in link.starts)
         return real and all(isinstance(layer, Known) for layer in layers) and link.linear
 
+    # Runs of known linear layers: the norm of their product is below the product of norms.
     run: list[tuple[Link, list[Layer]]] = []
     for span in [*spans, None]:
         follows = span is not None and is_known_linear(*span)
@@ -268,6 +275,7 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
             run = []
         if follows and span is not None and (run or len(span[0].starts) == 1):
             run.append(span)
+    # Sections with branches, between two values that all paths lead through.
     branched = []
     ends = {0, *(link.steps[-1].index for link, _ in spans)}
     between_layers = [cut for cut in cuts(recording) if cut in ends]  # not inside of one
@@ -301,12 +309,8 @@ def _link_label(link: Link, paths: dict[int, str]) -> str:
         used = [paths[id(tensor)] for tensor in first.trained if id(tensor) in paths]
         by_module = first.module is not None or (first.frames and is_torch_layer(first.frames[-1]))
         return used[0] if used and not by_module else _step_label(first)
-    common = [
-        first_frame
-        for first_frame, last_frame in zip(first.frames, last.frames, strict=False)
-        if first_frame == last_frame
-    ]
-    for frame in reversed(common):
+    # The innermost module that holds both ends, if it holds nothing else of the run.
+    for frame in reversed([frame for frame in first.frames if frame in last.frames]):
         inside = [step.index for step in link.all_steps if frame in step.frames]
         begun = max(start.index for start in link.starts)
         encloses = begun < inside[0] and inside[-1] <= link.steps[-1].index
@@ -362,6 +366,7 @@ def _link_trained(link: Link) -> Weights:
     """The trained tensors of a link, without those of modules that are marked as known."""
     weights: Weights = {}
     for step in link.steps:
+        # A module marked as known may hold parameters that were thawed: they are not counted.
         left_out = _own_trained(step) if isinstance(_step_mark(step), Known) else {}
         weights |= _sizes(tensor for tensor in step.trained if id(tensor) not in left_out)
     return weights

@@ -52,6 +52,8 @@ class LinearPart(LinearOperator):
         single: bool = False,
     ) -> None:
         dtype = torch.float32 if single else torch.float64
+        # The graph of the value at 0 serves every product with the adjoint: a vector-Jacobian
+        # product.
         self._origin = torch.zeros_like(example, dtype=dtype).requires_grad_()
         with torch.enable_grad():
             value = function(self._origin)
@@ -73,6 +75,7 @@ class LinearPart(LinearOperator):
         Measured by the linear part alone, and against the adjoint, which no offset enters: where
         f(0) is so large that rounding hides the rest, f(x) - f(0) means nothing: the answer is no.
         """
+        # Random vectors: f(x - 3 y) = f(x) - 3 f(y), and <f x, y> = <x, f^T y>.
         first, second, y = (
             drawn(shape, 0, f"linearity {place}").to(self.device)
             for place, shape in enumerate((self.domain, self.domain, self.range))
@@ -90,6 +93,7 @@ class LinearPart(LinearOperator):
     def bracket(self, *, narrow: float = _WIDTHS[0]) -> NormBracket:
         """The norm, as narrow as asked for, or as the memory for Lanczos allows."""
         size = min(math.prod(self.domain), math.prod(self.range))
+        # Steps that Lanczos needs for this width by eq:lanczos, each with a vector to keep.
         for width in (narrow, *_WIDTHS):
             eps = 1 - (1 + 0.98 * width) ** -2
             steps = math.log(1.648 * math.sqrt(size) / 1e-6) / math.sqrt(eps) / 2 + 1
@@ -162,41 +166,36 @@ def symbol_norm(
     without what is padded, whose zeros change nothing.
     """
     kernel = weight.shape[2:]
+    # A torus so long that the kernel does not wrap around, in multiples of the stride.
     torus = [
         step * math.ceil((length + (taps - 1) * apart) / step)
         for length, taps, step, apart in zip(lengths, kernel, stride, dilation, strict=True)
     ]
-    half = (
-        1 if any(step > 1 for step in stride) else 2
-    )  # of a real symbol's frequencies, the last axis
-    if weight.numel() // math.prod(kernel) * math.prod(torus) // half > _MOST_SYMBOLS:
+    # Of a real kernel half of the frequencies say it all, unless a stride adds them up.
+    strided = any(step > 1 for step in stride)
+    matrices = weight.numel() // math.prod(kernel)
+    if matrices * math.prod(torus) // (1 if strided else 2) > _MOST_SYMBOLS:
         return math.inf
-    spaced = torch.zeros(
-        *weight.shape[:2],
-        *((taps - 1) * apart + 1 for taps, apart in zip(kernel, dilation, strict=True)),
-        dtype=torch.float64,
-        device=weight.device,
-    )
+    # The kernel with the zeros that dilation puts between its entries.
+    sizes = ((taps - 1) * apart + 1 for taps, apart in zip(kernel, dilation, strict=True))
+    spaced = torch.zeros(*weight.shape[:2], *sizes, dtype=torch.float64, device=weight.device)
     every = [slice(None, None, apart) for apart in dilation]
     spaced[(slice(None), slice(None), *every)] = weight.detach().double()
     axes = tuple(range(2, 2 + len(kernel)))
-    if all(step == 1 for step in stride):  # of a real kernel half of the frequencies say it all
-        symbol = torch.fft.rfftn(spaced, s=torus, dim=axes)
-    else:
-        symbol = torch.fft.fftn(spaced, s=torus, dim=axes)
+    symbol = (torch.fft.fftn if strided else torch.fft.rfftn)(spaced, s=torus, dim=axes)
+    if strided:
         for axis, step in reversed(list(zip(axes, stride, strict=True))):
             # Frequencies k, k + L/s, ... look alike: (s, L/s), and s becomes columns.
             symbol = symbol.unflatten(axis, (step, symbol.shape[axis] // step)).movedim(axis, 2)
             symbol = symbol.flatten(1, 2) / math.sqrt(step)
-    matrices = symbol.flatten(2).movedim(2, 0)  # (frequencies, C_out, C_in / groups)
-    matrices = matrices.unflatten(1, (groups, -1))
-    if matrices.shape[-2] > matrices.shape[-1]:
-        matrices = matrices.mT
-    gram = matrices @ matrices.mH
-    largest = (
-        float(torch.linalg.eigvalsh(gram).max()) if gram.shape[-1] > 1 else float(gram.abs().max())
-    )
-    return math.sqrt(max(largest, 0.0)) * (1 + _SYMBOL_ROUNDING)
+    symbols = symbol.flatten(2).movedim(2, 0)  # (frequencies, C_out, C_in / groups)
+    symbols = symbols.unflatten(1, (groups, -1))
+    # Eq. eq:symbol, by eigenvalues of the smaller Gram matrix of each frequency and group.
+    if symbols.shape[-2] > symbols.shape[-1]:
+        symbols = symbols.mT
+    gram = symbols @ symbols.mH
+    eigenvalues = torch.linalg.eigvalsh(gram) if gram.shape[-1] > 1 else gram.abs()
+    return math.sqrt(max(float(eigenvalues.max()), 0.0)) * (1 + _SYMBOL_ROUNDING)
 
 
 def is_plain(module: nn.Module) -> bool:
@@ -234,6 +233,7 @@ def largest_slope(function: Function, point: Tensor) -> float:
     def draw() -> Tensor:
         return drawn(point.shape, 0, f"slope {next(draws)}").to(point)
 
+    # Differences between random points, near and as far as the example is long.
     slopes, here = [0.0], _value(function, point)
     for _ in range(_DIRECTIONS):
         for size in _SCALES:
@@ -241,6 +241,7 @@ def largest_slope(function: Function, point: Tensor) -> float:
             value = _value(function, start)
             slopes.append(_quotient(here, value, start - point))
             slopes.append(_quotient(value, _value(function, start + step), step))
+    # Then along the steepest direction that power iteration gives.
     for start in (point, point + scale * draw()):
         length = 0.01 * scale * point.numel() ** 0.5
         steepest = _steepest(function, start, draw(), length)
@@ -248,6 +249,7 @@ def largest_slope(function: Function, point: Tensor) -> float:
         slopes += [
             _quotient(value, _value(function, start + sign * step), step) for sign in (-1, 1)
         ]
+    # A lower end: what rounding may have added is taken off.
     slack = _SLACK.get(point.dtype, 0.05)
     return max(value for value in slopes if value < float("inf")) * (1 - slack)
 
@@ -279,9 +281,8 @@ def slope_between(function: Function, points: Iterable[Tensor]) -> float:
     """The largest slope between each of some points and the next."""
     slopes = [0.0]
     for start, end in pairwise(points):
-        slopes.append(
-            _certain_quotient(_value(function, start), _value(function, end), start - end)
-        )
+        values = _value(function, start), _value(function, end)
+        slopes.append(_certain_quotient(*values, start - end))
     return max(value for value in slopes if value < math.inf)
 
 
@@ -290,6 +291,7 @@ def _certain_quotient(first: Tensor, second: Tensor, step: Tensor) -> float:
     apart = float(step.double().norm())
     if first.shape != second.shape or apart == 0:
         return 0.0
+    # Rounding of both values, with room for errors that add up inside.
     digits = 2**10 * torch.finfo(first.dtype).eps * float(first.norm() + second.norm())
     moved = float((first - second).double().norm()) - digits
     return max(moved / apart, 0.0) * (1 - _SLACK.get(first.dtype, 0.05))
@@ -317,6 +319,7 @@ def _steepest(function: Function, point: Tensor, direction: Tensor, length: floa
         with torch.enable_grad():
             value = function(point)
         for _ in range(_POWER_STEPS):
+            # A finite step in place of the derivative, so that kinks are seen too.
             step = length * direction / direction.norm()
             with torch.no_grad():
                 image = function(point + step) - value

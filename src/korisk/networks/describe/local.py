@@ -77,9 +77,9 @@ class LocalNetwork(Network):
             for run in net.compositions
         )
         super().__init__(layers, compositions=runs, name=net.name, largest_slope=net.largest_slope)
-        set_fields(self, _given=region, _steps=steps, _links=links, _record=record)
+        set_fields(self, _region=region, _steps=steps, _links=links, _record=record)
 
-    _given: InputSet
+    _region: InputSet
     _steps: Sequence[Step]
     _links: Sequence[Link]
     _record: Callable[[nn.Module], Sequence[Step]]
@@ -88,7 +88,7 @@ class LocalNetwork(Network):
     def condition(self) -> str:
         """Where the constants hold, in words."""
         return (
-            f"The constants hold for inputs in {self._given.words}, as long as every value of the "
+            f"The constants hold for inputs in {self._region.words}, as long as every value of the "
             "true, the trained and the mixed networks stays in the range it has there."
         )
 
@@ -123,19 +123,21 @@ class LocalNetwork(Network):
         >>> print(net.inside(torch.tensor([[0.0, 0.5], [0.0, 2.0]])))
         50.0% of 2 inputs stay in every range; fewest at input (50.0%)
         """
-        center = self._given.center
+        center = self._region.center
         if data.ndim != center.ndim or data.shape[1:] != center.shape[1:] or not len(data):
             rule = f"be inputs of shape {tuple(center.shape[1:])}, batch first"
             raise invalid("data", rule, data, got=str(tuple(data.shape)))
-        needed = self._needed()
+        steps_by_index = {step.index: step for link in self._links for step in link.steps}
+        needed = [steps_by_index[index] for index in sorted(steps_by_index)]
         trained_steps = None
         if trained is not None:
             steps = self._record(trained)
             if [step.name for step in steps] != [step.name for step in self._steps]:
                 remedy = "give a module of the same class and sizes"
                 raise KoriskError(f"trained must run the same functions as the module; {remedy}")
+            # Steps of both runs have the same indices, as they run the same functions.
             trained_steps = [steps[step.index] for step in needed]
-        names = self._names(needed)
+        names = self._names()
         stayed = dict.fromkeys(names.values(), 0)
         inside_everywhere = 0
         for sample in data.double():
@@ -147,12 +149,9 @@ class LocalNetwork(Network):
         shares = {name: count / len(data) for name, count in stayed.items()}
         return Inside(inside_everywhere / len(data), shares, len(data))
 
-    def _needed(self) -> list[Step]:
-        steps = {step.index: step for link in self._links for step in link.steps}
-        return [steps[index] for index in sorted(steps)]
-
-    def _names(self, needed: Sequence[Step]) -> dict[int, str]:
+    def _names(self) -> dict[int, str]:
         """By step, the layer that it belongs to."""
+        # A composed operator is several layers in one link.
         same = len(self._links) == len(self.layers)
         titles = self.names if same else [f"part {place}" for place in range(len(self._links))]
         names = {0: "input"}
@@ -161,9 +160,7 @@ class LocalNetwork(Network):
                 names.setdefault(step.index, title)
         return names
 
-    def _escaped(
-        self, x: Tensor, needed: Sequence[Step], trained_steps: Sequence[Step] | None
-    ) -> set[int]:
+    def _escaped(self, x: Tensor, needed: list[Step], trained: list[Step] | None) -> set[int]:
         """The steps whose values leave their ranges, in the network and in mixed ones."""
         escaped: set[int] = set()
 
@@ -181,12 +178,13 @@ class LocalNetwork(Network):
         if not start.contains(x):
             escaped.add(0)
         follow({0: x}, needed)
-        if trained_steps is None:
+        if trained is None:
             return escaped
-        trained = follow({0: x}, trained_steps)
+        values = follow({0: x}, trained)
         ends = [link.steps[-1].index for link in self._links if any(s.trained for s in link.steps)]
+        # The mixed networks g_l of prop:local: trained up to a learned layer, as described behind.
         for end in ends:
-            before = {place: value for place, value in trained.items() if place <= end}
+            before = {place: value for place, value in values.items() if place <= end}
             follow(before, [step for step in needed if step.index > end])
         return escaped
 

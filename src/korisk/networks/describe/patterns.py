@@ -58,6 +58,7 @@ def _soft_threshold(step: Step, steps: Sequence[Step]) -> Slopes | None:
     """sign(v) relu(|v| - t) for t >= 0: flat up to t, then of slope 1."""
     if len(step.args) != 2 or not all(isinstance(argument, Ref) for argument in step.args):
         return None
+    # sign(x) relu(|x| - t), in either order of the factors.
     for sign, rest in (step.args, step.args[::-1]):
         turned, cut = steps[sign.step], _positive_part(steps[rest.step])
         if turned.name not in ("sign", "sgn") or not isinstance(cut, Ref):
@@ -107,6 +108,7 @@ def _projection(step: Step, steps: Sequence[Step]) -> Slopes | None:
     ):
         return None
     base, bottom = step.args[0].step, steps[step.args[1].step]
+    # x / max(low, |x| c): x / low near 0, a projection onto a ball beyond.
     low = _clamped_from(bottom)
     size: object = bottom.args[0] if low is not None else None
     if bottom.name in _MAXIMA and len(bottom.args) == 2 and not bottom.kwargs:
@@ -117,6 +119,7 @@ def _projection(step: Step, steps: Sequence[Step]) -> Slopes | None:
     if low is None or low <= 0 or not isinstance(size, Ref):
         return None
     inner = steps[size.step]
+    # Positive factors of the norm leave the form as it is.
     while inner.name in _TIMES | _OVER and len(inner.args) == 2 and not inner.kwargs:
         first, second = inner.args
         if inner.name in _TIMES and not isinstance(first, Ref):
@@ -146,6 +149,7 @@ def _norm_spreads(norm: Step, step: Step) -> bool:
     if norm.value.numel() == 1:
         return True
     dims = option(norm, 2, "dim", None)
+    # The norm keeps its axes at length 1, so that the division spreads it.
     axes = {dims} if isinstance(dims, int) else set(dims or ())
     shape, ndim = step.value.shape, step.value.ndim
     expected = [1 if axis in axes or axis - ndim in axes else shape[axis] for axis in range(ndim)]
@@ -183,6 +187,7 @@ def _two_lines(step: Step, steps: Sequence[Step]) -> Slopes | None:
     if None in lines or step.value.shape != shape or step.value.is_complex():
         return None
     (one_slope, one_offset), (two_slope, two_offset) = (line for line in lines if line)
+    # Two lines that do not meet at the threshold are a jump.
     if one_slope * threshold + one_offset != two_slope * threshold + two_offset:
         return None
     return base.step, one_slope, two_slope
@@ -207,5 +212,6 @@ def _line(value: object, base: int, steps: Sequence[Step]) -> tuple[float, float
     lines = [_line(argument, base, steps) for argument in step.args]
     if lines[0] is None or lines[1] is None or 0 not in (lines[0][0], lines[1][0]):
         return None
+    # A line times a constant: the one with slope 0 is the factor.
     (slope, offset), factor = sorted((lines[0], lines[1]), key=lambda line: line[0] == 0)
     return slope * factor[1], offset * factor[1]

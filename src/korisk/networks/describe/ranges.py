@@ -18,16 +18,7 @@ import torch
 from torch import Tensor
 
 from korisk.networks.describe import affine, patterns, rules
-from korisk.networks.describe.absolute import (
-    FILTERS,
-    OVER,
-    PRODUCTS,
-    TIMES,
-    absolute,
-    at_zero,
-    is_summed,
-    replayed,
-)
+from korisk.networks.describe.affine import OVER, TIMES, at_zero, replayed
 from korisk.networks.describe.graph import Inside, Link
 from korisk.networks.describe.linear import pulled_back, words
 from korisk.networks.describe.marks import has_box_constant, mark_of
@@ -83,6 +74,8 @@ Map = Callable[[Values], Tensor]  # of the values that a step takes
 class Bend(NamedTuple):
     """|f(a) - f(b) - C(a - b)| <= |R(a - b)| on the ranges of a and b, Eq. (eq:rest)."""
 
+    # Linear parts of eq:rest in docs/explanation/theory.md: f(a) - f(b) is C (a - b), up to
+    # something not longer than R (a - b).
     linear: Map  # C
     moved: Map  # R
     slopes: list[tuple[Tensor, Tensor]] | None = None  # of each entry: middle and half-width
@@ -123,6 +116,7 @@ class Range:
         """
         if self.center.is_complex():  # has no order, so no point of a box is chosen; 0 is certain
             return 0.0
+        # A seed of its own: the slope must not depend on what was drawn before.
         draws = torch.Generator().manual_seed(811_549)
         noise = torch.randn(self.center.shape, generator=draws, dtype=torch.float64)
         noise = noise.to(self.center.device)
@@ -134,6 +128,7 @@ class Range:
                 value = function(point)
                 dual = torch.zeros_like(value, requires_grad=True)
                 (back,) = torch.autograd.grad(value, point, dual, create_graph=True)
+            # Power iteration on J^T J, without the matrix J.
             direction, slope = noise / noise.norm(), 0.0
             for _ in range(_POWER_STEPS):
                 image = pulled_back(back, dual, direction)  # J v, by the derivative of J^T w in w
@@ -158,13 +153,13 @@ class _Rule(NamedTuple):
 
 def on_set(recording: Recording, region: InputSet, inside: Inside) -> list[Step]:
     """The steps of a run at the set's center, those behind the output with their ranges."""
-    start = Range(
-        region.center, region.low, region.high, region.radius, affine=affine.first(region.center)
-    )
+    form = affine.first(region.center)
+    start = Range(region.center, region.low, region.high, region.radius, affine=form)
     steps, live = list(recording.steps), set(recording.live)
     steps[0] = replace(steps[0], on_set=start)
     for place, step in enumerate(steps[1:], start=1):
         number = step.value.is_floating_point() or step.value.is_complex()
+        # Whole numbers, such as indices, have no range.
         if place in live and number:
             steps[place] = replace(step, on_set=_range(step, steps, inside))
             if step.name == "centred":
@@ -182,6 +177,7 @@ def _range(step: Step, steps: Sequence[Step], inside: Inside) -> Range | None:
         return None
     starts = tuple(steps[place] for place in sorted(set(step.inputs)))
     link = Link(starts, (step,), steps, inside)
+    # One value that enters once has a gain; several values have a constant each.
     single = len(set(step.inputs)) == 1 and (len(step.parents) == 1 or step.module is not None)
     gain = link.gain(step) if single else None
     known = len(ranges) == len(parents) and not link.rounds(step)
@@ -189,12 +185,14 @@ def _range(step: Step, steps: Sequence[Step], inside: Inside) -> Range | None:
     rule = _rule(step, ranges, center, gain) if known and real else None
     constants = None if rule is None else rule.constants
     if constants is not None and len(constants) == 1 and rule is not None:
+        # On its range a step may be flatter than on all inputs.
         if gain is None or constants[0] < gain.bracket.upper:
             linear = step.name == "centred" or (gain is not None and gain.linear)
             gain = Gain(NormBracket(0.0, constants[0], how=rule.how), linear=linear)
         constants = (gain.bracket.upper,)
     radii = [domain.radius for domain in ranges]
     if constants is not None:
+        # Triangle inequality over the values that the step takes.
         radius = math.fsum(_product(c, r) for c, r in zip(constants, radii, strict=True))
     elif gain is not None and known:
         radius = _product(gain.bracket.upper, math.hypot(*radii))
@@ -204,6 +202,7 @@ def _range(step: Step, steps: Sequence[Step], inside: Inside) -> Range | None:
         radius = math.inf if joined is None else joined
     else:
         radius = math.inf
+    # A step that a pattern knows as a function of one value moves by its slopes alone.
     line = patterns.pieces(step, steps)
     base = None if line is None else steps[line[0]].on_set
     if line is not None and base is not None:
@@ -219,9 +218,11 @@ def _range(step: Step, steps: Sequence[Step], inside: Inside) -> Range | None:
     if rule is not None:
         slack = _WIDER * (rule.low.abs() + rule.high.abs())
         low, high = torch.maximum(low, rule.low - slack), torch.minimum(high, rule.high + slack)
+    # Infinity minus infinity: nothing is known of such an entry.
     bad = torch.isnan(low) | torch.isnan(high)
     low, high = low.masked_fill(bad, -math.inf), high.masked_fill(bad, math.inf)
     outer = Range(center, low, high, radius, constants, gain, bend)
+    # Box and ball narrow each other: |x_i - c_i| <= radius, and radius <= |reach|.
     radius = min(radius, float(outer.reach.norm()) * (1 + _WIDER))
     linear = known and (rules.joins_linearly(step) if gain is None else gain.linear)
     return _narrowed(step, replace(outer, radius=radius), ranges, steps[0].on_set, linear=linear)
@@ -236,6 +237,7 @@ def _searched(link: Link, axes: int) -> Range | None:
     start: Range | None = link.start.on_set
     if end is None or start is None:
         return end
+    # Groups of entries that are normalised together: (..., groups).
     sizes = end.center.flatten(-axes).norm(dim=-1)
     if end.radius < _FAR_FROM_ZERO * float(sizes.min()):
         return end
@@ -300,6 +302,7 @@ def _rule(step: Step, ranges: list[Range], center: Tensor, gain: Gain | None) ->
     module = step.module
     mark = None if module is None else mark_of(module)
     has_constant = mark is not None and mark.lipschitz is not None
+    # A stated constant is for all inputs, and goes before that on the box.
     if has_box_constant(module) and len(ranges) == 1 and not has_constant:
         bracket, low, high = module.on_box(ranges[0].low, ranges[0].high)
         return _Rule(low, high, (bracket.upper,), how=bracket.how)
@@ -312,11 +315,12 @@ def _rule(step: Step, ranges: list[Range], center: Tensor, gain: Gain | None) ->
         return _unit_rms(step, ranges[0])
     if name == "softmax" and refs[:1] == [True]:
         return _softmax(step, ranges[0])
-    if name in PRODUCTS and refs == [True, True] and not step.kwargs:
+    if name in affine.PRODUCTS and refs == [True, True] and not step.kwargs:
         return _matrix_product(step, *ranges)
     if name in TIMES | OVER and refs == [True, True] and not step.kwargs:
         return _product_or_quotient(step, *ranges)
     if len(step.parents) == 1 and (points := _points(step, ranges[0])) is not None:
+        # Without a gain on all inputs the arguments are not those that the points are for.
         known = name not in rules.CONSTANTS or gain is not None
         return _bent(step, ranges[0], points) if known else None
     if name in _RISING and step.position in (None, 0):
@@ -326,7 +330,7 @@ def _rule(step: Step, ranges: list[Range], center: Tensor, gain: Gain | None) ->
         return _Rule(low, high)
     linear = gain.linear if gain is not None else rules.joins_linearly(step)
     ends_known = all(bool(torch.isfinite(domain.reach).all()) for domain in ranges)
-    if linear and ends_known and is_summed(step):
+    if linear and ends_known and affine.is_summed(step):
         return _Rule(*_linear_ends(step, ranges))
     return None
 
@@ -346,6 +350,7 @@ def _points(step: Step, domain: Range) -> Sequence[float | Tensor] | None:
     if name in _POWERS:
         return (0.0,) if isinstance(step.args[1], int | float) else None
     if name in _WAVES:
+        # Sine and cosine turn, and have extreme slopes, at multiples of pi / 2.
         first, last = (float(end) / (math.pi / 2) for end in (domain.low.min(), domain.high.max()))
         if not last - first < _MOST_WAVES:
             return None
@@ -382,6 +387,7 @@ def _bent(step: Step, domain: Range, points: Sequence[float | Tensor]) -> _Rule 
             value = replayed(step, [x])
         return value.detach(), pulled_back(value, x, torch.ones_like(value))
 
+    # Values and slopes at both ends, and on either side of each point inside.
     pairs = [slope(low), slope(high)]
     for point in points:
         place = torch.as_tensor(point, dtype=torch.float64, device=low.device)
@@ -413,15 +419,17 @@ def _by_slopes(
     for low, high in slopes:
         slack = _WIDER * (low.abs() + high.abs())
         widened.append((low - slack, high + slack))
-    constants = tuple(
-        float(torch.maximum(low.abs(), high.abs()).square().sum_to_size(domain.center.shape).max())
-        ** 0.5
-        for domain, (low, high) in zip(ranges, widened, strict=True)
-    )
+    constants = []
+    for domain, (low, high) in zip(ranges, widened, strict=True):
+        # An entry that is spread over several has the root of the sum of their squared slopes.
+        squares = torch.maximum(low.abs(), high.abs()).square().sum_to_size(domain.center.shape)
+        constants.append(float(squares.max()) ** 0.5)
     if not all(map(math.isfinite, constants)):
-        return constants, None
+        return tuple(constants), None
     middle = [(low + high) / 2 for low, high in widened]
-    rest = [math.sqrt(len(slopes)) * (high - low) / 2 for low, high in widened]
+    halves = [(high - low) / 2 for low, high in widened]
+    # |x + y|^2 <= 2 |x|^2 + 2 |y|^2: with two inputs each half-width counts sqrt(2) times.
+    rest = [math.sqrt(len(slopes)) * half for half in halves]
     parents = step.parents
 
     def linear(values: Values) -> Tensor:
@@ -432,8 +440,7 @@ def _by_slopes(
         parts = zip(rest, parents, strict=True)
         return torch.cat([(factor * values[place]).reshape(-1) for factor, place in parts])
 
-    halves = [(high - low) / 2 for low, high in widened]
-    return constants, Bend(linear, moved, list(zip(middle, halves, strict=True)))
+    return tuple(constants), Bend(linear, moved, list(zip(middle, halves, strict=True)))
 
 
 def _product_or_quotient(step: Step, first: Range, second: Range) -> _Rule | None:
@@ -448,6 +455,7 @@ def _product_or_quotient(step: Step, first: Range, second: Range) -> _Rule | Non
         return _Rule(low, high, *_by_slopes(step, [first, second], [v, u]), how)
     if not bool(((v[0] > 0) | (v[1] < 0)).all()):
         return None
+    # d(u / v) = du / v - u dv / v^2, with 1 / v between these ends.
     inverse = 1 / v[1], 1 / v[0]
     falling = _interval_product((-u[1], -u[0]), _interval_product(inverse, inverse))
     low, high = _interval_product(u, inverse)
@@ -482,6 +490,7 @@ def _matrix_product(step: Step, first: Range, second: Range) -> _Rule | None:
     ]
     most = [_spectral(center) + size for center, size in zip(centers, rest, strict=True)]
     ends = centers[0].abs() @ reach[1] + reach[0] @ centers[1].abs() + reach[0] @ reach[1]
+    # U V - U_c V_c = dU V_c + U_c dV + dU dV, entry by entry at most `ends`.
     middle = centers[0] @ centers[1]
     slack = _WIDER_SUM * (centers[0].abs() @ centers[1].abs() + ends)
     first_parent, second_parent = step.parents
@@ -516,13 +525,16 @@ def _softmax(step: Step, domain: Range) -> _Rule | None:
         rest = (rest.sum(dim, keepdim=True) - rest).clamp_min(0.0)
         return exponential / (exponential + rest)
 
+    # The share of an entry is least where it is lowest and all others are highest.
     low = (share(domain.low, domain.high) - _WIDER).clamp(0.0, 1.0)
     high = (share(domain.high, domain.low) + _WIDER).clamp(0.0, 1.0)
+    # 0 <= J <= max min(2 p (1 - p), p) by Gershgorin, see the table below eq:rest.
     nearest = torch.full_like(low, 0.5).clamp(low, high)  # where p (1 - p) is largest
     flat = (2 * nearest * (1 - nearest)).amax(dim, keepdim=True).clamp_max(0.5)
     flat = torch.minimum(flat, high.amax(dim, keepdim=True)) * (1 + ROUNDING)
     shares = torch.softmax(domain.center, dim)
     apart = torch.maximum(high - shares, shares - low)
+    # 2 (p p^T - q q^T) = (p + q)(p - q)^T + (p - q)(p + q)^T, for J = diag(p) - p p^T.
     joint = (shares + high).norm(dim=dim, keepdim=True) * apart.norm(dim=dim, keepdim=True)
     change = (apart.amax(dim, keepdim=True) + joint) * (1 + ROUNDING)
     near = change < flat / 2  # the Jacobian at the center says more than 0 <= J <= flat
@@ -545,6 +557,7 @@ def _unit_rms(step: Step, domain: Range) -> _Rule | None:
     axes = tuple(range(-int(step.args[1]), 0))
     eps, z, reach = float(step.args[2]), domain.center, domain.reach
     entries = math.prod(z.shape[axis] for axis in axes)
+    # All of shape (..., 1): one group of entries is normalised by one number.
     distance = reach.square().sum(axes, keepdim=True).sqrt().clamp_max(domain.radius)
     size = z.square().sum(axes, keepdim=True).sqrt()
     # Of the box, the entry nearest to 0.
@@ -556,7 +569,9 @@ def _unit_rms(step: Step, domain: Range) -> _Rule | None:
         return None
     steepest = 1 / least
     scale = (size.square() / entries + eps).sqrt()
+    # J = (I - w w^T) / s with w = z / (sqrt(n) s) and s^2 = |z|^2 / n + eps.
     along = z / (scale * math.sqrt(entries))
+    # |dJ| <= 3 |h| / (sqrt(n) s^2) along a direction h; s is at least `least`.
     change = 3 * distance / (math.sqrt(entries) * least.square())
     near = change < steepest / 2
     (parent,) = step.parents
@@ -580,13 +595,14 @@ def _unit_rms(step: Step, domain: Range) -> _Rule | None:
 
 def _linear_ends(step: Step, ranges: list[Range]) -> tuple[Tensor, Tensor]:
     """f(middle) -/+ |f| half-width, or f(center) -/+ |row| radius where that is nearer."""
+    # A box goes through a linear step as f(m) +- |A| w.
     middles = [(domain.low + domain.high) / 2 for domain in ranges]
     widths = [(domain.high - domain.low) / 2 for domain in ranges]
-    middle, wide = replayed(step, middles), absolute(step, widths)
+    middle, wide = replayed(step, middles), affine.absolute(step, widths)
     terms = [m.abs() + w for m, w in zip(middles, widths, strict=True)]
-    slack = _WIDER_SUM * (absolute(step, terms) + middle.abs())
+    slack = _WIDER_SUM * (affine.absolute(step, terms) + middle.abs())
     low, high = middle - wide - slack, middle + wide + slack
-    if step.name not in FILTERS or len(ranges) > 1 or math.isinf(ranges[0].radius):
+    if step.name not in affine.FILTERS or len(ranges) > 1 or math.isinf(ranges[0].radius):
         return low, high
 
     def squared(leaf: object) -> object:
@@ -594,6 +610,8 @@ def _linear_ends(step: Step, ranges: list[Range]) -> tuple[Tensor, Tensor]:
             return leaf.square()
         return leaf**2 if step.name in TIMES and isinstance(leaf, int | float) else leaf
 
+    # A ball goes through a linear step as f(c) +- |a_i| radius, a_i being the rows: squared
+    # constants applied to ones give |a_i|^2.
     ones = [torch.ones_like(ranges[0].center)]
     rows = (replayed(step, ones, squared) - at_zero(step, ones, squared)).clamp_min(0.0).sqrt()
     center, around = replayed(step, [ranges[0].center]), rows * ranges[0].radius + slack

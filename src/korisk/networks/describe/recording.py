@@ -129,6 +129,7 @@ class Step:
         if double and self.name in _CASTS:
             return values[self.parents[0]].to(_finer(self.value.dtype))
 
+        # References become values; what is written into must not be the recorded tensor.
         def filled(leaf: object) -> object:
             if isinstance(leaf, Ref):
                 value: object = values[leaf.step]
@@ -150,6 +151,7 @@ class Step:
         if isinstance(function, LinearOperator):
             function = function.in_double()
         elif isinstance(function, DataConsistency):
+            # Converting the module of the user would change it.
             function = copy.deepcopy(function).to(torch.float64)
 
         def finer(leaf: object) -> object:
@@ -175,6 +177,7 @@ class Recording:
     def leading_to(self, last: int, *, after: int = 0) -> list[Step]:
         """The steps behind `after` that step `last` depends on, and itself, in order."""
         needed, steps = {last}, []
+        # Backwards, so that a step is known to be needed when it is reached.
         for step in reversed(self.steps[after + 1 : last + 1]):
             if step.index in needed:
                 needed.update(step.parents)
@@ -256,6 +259,7 @@ class Recorder(TorchFunctionMode):
     def begin(self, example: Tensor) -> Tensor:
         """The input as the run takes it."""
         self._device = example.device
+        # With a gradient, so that a tensor that depends on the input is recognised by its graph.
         leaf = example.detach().clone().requires_grad_()
         start = leaf.clone()  # no leaf, so that the module may write into it
         self._origin = start.grad_fn
@@ -271,6 +275,7 @@ class Recorder(TorchFunctionMode):
             self._trained_in(value)
             return None
         if value._version != tracked[1]:
+            # The module that wrote into it is the one that cannot be followed.
             frame = self._writers.get(value.untyped_storage().data_ptr())
             self._give_up("a tensor is changed in place through another name of it", frame)
         return tracked[2]
@@ -296,6 +301,7 @@ class Recorder(TorchFunctionMode):
                 detached = mapped((args[1:], kwargs), _detached)
             args, kwargs = (*args[:1], *detached[0]), detached[1]
         parents = self._parents((args, kwargs))
+        # new_full(shape, value) takes a value, not a shape alone.
         filling = name in _SHAPED and self._parents((args[1:], kwargs))
         if filling or (parents and name in _LEAVING):
             self._give_up(f"{name} takes values out of torch")
@@ -308,9 +314,11 @@ class Recorder(TorchFunctionMode):
             # The module that has turned on inference mode is the one that cannot be followed.
             outside = (frame for frame in reversed(self.frames) if not frame.inference)
             self._give_up("it runs in inference mode", next(outside, self.root))
+        # Before the call, which may write into its arguments.
         step = self._template(name, func, (args, kwargs), []) if followed else None
         if step is not None and name == "__setitem__":
             step = replace(step, function=_written)
+        # Functions that draw random numbers have no slope.
         before = self._random_state()
         result = func(*args, **kwargs)
         if not torch.equal(before, self._random_state()):  # two runs may agree by chance
@@ -321,6 +329,7 @@ class Recorder(TorchFunctionMode):
             for tensor in tensors_in((args, kwargs)):
                 tracked = self._tracked.get(id(tensor))
                 if tracked is not None and tracked[1] != tensor._version and self.frames:
+                    # By memory: a view of it has another id, and the same storage.
                     self._writers[tensor.untyped_storage().data_ptr()] = self.frames[-1]
             self._note(step, result, (args, kwargs))
         elif not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
@@ -349,6 +358,7 @@ class Recorder(TorchFunctionMode):
                         self.step_of(tensor)
                 return result
             with self._pause():
+                # A module that is taken whole is one step, with all its parameters.
                 trained: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
                 step = self._template("module", module, arguments, trained)
                 result = mapped(original(module, *args, **kwargs), _usable)
@@ -380,6 +390,7 @@ class Recorder(TorchFunctionMode):
     def _counts(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
         """Whether the size of the result is decided by values of tensors that are followed."""
         if name == "__getitem__":
+            # Masks and slices by values decide how many entries there are; indices do not.
             places = args[1] if isinstance(args[1], tuple) else (args[1],)
             decided = [place for place in places if self._parents(place)]
             kinds = {tensor.dtype for tensor in tensors_in(decided)}
@@ -438,6 +449,7 @@ class Recorder(TorchFunctionMode):
         if tensor.grad_fn is None:
             return [tensor]
         leaves: list[Tensor] = []
+        # The leaves of autograd's graph are the parameters that the tensor was computed from.
         ahead: list[Any] = [tensor.grad_fn]
         visited: set[object] = set()
         while ahead:
@@ -474,6 +486,7 @@ def record(
     """
     recorder = Recorder(module, is_opaque, inside=inside)
     call, adjoint = nn.Module.__call__, LinearOperator.adjoint
+    # Other threads may call modules during the run, and are left alone.
     here = threading.get_ident()
 
     def recorded_call(self: nn.Module, *args: object, **kwargs: object) -> Any:
@@ -486,6 +499,7 @@ def record(
             return adjoint(self, y)
         return cast(Tensor, self.T(y))
 
+    # Every module is called through this method; forward hooks run as usual.
     nn.Module.__call__ = recorded_call  # type: ignore[method-assign]
     LinearOperator.adjoint = recorded_adjoint  # type: ignore[method-assign]
     try:
@@ -535,6 +549,7 @@ def untouched(module: nn.Module, example: Tensor) -> Iterator[None]:
     # A frozen module of torch.jit has no mode.
     parts = [(p, dict(p.__dict__), getattr(p, "training", None)) for p in module.modules()]
     tables = [{key: dict(was[key]) for key in _TABLES if key in was} for _, was, _ in parts]
+    # Random numbers that the run draws are not missing afterwards.
     devices = [example.device] if example.device.type == "cuda" else []
     with torch.inference_mode(False), torch.random.fork_rng(devices=devices):
         tensors = (*module.parameters(), *module.buffers())
@@ -590,6 +605,7 @@ def check_recording(
     if _names(recording) != [step.name for step in again]:
         raise CannotFollow(recording.root, RANDOM)
     values = {step.index: step.value for step in steps}
+    # The same constants, and the same result when it is run again.
     for step, second in zip(steps, again, strict=True):
         if step.module is not None:
             continue
@@ -611,6 +627,7 @@ def check_recording(
     close = _close(output, value, slack=_slack(value - value.mean(), value))
     if not (close or random_inside(tries=16)):
         raise CannotFollow(recording.root, "its steps do not give its output again")
+    # Close by, other branches are rarely taken.
     near = recording.branches and example.dtype not in _COARSE
     size = (1e-3 if near else 0.1) * float(example.abs().max() or 1)
     nearby = example + size * norms.drawn(example.shape, 2, "recording").to(example)
@@ -638,7 +655,9 @@ def far_inputs(example: Tensor) -> Iterator[Tensor]:
 
     What a module does with them may not show at the example, such as a gain that is clamped there.
     """
+    # Root mean square of the entries.
     typical = float(example.norm()) / example.numel() ** 0.5 or 1.0
+    # Squares of larger numbers would overflow.
     largest = 1e-3 * torch.finfo(example.dtype).max ** 0.5
     for place, factor in enumerate(_FAR):
         if factor * typical > largest:

@@ -19,13 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError
-from korisk.networks.describe.linear import (
-    function_norm,
-    is_plain,
-    matrix_norm,
-    symbol_norm,
-    words,
-)
+from korisk.networks.describe import linear
+from korisk.networks.describe.linear import is_plain, matrix_norm, words
 from korisk.networks.describe.marks import has_box_constant
 from korisk.networks.describe.recording import Ref, Step
 from korisk.operators.consistency import DataConsistency
@@ -183,6 +178,7 @@ def gelu(step: Step, x: Tensor) -> NormBracket:
 @_rule("leaky_relu", "prelu", "elu")
 def rectifier(step: Step, x: Tensor) -> NormBracket | None:
     """The larger of the slopes on both sides of 0."""
+    # torch._C._nn.elu takes scale and input_scale behind alpha.
     unscaled = step.function is F.elu or not (len(step.args) > 2 or step.kwargs.keys() - {"alpha"})
     if step.name == "elu" and not unscaled:
         return None  # torch's inner one has more scales
@@ -199,6 +195,7 @@ def smooth_rectifier(step: Step, x: Tensor) -> NormBracket | None:
 
     Beyond its threshold torch takes the identity, which jumps unless the threshold is large.
     """
+    # celu has no bound for a negative alpha; softplus jumps at a low threshold.
     positive = step.name != "celu" or float(option(step, 1, "alpha", 1.0)) > 0
     large = step.name != "softplus" or float(option(step, 2, "threshold", 20.0)) >= 15
     return _slope(1.0)(step, x) if positive and large else None
@@ -208,6 +205,7 @@ def smooth_rectifier(step: Step, x: Tensor) -> NormBracket | None:
 def rrelu(step: Step, x: Tensor) -> NormBracket:
     """As leaky_relu; the slope is drawn in training, and its mean afterwards."""
     ends = option(step, 1, "lower", 1 / 8), option(step, 2, "upper", 1 / 3)
+    # In training each entry draws its own slope; otherwise all have the mean.
     random = bool(option(step, 3, "training", False))
     below = max(map(abs, ends)) if random else abs(sum(ends) / 2)
     return NormBracket(1.0, max(1.0, below), how="largest slope, max(1, |negative_slope|)")
@@ -249,6 +247,7 @@ def softmax(step: Step, x: Tensor) -> NormBracket:
 @_rule("dropout", "dropout1d", "dropout2d", "dropout3d")
 def dropout(step: Step, x: Tensor) -> NormBracket:
     """Only p = 0 and p = 1 get here: after training it is no layer, and a draw is not followed."""
+    # Entries that stay are scaled up, so that the mean stays what it is.
     share = 1 - float(option(step, 1, "p", 0.5))
     upper = 1 / share if share > 0 else 0.0
     return NormBracket(0.0, upper, how="dropout that stays on: 1 / (1 - p) where kept")
@@ -268,6 +267,7 @@ def batch_or_instance_norm(step: Step, x: Tensor) -> NormBracket | None:
     if _takes_statistics(step):
         entries = math.prod(x.shape[2:]) if instance else x.numel() // x.shape[1]
         return _normalised(gamma, entries, eps)
+    # With fixed statistics, a scaling of each channel.
     factor = torch.rsqrt(variance.detach().double() + eps)
     if gamma is not None:
         factor = factor * gamma.detach().double()
@@ -279,11 +279,6 @@ def _takes_statistics(step: Step) -> bool:
     instance = step.name == "instance_norm"
     flag = option(step, 5, "use_input_stats" if instance else "training", instance)
     return option(step, 2, "running_var", None) is None or bool(flag)
-
-
-def _is_scaling(step: Step) -> bool:
-    """Whether a step with a rule is linear: batch_norm is, by running statistics."""
-    return step.name == "batch_norm" and not _takes_statistics(step)
 
 
 @_rule("layer_norm", "group_norm")
@@ -304,6 +299,7 @@ def _normalised(gamma: Tensor | None, entries: int, eps: float) -> NormBracket:
     if entries == 1:
         return NormBracket(0.0, 0.0, how="one entry normalised is constant")
     upper = (1.0 if gamma is None else float(gamma.detach().abs().max())) / math.sqrt(eps)
+    # The slope at variance 0, along a vector without its mean.
     lower = upper * math.sqrt(1 - 1 / entries) * (1 - ROUNDING)
     how = "max |gamma| / sqrt(eps), without variance: true, but large"
     return NormBracket(lower, upper * (1 + ROUNDING), how=how)
@@ -345,6 +341,7 @@ def lp_pool(step: Step, x: Tensor) -> NormBracket | None:
     if power < 2 or power % 2 or option(step, 4, "ceil_mode", False):
         return None  # the sum of odd powers is no norm; windows cut at the edge are scaled up
     kernel, stride = option(step, 2, "kernel_size", 1), option(step, 3, "stride", None)
+    # Each window is a norm, of constant 1; an entry is in so many windows.
     most = _most_windows(step, x, kernel, stride, 0, 1)
     return NormBracket(0.0, most**0.5 * (1 + ROUNDING), how="norms of windows")
 
@@ -380,6 +377,7 @@ def _most_windows(
             reach = by_axis(kernel)[axis] * spaced
             windows = [range(start, start + reach, spaced) for start in starts]
         counts = Counter(place for window in windows for place in window if 0 <= place < length)
+        # Windows are products of intervals: their counts along the axes multiply.
         most *= max(counts.values(), default=1)
     return most
 
@@ -402,6 +400,7 @@ def fourier(step: Step, x: Tensor) -> NormBracket | None:
         length = sizes[-1] if isinstance(sizes, list | tuple) else sizes
         lengths[-1] = x.shape[axes[-1]] if length in (None, -1) else length
     norm = option(step, 3, "norm", None) or "backward"
+    # By torch: "backward" scales the inverse by 1 / n, "forward" the transform.
     power = 0.0 if norm == "ortho" else 0.5 if inverse is (norm == "forward") else -0.5
     upper = math.prod(lengths) ** power
     if halved:  # half of the spectrum counts twice in the inverse, once in the transform
@@ -455,6 +454,7 @@ def gain(step: Step, x: Tensor) -> Gain | None:
         return Gain(NormBracket(0.0, math.inf, how="gives whole numbers, so it jumps"))
     if module is not None:  # taken whole, and trusted if it runs the code of its class alone
         if has_box_constant(module) and len(step.parents) == 1:
+            # On all inputs: a box without ends.
             every = torch.full_like(x, math.inf, dtype=torch.float64)
             return Gain(module.on_box(-every, every)[0])
         if not is_plain(module):
@@ -480,7 +480,8 @@ def gain(step: Step, x: Tensor) -> Gain | None:
         real = not (x.is_complex() or step.value.is_complex())
         if (first or either) and (real or name in _COMPLEX):
             bracket = CONSTANTS[name](step, x)
-        return None if bracket is None else Gain(bracket, linear=_is_scaling(step))
+        scales = name == "batch_norm" and not _takes_statistics(step)
+        return None if bracket is None else Gain(bracket, linear=scales)
     elif name in _LINEAR:
         bracket = _linear(step, x)
     else:
@@ -502,6 +503,7 @@ def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> f
         for parent, constant in zip(parents, constants, strict=True)
     ]
     if step.name in _ADDING and is_number(alpha := option(step, 2, "alpha", 1)):
+        # x - alpha y has the constants 1 and |alpha|; rsub swaps them.
         first = abs(alpha) if "rsub" in step.name else 1.0
         second = 1.0 if "rsub" in step.name else abs(alpha)
         return first * spread[0] + second * sum(spread[1:])
@@ -510,6 +512,7 @@ def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> f
     if step.name in _ROOTS:
         return math.hypot(*constants)
     if _writes(step):
+        # A value that is written to several places counts as often.
         written = torch.empty(step.value.shape)[step.args[1]].numel()
         times = math.sqrt(max(1.0, written / max(parents[1].numel(), 1)))
         return math.hypot(constants[0], constants[1] * times)
@@ -538,6 +541,7 @@ def slopes(step: Step, upper: float) -> tuple[float, float] | None:
         return MISH_LOWEST, upper
     if step.name in ("leaky_relu", "prelu", "elu"):
         below = option(step, 1, *_BELOW[step.name])
+        # Between the slope below 0, of the steepest channel, and 1 above.
         values = _as_constant(below).double()
         lowest = 0.0 if step.name == "elu" else 1.0  # elu's slope falls to 0
         return min(lowest, float(values.min())), upper
@@ -571,6 +575,7 @@ def _added_constant(step: Step, x: Tensor) -> NormBracket | None:
     alpha = option(step, 2, "alpha", 1)
     if not (is_number(alpha) and len(step.args) == 2 and step.value.numel() == x.numel()):
         return _by_function(step, x)
+    # alpha is the factor of the second argument, or of the first in rsub.
     on_second = isinstance(step.args[0], Ref) is ("rsub" in step.name)
     factor = abs(float(alpha)) if on_second else 1.0
     return unit_bracket("adds a constant") if factor == 1 else exactly(factor, "adds a constant")
@@ -590,6 +595,7 @@ def _linear(step: Step, x: Tensor) -> NormBracket | None:
             if option(step, 2, "rounding_mode", None) is not None:
                 return None
             values = _as_constant(constant)
+            # The norm of a diagonal matrix.
             size = (values.abs() if values.is_complex() else values).double().abs()
             largest = float(1 / size.min() if "div" in step.name else size.max())
             if not math.isfinite(largest):
@@ -601,7 +607,9 @@ def _linear(step: Step, x: Tensor) -> NormBracket | None:
 def _by_function(step: Step, x: Tensor) -> NormBracket | None:
     (parent,) = step.parents
 
-    if "solve" in step.name and _matrix_moves(step):
+    # A solve is linear in the right-hand side alone, not in the matrix.
+    matrix = (1, "input2") if step.name == "cholesky_solve" else (0, "A")
+    if "solve" in step.name and isinstance(option(step, *matrix, None), Ref):
         return None
 
     def function(value: Tensor) -> Tensor:  # complex numbers as pairs of real ones
@@ -612,13 +620,8 @@ def _by_function(step: Step, x: Tensor) -> NormBracket | None:
         x = torch.view_as_real(x)
     resized = step.name == "interpolate" and option(step, 3, "mode", "nearest") != "bicubic"
     nonnegative = resized or step.name in _NONNEGATIVE
-    return function_norm(function, x, nonnegative=nonnegative, most=_convolution_upper(step, x))
-
-
-def _matrix_moves(step: Step) -> bool:
-    """Whether the matrix that a step solves with comes from the input; then it is not linear."""
-    of = 1 if step.name == "cholesky_solve" else 0  # the place of the matrix
-    return isinstance(option(step, of, "input2" if of else "A", None), Ref)
+    most = _convolution_upper(step, x)
+    return linear.function_norm(function, x, nonnegative=nonnegative, most=most)
 
 
 def _convolution_upper(step: Step, x: Tensor) -> float:
@@ -629,12 +632,14 @@ def _convolution_upper(step: Step, x: Tensor) -> float:
     weight, dims = option(step, 1, "weight", None), int(matched[2])
     if not isinstance(weight, Tensor) or weight.is_complex() or x.is_complex():
         return math.inf
+    # A transposed convolution takes output_padding and groups before dilation.
     places = {"groups": 6, "dilation": 7} if matched[1] else {"dilation": 5, "groups": 6}
     stride = _each_axis(option(step, 3, "stride", 1), dims)
     dilation = _each_axis(option(step, places["dilation"], "dilation", 1), dims)
     groups = int(option(step, places["groups"], "groups", 1))
+    # A transposed convolution is the adjoint of one that takes its output.
     lengths = (step.value if matched[1] else x).shape[-dims:]
-    return symbol_norm(weight, lengths, stride, dilation, groups)
+    return linear.symbol_norm(weight, lengths, stride, dilation, groups)
 
 
 def _each_axis(value: Axes, dims: int) -> tuple[int, ...]:
@@ -670,6 +675,7 @@ def _rnn(step: Step, module: nn.RNN, x: Tensor) -> Gain | None:
         for end in ends:
             inner = matrix_norm(getattr(module, f"weight_ih_l{layer}{end}")).upper
             again = matrix_norm(getattr(module, f"weight_hh_l{layer}{end}")).upper
+            # x_t enters state t + k through W_x and k times W_h; tanh and ReLU have slopes up to 1.
             squares += (inner * math.fsum(again**k for k in range(length))) ** 2
         total *= math.sqrt(squares)
         states = math.hypot(states, total)

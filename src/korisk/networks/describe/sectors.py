@@ -79,6 +79,7 @@ def sector_upper(link: _Link) -> float:
     shapes = [link.start.value.shape, *(bend.step.value.shape for bend in bends)]
     sizes = [math.prod(shape) for shape in shapes]
     on_set = link.start.on_set is not None
+    # On sets every tail of the network is bounded, so each must take little time.
     if on_set and len(bends) > _MOST_ON_SETS:
         return math.inf
     if sum(sizes) > (_LARGEST_ON_SETS if on_set else _LARGEST):
@@ -90,12 +91,14 @@ def sector_upper(link: _Link) -> float:
     def replayed(vector: Tensor) -> Tensor:
         double = vector.dtype == torch.float64
         split = zip(torch.split(vector, sizes), shapes, strict=True)
+        # The vector is (s, e_1, e_2, ...) of eq:sectors: the start's difference and the rests.
         parts = [piece.reshape(shape) for piece, shape in split]
         values, rests, outputs = {link.start.index: parts[0]}, iter(parts[1:]), []
         for step in link.steps:
             if step.index not in asked_for:
                 continue  # of use to a bent step alone, which is known as a whole
             if (bend := bent.get(step.index)) is not None:
+                # r_i p_i goes out, and e_i comes in behind the bent step.
                 outputs.append(_flat(bend.moved(values)))
                 values[step.index] = next(rests) + bend.centre(values)
             else:
@@ -112,15 +115,18 @@ def sector_upper(link: _Link) -> float:
             return math.inf
         if len(zero) <= _DENSE:
             with torch.no_grad():
+                # Column by column: few numbers, and thousands of products to come.
                 units = torch.eye(len(zero), dtype=torch.float64, device=zero.device)
                 matrix = torch.stack([linear_map._map(unit) for unit in units], 1)
             run = partial(torch.mv, matrix)
             linear_map = LinearPart(run, zero)
     except RuntimeError:
         return math.inf
+    # D of eq:sectors: one more than the bent steps on the longest path.
     depth = levels[link.steps[-1].index] + 1
     levels_of_bends = np.array([bend.level for bend in bends])
     ends = zip(bends, sizes[1:], rows[:-1], strict=True)
+    # Channels need rests and outputs of the same shape.
     parts = [bend.parts if size == row else 1 for bend, size, row in ends]
     counts = list(zip(sizes[1:], rows, parts, strict=False))
 
@@ -149,6 +155,7 @@ def sector_upper(link: _Link) -> float:
             raise OverflowError
     except (RuntimeError, ValueError, OverflowError):  # beyond float32, or of mixed precisions
         search, scales, size = searched(linear_map)
+    # The bound itself is computed in double precision, whatever the search used.
     inner, outer = search.spread(scales, size, torch.float64)
     scaled = LinearPart(lambda vector: outer * run(vector / inner), zero)
     norm = scaled.bracket(narrow=(0.04 if large else 0.02) / depth).upper * (1 + _ROUNDING)
@@ -166,6 +173,7 @@ def _bends(link: _Link) -> tuple[list[_Bend] | None, dict[int, int]]:
     bends = []
     asked_for = patterns.needed(link.steps[-1], link.all_steps)
     for step in link.steps:
+        # k_i of eq:sectors.
         level = max(levels[parent] for parent in step.parents)
         if step.index not in asked_for:
             levels[step.index] = level
@@ -206,6 +214,7 @@ def _bend(link: _Link, step: Step, level: int) -> _Bend | None:
     gain = link.gain(step)
     if gain is None or not math.isfinite(gain.bracket.upper):
         return None
+    # Without bounds on slopes the centre is 0: |q| <= upper |p|.
     upper, parents = gain.bracket.upper, step.parents
     slopes = rules.slopes(step, upper) if step.module is None else None
     if slopes is not None:
@@ -229,6 +238,7 @@ def _between(step: Step, level: int, parent: int, first: float, second: float) -
 
 def _channels(value: Tensor) -> int:
     """How many channels have scales of their own."""
+    # (1, channels, ...): a batch of one.
     apart = value.ndim > 1 and len(value) == 1 and value.shape[1] <= _MOST_PARTS
     return value.shape[1] if apart else 1
 
@@ -266,6 +276,7 @@ class _Search:
     ) -> tuple[Tensor, Tensor]:
         """The scales of each number that enters the map, and of each that leaves it."""
         device, dtype = self.linear_map.device, dtype or self.linear_map.dtype
+        # M takes d_i e_i and gives d_i r_i p_i and y / l.
         inner = torch.tensor([1.0, *scales], dtype=dtype, device=device)
         outer = torch.tensor([*scales, 1 / size], dtype=dtype, device=device)
         sizes, rows = (torch.tensor(counts, device=device) for counts in (self.sizes, self.rows))
@@ -284,6 +295,7 @@ class _Search:
             if len(history) > patience and history[-patience] - best < 0.01:
                 break
             norm, start = self._try(scales, size, start)
+            # Vectors found later may show that the incumbent is worse than it seemed.
             best = max(best, self._value(*incumbent)) if best < math.inf else best
             value = max(self._value(scales, size), self._valued(size, norm))
             if value < best - 1e-3:
@@ -295,6 +307,7 @@ class _Search:
             history.append(best)
             scales, size = self._minimised(*incumbent, near, tied)
         norm, _ = self._try(*incumbent, start)
+        # With a margin, since the norm is from below.
         falling = max(norm * (1 + 0.005 / self.depth), 1.0)
         return incumbent[0] * falling**-self.levels, incumbent[1] * falling**self.depth
 
@@ -303,6 +316,7 @@ class _Search:
 
     def _value(self, scales: FloatArray, size: float) -> float:
         """What is minimised, at least: by the norm that all trial vectors so far show."""
+        # Energies of the trials in each part: a quotient for each, linear in the squared scales.
         behind, before = (np.array(several) for several in zip(*self._trials, strict=True))
         squares = np.append(scales, 1 / size) ** 2, np.append(scales, 1.0) ** 2
         largest = float(np.max((behind @ squares[0]) / (before @ squares[1])))
@@ -317,6 +331,7 @@ class _Search:
         """One after the other, so that each row alone has a norm of about 1 / 2."""
         scales = np.ones(len(tied) + 1)
         starts = np.append(np.cumsum(tied) - tied, sum(tied))
+        # Ends of the inputs and outputs that belong to each bent step.
         into = np.cumsum([0, self.sizes[0], *np.add.reduceat(self.sizes[1:], starts[:-1])])
         out = np.cumsum([0, *np.add.reduceat(self.rows, starts)])
         for place in range(len(scales)):
@@ -324,6 +339,7 @@ class _Search:
             vector = self._draw()
             norm = 0.0
             for _ in range(_POWER):
+                # From the input on: only steps before this one, whose scales are set.
                 vector[into[place + 1] :] = 0
                 vector = vector / vector.norm()
                 image = outer * self.linear_map._map(vector / inner)
@@ -353,16 +369,19 @@ class _Search:
                 break
             basis[count] = back / back.norm()
         image = images[:count]
+        # Ritz values and vectors of M^T M on the Krylov space.
         squares, turn = torch.linalg.eigh((image @ image.T).double())
         turn = turn.T.to(image.dtype)
         vectors, image = turn @ basis[:count], turn @ image
         out, into = _energies(image, self.rows), _energies(vectors, self.sizes)
         for place in range(len(squares)):
+            # Directions that are stretched nearly as much matter to the next scales too.
             if squares[place] > 0.2 * squares[-1]:
                 behind = np.append(out[place, :-1] / scales**2, out[place, -1] * size**2)
                 before = np.append(into[place, 1:] / scales**2, into[place, 0])
                 self._trials.append((behind, before))
         noise = self._draw()
+        # Some noise, so that directions which the start lacks can enter.
         next_start = vectors[-1] + 0.1 * noise / noise.norm()
         if len(squares) > 1:
             next_start = next_start + 0.5 * vectors[-2]
@@ -388,14 +407,17 @@ class _Search:
             above = behind * np.exp(signs * powers)
             below = before * np.exp(np.append(powers[:-1], 0.0))
             total, base = above.sum(1), below.sum(1)
+            # Log norm of each trial, and their smoothed maximum.
             logs = np.log(total / base) / 2
             weights = np.exp(sharp * (logs - logs.max()))
             smooth = logs.max() + math.log(weights.sum()) / sharp
             weights /= weights.sum()
+            # Penalty: depth times log norm where it is above 0, smoothed (softplus).
             slope = 1 / (1 + math.exp(-min(max(smooth / soft, -500), 500)))
             penalty = soft * float(np.logaddexp(0, smooth / soft))
             below[:, -1] = 0
             turn = weights @ (signs * above / total[:, None] - below / base[:, None])
+            # Steps are kept short: the trials are of the present scales.
             moved = (point - origin)[:-1]
             gradient = self.depth * slope * turn + np.append(moved / near, 1.0)
             return point[-1] + self.depth * penalty + moved @ moved / (2 * near), gradient

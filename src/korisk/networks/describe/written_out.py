@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -20,14 +20,27 @@ from korisk.networks.describe.linear import is_plain
 
 _BLOCKED = -1e4  # of a masked score: its exponential is 0, as that of minus infinity
 
+# Modules that hold such layers, and have no constant on all inputs.
+HOLDERS = (nn.Transformer, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
+
 State = tuple[Tensor, ...]
 Cell = Callable[[Tensor, Tensor, State], State]  # both parts of the gates, and the state
+Function = TypeVar("Function", bound=Callable[..., Tensor])
+
+FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # by the name of torch's function
+
+
+def _written(function: Function) -> Function:
+    """Follow torch's function of this name by this one."""
+    FUNCTIONS[function.__name__] = function
+    return function
 
 
 def centred(x: Tensor, axes: int) -> Tensor:
     """x less its mean over the last axes, an orthogonal projection."""
     if has_torch_function_unary(x):
         return handle_torch_function(centred, (x,), x, axes)
+    # Recorded as one step under this name, so that its range and slopes are known as a whole.
     return x - x.mean(tuple(range(-axes, 0)), keepdim=True)
 
 
@@ -48,36 +61,44 @@ def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None, axis: int) ->
     return x if bias is None else x + along(bias)
 
 
-def _layer_norm(
+@_written
+def layer_norm(
     x: Tensor,
     shape: Sequence[int],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
+    """Less the mean, over the root mean square of the last axes."""
     unit = unit_rms(centred(x, len(shape)), len(shape), eps)
     return _scaled(unit, weight, bias, x.ndim - len(shape))
 
 
-def _rms_norm(
+@_written
+def rms_norm(
     x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
+    """Over the root mean square of the last axes."""
     least = torch.finfo(x.dtype).eps if eps is None else eps
     return _scaled(unit_rms(x, len(shape), least), weight, None, x.ndim - len(shape))
 
 
-def _group_norm(
+@_written
+def group_norm(
     x: Tensor,
     groups: int,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
+    """Layer normalisation of each group of channels."""
+    # (batch, groups, entries of a group)
     rows = x.reshape(x.shape[0], groups, -1)
     return _scaled(unit_rms(centred(rows, 1), 1, eps).reshape(x.shape), weight, bias, 1)
 
 
-def _instance_norm(
+@_written
+def instance_norm(
     x: Tensor,
     running_mean: Tensor | None = None,
     running_var: Tensor | None = None,
@@ -87,30 +108,39 @@ def _instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
+    """Layer normalisation of each channel, or by fixed statistics."""
     if not use_input_stats and running_mean is not None and running_var is not None:
+        # With fixed statistics: a scale and a shift of each channel, axis 1.
         unit = _scaled(x, torch.rsqrt(running_var + eps), None, 1)
         shift = -running_mean * torch.rsqrt(running_var + eps)
         return _scaled(_scaled(unit, None, shift, 1), weight, bias, 1)
-    return _group_norm(x, x.shape[1], weight, bias, eps)
+    return group_norm(x, x.shape[1], weight, bias, eps)
 
 
-def _glu(x: Tensor, dim: int = -1) -> Tensor:
+@_written
+def glu(x: Tensor, dim: int = -1) -> Tensor:
+    """One half of an axis, times the sigmoid of the other."""
     value, gate = x.chunk(2, dim)
     return value * torch.sigmoid(gate)
 
 
-def _normalize(
+@_written
+def normalize(
     x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
+    """x over its p-norm along an axis."""
     size: Tensor = torch.linalg.vector_norm(x, p, dim, keepdim=True)
     return x / size.clamp_min(eps)
 
 
-def _softmin(x: Tensor, dim: int, **options: Any) -> Tensor:
+@_written
+def softmin(x: Tensor, dim: int, **options: Any) -> Tensor:
+    """The softmax of -x."""
     return torch.softmax(-x, dim)
 
 
-def _attention(
+@_written
+def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -120,8 +150,10 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
+    """softmax(q k^T / sqrt(width)) v."""
     if dropout_p > 0 or enable_gqa:
         raise NotImplementedError("attention with dropout or grouped queries")
+    # Scores (..., queries, keys) = q k^T / sqrt(width of a head).
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = torch.matmul(query * factor, key.transpose(-2, -1))
     if is_causal:
@@ -129,6 +161,7 @@ def _attention(
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         scores = scores.masked_fill(~attn_mask, _BLOCKED)
     elif attn_mask is not None:
+        # Infinite scores would make ranges infinite.
         blocked = attn_mask == -math.inf
         scores = (scores + attn_mask.masked_fill(blocked, 0.0)).masked_fill(blocked, _BLOCKED)
     return torch.matmul(torch.softmax(scores, -1), value)
@@ -147,6 +180,7 @@ def _multihead(
 ) -> tuple[Tensor, None]:
     width, heads = layer.embed_dim, layer.num_heads
     if layer._qkv_same_embed_dim:
+        # Of queries, keys and values.
         weights = layer.in_proj_weight.chunk(3)
     else:
         weights = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
@@ -169,33 +203,32 @@ def _multihead(
             padding = query.new_zeros(padding.shape).masked_fill(padding, -math.inf)
         if mask is not None and mask.dtype == torch.bool:
             mask = query.new_zeros(mask.shape).masked_fill(~mask, -math.inf)
+        # Both as numbers that are added to scores.
         mask = padding if mask is None else mask + padding
-    mixed = _attention(q, k, v, mask).transpose(1, 2)
+    mixed = scaled_dot_product_attention(q, k, v, mask).transpose(1, 2)
     mixed = mixed.reshape(*mixed.shape[:2], width)
     mixed = mixed if layer.batch_first else mixed.transpose(0, 1)
     return F.linear(mixed, layer.out_proj.weight, layer.out_proj.bias), None
 
 
 def _lstm_cell(entering: Tensor, fed_back: Tensor, state: State) -> State:
+    # Order of the gates in torch.nn.LSTM: input, forget, cell, output.
     enter, forget, new, out = (entering + fed_back).chunk(4, -1)
     memory = torch.sigmoid(forget) * state[1] + torch.sigmoid(enter) * torch.tanh(new)
     return torch.sigmoid(out) * torch.tanh(memory), memory
 
 
 def _gru_cell(entering: Tensor, fed_back: Tensor, state: State) -> State:
+    # Order of the gates in torch.nn.GRU: reset, update, new.
     (reset, keep, new), (reset_h, keep_h, new_h) = entering.chunk(3, -1), fed_back.chunk(3, -1)
     candidate = torch.tanh(new + torch.sigmoid(reset + reset_h) * new_h)
     share = torch.sigmoid(keep + keep_h)
     return ((1 - share) * candidate + share * state[0],)
 
 
-def _from_zero(cell: Cell) -> Cell:
-    """A cell whose first state is 0: behind a GRU, states are means of values between -1 and 1."""
-    if cell is not _gru_cell:
-        return cell
-    return lambda entering, fed_back, state: (
-        _gru_cell(entering, fed_back, state)[0].clamp(-1.0, 1.0),
-    )
+def _gru_from_zero(entering: Tensor, fed_back: Tensor, state: State) -> State:
+    # From 0 on, the state is a mean of values of tanh, which its range alone does not show.
+    return (_gru_cell(entering, fed_back, state)[0].clamp(-1.0, 1.0),)
 
 
 def _rnn_cell(bent: Callable[[Tensor], Tensor]) -> Cell:
@@ -212,11 +245,13 @@ def _cell_of(layer: nn.Module) -> Cell:
 
 def _recurrent(layer: nn.RNNBase, x: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
     cell, several = _cell_of(layer), isinstance(layer, nn.LSTM)
+    # (time, batch, entries)
     value = x.transpose(0, 1) if layer.batch_first else x
     ways = ("", "_reverse") if layer.bidirectional else ("",)
     zeros = x.new_zeros(value.shape[1], layer.hidden_size)
     initial = None if hx is None else hx if several else (hx,)
-    cell = _from_zero(cell) if initial is None else cell
+    if initial is None and cell is _gru_cell:
+        cell = _gru_from_zero
     ends: list[State] = []
     for depth in range(layer.num_layers):
         outputs = []
@@ -225,9 +260,9 @@ def _recurrent(layer: nn.RNNBase, x: Tensor, hx: Any = None) -> tuple[Tensor, An
             biases = [getattr(layer, f"bias_{kind}{end}", None) for kind in ("ih", "hh")]
             entering = F.linear(value, getattr(layer, f"weight_ih{end}"), biases[0])
             again = getattr(layer, f"weight_hh{end}")
-            state = (
-                (zeros,) * (1 + several) if initial is None else tuple(h[place] for h in initial)
-            )
+            state: State = (zeros,) * (1 + several)  # of an LSTM also its memory
+            if initial is not None:
+                state = tuple(values[place] for values in initial)
             order = range(len(value)) if not way else reversed(range(len(value)))
             hidden = {}
             for time in order:
@@ -249,32 +284,14 @@ def _cell(layer: nn.RNNCellBase, x: Tensor, hx: Any = None) -> Any:
     return state if several else state[0]
 
 
-FUNCTIONS: dict[str, Callable[..., Tensor]] = {
-    "layer_norm": _layer_norm,
-    "rms_norm": _rms_norm,
-    "group_norm": _group_norm,
-    "instance_norm": _instance_norm,
-    "glu": _glu,
-    "normalize": _normalize,
-    "softmin": _softmin,
-    "scaled_dot_product_attention": _attention,
-}
-_LAYERS: dict[type[nn.Module], Callable[..., Any]] = {
-    nn.MultiheadAttention: _multihead,
-    **dict.fromkeys((nn.LSTM, nn.GRU, nn.RNN), _recurrent),
-    **dict.fromkeys((nn.LSTMCell, nn.GRUCell, nn.RNNCell), _cell),
-}
-# Which hold such layers, and no constant on all inputs.
-HOLDERS = (nn.Transformer, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
-
-
 def layer(module: nn.Module) -> Callable[..., Any] | None:
     """What a layer does, in functions; None where torch's own is followed or taken whole."""
-    function = _LAYERS.get(type(module))
-    if function is None or not is_plain(module):
+    kind = type(module)
+    if not is_plain(module):
         return None
-    if isinstance(module, nn.MultiheadAttention):
-        plain = module.bias_k is None and not module.add_zero_attn
-    else:
-        plain = getattr(module, "proj_size", 0) == 0
-    return function if plain else None
+    # What is not written here: added keys of zeros, and projected states.
+    if isinstance(module, nn.MultiheadAttention) and kind is nn.MultiheadAttention:
+        return _multihead if module.bias_k is None and not module.add_zero_attn else None
+    if kind in (nn.LSTM, nn.GRU, nn.RNN):
+        return _recurrent if module.proj_size == 0 else None
+    return _cell if kind in (nn.LSTMCell, nn.GRUCell, nn.RNNCell) else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -20,12 +20,14 @@ import numpy as np
 from korisk import _checks
 from korisk.errors import Argument, KoriskError, KoriskWarning, Message, invalid
 from korisk.operators.ct.geometry import FanBeam
-from korisk.operators.ct.scan import FloatArray, Scan, frozen, plain
+from korisk.operators.ct.scan import FloatArray, Scan, centres, disc_points, frozen, plain, sides
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TURN = 2 * math.pi
+_OF_FAN = ("pixel_spacing", "bin_spacing", "detector_offset")  # fields that a slice's fan has too
+_OF_FAN += ("source_to_center", "source_to_detector", "curved")
 # A scan from the volume's size alone: distances in widths of the volume and views of a turn for
 # each pixel of its width, about those of a C-arm; a bin is one voxel wide at the axis.
 _SOURCE_TO_CENTER, _MAGNIFICATION = 3.0, 1.5
@@ -121,11 +123,9 @@ class ConeBeam(Scan):
     _full_arc: ClassVar[float] = _TURN
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if field.name not in {"shape", "bins", "angles"}:
-                self._set(field.name, plain(getattr(self, field.name)))
+        super().__post_init__()
         remedy = "count slices, rows and columns of voxels"
-        self._set("shape", _sides("shape", self.shape, 3, 65536, remedy))
+        self._set("shape", sides("shape", self.shape, 3, 65536, remedy))
         for name in ("pitch", "row_offset", "detector_offset", "start"):
             remedy = "give radians" if name == "start" else "give millimetres"
             self._set(name, _checks.real(name, getattr(self, name), remedy=remedy))
@@ -165,9 +165,9 @@ class ConeBeam(Scan):
         length("slice_spacing", pixel)
         width = max(self.image_shape[1:]) * pixel
         source = _SOURCE_TO_CENTER * width
-        checked: Any = self.source_to_detector
-        if isinstance(checked, int | float) and not isinstance(checked, bool):
-            source = checked / _MAGNIFICATION
+        distance: Any = self.source_to_detector
+        if isinstance(distance, int | float) and not isinstance(distance, bool):
+            source = distance / _MAGNIFICATION
         source = length("source_to_center", source)
         detector = length("source_to_detector", _MAGNIFICATION * source)
         length("row_spacing", length("bin_spacing", pixel * detector / source))
@@ -177,29 +177,22 @@ class ConeBeam(Scan):
         bins: Any = self.bins
         if bins is not None:
             remedy = "count rows and columns of the detector"
-            self._set("bins", _sides("bins", bins, 2, 1_000_000, remedy))
+            self._set("bins", sides("bins", bins, 2, 1_000_000, remedy))
             return
-        height, *sides = self.image_size
-        radius = max(sides) / 2
+        height, *plane = self.image_size
+        radius = max(plane) / 2  # of the cylinder inscribed in the volume
+        self._refuse_source_inside(self.source_to_center, radius, "volume")
         nearest = self.source_to_center - radius
-        if nearest <= 0:
-            rule = f"keep the source outside the volume, which reaches {radius:g} mm towards it"
-            got = f"{self.source_to_center:g}"
-            remedy = "move the source away"
-            raise invalid("source_to_center", rule, self.source_to_center, remedy, got=got)
+        # The outermost ray touches the cylinder: sin(angle) = radius / source_to_center.
         angle = math.asin(radius / self.source_to_center)
         across = self.source_to_detector * (angle if self.curved else math.tan(angle))
         # On a helix every point is seen while the source passes it, half a turn to either side.
         height_seen = min(height, abs(self.pitch)) if self.pitch else height
         along = height_seen / 2 * self.source_to_detector / nearest
-        sizes = (
-            (along + abs(self.row_offset), self.row_spacing),
-            (
-                across + abs(self.detector_offset),
-                self.bin_spacing,
-            ),
-        )
-        self._set("bins", tuple(2 * math.ceil(half / step - 1e-9) for half, step in sizes))
+        halves = along + abs(self.row_offset), across + abs(self.detector_offset)
+        spacings = self.row_spacing, self.bin_spacing
+        counts = (2 * math.ceil(h / s - 1e-9) for h, s in zip(halves, spacings, strict=True))
+        self._set("bins", tuple(counts))
 
     def _set_views(self) -> None:
         """Set the arc and the number of views where they were left out; the fan checks them."""
@@ -223,17 +216,8 @@ class ConeBeam(Scan):
     @cached_property
     def fan(self) -> FanBeam:
         """The scan of a slice: the source's circle, and the detector's columns as bins."""
-        plane = partial(
-            FanBeam,
-            self.image_shape[1:],
-            bins=self.detector_shape[1],
-            pixel_spacing=self.pixel_spacing,
-            bin_spacing=self.bin_spacing,
-            detector_offset=self.detector_offset,
-            source_to_center=self.source_to_center,
-            source_to_detector=self.source_to_detector,
-            curved=self.curved,
-        )
+        lengths = {name: getattr(self, name) for name in _OF_FAN}
+        plane = partial(FanBeam, self.image_shape[1:], bins=self.detector_shape[1], **lengths)
         if self.pitch:  # whose turns are one circle here
             return plane(angles=tuple(np.mod(self.angle_array, _TURN).tolist()))
         return plane(views=self.views, angles=self.angles, start=self.start, arc=self.arc)
@@ -265,8 +249,7 @@ class ConeBeam(Scan):
     @cached_property
     def row_offsets(self) -> FloatArray:
         """Where the rows' centres lie along z, from the central ray, millimetres, (rows,)."""
-        rows = self.detector_shape[0]
-        return frozen((np.arange(rows) - (rows - 1) / 2) * self.row_spacing + self.row_offset)
+        return centres(self.detector_shape[0], self.row_spacing, self.row_offset)
 
     @cached_property
     def source_heights(self) -> FloatArray:
@@ -289,6 +272,7 @@ class ConeBeam(Scan):
         heights = self.source_heights[views][:, None, None]
         rise = self.row_offsets[:, None] / self.fan.bin_distances
         direction = np.empty((len(heights), *self.detector_shape, 3))
+        # In the plane of a slice a ray has length 1, and rises by its row over its way.
         direction[..., :2], direction[..., 2] = across, rise
         point = np.empty_like(direction)
         point[..., :2], point[..., 2] = source, heights
@@ -303,14 +287,11 @@ class ConeBeam(Scan):
         if self.pitch:
             return 0.0
         across, along, views = _SAMPLED
-        grid = (np.arange(across) + 0.5) / (across / 2) - 1
-        x, y = (
-            coordinate[np.hypot(*np.meshgrid(grid, grid)) <= 1]
-            for coordinate in np.meshgrid(grid, grid)
-        )
+        x, y = disc_points(across)
         depth, height, width = self.image_size
         every = slice(None, None, -(-self.views // views))
         nearness = self.fan.nearness(x * width / 2, y * height / 2, every)
+        # Points in a slice at z are seen magnified by D / U, so their row is z D / U.
         magnified = nearness * self.source_to_detector / self.source_to_center
         z = ((np.arange(along) + 0.5) / along - 0.5) * depth
         row = magnified[..., None] * z - self.row_offset
@@ -339,12 +320,3 @@ def require_circle(geometry: ConeBeam) -> None:
     if geometry.pitch:
         remedy = "use Tikhonov(Projector(geometry), mu, solver='cg')"
         raise KoriskError(f"FDK is for a circle, got pitch={geometry.pitch:g}; {remedy}")
-
-
-def _sides(name: str, value: Any, count: int, most: int, remedy: str) -> tuple[int, ...]:
-    """So many whole numbers, or one for all."""
-    sides = (value,) * count if np.ndim(value) == 0 else tuple(value)
-    rule = f"be {count} whole numbers, or one for all"
-    _checks.require(len(sides) == count, name, rule, value, remedy)
-    checked = partial(_checks.count, name, at_least=1, at_most=most, remedy=remedy)
-    return tuple(checked(plain(side)) for side in sides)

@@ -10,22 +10,22 @@ from __future__ import annotations
 import math
 import warnings
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass, fields
-from functools import cached_property, partial
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from korisk import _checks
 from korisk.errors import Argument, KoriskError, KoriskWarning, Message, invalid, shown
-from korisk.operators.ct.scan import FloatArray, Scan, frozen, plain
+from korisk.operators.ct.scan import FloatArray, Scan, centres, disc_points, frozen, plain, sides
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_VIEWS_SAMPLED = 90  # for how much the detector misses
+_VIEWS_SAMPLED, _POINTS_ACROSS = 90, 48  # views and points, for how much the detector misses
 _MISSING_WEDGE = 2.0  # a gap so many times the next widest one was left out on purpose
 _WARN_TURNS = 3
 _ALL = slice(None)  # views
@@ -97,15 +97,9 @@ class Geometry(Scan):
     detector_offset: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if field.name not in {"shape", "angles"}:
-                self._set(field.name, plain(getattr(self, field.name)))
-        shape: Any = self.shape
-        sides = (shape, shape) if np.ndim(shape) == 0 else tuple(shape)
-        rule, remedy = "be (rows, columns) or one number for a square", "count the image's pixels"
-        _checks.require(len(sides) == 2, "shape", rule, shape)
-        side_of = partial(_checks.count, "shape", at_least=1, at_most=65536, remedy=remedy)
-        self._set("shape", tuple(map(side_of, map(plain, sides))))
+        super().__post_init__()
+        remedy = "count the rows and columns of pixels"
+        self._set("shape", sides("shape", self.shape, 2, 65536, remedy))
         remedy = "count the detector's bins"
         self._set("bins", _checks.count("bins", self.bins, **_COUNTS, remedy=remedy))
         for name, (remedy, least, most) in _NUMBERS.items():
@@ -171,16 +165,13 @@ class Geometry(Scan):
     @cached_property
     def offsets(self) -> FloatArray:
         """Where the bins' centres lie along the detector, millimetres, (bins,)."""
-        centred = np.arange(self.bins) - (self.bins - 1) / 2
-        return frozen(centred * self.bin_spacing + self.detector_offset)
+        return centres(self.bins, self.bin_spacing, self.detector_offset)
 
     @cached_property
     def pixel_centres(self) -> tuple[FloatArray, FloatArray]:
         """x of the columns and y of the rows, millimetres: (columns,), (rows,)."""
         rows, columns = self.image_shape
-        x = (np.arange(columns) - (columns - 1) / 2) * self.pixel_spacing
-        y = (np.arange(rows) - (rows - 1) / 2) * self.pixel_spacing
-        return frozen(x), frozen(y)
+        return centres(columns, self.pixel_spacing), centres(rows, self.pixel_spacing)
 
     @abstractmethod
     def rays(self, views: slice = _ALL) -> tuple[FloatArray, FloatArray]:
@@ -231,9 +222,9 @@ class Geometry(Scan):
         cell, sharers, gaps, wedge = self._cells
         if len(gaps) == 1:
             return frozen(np.full(self.views_count, self._full_arc / self.views_count))
-        before = np.roll(gaps, 1)
+        before = np.roll(gaps, 1)  # the gap before each cell; `gaps` has the one after it
         to_previous, to_next = before.copy(), gaps.copy()
-        if wedge is not None:
+        if wedge is not None:  # not measured: its edges do not stand for half of it
             to_next[wedge] = before[wedge]
             after = (wedge + 1) % len(gaps)
             to_previous[after] = gaps[after]
@@ -277,9 +268,7 @@ class Geometry(Scan):
     def truncation(self) -> float:
         """The share of the ellipse inscribed in the image that the detector misses, over views."""
         # Measured on a coarse grid and some views: the share matters to a digit or two.
-        grid = (np.arange(48) + 0.5) / 24 - 1
-        inside = np.hypot(*np.meshgrid(grid, grid)) <= 1
-        x, y = (coordinate[inside] for coordinate in np.meshgrid(grid, grid))
+        x, y = disc_points(_POINTS_ACROSS)
         height, width = self.image_size
         every = -(-self.views_count // _VIEWS_SAMPLED)
         position = self.detector_position(x * width / 2, y * height / 2, slice(None, None, every))
@@ -411,11 +400,7 @@ class FanBeam(Geometry):
         for name in ("source_to_center", "source_to_detector"):
             remedy = "a fan beam needs both distances in millimetres"
             self._set(name, _checks.real(name, getattr(self, name), above=0, remedy=remedy))
-        if self.source_to_center <= self.reach:
-            rule = f"keep the source outside the image, which reaches {self.reach:g} mm towards it"
-            remedy = Message("move the source away or lower ", Argument("pixel_spacing", ...))
-            distance = self.source_to_center
-            raise invalid("source_to_center", rule, distance, remedy, got=f"{distance:g}")
+        self._refuse_source_inside(self.source_to_center, self.reach, "image")
         widest = float(np.abs(self.fan_angles).max())
         if widest >= math.pi / 2:
             rule, got = "see less than half a turn", f"bins at {math.degrees(widest):.4g} degrees"
@@ -426,6 +411,7 @@ class FanBeam(Geometry):
         """How far the image reaches towards the source, or away from it, at some view."""
         height, width = self.image_size
         angle = self.angle_array
+        # The projection of a rectangle onto the direction towards the source.
         return float(np.max(np.abs(np.sin(angle)) * width + np.abs(np.cos(angle)) * height) / 2)
 
     @property
@@ -449,12 +435,14 @@ class FanBeam(Geometry):
     @property
     def short_scan(self) -> float:
         """The least arc that sees every ray at least once: pi + 2 max |fan angle|."""
+        # fan_angles are of the bins' centres; rays reach half a bin beyond the outermost one.
         half_bin = math.atan2(self.bin_spacing / 2, self.source_to_detector)
         return math.pi + 2 * (float(np.abs(self.fan_angles).max()) + half_bin)
 
     def rays(self, views: slice = _ALL) -> tuple[FloatArray, FloatArray]:
         """A point (the source) and the unit direction (x, y) of each ray, both (views, bins, 2)."""
         angle = self.angle_array[views][:, None]
+        # Unit vectors from the centre to the source, and along the detector: (views, 1, 2).
         outward = np.stack([-np.sin(angle), np.cos(angle)], axis=-1)
         along = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
         if self.curved:

@@ -6,14 +6,15 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk import _checks
 from korisk._show import InNotebooks
-from korisk.errors import KoriskWarning, Message, invalid
+from korisk.errors import Argument, KoriskWarning, Message, invalid
 
 FloatArray = NDArray[np.float64]
 
@@ -48,6 +49,10 @@ class Scan(InNotebooks, ABC):
     def truncation(self) -> float:
         """The share of what is inscribed in the image that the detector misses."""
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            self._set(field.name, plain(getattr(self, field.name)))
+
     def __getstate__(self) -> dict[str, object]:  # without the arrays kept beside the fields
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -61,6 +66,13 @@ class Scan(InNotebooks, ABC):
             size = f"{4 * (pixels + rays) / 2**30:.0f} GiB in float32"
             got = f"{pixels:,} {elements} and {rays:,} rays ({size})"
             raise invalid(what, "have fewer than 2^31 elements", pixels, "reduce them", got=got)
+
+    def _refuse_source_inside(self, distance: float, reach: float, what: str) -> None:
+        """Raise if the source, so far from the centre, is within the reach of what it images."""
+        if distance <= reach:
+            rule = f"keep the source outside the {what}, which reaches {reach:g} mm towards it"
+            remedy = Message("move the source away or lower ", Argument("pixel_spacing", ...))
+            raise invalid("source_to_center", rule, distance, remedy, got=f"{distance:g}")
 
     def _warn_truncated(self, how: str, extent: float, region: str, *wider: Any) -> None:
         """Warn if the detector, so many millimetres long or high, misses part of the whole."""
@@ -105,6 +117,29 @@ def frozen(array: NDArray[np.floating]) -> FloatArray:
     fixed = array.astype(np.float64)
     fixed.flags.writeable = False
     return fixed
+
+
+def centres(count: int, spacing: float, offset: float = 0.0) -> FloatArray:
+    """Centres of equally spaced cells around the offset, (count,), in the unit of the spacing."""
+    return frozen((np.arange(count) - (count - 1) / 2) * spacing + offset)
+
+
+def disc_points(across: int) -> tuple[FloatArray, FloatArray]:
+    """x and y of a grid's points within the unit disc, so many points across: both (points,)."""
+    # Cell centres, so that no point lies on the disc's edge.
+    grid = (np.arange(across) + 0.5) / (across / 2) - 1
+    x, y = np.meshgrid(grid, grid)
+    inside = np.hypot(x, y) <= 1
+    return x[inside], y[inside]
+
+
+def sides(name: str, value: Any, count: int, most: int, remedy: str) -> tuple[int, ...]:
+    """So many whole numbers from 1 to `most`, or one for all."""
+    numbers = (value,) * count if np.ndim(value) == 0 else tuple(value)
+    rule = f"be {count} whole numbers, or one for all"
+    _checks.require(len(numbers) == count, name, rule, value, remedy)
+    checked = partial(_checks.count, name, at_least=1, at_most=most, remedy=remedy)
+    return tuple(checked(plain(number)) for number in numbers)
 
 
 def plain(value: object) -> object:
