@@ -298,9 +298,9 @@ def test_factors_are_made_at_first_use_not_pickled_and_follow_the_weights() -> N
     operator = Tikhonov(Matrix(draw(40, 30)), 0.1)
     fresh = len(pickle.dumps(operator))
     operator(draw(40))
-    assert operator._made
+    assert operator._cache
     assert len(pickle.dumps(operator)) == fresh
-    assert not copy.deepcopy(operator)._made
+    assert not copy.deepcopy(operator)._cache
     inner, ones = Diagonal(torch.ones(3)), torch.ones(3)
     operator = Tikhonov(inner, 1.0)
     torch.testing.assert_close(operator(ones), torch.full((3,), 0.5))

@@ -67,7 +67,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class LayerGain:
-    """What happens to the error of one learned layer on its way to the output.
+    """How much the error of one learned layer grows on its way to the output.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Amplification:
     _described: Callable[[], Network]
 
     def risk(self, errors: Mapping[str, float]) -> float:
-        """The squared error that layers of these errors would make, by the gains at random.
+        """Squared error of the output for given errors of the layers, by the gains.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Amplification:
         return max(self.layers, key=lambda layer: layer.part or 0.0).name
 
     def bound(self, form: BoundForm = "composed") -> float:
-        """The bound of the same layers' errors, by the theorem.
+        """The theorem's bound for the same errors of the layers.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class Amplification:
         yield Table("amplification on the data", heads, rows)
 
     def explain(self) -> str:
-        """What it says, in sentences.
+        """Summary in sentences.
 
         Returns
         -------
@@ -297,7 +297,7 @@ def amplification(
 
 
 def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
-    """The parts of a module that are a learned layer each, by their paths.
+    """The submodules that are learned layers, by their paths.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
 
 
 def graph_network(truth: nn.Module, example: Tensor) -> Network:
-    """A network as the theory takes it, every learned part being one layer.
+    """A module as a `Network` in which every learned part is one layer.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ def graph_network(truth: nn.Module, example: Tensor) -> Network:
 
 
 def title_of(path: str, layer: nn.Module) -> str:
-    """What a learned part is called: by its mark, or by its path."""
+    """Name of a learned part: that of its mark, or its path."""
     mark = mark_of(layer)
     return path or "network" if mark is None or mark.name == UNNAMED else mark.name
 
@@ -355,7 +355,7 @@ def _batches(data: Tensor) -> list[Tensor]:
 
 @contextmanager
 def _watched(parts: Mapping[str, nn.Module], call: Call) -> Iterator[list[str]]:
-    """Calls of learned parts in order: `call` sees the output, and may give another one."""
+    """Hook the learned parts: `call` receives each output in order, and may replace it."""
     names: list[str] = []
 
     def hook(title: str) -> Callable[[nn.Module, tuple[Any, ...], Any], Tensor | None]:
@@ -424,7 +424,7 @@ def _gains(
 def _differences(
     module: nn.Module, reference: nn.Module, batch: Tensor, names: list[str]
 ) -> tuple[Samples, Samples]:
-    """|e_l|^2 of each layer, and the products d_l . d_k of what these make of the output.
+    """|e_l|^2 of each layer, and the products d_l . d_k of the resulting output changes.
 
     g_l is the reference with the values of the first l learned layers from the module, so that
     d_l = g_(l-1) - g_l is what the error of layer l alone makes of the output, Eq. (eq:telescope).

@@ -115,7 +115,7 @@ def build(
 
 
 class UNet(nn.Module):
-    """A U-Net: images (batch, channels, rows, columns), plus what it makes of them.
+    """A U-Net: images (batch, channels, rows, columns), plus a learned correction.
 
     Convolutions of 3 x 3 with ReLUs, averages over 2 x 2 pixels on the way down, and nearest
     neighbours on the way up, beside which the images of the way down are taken in again.
@@ -189,7 +189,7 @@ class UNet(nn.Module):
 
 
 class Cnn(nn.Module):
-    """Convolutions: images (batch, channels, rows, columns), plus what they make of them.
+    """Convolutions: images (batch, channels, rows, columns), plus a learned correction.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ class _Channels:
         return (x.movedim(-1, 1) if self.parts else x).reshape(len(x), self.count, *self.sides)
 
     def through(self, net: nn.Module, x: Tensor) -> Tensor:
-        """What a network on images with channels makes of (batch, *shape)."""
+        """Apply a network on images with channels to (batch, *shape)."""
         return self.join(net(self.split(x)))
 
     def join(self, x: Tensor) -> Tensor:
@@ -335,7 +335,7 @@ class PostProcessing(nn.Module):
         self.net = net.to(last.device)
 
     def forward(self, y: Tensor) -> Tensor:
-        """Images of what was measured.
+        """Reconstruct images from measurements.
 
         Parameters
         ----------
@@ -453,7 +453,7 @@ class PrimalDual(nn.Module):
         self.primals = blocks((memory + 1) * image, memory * image)
 
     def forward(self, y: Tensor) -> Tensor:
-        """Images of what was measured.
+        """Reconstruct images from measurements.
 
         Parameters
         ----------
@@ -535,7 +535,7 @@ class DenseUNet(nn.Module):
         check_halved(self._channels.sides, levels)
 
     def forward(self, y: Tensor) -> Tensor:
-        """Images of what was measured.
+        """Reconstruct images from measurements.
 
         Parameters
         ----------
@@ -550,7 +550,7 @@ class DenseUNet(nn.Module):
 
 
 class _Refinement(nn.Module):
-    """What is learned behind a known inverse: images to images."""
+    """The learned network behind a known inverse: images to images."""
 
     def __init__(self, channels: _Channels, net: nn.Module) -> None:
         super().__init__()
@@ -624,7 +624,7 @@ def check_dense(inputs: int, outputs: int) -> None:
 
 
 def check_halved(sides: Shape, levels: int) -> None:
-    """Raise if a U-Net cannot halve images of these sides so often."""
+    """Raise if a U-Net of this many levels cannot halve the images' sides."""
     field, rule = f"images of a U-Net of {levels} levels", f"have sides divisible by {2**levels}"
     if any(side % 2**levels for side in sides):
         remedy = "use fewer levels, or other images"

@@ -30,7 +30,7 @@ Function = Callable[[Any], Any]
 
 
 class _Shared(tuple[Function, Function]):
-    """Functions that copies of an operator share: what they hold may be large, or not be copied."""
+    """Two functions that copies of an operator share: their state may be large or not copyable."""
 
     __slots__ = ()
 
@@ -109,7 +109,7 @@ class Adapted(Opaque):
         return self._called(items.clone(), adjoint).to(x.dtype, copy=True).reshape(*lead, *target)
 
     def _called(self, items: Tensor, adjoint: bool) -> Tensor:
-        """What a function gives for a batch, if it is what the operator's shapes say."""
+        """Call a function on a batch and check the shape and type of its result."""
         source, target = self._ends(adjoint)
         subject = f"{self.name}: {'adjoint' if adjoint else 'forward'}"
         where = f"for a batch of {len(items)} in {items.dtype} on {items.device}"
@@ -132,14 +132,14 @@ class Adapted(Opaque):
         return image.detach().to(items.device)
 
     def _precisions(self) -> dict[torch.dtype, torch.dtype]:
-        """What `_tried` gives, found in the caller's thread, whose modes the functions may need."""
+        """`_tried()`, cached; runs in the caller's thread, whose modes the functions may need."""
         if "_tried" not in self._cache:
             with torch.no_grad():
                 self._cache["_tried"] = self._tried()
         return cast(dict[torch.dtype, torch.dtype], self._cache["_tried"])
 
     def _tried(self) -> dict[torch.dtype, torch.dtype]:
-        """The precision of results for each precision that the functions take, tried out."""
+        """The precision of the results for each input precision that the functions accept."""
         allowed = DTYPES[::-1] if self._precision is None else (self._precision,)
         if not self._checked:
             return dict.fromkeys(allowed, torch.float32)
@@ -156,7 +156,7 @@ class Adapted(Opaque):
         return accepted
 
     def _tested(self, dtype: torch.dtype) -> torch.dtype:
-        """The precision of the results, if the functions are linear and each other's adjoint."""
+        """Check that the functions are linear and adjoint; return their results' precision."""
 
         def draw(shape: Shape, stream: str) -> Tensor:
             return norms.drawn(shape, 0, f"adapter {stream}").to(self.device, dtype)
@@ -292,7 +292,7 @@ def from_scipy(
     device: Device = None,
     dtype: Dtype = None,
 ) -> LinearOperator:
-    """A matrix or linear operator of SciPy; PyLops's operators and ASTRA's OpTomo are such.
+    """A matrix or linear operator of SciPy; this includes PyLops operators and ASTRA's OpTomo.
 
     It computes on the CPU in its own precision, whatever the device and precision of the tensors.
     A complex operator becomes a real one: complex numbers are a last axis of 2, real and imaginary
@@ -436,12 +436,12 @@ def from_deepinv(
 
 
 def _one_line(error: Exception) -> str:
-    """The start of another package's message."""
+    """The first 200 characters of an exception's message, on one line."""
     return " ".join(str(error).split())[:200]
 
 
 def _item_by_item(function: Function, items: Tensor) -> object:
-    """A function of one item, of all of a batch."""
+    """Apply a function of one item to every item of a batch."""
     images = []
     for item in items:
         image = function(item)
@@ -452,13 +452,13 @@ def _item_by_item(function: Function, items: Tensor) -> object:
 
 
 def _on_arrays(function: Function, x: Tensor) -> object:
-    """A function of NumPy's arrays, of a tensor."""
+    """Apply a function of NumPy arrays to a tensor."""
     image = function(x.cpu().numpy())
     return torch.from_numpy(image) if isinstance(image, np.ndarray) else image
 
 
 def _on_columns(linear: ScipyOperator, adjoint: bool, target: Shape, items: Tensor) -> Tensor:
-    """A SciPy operator of a batch."""
+    """Apply a SciPy operator to a batch, (items, *source) -> (items, *target)."""
     flat = items.cpu().numpy().reshape(len(items), -1)
     if flat.shape[1] != linear.shape[not adjoint]:  # pairs of real and imaginary parts
         flat = flat.view(np.complex64 if flat.dtype == np.float32 else np.complex128)

@@ -78,7 +78,7 @@ class Spectral(LinearOperator):
         """The eigenvalues of A^T A, in the shape of the components in that basis."""
 
     def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
-        """x with each of its components in that basis multiplied by a factor; entries, as here."""
+        """Multiply the components of x in that basis by factors; here these are its entries."""
         return x * factors
 
 
@@ -318,7 +318,7 @@ class Fourier(Spectral):
 
     @property
     def acceleration(self) -> float:
-        """The image's pixels over the samples that are kept."""
+        """Number of pixels divided by the number of samples."""
         return self.mask.numel() / int(self.mask.sum())
 
     def _map(self, x: Tensor) -> Tensor:
@@ -500,7 +500,7 @@ class Diffusion(Spectral):
 
 
 def capped(bracket: NormBracket, most: float, how: str) -> NormBracket:
-    """A bracket whose upper end is not above what is certain."""
+    """A bracket with its upper end lowered to a certain bound."""
     limit = most * (1 + _ROUNDING)
     if bracket.upper <= limit:
         return bracket
@@ -509,7 +509,7 @@ def capped(bracket: NormBracket, most: float, how: str) -> NormBracket:
 
 
 def filtered(x: Tensor, multiplier: Tensor, lengths: Shape) -> Tensor:
-    """The last axes of x, with zeros up to these lengths, convolved on a torus."""
+    """Circular convolution over the last axes of x, zero-padded to these lengths."""
     axes = tuple(range(-len(lengths), 0))
     spectrum = torch.fft.rfftn(x, s=lengths, dim=axes) * multiplier
     convolved: Tensor = torch.fft.irfftn(spectrum, s=lengths, dim=axes)

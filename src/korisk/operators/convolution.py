@@ -166,7 +166,7 @@ class Convolution(Spectral):
 
 
 def _placed(values: Tensor, axis: int, first: int, length: int) -> Tensor:
-    """A part of an axis in its place among zeros."""
+    """Pad an axis with zeros to a length, so that the values start at index `first`."""
     after = length - first - values.shape[axis]
     return torch.nn.functional.pad(values, [0, 0] * (-axis - 1) + [first, after])
 
@@ -174,7 +174,7 @@ def _placed(values: Tensor, axis: int, first: int, length: int) -> Tensor:
 def gaussian_kernel(
     deviation: float | Sequence[float], *, axes: int = 2, reach: float = 4.0
 ) -> Tensor:
-    """A Gaussian blur's kernel, of odd lengths, whose entries add up to one.
+    """Kernel of a Gaussian blur, of odd lengths; its entries add up to 1.
 
     Parameters
     ----------

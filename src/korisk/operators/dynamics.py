@@ -232,6 +232,6 @@ class _Slopes:
 
 
 def _scaled(z: Tensor, log: float) -> tuple[Tensor, float]:
-    """z over its largest entry, raised by more than rounding; the logs of these entries add up."""
+    """z over its largest entry, raised above rounding; `log` accumulates these divisors."""
     largest = float(z.max())
     return z / largest + _ROUNDING * _SMALLEST, log + math.log(largest)

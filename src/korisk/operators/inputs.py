@@ -66,12 +66,12 @@ def shape_text(shape: Shape, *, batched: bool = False) -> str:
 
 
 def several(value: object) -> TypeGuard[Iterable[object]]:
-    """Whether a value is a sequence of values, and not one alone."""
+    """Whether a value is a sequence of values."""
     return isinstance(value, Iterable) and not isinstance(value, str)
 
 
 def checked_shape(field: str, value: Any, *, axes: int = 0) -> Shape:
-    """A shape of so many axes at least, as whole numbers >= 1; one number means one axis."""
+    """A shape with at least `axes` axes of lengths >= 1; one number is a shape of one axis."""
     remedy = "count the points along each axis"
     lengths = value if several(value) else [value]
     shape = tuple(_checks.count(field, length, at_least=1, remedy=remedy) for length in lengths)
@@ -81,7 +81,7 @@ def checked_shape(field: str, value: Any, *, axes: int = 0) -> Shape:
 
 
 def checked_length(field: str, value: Any, length: int, matrix: str) -> Shape:
-    """A shape with as many entries as a matrix has rows, or columns; one axis where None."""
+    """A shape with `length` entries, the rows or columns of a matrix; one axis if None."""
     shape = checked_shape(field, length if value is None else value)
     rule, entries = f"have {length:,} entries for {matrix}", math.prod(shape)
     got = f"{shape_text(shape)}, which has {entries:,}"

@@ -19,7 +19,7 @@ _process, _numbers = uuid4().hex, count()
 
 
 def constant(key: str, method: str) -> Any:
-    """What a method of the operator gives, made once; for a compiler it is a constant."""
+    """The cached result of an operator's method, which compilers take as a constant."""
     return live[key]._make(method)
 
 
@@ -29,16 +29,16 @@ vars(constant).update(_dynamo_marked_constant=True)
 
 
 def version(tensor: Tensor) -> tuple[int, int]:
-    """Where a tensor's numbers are and how often they were written to."""
+    """Address of a tensor's data, and the number of in-place changes."""
     return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
 class _Cache(dict[object, Any]):
-    """What an operator made for itself, by method, and what else it remembers: not its state."""
+    """Cached results of an operator's methods; not part of its state."""
 
 
 class Keeping(nn.Module):
-    """A module on one device in one precision that keeps what it makes there; not pickled."""
+    """A module on one device in one precision that caches tensors there; caches are not pickled."""
 
     _anchor: Tensor
     _key: str
@@ -58,7 +58,7 @@ class Keeping(nn.Module):
         return self._anchor
 
     def _once(self, method: str) -> Any:
-        """What a method gives, kept until the operator moves or its weights change; not pickled."""
+        """The result of a method, cached until the operator moves or its weights change."""
         if not torch.compiler.is_compiling():
             return self._make(method)
         # Weights are inputs of a program, and what is made of them is part of it.
@@ -92,12 +92,12 @@ class Keeping(nn.Module):
         return [tensor for name, tensor in tensors if name != "_anchor" and tensor is not None]
 
     def _versions(self) -> tuple[object, ...]:
-        """What tells whether something that was made before still holds."""
+        """Precision, device and versions of the weights, with which caches become invalid."""
         place = self._standing()
         return place.dtype, place.device, *(version(tensor) for tensor in self._weights())
 
     def _recipe(self) -> str:
-        """What another process can make the operator from; nothing where it cannot."""
+        """Text from which another process can build the operator; empty if that is impossible."""
         return ""
 
     def _register(self) -> None:

@@ -35,7 +35,7 @@ _INEXACT = 18e-5
 def _guarded(
     function: Callable[[Operator, Tensor], Tensor], method: str, source: str, target: str
 ) -> Callable[[Operator, Tensor], Tensor]:
-    """A subclass's map: one node where it is traced and opaque; of the shape that is stated."""
+    """Wrap a subclass's map: one node where it is traced and opaque, else check its shape."""
 
     @wraps(function)
     def guarded(self: Operator, x: Tensor) -> Tensor:
@@ -377,7 +377,7 @@ class LinearOperator(Exported, ABC):
         return scaled_bracket(bracket, size), steps
 
     def _gross_norm(self, upper: float | None = None) -> float:
-        """The size of what is rounded on the way, above the norm where parts cancel."""
+        """Scale of the rounding errors: above the norm where parts cancel."""
         if self.inexact == SOLVED:
             return math.inf
         return self._norm(0.1, 0).upper if upper is None else upper
@@ -448,7 +448,7 @@ class Wrapped(LinearOperator):
 
     @property
     def inexact(self) -> str:  # type: ignore[override]
-        """Why products of the other are known to float32 alone, even in float64."""
+        """Why products of `of` are known to float32 alone, even in float64."""
         return self.of.inexact
 
 

@@ -266,7 +266,7 @@ class Moving(Combined):
         return self.warp.poses
 
     def _active_states(self) -> Tensor:
-        """1 where a time sees a pose, (poses, 1, ..., times, ..., 1)."""
+        """1 where a time is in a pose, (poses, 1, ..., times, ..., 1)."""
         active = torch.nn.functional.one_hot(torch.tensor(self.states), self.warp.range[0]).t()
         beside = (1,) * self.axis, (1,) * (len(self.range) - self.axis - 1)
         return active.reshape(-1, *beside[0], len(self.states), *beside[1]).to(self._standing())
@@ -286,7 +286,7 @@ class Moving(Combined):
 def estimate_motion(
     operator: Moving, images: Tensor, measured: Tensor, *, steps: int = 50
 ) -> Moving:
-    """The motion that explains scans of known images best, such as those of training pairs.
+    """Estimate the motion from scans of known images, such as training pairs.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ def start(shape: tuple[int, ...], seed: int, attempt: int = 0) -> Tensor:
 
 
 def is_contradicted(upper: float, there: Map, back: Map, witness: Tensor) -> bool:
-    """Whether a few steps of power iteration from a vector find more than an upper end of the norm.
+    """Whether a few steps of power iteration exceed an upper end of the norm.
 
     The vector has nothing to do with the start that the upper end comes from. What it contradicts
     is wrong for certain, so asking can only lower the probability that an upper end fails.
@@ -114,7 +114,7 @@ def random_start_norm(
 
 
 def missed(space: Krylov, chance: float) -> float:
-    """How far an eigenvalue may be from those of an exhausted space, but for a probability."""
+    """Largest distance of an eigenvalue from those of an exhausted space, up to a probability."""
     rounding = _UNIT * float(space.tridiagonal.diagonal().max())
     return (space.length + rounding) * math.sqrt(space.basis.shape[1]) / chance
 

@@ -33,7 +33,7 @@ _library: Any = torch.library.Library("korisk", "DEF")  # type: ignore[no-untype
 
 
 def _recorded() -> bool:
-    """Whether a program is recorded that may run in another process."""
+    """Whether a program is being exported or traced, which may run in another process."""
     return _exporting() or jit_tracing()
 
 
@@ -74,7 +74,7 @@ class Opaque(LinearOperator):
         """A x, or A^T x; x has no graph, and neither must the result, a tensor of its own."""
 
     def _require_frozen(self, module: nn.Module, what: str, remedy: str) -> None:
-        """Raise if a module has weights that are trained: their gradients would be lost."""
+        """Raise if a module has trainable weights, whose gradients would be lost."""
         frozen = not any(weights.requires_grad for weights in module.parameters())
         got = "weights that require gradients, which would be lost"
         require(frozen, f"{self.name}: {what}", "not be trainable", module, remedy, got=got)
@@ -130,7 +130,7 @@ class _TransformedProduct(torch.autograd.Function):
 
 
 def no_derivative(x: Tensor) -> bool:
-    """Whether no derivative of a product with x can be asked for."""
+    """Whether no derivative with respect to x can be needed."""
     # How deep in torch.autograd.forward_ad; a PyTorch that cannot tell is always inside.
     level = getattr(torch.autograd.forward_ad, "_current_level", 0)
     graph = x.requires_grad and torch.is_grad_enabled()
@@ -138,7 +138,7 @@ def no_derivative(x: Tensor) -> bool:
 
 
 def differentiable(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
-    """A x, or A^T x, with derivatives where any are asked for."""
+    """A x, or A^T x, with derivatives where they are needed."""
     if no_derivative(x):  # a view of what has no graph would only take time
         return operator._product(x.detach() if x.requires_grad else x, adjoint)
     form: Any = _TransformedProduct if inside_transform() else _Product
@@ -150,7 +150,7 @@ def differentiable(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
 
 
 def operator_of(key: str, x: Tensor) -> LinearOperator:
-    """The operator of a key for x: one that lives in this process, or one made from its recipe."""
+    """The operator of a key: one that exists in this process, or one built from its recipe."""
     operator, place = live.get(key), (x.dtype, x.device)
     if isinstance(operator, LinearOperator) and (operator.dtype, operator.device) == place:
         return operator

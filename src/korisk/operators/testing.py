@@ -46,7 +46,7 @@ Results = list[tuple[Tensor, Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Finding:
-    """One law: what was measured, and what it must not exceed.
+    """Result of one law: the measured error and its limit.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ class _Suite:
         self.scale = lower or (upper if 0 < upper < math.inf else 1.0)
 
     def finding(self, law: str) -> Finding:
-        """What is measured for a law, in the precision that its figure is reported in."""
+        """Check one law and return its largest error."""
         precisions = {"dtypes": torch.float32, "pickle": self.operator.dtype}
         reported = precisions.get(law, torch.float64)
         self.figure: float | None = 0.0
@@ -271,7 +271,7 @@ class _Suite:
     def _compare(
         self, first: LinearOperator, second: LinearOperator, how: str, dtype: torch.dtype
     ) -> Errors:
-        """Hold the other operator, with its own precision and device, to the first."""
+        """Compare the second operator, in its own precision and on its device, with the first."""
         for side, twin in zip(_sides(first, self.seed), _sides(second, self.seed), strict=True):
             self.what = f"{side.name} {how}"
             x = side.draw()

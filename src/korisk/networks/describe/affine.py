@@ -57,18 +57,18 @@ class Affine:
 
     @property
     def constant(self) -> float:
-        """By how much the value moves at most."""
+        """Largest change of the value, |J| + radius."""
         return self.stretch + self.radius
 
     @property
     def moves(self) -> Tensor:
-        """By how much each entry of the value moves at most."""
+        """Largest change of each entry of the value."""
         rows: Tensor = self.jacobian.norm(dim=1)
         return rows.reshape(self.ends.shape) * (1 + ROUNDING) + self.ends
 
 
 def first(value: Tensor) -> Affine | None:
-    """The first value itself; None where it is too large."""
+    """The form of the first value itself; None if it has too many entries."""
     if not value.is_floating_point() or value.numel() > MOST_COLUMNS:
         return None
     # d_0 = d: the difference of the first value is its own linear map.
@@ -77,7 +77,7 @@ def first(value: Tensor) -> Affine | None:
 
 
 def affine_upper(start: Step, steps: Sequence[Step], is_linear: Callable[[Step], bool]) -> float:
-    """A constant of the last of some steps in the value of `start`; infinite where none is found.
+    """Lipschitz constant from the value of `start` to the last step; infinite if unknown.
 
     Every step but the first value's has its range on the set.
     """
@@ -98,7 +98,7 @@ def affine_upper(start: Step, steps: Sequence[Step], is_linear: Callable[[Step],
 
 
 def after(step: Step, forms: Sequence[Affine], *, linear: bool) -> Affine | None:
-    """The form behind a step, from those of the values that it takes; None: not known."""
+    """The form behind a step from those of its inputs; None if unknown."""
     on_set = step.on_set
     value = step.value
     columns = forms[0].jacobian.shape[1]
@@ -168,7 +168,7 @@ def after(step: Step, forms: Sequence[Affine], *, linear: bool) -> Affine | None
 
 
 def _moved(step: Step, forms: Sequence[Affine], lengths: list[float]) -> float:
-    """How far a linear step moves where its inputs move by these lengths."""
+    """Largest change of a linear step when its inputs change by these lengths."""
     assert step.on_set is not None
     if step.on_set.gain is not None:
         return float(step.on_set.gain.bracket.upper) * math.hypot(*lengths)
@@ -177,7 +177,7 @@ def _moved(step: Step, forms: Sequence[Affine], lengths: list[float]) -> float:
 
 
 def _rest(step: Step, forms: Sequence[Affine]) -> float:
-    """|R d| at most: by the entries' own moves, or by the largest factor in R."""
+    """Bound on |R d|: by the changes of entries, or by the largest factor in R."""
     assert step.on_set is not None and step.on_set.bend is not None  # noqa: PT018
     moved = step.on_set.bend.moved
     moves = dict(zip(step.parents, (form.moves for form in forms), strict=True))
@@ -206,7 +206,7 @@ def is_summed(step: Step) -> bool:
 
 
 def absolute(step: Step, widths: Sequence[Tensor]) -> Tensor:
-    """|f| w: by how much a linear step may move where its inputs move by w, entry by entry."""
+    """|f| w: largest change of each entry of a linear step when its inputs change by w."""
     shape = step.value.shape
     if step.name in rules._ADDING:
         size = max(1.0, abs(float(option(step, 2, "alpha", 1))))
@@ -231,7 +231,7 @@ def at_zero(step: Step, like: Sequence[Tensor], change: Change = None) -> Tensor
 
 
 def replayed(step: Step, values: Sequence[Tensor], change: Change = None) -> Tensor:
-    """A step on other values of its inputs, with other constants if asked."""
+    """Run a step on other inputs, and with other constants if `change` is given."""
     by_parent = dict(zip(step.parents, values, strict=True))
     with torch.set_grad_enabled(any(value.requires_grad for value in values)):
         return step.replay(by_parent, double=True, constants=change)

@@ -173,7 +173,7 @@ def _check(module: object, example: object) -> None:
 def _run(
     module: nn.Module, example: Tensor, local: InputSet | None = None, *, enter: bool = False
 ) -> tuple[Recording, list[str]]:
-    """The recorded run; modules that cannot be followed inside are taken whole, with a note.
+    """Record a run; modules that cannot be followed become one step, with a note.
 
     On a set of inputs attention and recurrent layers are followed inside.
     """

@@ -107,7 +107,7 @@ class Link:
 
     @cached_property
     def upper_bracket(self) -> NormBracket:
-        """The same from above alone, without the runs that look for a slope from below."""
+        """The same without searching for a slope from below."""
         upper = self.uppers({self.start.index: 1.0})[self.steps[-1].index]
         if upper < math.inf and self.linear:
             norm = function_norm(partial(self.apply, double=True), self.start.value)
@@ -167,7 +167,7 @@ class Link:
 
     @property
     def adds(self) -> bool:
-        """Whether it adds values up, so that the constants in each of them say the most."""
+        """Whether the contributions of the inputs add up."""
         return len(self.core) > 1 or rules.adds(self.steps[-1])
 
     @property
@@ -181,7 +181,7 @@ class Link:
         return NormBracket(0.0, upper, how="of all inputs together")
 
     def gain(self, step: Step) -> rules.Gain | None:
-        """What a step with one input does to distances; None where there is no rule."""
+        """Lipschitz bracket of a step with one input; None without a rule."""
         if step.on_set is not None and step.on_set.gain is not None:
             local: rules.Gain = step.on_set.gain
             return local
@@ -260,7 +260,7 @@ def links(recording: Recording, inside: Inside) -> list[Link]:
 
 
 def cuts(recording: Recording) -> list[int]:
-    """The steps that every way from the input to the output leads through."""
+    """The steps that every path from the input to the output passes through."""
     parents = {index: set(recording.steps[index].parents) for index in recording.live}
     return sorted(_gates(recording.live, parents)[recording.output])
 
@@ -333,7 +333,7 @@ def _written_layers(recording: Recording) -> list[tuple[int, ...]]:
 
 
 def _gates(order: Sequence[int], towards: Mapping[int, set[int]]) -> dict[int, set[int]]:
-    """For each step those that every way from the first one to it leads through, itself too."""
+    """Dominators of each step: those on every path from the first one, and itself."""
     gates: dict[int, set[int]] = {}
     for index in order:
         # Dominators of a step: those that all its neighbours share, and itself.
@@ -357,7 +357,7 @@ def is_torch_layer(frame: Frame) -> bool:
 
 
 def repeated(bracket: NormBracket, step: Step) -> NormBracket:
-    """A constant of all inputs together, where they are one value several times."""
+    """The constant of a step that takes one value several times."""
     times = len(step.parents)
     if times == 1 or step.module is None:
         return bracket

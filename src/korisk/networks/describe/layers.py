@@ -50,7 +50,7 @@ _NAMES |= {"leaky_relu": "LeakyReLU", "__getitem__": "index"}
 
 @dataclass
 class _Draft:
-    """The layers so far, and what their reader should know."""
+    """The layers so far, and the notes for the user."""
 
     paths: dict[int, str]  # of parameters
     used_names: set[str] = field(default_factory=set)  # names
@@ -89,7 +89,7 @@ class _Draft:
         self.values[link.steps[-1].index] = takes[0]
 
     def warnings(self) -> list[str]:
-        """One sentence for each kind of thing to know."""
+        """One sentence for each kind of note."""
         sentences = [text.format(_listed(names)) for text, names in self.notes.items() if names]
         # Weights in several layers: the theorem counts the error of each use, a sum would not.
         shared: dict[tuple[str, ...], int] = {}
@@ -218,7 +218,7 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
 
 
 def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: Weights) -> None:
-    """An error that is stated must have a layer of its own, or it would be lost."""
+    """Raise if a module with a stated mismatch is not a layer of its own."""
     inside = (
         mark_of(submodule)
         for step in link.core
@@ -239,7 +239,7 @@ def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: Weights)
 
 
 def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -> list[Composition]:
-    """Constants of runs of layers, where they are known better than by those of the layers.
+    """Constants of runs of layers that are smaller than the products of their constants.
 
     Known linear layers in a row, by the norm of their product; where all of them are operators the
     theory composes them by itself. And each part that is not a chain, between two values that
@@ -303,7 +303,7 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
 
 
 def _link_label(link: Link, paths: dict[int, str]) -> str:
-    """A link by its step, by the module that it is all of, or from its first step to its last."""
+    """Name of a link: its step, the module that it covers, or first and last step."""
     first, last = link.core[0], link.core[-1]
     if len(link.core) == 1:
         used = [paths[id(tensor)] for tensor in first.trained if id(tensor) in paths]
@@ -320,7 +320,7 @@ def _link_label(link: Link, paths: dict[int, str]) -> str:
 
 
 def _step_label(step: Step) -> str:
-    """A step by its mark, its operator, the layer of torch that it is in, or its function."""
+    """Name of a step: that of its mark, operator, torch layer or function."""
     mark = _step_mark(step)
     if mark is not None and mark.name != UNNAMED:
         return mark.name
@@ -334,7 +334,7 @@ def _step_label(step: Step) -> str:
 
 
 def _frame_label(frame: Frame) -> str:
-    """A module by its path, with its class where the path is only a number."""
+    """Name of a module: its path, with its class if the path is a number."""
     kind = type(frame.module).__name__
     if not frame.path:
         return kind
@@ -373,7 +373,7 @@ def _link_trained(link: Link) -> Weights:
 
 
 def _link_weights(link: Link, name: str, trained: Weights) -> Weights:
-    """p by its parts: trained tensors, each once, or what a mark states instead for its module."""
+    """The trained tensors of a link with their sizes, or the counts that marks state."""
     weights = dict(trained)
     modules = [(step.module, _step_mark(step)) for step in link.core if step.module is not None]
     for module, mark in modules:
@@ -398,13 +398,13 @@ def _listed(names: list[str]) -> str:
 
 
 def _present(bracket: NormBracket) -> NormBracket:
-    """The constant of a learned layer's weights as they are now."""
+    """The constant of a learned layer at its present weights."""
     how = _shortened(f"present weights: {bracket.how}")
     return replace(bracket, how=how, whose="present weights")
 
 
 def _of_map(bracket: NormBracket) -> NormBracket:
-    """The constant of a map that no training moves."""
+    """The constant of a map that is not trained."""
     return replace(bracket, whose="operator")
 
 

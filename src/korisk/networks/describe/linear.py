@@ -91,7 +91,7 @@ class LinearPart(LinearOperator):
         return abs(float((image * y).sum() - (first * back).sum())) <= slack
 
     def bracket(self, *, narrow: float = _WIDTHS[0]) -> NormBracket:
-        """The norm, as narrow as asked for, or as the memory for Lanczos allows."""
+        """The norm bracket, as narrow as requested or as memory for Lanczos allows."""
         size = min(math.prod(self.domain), math.prod(self.range))
         # Steps that Lanczos needs for this width by eq:lanczos, each with a vector to keep.
         for width in (narrow, *_WIDTHS):
@@ -117,7 +117,7 @@ def pulled_back(value: Tensor, point: Tensor, y: Tensor) -> Tensor:
 def function_norm(
     function: Function, example: Tensor, *, nonnegative: bool = False, most: float = math.inf
 ) -> NormBracket | None:
-    """The norm of a real affine function's linear part; None where it is not one after all.
+    """Norm of the linear part of a real affine function; None if it is not affine.
 
     `most` is a norm that is known not to be exceeded.
     """
@@ -219,7 +219,7 @@ def plain_operator(module: nn.Module | None) -> LinearOperator | None:
 
 
 def largest_slope(function: Function, point: Tensor) -> float:
-    """The largest slope found near a point, less what rounding may have added.
+    """Largest slope found near a point, reduced by what rounding may have added.
 
     Pairs of points at several distances, and small steps along the direction in which the
     Jacobian stretches most, at the point and beside it, where torch can form the Jacobian.
@@ -255,7 +255,7 @@ def largest_slope(function: Function, point: Tensor) -> float:
 
 
 def far_slope(function: Function, points: Iterable[Tensor]) -> float:
-    """The largest slope between some points, and from each of them by a small and by a large step.
+    """Largest slope between points, and from each point along a small and a large step.
 
     Less what rounding may have added, which matters for small steps far away.
     """
@@ -278,7 +278,7 @@ def far_slope(function: Function, points: Iterable[Tensor]) -> float:
 
 
 def slope_between(function: Function, points: Iterable[Tensor]) -> float:
-    """The largest slope between each of some points and the next."""
+    """Largest slope between consecutive points."""
     slopes = [0.0]
     for start, end in pairwise(points):
         values = _value(function, start), _value(function, end)

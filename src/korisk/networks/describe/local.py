@@ -21,7 +21,7 @@ _LONGEST_HOW = 80
 
 @dataclass(frozen=True)
 class Inside:
-    """Which share of some inputs stays in the ranges of a network, all the way.
+    """Share of inputs whose values stay in the ranges of a network.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class LocalNetwork(Network):
 
     @torch.no_grad()
     def inside(self, data: Tensor, trained: nn.Module | None = None) -> Inside:
-        """Which share of some inputs stays in the ranges that the constants hold on.
+        """Share of inputs that stay in the ranges on which the constants hold.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class LocalNetwork(Network):
         return Inside(inside_everywhere / len(data), shares, len(data))
 
     def _names(self) -> dict[int, str]:
-        """By step, the layer that it belongs to."""
+        """The name of the layer that each step belongs to."""
         # A composed operator is several layers in one link.
         same = len(self._links) == len(self.layers)
         titles = self.names if same else [f"part {place}" for place in range(len(self._links))]
@@ -190,7 +190,7 @@ class LocalNetwork(Network):
 
 
 def _conditional(layer: Layer, short: str) -> Layer:
-    """A layer whose constants say where they hold."""
+    """A layer whose brackets name the set on which they hold."""
     if isinstance(layer.inputs, Mapping):
         constants = {key: _constant(value, short) for key, value in layer.inputs.items()}
         return replace(layer, inputs=constants)

@@ -28,7 +28,7 @@ _ABS = words("abs absolute __abs__")
 
 
 def pieces(step: Step, steps: Sequence[Step]) -> Slopes | None:
-    """The value v and the slopes between which a function of it lies, if the step completes one.
+    """If a step completes a known function of one value: that value, and bounds of the slope.
 
     where(v > t, a v + b, c v + d) without a jump; soft thresholds, sign(v) relu(|v| - t); and
     projections onto a ball or an interval, v / max(a, b |v|).
@@ -43,7 +43,7 @@ def pieces(step: Step, steps: Sequence[Step]) -> Slopes | None:
 
 
 def needed(last: Step, steps: Sequence[Step]) -> set[int]:
-    """The steps that a value depends on, without what only a function of several steps uses."""
+    """The steps that a value depends on, without those inside functions of several steps."""
     ahead, indices = [last.index], set()
     while ahead:
         step = steps[ahead.pop()]
@@ -81,14 +81,14 @@ def _soft_threshold(step: Step, steps: Sequence[Step]) -> Slopes | None:
 
 
 def _positive_part(step: Step) -> object:
-    """What a step is the positive part of, if it is one."""
+    """The argument of a step that takes the positive part."""
     if step.name == "relu":
         return step.args[0]
     return step.args[0] if _clamped_from(step) == 0.0 else None
 
 
 def _clamped_from(step: Step) -> float | None:
-    """The number that a step clamps its first argument from below with, and nothing else."""
+    """The lower limit of a clamp without an upper one."""
     if step.name not in _CLAMPS or option(step, 2, "max", None) is not None:
         return None
     low = option(step, 1, "min", None)

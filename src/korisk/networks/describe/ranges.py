@@ -83,7 +83,7 @@ class Bend(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Range:
-    """The values of a step on the set, and what the step does to distances there."""
+    """Range of a step's values on the set, and its constants there."""
 
     center: Tensor  # in float64: the value at the set's center
     low: Tensor
@@ -142,7 +142,7 @@ class Range:
 
 
 class _Rule(NamedTuple):
-    """What a rule finds: ends of the box, constants in the inputs, C and R."""
+    """Result of a rule: ends of the box, constants in the inputs, C and R."""
 
     low: Tensor
     high: Tensor
@@ -229,7 +229,7 @@ def _range(step: Step, steps: Sequence[Step], inside: Inside) -> Range | None:
 
 
 def _searched(link: Link, axes: int) -> Range | None:
-    """The range before a normalisation, by a constant of all that leads there, where that counts.
+    """The range before a normalisation, narrowed by a constant of the whole path to it.
 
     Where a group of entries may vanish, its normalised slopes are as large as eps allows.
     """
@@ -252,7 +252,7 @@ def _searched(link: Link, axes: int) -> Range | None:
 def _narrowed(
     step: Step, outer: Range, ranges: list[Range], start: Range | None, *, linear: bool
 ) -> Range:
-    """The range by J and e too, which keep what linear parts of several paths cancel."""
+    """The range narrowed by J and e, which keep cancellations between paths."""
     forms = [domain.affine for domain in ranges if domain.affine is not None]
     if start is None or len(forms) < len(step.parents):
         return outer
@@ -339,7 +339,7 @@ def _rule(step: Step, ranges: list[Range], center: Tensor, gain: Gain | None) ->
 
 
 def _points(step: Step, domain: Range) -> Sequence[float | Tensor] | None:
-    """Where a function of one value turns or bends; None where it is not known."""
+    """Points where a function of one value turns or bends; None if unknown."""
     name, x = step.name, domain.center
     if step.value.shape != x.shape:
         return None

@@ -47,7 +47,7 @@ Values = dict[int, Tensor]
 
 
 class _Link(Protocol):
-    """What is asked of a part of the graph: `graph.Link` with one value that enters it."""
+    """The interface of `graph.Link` that is used here, with one input."""
 
     @property
     def start(self) -> Step: ...
@@ -62,7 +62,7 @@ class _Link(Protocol):
 
 @dataclass(frozen=True)
 class _Bend:
-    """A bent step: its linear part, and what bounds the rest of it."""
+    """A nonlinear step: its linear part, and a bound on the rest."""
 
     step: Step
     level: int  # the most bent steps on a way to it, itself too
@@ -268,13 +268,13 @@ class _Search:
 
     @property
     def rounding(self) -> float:
-        """What is left of a vector that lies in a space, relative, in the map's precision."""
+        """Relative length below which a vector counts as zero in the map's precision."""
         return math.pow(torch.finfo(self.linear_map.dtype).eps, 0.6)
 
     def spread(
         self, scales: FloatArray, size: float, dtype: torch.dtype | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The scales of each number that enters the map, and of each that leaves it."""
+        """The scale of each input and of each output of the map."""
         device, dtype = self.linear_map.device, dtype or self.linear_map.dtype
         # M takes d_i e_i and gives d_i r_i p_i and y / l.
         inner = torch.tensor([1.0, *scales], dtype=dtype, device=device)
@@ -315,7 +315,7 @@ class _Search:
         return math.log(size) + (self.depth if norm > 1 else 1) * math.log(norm)
 
     def _value(self, scales: FloatArray, size: float) -> float:
-        """What is minimised, at least: by the norm that all trial vectors so far show."""
+        """Lower bound on the objective, from the norm that the trial vectors show."""
         # Energies of the trials in each part: a quotient for each, linear in the squared scales.
         behind, before = (np.array(several) for several in zip(*self._trials, strict=True))
         squares = np.append(scales, 1 / size) ** 2, np.append(scales, 1.0) ** 2
@@ -328,7 +328,7 @@ class _Search:
 
     @torch.no_grad()
     def _first(self, tied: NDArray[np.int64]) -> tuple[FloatArray, float]:
-        """One after the other, so that each row alone has a norm of about 1 / 2."""
+        """First scales, set one after the other so that each row has a norm of about 1/2."""
         scales = np.ones(len(tied) + 1)
         starts = np.append(np.cumsum(tied) - tied, sum(tied))
         # Ends of the inputs and outputs that belong to each bent step.

@@ -67,7 +67,7 @@ Inputs = Ball | Box | Tensor
 
 @dataclass(frozen=True, eq=False)
 class InputSet:
-    """A convex set: what lies in a box and, at once, in a ball around its reference point."""
+    """The intersection of a box and a ball around its reference point."""
 
     center: Tensor  # (1, ...), in float64, exactly representable in the example's precision
     low: Tensor
@@ -77,7 +77,7 @@ class InputSet:
     short: str  # "ball of radius 0.5"
 
     def points(self, like: Tensor, count: int = 8) -> list[Tensor]:
-        """Inputs in the set, near its center and at its edge, of another tensor's type."""
+        """Inputs in the set from its center to its edge, in the type of another tensor."""
         inputs = []
         for place in range(count):
             step = drawn(self.center.shape, place, "in the set").to(self.center)
@@ -88,7 +88,7 @@ class InputSet:
 
 
 def input_set(inputs: object, example: Tensor) -> InputSet:
-    """The set that a user states, for inputs of the example's shape."""
+    """The set of inputs that a user passes, checked against the example's shape."""
     shape, kind = (1, *example.shape[1:]), example.dtype
 
     def of_shape(argument: str, value: object) -> Tensor:

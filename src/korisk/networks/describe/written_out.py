@@ -31,7 +31,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # by the name of torch's funct
 
 
 def _written(function: Function) -> Function:
-    """Follow torch's function of this name by this one."""
+    """Register a replacement for torch's function of the same name."""
     FUNCTIONS[function.__name__] = function
     return function
 
@@ -69,7 +69,7 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Less the mean, over the root mean square of the last axes."""
+    """x minus its mean, divided by the root mean square over the last axes."""
     unit = unit_rms(centred(x, len(shape)), len(shape), eps)
     return _scaled(unit, weight, bias, x.ndim - len(shape))
 
@@ -78,7 +78,7 @@ def layer_norm(
 def rms_norm(
     x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Over the root mean square of the last axes."""
+    """x divided by its root mean square over the last axes."""
     least = torch.finfo(x.dtype).eps if eps is None else eps
     return _scaled(unit_rms(x, len(shape), least), weight, None, x.ndim - len(shape))
 
@@ -285,7 +285,7 @@ def _cell(layer: nn.RNNCellBase, x: Tensor, hx: Any = None) -> Any:
 
 
 def layer(module: nn.Module) -> Callable[..., Any] | None:
-    """What a layer does, in functions; None where torch's own is followed or taken whole."""
+    """The function that replaces a layer's forward; None if the layer runs as it is."""
     kind = type(module)
     if not is_plain(module):
         return None

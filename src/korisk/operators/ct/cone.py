@@ -152,7 +152,7 @@ class ConeBeam(Scan):
         self._warn_truncated("low", extent, "cylinder inscribed in the volume", *higher)
 
     def _set_lengths(self) -> None:
-        """Check and set spacings and distances, from the volume's where they were left out."""
+        """Check and set spacings and distances; defaults follow from the size of the volume."""
 
         def length(name: str, otherwise: float) -> float:
             value: Any = getattr(self, name)
@@ -173,7 +173,7 @@ class ConeBeam(Scan):
         length("row_spacing", length("bin_spacing", pixel * detector / source))
 
     def _set_bins(self) -> None:
-        """Check and set the detector's rows and columns, so many as see the cylinder."""
+        """Check and set the detector's rows and columns; by default they cover the cylinder."""
         bins: Any = self.bins
         if bins is not None:
             remedy = "count rows and columns of the detector"
@@ -195,7 +195,7 @@ class ConeBeam(Scan):
         self._set("bins", tuple(counts))
 
     def _set_views(self) -> None:
-        """Set the arc and the number of views where they were left out; the fan checks them."""
+        """Set the default arc and number of views; the fan checks them."""
         views: Any = self.views
         if np.ndim(self.angles) == 1 and len(self.angles):
             checked = partial(_checks.real, "angles", remedy="give radians")
@@ -280,7 +280,7 @@ class ConeBeam(Scan):
 
     @cached_property
     def truncation(self) -> float:
-        """The share of the cylinder inscribed in the volume above or below the detector.
+        """Share of the cylinder inscribed in the volume that lies above or below the detector.
 
         Averaged over views; none on a helix, which sees each slice for a while alone.
         """

@@ -51,7 +51,7 @@ def factor_table(stencil: ConeStencil, view: int, real: np.dtype[Any]) -> Factor
 
 
 class _Piece(NamedTuple):
-    """Some targets of a view as matrices: their points, and the heights on their lines.
+    """Some targets of a view as matrices: interpolation in the plane, and along lines.
 
     Both matrices of heights have one entry for each target, entry and point, at the same places:
     `below` for the slice below, `above` for the next one, which lies one further in memory. They
@@ -141,7 +141,7 @@ class Factored(Engine):
         return np.asarray(sum(turned[1:], start=turned[0]))
 
     def _share(self, work: Callable[[range], None]) -> None:
-        """Spread the views over the threads."""
+        """Distribute the views over the threads."""
         views = len(self.tables)
         threads = min(torch.get_num_threads(), views)
         calls = [partial(work, range(first, views, threads)) for first in range(threads)]
@@ -192,7 +192,7 @@ class Factored(Engine):
             add()
 
     def _pieces(self, view: int, stride: int) -> Iterator[_Piece]:
-        """A view's matrices, some targets at a time; points' lines begin `stride` apart."""
+        """Matrices of a view, for a few targets at a time; lines of points start `stride` apart."""
         table, (targets, entries) = self.tables[view], self.cone.targets
         sources, length = self.cone.sources
         wide = length + AROUND

@@ -27,7 +27,7 @@ _CPU = torch.device("cpu")
 
 
 class Factors(NamedTuple):
-    """A view's points in the plane: each target has some, and each point takes two sources.
+    """Sample points of a view in the plane: several for each target, each between two sources.
 
     For rays targets are the detector's columns and sources the pixels of a slice; pixel-driven, it
     is the other way round. Entry j of a target's line lies at start + slope j on the point's line.
@@ -63,7 +63,7 @@ class ConeStencil(Stencil[ConeBeam]):
 
     @cached_property
     def lengths(self) -> FloatArray:
-        """What sinograms count for beyond the factors, (rows, columns)."""
+        """Weights of the sinogram beside the factors, (rows, columns)."""
         return np.ones(self.geometry.detector_shape)
 
     @property
@@ -126,7 +126,7 @@ class ConeJoseph(ConeStencil):
 
     @cached_property
     def lengths(self) -> FloatArray:
-        """How much longer a ray's steps are than in the plane, since it rises; (rows, columns)."""
+        """Length of a step along an oblique ray over that in the plane, (rows, columns)."""
         scan = self.geometry
         return np.asarray(np.hypot(1.0, scan.row_offsets[:, None] / scan.fan.bin_distances))
 

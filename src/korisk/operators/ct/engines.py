@@ -50,7 +50,7 @@ _forked: list[int] = []  # this process, if it was forked
 
 
 class Engine(ABC):
-    """A pair of products with one set of weights; tensors are (batch, elements), contiguous."""
+    """Forward and adjoint product with the same weights; tensors are (batch, elements)."""
 
     def __init__(self, stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> None:
         self.stencil, self.device, self.dtype = stencil, device, dtype
@@ -68,7 +68,7 @@ class Engine(ABC):
 
 
 def entry_count(stencil: AnyStencil) -> int:
-    """About how many entries the matrix has: from a few views, or a bound if views are large."""
+    """Estimated number of matrix entries, from a few views; an upper bound for large views."""
     views = stencil.geometry.views_count
     if stencil.taps_per_view > _CHUNK:
         return stencil.taps_per_view * views
@@ -78,7 +78,7 @@ def entry_count(stencil: AnyStencil) -> int:
 
 
 def worth_storing(stencil: AnyStencil, device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the matrix takes a small part of the free memory."""
+    """Whether the matrix and its transpose take at most a quarter of the free memory."""
     entries = entry_count(stencil)
     needed = 2 * entries * (4 + dtype.itemsize)  # with its transpose
     return needed <= _WORTH_STORING * free_memory(device) and entries < 2**31
@@ -158,7 +158,7 @@ class CpuMatrix(Engine):
         self.backward = _Rows(matrix.T.tocsr())
 
     def _for_few(self, batch: int) -> Engine | None:
-        """A quarter of the matrix, where the scan folds and so few images are quicker with it."""
+        """The folded matrix, where the scan has one and it is faster for so small a batch."""
         small = batch == 1 and self.forward.matrix.nnz < _SMALL
         if small or batch > _FEW or self.forward.mkl is None or _forked:
             return None
@@ -190,7 +190,7 @@ class CpuMatrix(Engine):
 
 
 class _Numbering:
-    """A grid counted tile by tile: `order` lists flat indices so, `place` finds one in it."""
+    """A grid numbered tile by tile: `order` maps to flat indices, `place` is its inverse."""
 
     def __init__(self, shape: tuple[int, int], tile: tuple[int, int]) -> None:
         rows, columns = np.divmod(np.arange(math.prod(shape)), shape[1])
@@ -245,7 +245,7 @@ class _Rows:
         self.mkl = _as_torch(matrix) if has_mkl else None
 
     def _cut(self, pieces: int) -> list[tuple[slice, csr_array]]:
-        """Rows and their entries, sharing the memory of the whole."""
+        """Split the matrix into blocks of rows that share its memory."""
         if pieces not in self._blocks:
             matrix, (rows, columns) = self.matrix, self.matrix.shape
             cuts = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, pieces + 1)[1:-1])
@@ -290,7 +290,7 @@ class _Rows:
 
 
 def in_threads(calls: Sequence[Callable[[], None]], threads: int) -> None:
-    """Make some calls at once, one of them in this thread, and wait for all."""
+    """Run calls in parallel, the first in this thread, and wait for all of them."""
     first, *others = calls
     if others and threads not in _pools:
         _pools[threads] = ThreadPoolExecutor(threads - 1, thread_name_prefix="korisk")
@@ -311,7 +311,7 @@ def _as_torch(matrix: csr_array, device: torch.device | str = "cpu") -> Tensor:
 
 
 def folds(stencil: AnyStencil) -> bool:
-    """Whether the views of a scan come in fours that are one view of four copies."""
+    """Whether four views at a time are one view of the image, mirrored and transposed."""
     geometry = stencil.geometry
     rows, columns = geometry.image_shape[-2:]
     return (
@@ -327,7 +327,7 @@ def folds(stencil: AnyStencil) -> bool:
 
 
 class FoldedMatrix(Engine):
-    """Even parallel scans of square images: a quarter of the matrix for four copies of an image.
+    """Parallel scans with an even number of views: a quarter of the matrix, four image copies.
 
     Mirrored left to right, an image at angle b looks as the image itself at pi - b; transposed, as
     at pi/2 - b; both, as at pi/2 + b. One image then is four columns of a product, which libraries
@@ -396,7 +396,7 @@ class DeviceMatrix(Engine):
 
 
 class OnTheFly(Engine):
-    """Nothing stored: the taps of a few views, or of a part of one, are made, used and dropped."""
+    """No stored matrix: taps are computed for a few views at a time and discarded."""
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
         """(batch, pixels) -> (batch, views bins), or back from there to pixels."""

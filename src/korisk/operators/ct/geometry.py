@@ -205,7 +205,7 @@ class Geometry(Scan):
         """
 
     def _across(self, x: FloatArray, y: FloatArray, views: slice) -> FloatArray:
-        """How far (x, y) lies along the detector's direction, (views, *x.shape)."""
+        """Coordinate of (x, y) along the detector, millimetres, (views, *x.shape)."""
         angle = self.angle_array[views].reshape(-1, *([1] * np.ndim(x)))
         return np.cos(angle) * x + np.sin(angle) * y
 
@@ -249,7 +249,7 @@ class Geometry(Scan):
 
     @cached_property
     def coverage(self) -> tuple[float, float]:
-        """First angle and arc that the views stand for, each view for the cell around it."""
+        """First angle and length of the arc that the views cover, each view with its cell."""
         total = float(self.view_weights.sum())
         if not self.angles:
             return self.start - float(self.view_weights[0]) / 2, total
@@ -260,13 +260,13 @@ class Geometry(Scan):
 
     @property
     def inscribed(self) -> str:
-        """What is inscribed in the image, as messages name it."""
+        """Name of the curve inscribed in the image, for messages."""
         rows, columns = self.image_shape
         return "disc" if rows == columns else "ellipse"
 
     @cached_property
     def truncation(self) -> float:
-        """The share of the ellipse inscribed in the image that the detector misses, over views."""
+        """Share of the ellipse inscribed in the image that the detector misses, over all views."""
         # Measured on a coarse grid and some views: the share matters to a digit or two.
         x, y = disc_points(_POINTS_ACROSS)
         height, width = self.image_size
@@ -416,7 +416,7 @@ class FanBeam(Geometry):
 
     @property
     def magnification(self) -> float:
-        """How much larger the detector sees what lies at the centre."""
+        """Magnification on the detector of an object at the centre."""
         return self.source_to_detector / self.source_to_center
 
     @cached_property
@@ -480,7 +480,7 @@ class FanBeam(Geometry):
         return self.source_to_detector * across / depth
 
     def nearness(self, x: FloatArray, y: FloatArray, views: slice = _ALL) -> FloatArray:
-        """How much nearer (x, y) is to the source than the centre is.
+        """Distance of the centre from the source divided by that of (x, y).
 
         Parameters
         ----------
@@ -501,6 +501,6 @@ class FanBeam(Geometry):
 
 
 def require_fan(geometry: object, what: str) -> None:
-    """Raise if it is not a fan beam, for what only a fan has."""
+    """Raise if the geometry is not a FanBeam."""
     if not isinstance(geometry, FanBeam):
         raise KoriskError(f"{what} are for a FanBeam, got {shown(geometry)}")

@@ -59,7 +59,7 @@ _UNDATED: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"Creation
 def draw_geometry(
     geometry: Scan, path: str | PathLike[str] | None = None, *, cone: Cone | None = None
 ) -> Axes:
-    """Draw a `ParallelBeam` or `FanBeam`; written to `path` (.png, .svg or .pdf) if there is one.
+    """Draw a `ParallelBeam` or `FanBeam`; write it to `path` (.png, .svg or .pdf) if given.
 
     A second panel magnifies the image where the source is far away. For a `ConeBeam`, whose slice
     the geometry is, it shows the first view from the side. The Axes of the whole scanner is
@@ -123,7 +123,7 @@ def draw_geometry(
 
 
 def _draw_side(axes: Axes, cone: Cone) -> None:
-    """The first view from the side: z upwards, and to the right the way along the central ray."""
+    """Draw the first view from the side: z upwards, the central ray to the right."""
     depth = cone.image_size[0]
     half = max(cone.image_size[1:]) / 2
     source, screen = cone.source_to_center, cone.source_to_detector
@@ -156,7 +156,7 @@ def _draw_side(axes: Axes, cone: Cone) -> None:
 
 
 def _draw_views(axes: Axes, angles: FloatArray, orbit: float) -> None:
-    """A mark for each view, and an arrow outside the circle the way the first one turns."""
+    """Mark each view, and draw an arrow in the direction of rotation."""
     axes.add_patch(Circle((0, 0), orbit, fill=False, edgecolor=_PALE, linewidth=0.6))
     x, y = -orbit * np.sin(angles), orbit * np.cos(angles)
     mark = partial(axes.plot, marker="o", linestyle="none", markeredgewidth=0)
@@ -176,7 +176,7 @@ def _draw_views(axes: Axes, angles: FloatArray, orbit: float) -> None:
 
 
 def _draw_inside(axes: Axes, geometry: Scan, beam: FloatArray) -> None:
-    """The image's square, the inscribed disc, what of it is missed, and the first view's beam."""
+    """Draw the image, the inscribed ellipse, the part that is missed and the first view's beam."""
     height, width = geometry.image_size
     corner = (-width / 2, -height / 2)
     frame = Rectangle(corner, width, height, facecolor="white", edgecolor=_DARK, linewidth=0.9)
@@ -198,7 +198,7 @@ def _draw_inside(axes: Axes, geometry: Scan, beam: FloatArray) -> None:
 
 
 def _missed(geometry: Scan) -> FloatArray:
-    """The image's square in RGBA, as opaque as the share of views that miss each point."""
+    """RGBA picture of the image whose opacity is the share of views that miss each point."""
     height, width = geometry.image_size
     grid = ((np.arange(160) + 0.5) / 80 - 1) / 2
     x, y = np.meshgrid(grid * width, grid * height)
@@ -219,7 +219,7 @@ def _frame(axes: Axes, reach: float, title: str) -> None:
 
 
 def _add_words(figure: Figure, geometry: Scan, fan: bool, cone: Cone | None) -> None:
-    """The title above, and the legend below with the distances as its head."""
+    """Add the title, and below the panels a legend with the distances."""
     scan = geometry if cone is None else cone
     angles = np.degrees(scan.angle_array)
     scanned = f"from {angles.min():.4g}° to {angles.max():.4g}°"

@@ -47,7 +47,7 @@ class Scan(InNotebooks, ABC):
     @property
     @abstractmethod
     def truncation(self) -> float:
-        """The share of what is inscribed in the image that the detector misses."""
+        """Share of the region inscribed in the image that the detector misses."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -68,14 +68,14 @@ class Scan(InNotebooks, ABC):
             raise invalid(what, "have fewer than 2^31 elements", pixels, "reduce them", got=got)
 
     def _refuse_source_inside(self, distance: float, reach: float, what: str) -> None:
-        """Raise if the source, so far from the centre, is within the reach of what it images."""
+        """Raise if the source, at this distance from the centre, is within the object's reach."""
         if distance <= reach:
             rule = f"keep the source outside the {what}, which reaches {reach:g} mm towards it"
             remedy = Message("move the source away or lower ", Argument("pixel_spacing", ...))
             raise invalid("source_to_center", rule, distance, remedy, got=f"{distance:g}")
 
     def _warn_truncated(self, how: str, extent: float, region: str, *wider: Any) -> None:
-        """Warn if the detector, so many millimetres long or high, misses part of the whole."""
+        """Warn if the detector, `extent` millimetres long or high, misses part of the region."""
         if self.truncation > _WARN_TRUNCATION:
             lost = f"{self.truncation:.1%} of the {region}, averaged over views"
             start = f"the detector is too {how}: its {extent:g} mm miss {lost}; raise "
@@ -125,7 +125,7 @@ def centres(count: int, spacing: float, offset: float = 0.0) -> FloatArray:
 
 
 def disc_points(across: int) -> tuple[FloatArray, FloatArray]:
-    """x and y of a grid's points within the unit disc, so many points across: both (points,)."""
+    """Points of a grid within the unit disc, `across` points wide: x and y, both (points,)."""
     # Cell centres, so that no point lies on the disc's edge.
     grid = (np.arange(across) + 0.5) / (across / 2) - 1
     x, y = np.meshgrid(grid, grid)
@@ -134,7 +134,7 @@ def disc_points(across: int) -> tuple[FloatArray, FloatArray]:
 
 
 def sides(name: str, value: Any, count: int, most: int, remedy: str) -> tuple[int, ...]:
-    """So many whole numbers from 1 to `most`, or one for all."""
+    """Check `count` whole numbers from 1 to `most`; one number stands for all."""
     numbers = (value,) * count if np.ndim(value) == 0 else tuple(value)
     rule = f"be {count} whole numbers, or one for all"
     _checks.require(len(numbers) == count, name, rule, value, remedy)

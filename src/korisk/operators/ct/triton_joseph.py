@@ -41,7 +41,7 @@ _MARGIN = 2  # pixels of zeros around an image: both neighbours of a tap outside
 
 @triton.jit
 def _tile(wide, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Row and column of each element of this program's tile of a grid so many columns wide."""
+    """Row and column of each element of this program's tile, in a grid `wide` columns wide."""
     tiles = tl.cdiv(wide, COLUMNS)
     place = tl.arange(0, ROWS * COLUMNS)
     row = (tl.program_id(0) // tiles) * ROWS + place // COLUMNS
@@ -545,13 +545,13 @@ class TritonPixelDriven(_Kernels):
 
 
 def _bins_a_pixel(geometry: Geometry) -> float:
-    """A pixel at the centre, in bins."""
+    """Size of a pixel at the centre, in bins."""
     magnification = geometry.magnification if isinstance(geometry, FanBeam) else 1.0
     return geometry.pixel_spacing * magnification / geometry.bin_spacing
 
 
 def _reach(geometry: Geometry) -> float:
-    """How far, in bins, a ray that touches a pixel can arrive from the pixel's own ray.
+    """Largest distance, in bins, between a ray that touches a pixel and the pixel's central ray.
 
     Such a ray passes the pixel's row or column within one pixel of its centre, so half of
     what four neighbours span on the detector bounds it; at the worst place, the image's edge.
@@ -578,7 +578,7 @@ def _reach(geometry: Geometry) -> float:
 def _steps_inside(
     start: Array, slope: Array, along_x: Array, shape: tuple[int, int]
 ) -> tuple[Array, Array]:
-    """The steps [first, last) at which a ray has a neighbour inside, generously, (views, bins)."""
+    """Steps [first, last) at which a ray can have a neighbour inside the image, (views, bins)."""
     rows, columns = shape
     n_along = np.where(along_x, columns, rows)
     reach = np.where(along_x, rows, columns) / 2 + 1

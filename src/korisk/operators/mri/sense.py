@@ -115,7 +115,7 @@ class Sense(Spectral):
         return self.fourier.acceleration
 
     def _is_fully_sampled(self) -> bool:
-        """Whether every sample is taken, found out again where the mask was written to."""
+        """Whether every sample is taken; checked again after the mask has changed."""
         mask = self.fourier.mask
         if not traced(mask):
             now = version(mask)
