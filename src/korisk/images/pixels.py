@@ -93,11 +93,9 @@ class Conversion:
         # `relative` divides attenuation by that of water.
         if largest > _LARGEST * (min(1.0, self.mu_water) if unit == "1/mm" else 1.0):
             raw = page.values.max()
-            raw_text = f"{float(raw):.4g}" if np.isfinite(float(raw)) else str(raw)
+            text = f"{float(raw):.4g}" if np.isfinite(float(raw)) else str(raw)
             converted = "" if float(raw) == largest else f", read as {largest:.4g},"
-            start = (
-                f"pixel value {raw_text}{converted} does not fit single precision (up to 3.4e+38)"
-            )
+            start = f"pixel value {text}{converted} does not fit single precision (up to 3.4e+38)"
             remedy = "; divide the values, or correct "
             raise KoriskError(start, remedy, _UNIT, " or ", _SCALE)
         rows, columns = cut_shape((high, wide), self.crop)

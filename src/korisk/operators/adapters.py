@@ -74,6 +74,7 @@ class Adapted(Opaque):
         super().__init__(domain, range, **options)
         self.parts = nn.ModuleList(parts)
         self._check_fixed()
+        # Functions of modules are copied with these; others are shared by copies.
         self._functions = functions if parts else _Shared(functions)
         # What was not tried is only known to work where it was made.
         self._precision = self.dtype if precision is None and not check else precision
@@ -101,10 +102,9 @@ class Adapted(Opaque):
         if not x.numel():
             return x.new_zeros(*lead, *target)
         self._check_fixed()
-        precisions = self._precisions()
-        items = x.reshape(-1, *source).to(
-            x.dtype if x.dtype in precisions else next(iter(precisions))
-        )
+        # In the input's precision if the functions accept it, else in the first that they accept.
+        accepted = self._precisions()
+        items = x.reshape(-1, *source).to(x.dtype if x.dtype in accepted else next(iter(accepted)))
         # A function may write into what it is given, and keep what it returns.
         return self._called(items.clone(), adjoint).to(x.dtype, copy=True).reshape(*lead, *target)
 
@@ -161,6 +161,7 @@ class Adapted(Opaque):
         def draw(shape: Shape, stream: str) -> Tensor:
             return norms.drawn(shape, 0, f"adapter {stream}").to(self.device, dtype)
 
+        # Three inputs: x_0, x_1 and x_0 - 2 x_1, whose image shows whether the map is linear.
         x = draw((2, *self.domain), "inputs")
         image = self._called(torch.cat([x, (x[0] - 2 * x[1])[None]]), False)
         # A random y shows whatever differs; y = A x shows a wrong factor best.
@@ -171,6 +172,7 @@ class Adapted(Opaque):
         images, x, y, back = (
             batch.double().reshape(len(batch), -1).cpu() for batch in (image, x, y, back)
         )
+        # <A x, y> and <x, A^T y>, relative to the sizes of both sides.
         sums = (images[:2] * y).sum(1), (x * back).sum(1)
         sizes = images[:2].norm(dim=1) * y.norm(dim=1) + x.norm(dim=1) * back.norm(dim=1)
         bend = images[2] - images[0] + 2 * images[1]
@@ -269,6 +271,7 @@ def from_callables(
     for word, function in (("forward", forward), ("adjoint", adjoint)):
         require(callable(function), word, "be a function of a tensor", function)
         pending: list[object] = [function]
+        # Modules that the functions are bound to, or that a partial passes to them.
         for item in pending:  # which grows
             if isinstance(item, partial):
                 pending += [item.func, *item.args, *item.keywords.values()]
@@ -346,6 +349,7 @@ def from_scipy(
     try:
         linear = aslinearoperator(operator)
         rows, columns = linear.shape
+        # The dtype of some operators does not say that their images are complex.
         kinds = np.dtype(linear.dtype).kind, np.asarray(linear.matvec(np.zeros(columns))).dtype.kind
     except (TypeError, ValueError) as error:
         rule = "be a LinearOperator of SciPy or PyLops, or a matrix of numbers"
@@ -419,6 +423,7 @@ def from_deepinv(
     require(known, "physics", "be a LinearPhysics of deepinv", physics, remedy)
     domain = inputs.checked_shape("img_size", img_size)
     tensor = next(iter([*source.buffers(), *source.parameters()]), torch.empty(0))
+    # deepinv's physics do not state a device or precision; their buffers have them.
     floats = [buffer.dtype for buffer in source.buffers() if buffer.is_floating_point()]
     probe = torch.zeros(1, *domain, device=tensor.device, dtype=next(iter(floats), None))
     try:
@@ -462,6 +467,7 @@ def _on_columns(linear: ScipyOperator, adjoint: bool, target: Shape, items: Tens
     flat = items.cpu().numpy().reshape(len(items), -1)
     if flat.shape[1] != linear.shape[not adjoint]:  # pairs of real and imaginary parts
         flat = flat.view(np.complex64 if flat.dtype == np.float32 else np.complex128)
+    # SciPy takes vectors as columns: (n, items).
     vectors = np.ascontiguousarray(flat.T)
     image = linear.rmatmat(vectors) if adjoint else linear.matmat(vectors)
     result = np.ascontiguousarray(np.asarray(image).T)

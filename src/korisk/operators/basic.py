@@ -448,6 +448,7 @@ class Diffusion(Spectral):
         self.time = _checks.real("time", time, at_least=0, remedy=remedy)
         self.length = of_axes("length", length, "give the period", above=0)
         for n, nu, c, period in zip(lengths, self.viscosity, self.speed, self.length, strict=True):
+            # The highest wave that n points resolve.
             k = 2 * math.pi / period * (n // 2)
             if not math.isfinite(nu * self.time * (k * k) + c * self.time * k):
                 rule = f"be finite up to the last wave, k = {k:.3g}"
@@ -476,6 +477,7 @@ class Diffusion(Spectral):
         last = len(self.domain) - 1
         axes = zip(self.domain, self.viscosity, self.speed, self.length, strict=True)
         for axis, (n, viscosity, speed, length) in enumerate(axes):
+            # The real transform has half of the frequencies along its last axis.
             j = np.arange(n // 2 + 1) if axis == last else np.fft.fftfreq(n, 1 / n)
             k = 2 * math.pi / length * j
             waves = np.exp(-(viscosity * self.time * k**2 + 1j * (speed * self.time * k)))
@@ -501,6 +503,7 @@ class Diffusion(Spectral):
 
 def capped(bracket: NormBracket, most: float, how: str) -> NormBracket:
     """A bracket with its upper end lowered to a certain bound."""
+    # A certain bound may be below an iterated upper end.
     limit = most * (1 + _ROUNDING)
     if bracket.upper <= limit:
         return bracket
@@ -532,6 +535,7 @@ def own_tensor(field: str, value: Values, *, trained: bool = True, dtype: Dtype 
     _checks.require(not values.is_complex(), field, "be real", value, remedy, got=str(values.dtype))
     if not isinstance(value, Tensor) or not values.is_floating_point():
         values = values.to(dtype or torch.get_default_dtype())
+    # One NaN would spread to every product.
     wrong = values.numel() - int(torch.isfinite(values).sum())
     got = f"{values.numel():,} entries, of which {wrong:,} are NaN or infinite"
     rule, remedy = "be one or more finite numbers", "clean them with torch.nan_to_num"

@@ -75,6 +75,7 @@ class DataConsistency(nn.Module):
         self._solver = solver
         self._mu = number
         self.log_mu: nn.Parameter | None = None
+        # A^T A diagonal in a known basis: (A^T A + mu)^-1 is a division there.
         closed = self._squares() is not None
         self.inverse: Tikhonov | None = None
         if not trainable and (not closed or isinstance(operator, Sense)):  # whose mask may change
@@ -82,6 +83,7 @@ class DataConsistency(nn.Module):
         if trainable:
             if not closed:
                 self._iterated()
+            # The logarithm is trained, so that mu stays positive.
             start = torch.tensor(math.log(number), device=operator.device, dtype=operator.dtype)
             self.log_mu = nn.Parameter(start)
 
@@ -119,6 +121,7 @@ class DataConsistency(nn.Module):
         squares = self._squares()
         if squares is not None:
             assert isinstance(operator, Spectral)
+            # x = z + (A^T A + mu)^-1 A^T (y - A z)
             mu = self._mu if self.log_mu is None else self.log_mu.exp()
             return z + operator._weighed(operator.adjoint(y - image), 1 / (squares + mu))
         step: Tensor = self._iterated()(y - image)
@@ -144,11 +147,13 @@ class DataConsistency(nn.Module):
         operator = self.operator
         if operator.inexact == UNCHECKED:
             return NormBracket(0.0, math.inf, how=f"unknown; {operator.inexact}")
+        # Some singular value is 0, and mu / (0 + mu) = 1.
         if math.prod(operator.domain) > math.prod(operator.range):
             return NormBracket(1.0, 1.0, how="A maps some images to zero")
         if operator.inexact:
             return NormBracket(0.0, 1.0, how=f"A^T A >= 0; {operator.inexact}")
         identity = Identity(operator.domain, device=operator.device, dtype=operator.dtype)
+        # mu (A^T A + mu)^-1 = I - (A^T A + mu)^-1 A^T A
         remainder = identity - self._iterated() @ operator
         return capped(remainder.norm(width=width, seed=seed), 1.0, "A^T A >= 0")
 

@@ -89,6 +89,7 @@ class Convolution(Spectral):
         # How far the kernel reaches back from a pixel, and how far ahead.
         ahead = tuple(length // 2 for length in values.shape)
         back = tuple(length - 1 - reach for length, reach in zip(values.shape, ahead, strict=True))
+        # (length of the axis, reach back, reach ahead) of each axis.
         reaches = list(zip(lengths, back, ahead, strict=True))
         self._margins: list[tuple[int, int]] = [(0, 0)] * len(lengths)
         torus = list(lengths)
@@ -115,6 +116,7 @@ class Convolution(Spectral):
     def _multiplier(self) -> Tensor:
         """The transform of the kernel on the torus, with its origin at index 0."""
         wide = torch.zeros(self._torus, dtype=torch.float64, device=self.device)
+        # The kernel's origin is its middle: its first half wraps to the end of the torus.
         places = [
             (torch.arange(length, device=self.device) - length // 2) % n
             for length, n in zip(self.kernel.shape, self._torus, strict=True)
@@ -128,6 +130,7 @@ class Convolution(Spectral):
         for axis, (before, after) in enumerate(self._margins, -len(self._margins)):
             if before or after:
                 n = x.shape[axis]
+                # The edge pixel itself is not repeated.
                 mirrored = x.narrow(axis, 1, before), x.narrow(axis, n - 1 - after, after)
                 x = torch.cat([mirrored[0].flip(axis), x, mirrored[1].flip(axis)], axis)
         wide = filtered(x, self._once("_multiplier"), self._torus)
@@ -136,6 +139,7 @@ class Convolution(Spectral):
         return wide
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
+        # torch.nn.functional.pad counts axes from the last one.
         margins = [side for before, _ in reversed(self._margins) for side in (before, 0)]
         placed = torch.nn.functional.pad(y, margins)
         x = filtered(placed, torch.conj_physical(self._once("_multiplier")), self._torus)

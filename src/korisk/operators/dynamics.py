@@ -103,6 +103,8 @@ class Burgers(nn.Module):
         tau = self.time / self.steps
         self.ratios = [tau * per_cell for per_cell in cells]  # tau / h
         self.diffusion = [self.viscosity * tau * per_cell**2 for per_cell in cells]
+        # (1 - sum_a mu_a Delta_a)^-1 in Fourier space: the second difference along an axis has the
+        # eigenvalues -4 sin^2(pi j / n). The last axis is that of a real transform.
         inverse = torch.ones((), dtype=torch.float64)
         for axis, (n, share) in enumerate(zip(self.points, self.diffusion, strict=True)):
             waves = n // 2 + 1 if axis == len(self.points) - 1 else n
@@ -158,6 +160,7 @@ class Burgers(nn.Module):
             The least and the largest output of each entry.
         """
         ends = [end.double().clamp(-self.largest, self.largest) for end in (low, high)]
+        # Steps are monotone, so the ends of a box are mapped to ends of the next.
         boxes, energy = [], 0.0  # of states before each step; log of a constant
         for _ in range(self.steps):
             boxes.append(_Slopes(*ends))
@@ -169,6 +172,8 @@ class Burgers(nn.Module):
         return NormBracket(0.0, largest, how=how), ends[0], ends[1]
 
     def _step(self, u: Tensor) -> Tensor:
+        # Engquist and Osher's flux of u^2 / 2, Eq. eq:burgers-step: upwind from the left where u > 0, from the
+        # right where u < 0.
         rising, falling = u.clamp_min(0).square() / 2, u.clamp_max(0).square() / 2
         for axis, ratio in self._axes():
             right = rising + falling.roll(-1, axis)  # the flux F(u, u_+) through the right face
@@ -190,17 +195,22 @@ class Burgers(nn.Module):
         for _ in range(_PASSES):
             z, log = v, 0.0
             for slopes in boxes:
+                # Forward through the Jacobians of all steps, with the largest entry that each may
+                # have.
                 rise, fall = slopes.rise[1] * z, slopes.fall[1] * z
                 moved = z * (1 - sum(self.ratios) * (slopes.rise[0] + slopes.fall[0]))
                 for axis, ratio in self._axes():
                     moved = moved + ratio * (rise.roll(1, axis) + fall.roll(-1, axis))
                 z, log = _scaled(self._smoothed(moved), log)
             for slopes in reversed(boxes):
+                # Then back through their transposes: smoothing is symmetric, fluxes turn round.
                 z = self._smoothed(z)
                 to_right = sum(ratio * (z.roll(-1, axis) - z) for axis, ratio in self._axes())
                 to_left = sum(ratio * (z.roll(1, axis) - z) for axis, ratio in self._axes())
                 z = z + slopes.most(slopes.rise, to_right) + slopes.most(slopes.fall, to_left)
                 z, log = _scaled(z, log)
+            # Eq. eq:burgers-collatz; the best v is that of the largest eigenvalue, so z is the
+            # next.
             best = min(best, (math.log(float((z / v).max())) + log) / 2)
             v = z.clamp_min(_SMALLEST)
         return best
@@ -221,9 +231,11 @@ class _Slopes:
 
     def log_growth(self, ratios: Sequence[float], diffusion: Sequence[float]) -> float:
         """Log of the square of a step's constant, Eq. (eq:burgers-energy)."""
+        # What upwinding itself smooths, beside the viscosity.
         upwind, growth = max(1 - sum(ratios) * self.largest, 0.0), 0.0
         for axis, (ratio, share) in enumerate(zip(ratios, diffusion, strict=True)):
             face = axis - len(ratios)
+            # Speeds u^+_j - u^-_{j+1} through the right face, Eq. eq:burgers-faces.
             least = float((self.rise[0] - self.fall[1].roll(-1, face)).min())
             most = float((self.rise[1] - self.fall[0].roll(-1, face)).max())
             speed, spread = ratio * max(-least, most), ratio * (most - least) / 2

@@ -89,7 +89,9 @@ class Exported(Keeping, ABC):
                 for component in (columns.real, columns.imag)
             )
             return real + 1j * imaginary
+        # NumPy's other types, such as integers, are computed in double precision.
         wide = columns.dtype if columns.dtype == np.float32 else np.float64
+        # Columns (n, k) as a batch (k, *source).
         rows = np.ascontiguousarray(columns.T, wide).reshape(*columns.shape[1:2] or (1,), *source)
         items = torch.as_tensor(rows).to(self.device, self.dtype)
         with torch.no_grad():

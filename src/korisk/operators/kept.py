@@ -69,6 +69,7 @@ class Keeping(nn.Module):
             versions = self._versions()
         except RuntimeError:  # inside torch.func, of weights that are differentiated
             return getattr(self, method)()
+        # Weights may have been trained or written to since.
         if self._cache.get("versions") != versions:
             self._cache.clear()
             self._cache["versions"] = versions
@@ -106,6 +107,7 @@ class Keeping(nn.Module):
         if not torch.compiler.is_dynamo_compiling():  # what is made in a trace has no key
             self._cache = _Cache()
             self._key = self._recipe() or f"{_process}{next(_numbers)}"
+            # Programs refer to operators by key; weakly, so that they can be freed.
             live[self._key] = self
 
     def __getstate__(self) -> dict[str, object]:

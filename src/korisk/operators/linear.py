@@ -42,6 +42,7 @@ def _guarded(
         if self.opaque and traced(x):
             node: Tensor = torch.ops.korisk.apply(x, self._key, method == "_map_adjoint")
             return node
+        # The map of a subclass may be the user's: its result is checked.
         image: object = function(self, x)
         if not jit_tracing():  # which would warn of every comparison of shapes
             shape = *x.shape[: x.ndim - len(getattr(self, source))], *getattr(self, target)
@@ -128,6 +129,7 @@ class LinearOperator(Exported, ABC):
         self.range = inputs.checked_shape("range", range)
         self.name = name or type(self).__name__
         self._register()
+        # An empty buffer that moves with the module says where and how it computes.
         place, precision = inputs.checked_device(device), inputs.checked_dtype(dtype)
         anchor = torch.empty(0, device=place, dtype=precision)
         self.register_buffer("_anchor", anchor, persistent=False)
@@ -330,16 +332,19 @@ class LinearOperator(Exported, ABC):
         if self.inexact == SOLVED:
             how = f"norms of the parts; {self.inexact}"
             return NormBracket(0.0, self._gross_norm(), how=how)
+        # A^T A and A A^T have the same largest eigenvalue; the smaller one is iterated.
         inner = math.prod(self.domain) <= math.prod(self.range)
         there, back = (self, self.adjoint) if inner else (self.adjoint, self)
         certain = self.nonnegative and not self.inexact  # what certifies divides by small numbers
         shape = self._ends(not inner)[0]
         slack = _INEXACT if self.inexact else norms.ROUNDING
         if certain:
+            # Without negative entries: a positive start, and bounds that are certain.
             start = torch.ones(shape, dtype=torch.float64, device=self.device)
             bracket, steps = self._norm_from(there, back, start, width, certain=True)
         else:
             for attempt in range(norms.STARTS):
+                # The witness of an attempt is the start of the next one.
                 start, witness = (
                     norms.start(shape, seed, attempt + later).to(self.device) for later in (0, 1)
                 )
@@ -351,6 +356,7 @@ class LinearOperator(Exported, ABC):
                 bracket = NormBracket(bracket.lower, math.inf, how=how)
         if not self.inexact:
             return bracket
+        # Rounded products move both ends by this at most, see _INEXACT.
         slack = _INEXACT * math.sqrt(steps) * self._gross_norm(bracket.upper)
         how = f"{bracket.how}; {self.inexact}"
         return NormBracket(max(bracket.lower - slack, 0.0), bracket.upper + slack, how=how)
@@ -430,6 +436,7 @@ class Combined(LinearOperator):
         return max((operator.inexact for operator in self.operators), key=INEXACT.index)
 
     def _gross_norm(self, upper: float | None = None) -> float:
+        # Rounding errors of the terms add up, even where the terms cancel.
         return sum(operator._gross_norm() for operator in self.operators)
 
 
@@ -661,6 +668,7 @@ class Sum(Combined):
                 both = f"{_arrow(first)} and {_arrow(term)}"
                 only = "operators can be added between the same shapes only"
                 raise KoriskError(f"{only}, got {both}")
+        # "A - B" is a sum with -1 times B.
         negative = [isinstance(term, Scaled) and term.factor < 0 for term in parts]
         names = ["-" * minus + term.name for term, minus in zip(parts, negative, strict=True)]
         super().__init__(parts, first.domain, first.range, f"({' + '.join(names)})")
@@ -715,6 +723,7 @@ class Stacked(Combined):
         return torch.cat([row._map(x) for row in self.operators], dim=-len(self.range))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
+        # The adjoint of a stack: each row's adjoint of its piece, added up.
         pieces = torch.split(y, [row.range[0] for row in self.operators], dim=-len(self.range))
         parts = zip(self.operators, pieces, strict=True)
         return reduce(add, [row._map_adjoint(piece) for row, piece in parts])

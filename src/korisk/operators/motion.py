@@ -105,6 +105,7 @@ class Warp(LinearOperator):
         # Rodrigues' formula for exp of a generator G, exact in two and three dimensions and, unlike
         # torch.linalg.matrix_exp, without numbers that come back from a card: CUDA graphs hold it.
         sine, cosine = _rodrigues(angles.square().sum(1)[:, None, None])
+        # Generators of rotations: antisymmetric, an angle for each pair of axes.
         turned = self.poses.new_zeros(self.range[0], axes, axes)
         first, second = torch.triu_indices(axes, axes, 1, device=self.poses.device).unbind()
         every = torch.arange(self.range[0], device=angles.device)[:, None]
@@ -119,6 +120,7 @@ class Warp(LinearOperator):
         matrix, shift = self._sources()
         lengths = self.domain[: self.axes]
         pixels_along = partial(torch.arange, device=shift.device, dtype=shift.dtype)
+        # Coordinates from the image's centre, in pixels.
         lines = [pixels_along(length) - (length - 1) / 2 for length in lengths]
         pixels = torch.stack(torch.meshgrid(*lines, indexing="ij")).flatten(1)
         moved = matrix @ pixels + shift[..., None]
@@ -128,8 +130,10 @@ class Warp(LinearOperator):
             source = moved[:, axis] + (length - 1) / 2
             low = source.detach().floor()
             fraction, both = source - low, torch.stack([low, low + 1], -1)
+            # Linear interpolation along this axis; neighbours outside the image weigh nothing.
             near = torch.stack([1 - fraction, fraction], -1) * ((both >= 0) & (both < length))
             index = both.clamp(0, length - 1).long()
+            # Flat index, axis by axis: twice as many neighbours with each.
             places = (places[..., None] * length + index[..., None, :]).flatten(-2)
             weights = (weights[..., None] * near[..., None, :]).flatten(-2)
         return places, weights
@@ -144,6 +148,7 @@ class Warp(LinearOperator):
         places, weights = self._taps()
         lead = x.shape[: x.ndim - len(self.domain)]
         pixels = x.reshape(*lead, *self._flat)
+        # (..., poses, pixels, neighbours, numbers of a pixel)
         near = pixels.index_select(-2, places.flatten())
         near = near.reshape(*lead, *places.shape, -1) * weights[..., None]
         return near.sum(-2).reshape(*lead, *self.range)
@@ -236,6 +241,7 @@ class Moving(Combined):
         counted = chosen + axes if chosen < 0 else chosen
         number = _checks.count("axis", counted, at_least=0, at_most=axes - 1, remedy=remedy)
         times = rest.range[number]
+        # Shots that take turns see all poses in turn; otherwise poses follow one another.
         order = [
             time % count if rest.interleaved else time * count // times for time in range(times)
         ]
@@ -272,6 +278,7 @@ class Moving(Combined):
         return active.reshape(-1, *beside[0], len(self.states), *beside[1]).to(self._standing())
 
     def _map(self, x: Tensor) -> Tensor:
+        # A scan in each pose, (..., poses, *range), of which each time is taken from its own pose.
         scans: Tensor = self.rest._map(self.warp._map(x)) * self._once("_active_states")
         return scans.sum(-len(self.range) - 1)
 
@@ -348,6 +355,7 @@ def estimate_motion(
     def loss() -> Tensor:
         optimiser.zero_grad()
         scans = functional_call(scan, {"parts.0.poses": scaled / scale}, x)
+        # Relative, so that the optimiser's tolerances mean the same for any unit.
         value: Tensor = (scans - y).square().sum() / y.square().sum()
         value.backward()  # type: ignore[no-untyped-call]
         return value

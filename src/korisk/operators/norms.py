@@ -47,6 +47,7 @@ def is_contradicted(upper: float, there: Map, back: Map, witness: Tensor) -> boo
     The vector has nothing to do with the start that the upper end comes from. What it contradicts
     is wrong for certain, so asking can only lower the probability that an upper end fails.
     """
+    # A Rayleigh quotient above the upper end, eq:rayleigh, proves that end wrong.
     vector = witness / witness.norm()
     for _ in range(_WITNESS_STEPS):
         image = there(vector)
@@ -89,8 +90,10 @@ def random_start_norm(
     n = start.numel()
     # The lower end may be 1 - eps of the eigenvalue: a norm's relative width is 1/sqrt(1-eps) - 1.
     eps = 1 - (1 + 0.98 * width) ** -2
+    # Eq. eq:lanczos solved for the number of steps: 2 k - 1 = needed.
     needed = math.log(1.648 * math.sqrt(n) / chance) / math.sqrt(eps)
     steps = min(n, math.ceil((needed + 1) / 2))
+    # With a certain bound the iteration may end as soon as it is reached.
     for last in krylov(gram, start, steps):
         if len(last.basis) < steps and not last.exhausted and most == math.inf:
             continue
@@ -100,6 +103,7 @@ def random_start_norm(
             lower = min(lower * (1 - ROUNDING), most)
             return NormBracket(lower, most, how="Lanczos from below, a certain bound from above")
     if len(last.basis) == n:
+        # All n steps: the tridiagonal matrix has all eigenvalues.
         upper, how = lower * (1 + ROUNDING), "Lanczos to the end"
     else:
         done = len(last.basis)
@@ -115,6 +119,7 @@ def random_start_norm(
 
 def missed(space: Krylov, chance: float) -> float:
     """Largest distance of an eigenvalue from those of an exhausted space, up to a probability."""
+    # A component of the top eigenvector below chance / sqrt(n) is that improbable, eq:unlucky.
     rounding = _UNIT * float(space.tridiagonal.diagonal().max())
     return (space.length + rounding) * math.sqrt(space.basis.shape[1]) / chance
 
@@ -137,6 +142,7 @@ def krylov(gram: Gram, start: Tensor, steps: int) -> Iterator[Krylov]:
     for step in range(steps):
         basis[step] = vector
         image = gram(vector.reshape(start.shape)).reshape(-1)
+        # Three-term recurrence; what it leaves is made orthogonal to all vectors before.
         tridiagonal[step, step] = vector @ image
         largest = max(largest, float(tridiagonal[step, step]))
         done = basis[: step + 1]
@@ -165,8 +171,10 @@ def nonnegative_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket:
     while steps < _MOST_STEPS and upper > lower * (1 + width) ** 2:
         steps += 1
         image = gram(vector)
+        # Rayleigh from below (eq:rayleigh), Collatz and Wielandt from above (eq:collatz).
         lower = max(lower, float((vector * image).sum() / (vector * vector).sum()))
         upper = min(upper, float((image / vector).max()))
+        # Entries must stay above 0 for the bound from above.
         vector = (image / image.max()).clamp_min(1e-3 * width)
     how = f"power iteration, {steps} step{'s' * (steps > 1)}, certified for entries >= 0"
     ends = math.sqrt(lower) * (1 - ROUNDING), math.sqrt(max(upper, lower)) * (1 + ROUNDING)

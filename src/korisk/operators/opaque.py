@@ -95,6 +95,7 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
+        # The derivative of x -> A x is A itself, and its transpose A^T: no tensor is saved.
         ctx.operator, ctx.adjoint = operator, adjoint
         return operator._product(x.detach(), adjoint)
 
@@ -126,6 +127,7 @@ class _TransformedProduct(torch.autograd.Function):
         info: object, in_dims: tuple[int | None, ...], x: Tensor, operator: Opaque, adjoint: bool
     ) -> tuple[Tensor, int]:
         assert in_dims[0] is not None
+        # The mapped dimension becomes a batch dimension: operators take any number of them.
         return differentiable(x.movedim(in_dims[0], 0), operator, adjoint), 0
 
 
@@ -141,6 +143,7 @@ def differentiable(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
     """A x, or A^T x, with derivatives where they are needed."""
     if no_derivative(x):  # a view of what has no graph would only take time
         return operator._product(x.detach() if x.requires_grad else x, adjoint)
+    # The plain form is faster to call, and torch.func does not take it.
     form: Any = _TransformedProduct if inside_transform() else _Product
     result: Tensor = form.apply(x, operator, adjoint)
     return result
@@ -188,6 +191,7 @@ def _lazy_views() -> Any:
 
 
 def _shaped(x: Tensor, key: str, adjoint: bool) -> Tensor:
+    # Shapes without numbers, for compilers.
     source, target = operator_of(key, x)._ends(adjoint)
     return x.new_empty((*x.shape[: x.ndim - len(source)], *target))
 

@@ -101,6 +101,7 @@ class Tikhonov(Wrapped, Opaque):
         if self.solver == "cg" and x.dtype != torch.float64:
             double: Tikhonov = self._once("in_double")
             return double._product(x.double(), adjoint).to(x.dtype)
+        # (A^T A + mu)^-1 A^T = A^T (A A^T + mu)^-1: the smaller matrix is solved.
         map_ = self.of._map if adjoint else self.of._map_adjoint
         return map_(self._solved(x)) if adjoint == self._inner else self._solved(map_(x))
 
@@ -137,6 +138,7 @@ class Tikhonov(Wrapped, Opaque):
     def _gram_matrix(self) -> Tensor:
         """The Gram matrix, from unit vectors in pieces that stay small."""
         unit = torch.eye(math.prod(self._side), dtype=self.dtype, device=self.device)
+        # Numbers of one unit vector and its image.
         both = len(unit) + math.prod(self.range if self._inner else self.domain)
         gram = torch.cat([self._gram(block) for block in torch.split(unit, max(1, 2**26 // both))])
         return (gram + gram.t()) / 2
@@ -193,6 +195,7 @@ class Tikhonov(Wrapped, Opaque):
             rounding = 2e-5 * math.sqrt(rows) * self.of._gross_norm() ** 2
             how += f"; {self.inexact}"
         low, high = (squares - rounding).clamp_min(0), (squares + rounding).clamp_min(0)
+        # s / (s^2 + mu) is largest at s^2 = mu: the point of each interval that is nearest to it.
         nearest = torch.full_like(low, self.mu).clamp(low, high)
         at_low, at_high, at_peak = (s.sqrt() / (s + self.mu) for s in (low, high, nearest))
         lower = float(torch.minimum(at_low, at_high).max())
@@ -212,6 +215,7 @@ class Tikhonov(Wrapped, Opaque):
         if top**2 < self.mu:  # the peak is not reached
             low, high = (end / (end**2 + self.mu) for end in (of.lower, top))
             return NormBracket(low, high, how=f"from ||A||: {of.how}")
+        # Of A / ||A||, whose Gram matrix has eigenvalues up to 1.
         mu = (math.sqrt(self.mu) / top) ** 2
 
         def gain(square: float) -> float:
@@ -229,18 +233,21 @@ class Tikhonov(Wrapped, Opaque):
                 continue
             due = math.ceil(1.6 * steps)
             values, vectors = torch.linalg.eigh(space.tridiagonal)
+            # On the Krylov space G + mu is (T + mu; length e_k^T), a tall matrix.
             shifted = space.tridiagonal + mu * torch.eye(steps, dtype=torch.float64)
             below = torch.zeros(1, steps, dtype=torch.float64)
             below[0, -1] = space.length
             triangle = torch.linalg.qr(torch.cat([shifted, below])).R
             root = vectors.t() * values.clamp_min(0).sqrt()[:, None]
             quotients = torch.linalg.solve_triangular(triangle, root, upper=True, left=False)
+            # The vector of the space for which sqrt(z^T G z) / |(G + mu) z| is largest.
             best = torch.linalg.svd(quotients).Vh[:1].t()
             inside = torch.linalg.solve_triangular(triangle, best, upper=True)[:, 0]
             z = inside.to(self.device) @ space.basis
             image = gram(z)
             away = float((image + mu * z).norm()) + _ROUNDING * float(z.norm())
             lower = max(lower, math.sqrt(max(float(z @ image), 0.0)) / away)
+            # Eq. eq:lanczos for I - G: a lower bound on the smallest eigenvalue of G.
             eps = math.log(1.648 * math.sqrt(n) * _CHECKS / _CHANCE) / (2 * steps - 1)
             far = 1 - float(values[0])
             smallest = 1 - far / (1 - eps**2) - _ROUNDING if eps < 1 else 0.0
@@ -273,6 +280,8 @@ class Tikhonov(Wrapped, Opaque):
             return self.mu * solved
 
         def gram(x: Tensor) -> Tensor:
+            # 4 (B - B^2) with B = mu (G + mu)^-1 has the eigenvalues 4 mu s^2 / (s^2 + mu)^2, 1 at
+            # the peak.
             once = shrunk(x)
             return 4 * (once - shrunk(once))
 
@@ -326,6 +335,7 @@ def _descent(system: Callable[[Tensor], Tensor], b: Tensor, limit: Tensor) -> Te
         step = torch.where(active, square / curvature, 0.0)
         x = x + step * direction
         residual = residual - step * image
+        # The next direction is conjugate to all before it.
         before, square = square, (residual * residual).sum(-1, keepdim=True)
         direction = residual + torch.where(active, square / before, 0.0) * direction
     return x

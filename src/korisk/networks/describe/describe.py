@@ -189,10 +189,8 @@ def _run(
             return False
         if mark_of(submodule) is not None or has_box_constant(submodule):
             return True
-        written = (
-            isinstance(submodule, written_out.HOLDERS) or written_out.layer(submodule) is not None
-        )
-        if local is not None and written:
+        holds = isinstance(submodule, written_out.HOLDERS)
+        if local is not None and (holds or written_out.layer(submodule) is not None):
             return False
         rules.refuse(submodule, paths.get(id(submodule), ""))
         return isinstance(submodule, _BY_RULE) and is_plain(submodule)

@@ -56,7 +56,7 @@ def needed(last: Step, steps: Sequence[Step]) -> set[int]:
 
 def _soft_threshold(step: Step, steps: Sequence[Step]) -> Slopes | None:
     """sign(v) relu(|v| - t) for t >= 0: flat up to t, then of slope 1."""
-    if len(step.args) != 2 or not all(isinstance(argument, Ref) for argument in step.args):
+    if not _takes_two_values(step):
         return None
     # sign(x) relu(|x| - t), in either order of the factors.
     for sign, rest in (step.args, step.args[::-1]):
@@ -80,6 +80,11 @@ def _soft_threshold(step: Step, steps: Sequence[Step]) -> Slopes | None:
     return None
 
 
+def _takes_two_values(step: Step) -> bool:
+    """Whether both arguments of a step are values of the run, not constants."""
+    return len(step.args) == 2 and all(isinstance(argument, Ref) for argument in step.args)
+
+
 def _positive_part(step: Step) -> object:
     """The argument of a step that takes the positive part."""
     if step.name == "relu":
@@ -101,11 +106,7 @@ def _projection(step: Step, steps: Sequence[Step]) -> Slopes | None:
     That is the projection onto the ball, over a, and projections lie between the slopes 0 and 1
     as vectors; with |v| entry by entry it is one onto an interval.
     """
-    if (
-        len(step.args) != 2
-        or not all(isinstance(argument, Ref) for argument in step.args)
-        or step.kwargs
-    ):
+    if not _takes_two_values(step) or step.kwargs:
         return None
     base, bottom = step.args[0].step, steps[step.args[1].step]
     # x / max(low, |x| c): x / low near 0, a projection onto a ball beyond.
@@ -195,10 +196,8 @@ def _two_lines(step: Step, steps: Sequence[Step]) -> Slopes | None:
 
 def _line(value: object, base: int, steps: Sequence[Step]) -> tuple[float, float] | None:
     """(a, b) if an argument is a v + b for numbers a and b, and the value v of step `base`."""
-    if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
-        value = float(value)
-    if is_number(value):
-        return 0.0, float(value)
+    if (number := _one_number(value)) is not None:
+        return 0.0, number
     if not isinstance(value, Ref):
         return None
     if value.step == base:

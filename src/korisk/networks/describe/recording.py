@@ -432,10 +432,9 @@ class Recorder(TorchFunctionMode):
         before = {id(tensor) for tensor in tensors_in(arguments)}
         for place, tensor in enumerate(tensors_in(result)):
             index, value, in_place = len(self.steps), tensor.detach().clone(), id(tensor) in before
-            slot = None if isinstance(result, Tensor) else place
-            self.steps.append(
-                replace(step, index=index, value=value, position=slot, in_place=in_place)
-            )
+            position = None if isinstance(result, Tensor) else place
+            tensor_step = replace(step, index=index, value=value, position=position)
+            self.steps.append(replace(tensor_step, in_place=in_place))
             self._tracked[id(tensor)] = (tensor, tensor._version, index)
 
     def _trained_among(self, arguments: object) -> list[Tensor]:

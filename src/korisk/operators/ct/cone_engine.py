@@ -44,6 +44,7 @@ def factor_table(stencil: ConeStencil, view: int, real: np.dtype[Any]) -> Factor
     """The factors of a view in a precision."""
     source, *numbers = (factor.numpy() for factor in stencil.factors(view))
     weight, start, slope = (factor.astype(real) for factor in numbers)
+    # Points outside the volume weigh nothing: only [first, last) are kept.
     inside: Array = np.any(weight, axis=2)
     last = inside.shape[1] - inside[:, ::-1].argmax(axis=1)
     ends = np.stack([inside.argmax(axis=1), np.where(inside.any(axis=1), last, 0)])
@@ -95,6 +96,7 @@ class Factored(Engine):
     def _project(self, volumes: Array) -> Array:
         """(batch, slices, rows, columns) -> (batch, views, rows, columns)."""
         turns, batch = self.quarters, len(volumes)
+        # A turn by a quarter maps the scan to itself: one view of four turned copies is four views.
         copies = np.stack([np.rot90(volumes, turn, axes=(2, 3)) for turn in range(turns)])
         by_rays = self.cone.listed == "rays"
         order = (3, 4, 0, 1, 2) if by_rays else (0, 1, 3, 4, 2)
@@ -112,6 +114,7 @@ class Factored(Engine):
                 step(view, lines, sums[view])
 
         self._share(work)
+        # (views of a quarter, turns, batch, columns, rows) to (batch, views, rows, columns).
         projections = sums.reshape(-1, turns, batch, columns, rows).transpose(2, 1, 0, 4, 3)
         projections = projections.reshape(batch, views, rows, columns)
         return projections * self.lengths
@@ -120,6 +123,7 @@ class Factored(Engine):
         """(batch, views, rows, columns) -> (batch, slices, rows, columns)."""
         turns, (batch, _, rows, columns) = self.quarters, sinograms.shape
         slices, *plane = self.cone.geometry.image_shape
+        # Steps of an oblique ray are longer: its value weighs more.
         weighted = (sinograms * self.lengths).reshape(batch, turns, -1, rows, columns)
         lines = weighted.transpose(1, 0, 2, 4, 3).reshape(turns * batch, -1, columns, rows)
         by_rays = self.cone.listed == "rays"
@@ -143,6 +147,7 @@ class Factored(Engine):
     def _share(self, work: Callable[[range], None]) -> None:
         """Distribute the views over the threads."""
         views = len(self.tables)
+        # Views are dealt out in turn, since neighbours take equally long.
         threads = min(torch.get_num_threads(), views)
         calls = [partial(work, range(first, views, threads)) for first in range(threads)]
         in_threads(calls, threads)
@@ -152,6 +157,7 @@ class Factored(Engine):
         sources, copies, wide = lines.shape
         flat = lines.reshape(sources, -1)
         for piece in self._pieces(view, copies * wide):
+            # First the plane: lines along z above every point; then two entries of each line.
             above = (piece.plane @ flat).ravel()
             length = piece.below.shape[1]
             for copy, out in enumerate(result):
@@ -218,6 +224,7 @@ class Factored(Engine):
             share, below = (
                 buffer[:used].reshape(count, entries, points) for buffer in (scratch, spare)
             )
+            # Height on the line of each point, start + slope entry, split into index and share.
             np.multiply(table.slope[window][:, None], entry, out=share)
             np.add(share, table.start[window][:, None] + BEFORE, out=share)
             np.clip(share, 0, length + BEFORE, out=share)
@@ -225,6 +232,7 @@ class Factored(Engine):
             np.subtract(share, below, out=share)
             place = places[:used].reshape(share.shape)
             np.copyto(place, below, casting="unsafe")
+            # Where each point's line begins in the flat array.
             line = np.arange(0, rows * stride, stride, dtype=np.int32)
             np.add(place, line.reshape(count, 1, points), out=place)
             np.subtract(1, share, out=below)

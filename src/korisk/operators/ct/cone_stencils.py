@@ -87,6 +87,7 @@ class ConeStencil(Stencil[ConeBeam]):
         for view in range(*views.indices(self.geometry.views)):
             source, share, start, slope = (factor[target] for factor in self.factors(view))
             place = start + slope * entry[:, None]  # (elements, points)
+            # Two heights on the lines of two sources: four taps for each point.
             along, weight_along = linear(place, torch.tensor(length))  # (elements, points, 2)
             indices.append((along.unsqueeze(-1) * sources + source.unsqueeze(-2)).flatten(1))
             weight.append((weight_along.unsqueeze(-1) * share.unsqueeze(-2)).flatten(1))
@@ -151,7 +152,9 @@ class ConePixelDriven(ConeStencil):
         taps = PixelDriven(scan.fan).taps(views, _CPU)
         across, down = scan.fan.pixel_centres
         x, y = (coordinate.ravel() for coordinate in np.meshgrid(across, down))
+        # Magnification D / U of a pixel: rows of the detector per millimetre of height.
         magnified = torch.from_numpy(scan.fan.nearness(x, y, views)[0]) * scan.fan.magnification
+        # Height of the lowest slice above the source.
         first = -(scan.image_shape[0] - 1) / 2 * scan.slice_spacing - scan.source_heights[view]
         start = (float(first) * magnified - float(scan.row_offsets[0])) / scan.row_spacing
         slope = magnified * (scan.slice_spacing / scan.row_spacing)

@@ -72,6 +72,7 @@ def entry_count(stencil: AnyStencil) -> int:
     views = stencil.geometry.views_count
     if stencil.taps_per_view > _CHUNK:
         return stencil.taps_per_view * views
+    # Views differ in how many taps miss the image: a few, evenly spaced, tell.
     chosen = sorted({round(position) for position in np.linspace(0, views - 1, min(views, 5))})
     taps = [stencil.taps(slice(view, view + 1), torch.device("cpu")) for view in chosen]
     return math.ceil(np.mean([int(torch.count_nonzero(tap.weight)) for tap in taps]) * views)
@@ -114,6 +115,7 @@ def sparse_matrix(
 
     bins = stencil.bins
     pixels = math.prod(stencil.image_shape)
+    # 32-bit indices halve the matrix; it has fewer than 2^31 entries.
     renumber = np.arange(pixels, dtype=np.int32) if column is None else column
     real = np.float32 if dtype == torch.float32 else np.float64
     blocks = []
@@ -125,6 +127,7 @@ def sparse_matrix(
         value = taps.weight[nonzero].numpy().astype(real)
         rows = (views.stop - views.start) * bins
         if stencil.listed == "rays":  # already row by row: only the row lengths are to be counted
+            # CSR directly, without sorting: (values, columns, starts of rows).
             lengths = nonzero.sum(-1).flatten().numpy()
             starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
             block = csr_array((value, pixel, starts), shape=(rows, pixels))
@@ -153,6 +156,7 @@ class CpuMatrix(Engine):
         self._folded: Engine | None = None
         column = self.pixels.place.numpy().astype(np.int32)
         natural = sparse_matrix(stencil, dtype, column)
+        # Rays and pixels tile by tile, so that neighbouring rows read neighbouring columns.
         matrix = type(natural)(natural[self.rays.order.numpy()])
         self.forward = _Rows(matrix)
         self.backward = _Rows(matrix.T.tocsr())
@@ -162,6 +166,7 @@ class CpuMatrix(Engine):
         small = batch == 1 and self.forward.matrix.nnz < _SMALL
         if small or batch > _FEW or self.forward.mkl is None or _forked:
             return None
+        # Made on first use: most scans are multiplied in batches.
         if self._folded is None and folds(self.stencil):
             self._folded = FoldedMatrix(self.stencil, self.device, self.dtype)
         return self._folded
@@ -183,6 +188,7 @@ class CpuMatrix(Engine):
                 image = rows.times_vector(vector.index_select(0, source.order))
                 torch.index_select(image, 0, target.place, out=out)
             return result
+        # Batches of columns that fit the cache.
         parts = torch.split(x, _COLUMNS), torch.split(result, _COLUMNS)
         for batch, out in zip(*parts, strict=True):
             target.restore(rows.times_columns(source.columns(batch)), out)
@@ -210,6 +216,7 @@ class _Numbering:
         """(batch, count) in natural order as (count, batch) in this one."""
         if self.split is None:
             return x.t()[self.order]
+        # (batch, tiles down, rows, tiles across, columns) to tiles first, batch last.
         tiles = x.reshape(len(x), *self.split).permute(1, 3, 2, 4, 0)
         return tiles.reshape(self.count, len(x))
 
@@ -248,6 +255,7 @@ class _Rows:
         """Split the matrix into blocks of rows that share its memory."""
         if pieces not in self._blocks:
             matrix, (rows, columns) = self.matrix, self.matrix.shape
+            # Blocks of equally many entries, not rows: outer rays are shorter.
             cuts = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, pieces + 1)[1:-1])
             bounds = np.unique(np.concatenate([[0], cuts, [rows]])).tolist()
             blocks = []
@@ -340,6 +348,7 @@ class FoldedMatrix(Engine):
         assert isinstance(geometry, ParallelBeam)  # by `folds`
         self.side = geometry.image_shape[0]
         self.views, self.bins = geometry.sinogram_shape
+        # Views from 0 to 45 degrees; the others are those of mirrored and transposed images.
         angles = tuple(geometry.angle_array[: self.views // 4 + 1].tolist())
         with warnings.catch_warnings():  # the whole scan has warned already
             warnings.simplefilter("ignore", KoriskWarning)
@@ -364,6 +373,7 @@ class FoldedMatrix(Engine):
     def _project(self, images: Tensor) -> Tensor:
         x = images.view(-1, self.side, self.side)
         mirrored = x.flip(-1)
+        # Four copies show all views through the first quarter of the matrix.
         copies = torch.stack([x, mirrored, x.mT, mirrored.mT])
         projections = self.inner.apply(copies.reshape(4 * len(x), -1), True)
         projections = projections.view(4, len(x), -1, self.bins)
@@ -377,6 +387,7 @@ class FoldedMatrix(Engine):
         parts[self.copy, :, self.source] = y[:, self.target].transpose(0, 1)
         spread = self.inner.apply(parts.view(4 * len(y), -1), False)
         plain, mirrored, turned, both = spread.view(4, len(y), self.side, self.side)
+        # The adjoint: each copy is turned back and added.
         image: Tensor = plain + turned.mT + (mirrored + both.mT).flip(-1)
         return image.flatten(1)
 
@@ -416,13 +427,14 @@ class OnTheFly(Engine):
                     values = sinogram[:, elements].unsqueeze(-1) * taps.weight
                     image.index_add_(0, taps.pixel.flatten(), values.flatten())
                 else:
-                    values_at_bins = sinogram.gather(1, taps.bin.flatten(1)).view(taps.weight.shape)
-                    image[elements] += (values_at_bins * taps.weight).sum((0, -1))
+                    values = sinogram.gather(1, taps.bin.flatten(1)).view(taps.weight.shape)
+                    image[elements] += (values * taps.weight).sum((0, -1))
         return sinograms.flatten(1) if project else images
 
     def chunks(self) -> Iterator[tuple[slice, slice, Taps]]:
         """Views, elements of them, and their taps, a piece at a time."""
         listed = self.stencil.listed_count
+        # As many rays or pixels of a view as taps fit into a chunk.
         step = max(1, listed * _CHUNK // max(self.stencil.taps_per_view, _CHUNK))
         for views in view_chunks(self.stencil):
             for first in range(0, listed, step):

@@ -106,6 +106,7 @@ def fbp(
         weighed = "weighs pixels by their distance from the source"
         raise KoriskError(f"a fan's filtered backprojection {weighed}, {why}")
     place: Place = {"device": device, "dtype": dtype}
+    # Radians that a view stands for; `fbp_weights` has the deviations from the mean.
     spread = float(plane.view_weights.mean())
     angle = 0.0
     back: LinearOperator
@@ -157,6 +158,7 @@ def fbp_weights(geometry: Geometry | ConeBeam) -> FloatArray:
     require_geometry(geometry)
     if isinstance(geometry, ConeBeam):
         require_circle(geometry)
+        # FDK: a further cosine, of the angle between the ray and the plane.
         rise = geometry.row_offsets[:, None] / geometry.fan.bin_distances
         return fbp_weights(geometry.fan)[:, None] / np.hypot(1.0, rise)
     uneven = geometry.view_weights / geometry.view_weights.mean()
@@ -228,6 +230,7 @@ def parker_weights(geometry: FanBeam) -> FloatArray:
     first, arc = geometry.coverage
     if arc >= 2 * math.pi * (1 - 1e-9):
         return np.full(geometry.sinogram_shape, 0.5)
+    # Angle from the start of the arc: opposite rays share a weight of 1.
     view = np.mod(geometry.angle_array - first, 2 * math.pi)[:, None]
     return parker(view, geometry.fan_angles[None, :], margin=(arc - math.pi) / 2)
 
@@ -238,6 +241,7 @@ def parker(view: FloatArray, fan: FloatArray, *, margin: float) -> FloatArray:
     The line (b, g) is measured again as (b + pi + 2 g, -g) or (b - pi + 2 g, -g): these weights
     of the two add up to one.
     """
+    # Weights rise over 2 (margin - fan) and fall over 2 (margin + fan), as opposite rays do.
     rise, fall = margin - fan, margin + fan
     with np.errstate(all="ignore"):  # where a denominator vanishes, the range is empty
         rising = np.sin(math.pi / 4 * view / rise) ** 2

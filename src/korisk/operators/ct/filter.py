@@ -42,6 +42,7 @@ def filter_response(bins: int, window: Window, angle: float = 0.0) -> FloatArray
     length = fft_length(bins, window)
     distance = np.arange(length // 2 + 1)
     kernel = np.zeros(len(distance))
+    # Ram and Lakshminarayanan: 1/4 at 0, -1 / (pi n)^2 at odd n, 0 at even n.
     kernel[0] = 0.25
     kernel[1::2] = -1 / (math.pi * distance[1::2]) ** 2
     ramp = np.fft.rfft(np.concatenate([kernel, kernel[-2:0:-1]])).real
@@ -57,6 +58,7 @@ def filter_response(bins: int, window: Window, angle: float = 0.0) -> FloatArray
     if not angle:
         return np.asarray(ramp * factor, dtype=np.float64)
     kernel = np.fft.irfft(ramp * factor, n=length)[: length // 2 + 1]
+    # On an arc distances are angles: the kernel is divided by (sin(a) / a)^2.
     kernel[:bins] /= np.sinc(distance[:bins] * angle / math.pi) ** 2
     return np.asarray(np.fft.rfft(np.concatenate([kernel, kernel[-2:0:-1]])).real)
 
@@ -137,6 +139,7 @@ class RampFilter(LinearOperator):
         """The convolution of one view as a symmetric matrix, (bins, bins)."""
         from scipy.linalg import toeplitz
 
+        # The convolution without wrap-around, as a Toeplitz matrix.
         kernel = np.fft.irfft(self.response(), n=fft_length(self.bins, self.window))
         return np.asarray(toeplitz(kernel[: self.bins]), dtype=np.float64)
 

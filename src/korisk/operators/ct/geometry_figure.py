@@ -78,6 +78,7 @@ def draw_geometry(
     # Half of the side of the square that holds everything.
     reach = 1.1 * math.hypot(half_detector, max(orbit, abs(behind)))
     with matplotlib.style.context(["default", _STYLE]):
+        # An image that is small beside the scanner gets a panel of its own.
         close_up = cone is not None or max(geometry.image_size) < _MAGNIFY_BELOW * 2 * reach
         size = (2 * _SIDE, _SIDE + 0.9) if close_up else (_SIDE + 0.4, _SIDE + 1.3)
         figure = Figure(figsize=size, dpi=DPI)
@@ -101,7 +102,9 @@ def draw_geometry(
         axes.add_patch(Polygon([*near, *far[::-1]], facecolor=_DARK, zorder=2.5, gid="detector"))
         # The first view's outer rays and the central one, from the source through the image.
         offsets = np.array([*ends, 0.0])
+        # Parallel rays start side by side, a fan's at one point.
         sources = orbit * outward + (0.0 if fan else 1.0) * offsets[:, None] * along
+        # Rays end at the detector, or behind the image where that is further.
         drawn = (orbit + max(behind, 1.05 * radius)) / (orbit + behind)
         arrived = sources + drawn * (arrival(offsets) - sources)
         beam = np.stack([sources, arrived], axis=1)

@@ -54,6 +54,7 @@ def engine_for(
     # Kernels are faster than the product with a matrix, see benchmarks/operators/compare.py.
     card = device.type == "cuda" and _has_triton()
     cone = isinstance(stencil, ConeStencil) and (card or device.type == "cpu")
+    # The kernels are for straight detectors.
     straight = not getattr(stencil.geometry, "curved", False)
     kernels = card and isinstance(stencil, Joseph) and straight
     pixels = card and isinstance(stencil, PixelDriven) and straight and name == "auto"
@@ -119,6 +120,7 @@ class _StencilOperator(Opaque):
         return self.stencil.geometry
 
     def _recipe(self) -> str:
+        # Geometry and stencil as JSON: another process makes the operator from them.
         numbers = {field.name: getattr(self.stencil, field.name) for field in fields(self.stencil)}
         stencil = {**numbers, "geometry": self.geometry.__getstate__()}
         kinds = type(self.stencil).__name__, type(self.geometry).__name__

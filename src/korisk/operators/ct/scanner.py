@@ -143,25 +143,26 @@ def scanner(
     one_of("window", window, _WINDOWS)
     # In double precision from the start: norms are computed there, and share what they build.
     double = torch.float64
-    composed = fbp(geometry, window=cast(Window, window), dtype=double)
-    kernel, back = composed["K"], composed["A^T"]
+    chain = fbp(geometry, window=cast(Window, window), dtype=double)
+    kernel, back = chain["K"], chain["A^T"]
     projector = back.T if isinstance(back, Adjoint) else Projector(geometry, dtype=double)
-    by_name: dict[str, LinearOperator] = {
-        "W": composed["W"],
+    parts: dict[str, LinearOperator] = {
+        "W": chain["W"],
         "K": kernel,
         "A": projector,
         "A^T": back,
     }
-    by_name |= {"A^T K": back @ kernel, "A^T K W": composed}
+    parts |= {"A^T K": back @ kernel, "A^T K W": chain}
     if mu is not None:
         shorter = min(math.prod(projector.domain), math.prod(projector.range))
         solver = "factor" if shorter <= _LARGEST_FACTORED else "cg"
-        by_name["A^+"] = Tikhonov(projector, mu, solver=solver)
+        parts["A^+"] = Tikhonov(projector, mu, solver=solver)
+    # Two known operators outside of CT, for comparison.
     side = geometry.image_shape[0]
     flow = Diffusion(side, viscosity=0.01, time=0.1, dtype=double)
     beside = {"Fourier": Fourier((side, side), dtype=double), "Diffusion": flow}
     norms: dict[LinearOperator, NormBracket] = {}
-    for name, operator in (by_name | beside).items():  # an operator and its adjoint share a norm
+    for name, operator in (parts | beside).items():  # an operator and its adjoint share a norm
         same = operator.T if isinstance(operator, Adjoint) else operator
         if same not in norms:
             progress(f"bracketing the norm of {name}")
@@ -169,7 +170,7 @@ def scanner(
         norms[operator] = norms[same]
     ours, others = (
         {name: (operator, norms[operator]) for name, operator in group.items()}
-        for group in (by_name, beside)
+        for group in (parts, beside)
     )
     return Scanner(geometry, window, mu, ours, others)
 

@@ -112,6 +112,7 @@ class Joseph(Stencil[Geometry]):
             torch.from_numpy(np.array(vectors[:, elements])).to(device)
             for vectors in self.geometry.rays(views)
         )
+        # Joseph: one sample a column where the ray runs along x, one a row otherwise.
         steps_x = nearer_to_x(direction)
         (along, across), (along_0, across_0) = (
             torch.where(steps_x.unsqueeze(-1), vectors, vectors.flip(-1)).unbind(-1)
@@ -124,7 +125,9 @@ class Joseph(Stencil[Geometry]):
         step = torch.arange(max(rows, columns), device=device)
         coordinate = (step.double() - (n_along.double() - 1) / 2) * spacing
         middle = (n_across.double() - 1) / 2
+        # Where the ray crosses each column or row, in pixels.
         position = (across_0 + (coordinate - along_0) * slope) / spacing + middle
+        # Length of the ray between two samples; none beyond the shorter side.
         length = (spacing / along.abs()).unsqueeze(-1) * (step < n_along)
         index, weight = linear(position, n_across.unsqueeze(-1))
         weight = weight * length.unsqueeze(-1)
@@ -176,6 +179,7 @@ class RotateAndSum(Stencil[Geometry]):
         from scipy.special import cosdg, sindg
 
         rows, columns = self.geometry.image_shape
+        # cosdg and sindg are exact at multiples of 90 degrees, as scipy.ndimage.rotate is.
         degrees = np.rad2deg(self.geometry.angle_array[views])[:, None, None]
         cosine, sine = cosdg(degrees), sindg(degrees)
         centre = np.array([(rows - 1) / 2, (columns - 1) / 2])
@@ -225,6 +229,7 @@ class Sampled(Stencil[Geometry]):
         rows, columns = self.geometry.image_shape
         source, direction = (vectors[:, elements] for vectors in geometry.rays(views))
         length = geometry.bin_distances[elements]
+        # From source to bin, both ends included, as released.
         way = np.linspace(0.0, 1.0, self.samples)
         reach = direction * length[None, :, None]
         points = source[:, :, None, :] + way[None, None, :, None] * reach[:, :, None, :]
@@ -261,10 +266,12 @@ class PixelDriven(Stencil[Geometry]):
         across, down = geometry.pixel_centres
         x, y = across[(pixels % columns).numpy()], down[(pixels // columns).numpy()]
         arrived = torch.from_numpy(geometry.detector_position(x, y, views)).to(device)
+        # From millimetres along the detector to bins.
         position = (arrived - geometry.detector_offset) / geometry.bin_spacing
         position = position + (geometry.bins - 1) / 2
         index, weight = linear(position, torch.tensor(geometry.bins, device=device))
         if isinstance(geometry, FanBeam):
+            # The weight R^2 / U^2 of a fan's backprojection.
             nearness = torch.from_numpy(geometry.nearness(x, y, views)).to(device)
             weight = weight * nearness.square().unsqueeze(-1)
         return Taps(pixels.to(device)[None, :, None], index, weight)

@@ -56,6 +56,7 @@ def _gather(  # type: ignore[no-untyped-def]
         point = first + step * stride
         start = tl.load(numbers + 2 * points + point)
         slope = tl.load(numbers + 3 * points + point)
+        # Heights beyond the line are moved into its zeros.
         place = tl.minimum(tl.maximum(start + slope * entry + BEFORE, 0.0), length + BEFORE)
         below = tl.floor(place)
         share = place - below
@@ -97,6 +98,7 @@ def _back(  # type: ignore[no-untyped-def]
         sums_here = sums + (batch * targets + target) * entries
         start = tl.load(numbers + 2 * points + point)
         slope = tl.load(numbers + 3 * points + point)
+        # Entries of the target whose place is within one of this height.
         lowest = tl.floor((height - 1 - start) / slope)
         arrived = tl.zeros((BLOCK,), dtype=lines.dtype.element_ty)
         for candidate in tl.static_range(CANDIDATES):
@@ -141,17 +143,16 @@ class TritonCone(Engine):
             span = np.stack([np.arange(shared), np.full(shared, views)])
         self.span = torch.from_numpy(span.astype(np.int32)).to(device)
         self.stride = 1 if self.by_rays else shared
+        # An interval of 2 heights holds that many entries, slope apart.
         self.candidates = math.ceil(2 / float(self.numbers[3].min()))
         factor = 1 if self.by_rays else views
         self.sources = stencil.sources[0] * factor, stencil.sources[1]
         self.targets = self.span.shape[1], stencil.targets[1]
         self.per_target = steps_per_ray if self.by_rays else shared
         # The points that take each source, with weights above zero alone.
-        sources_taken = torch.where(
-            self.numbers[:2].t() != 0, self.source, self.sources[0]
-        ).flatten()
-        by_source, order = torch.sort(sources_taken, stable=True)
-        every = torch.arange(self.sources[0] + 1, device=device, dtype=sources_taken.dtype)
+        used = torch.where(self.numbers[:2].t() != 0, self.source, self.sources[0]).flatten()
+        by_source, order = torch.sort(used, stable=True)
+        every = torch.arange(self.sources[0] + 1, device=device, dtype=used.dtype)
         self.first = torch.searchsorted(by_source, every, out_int32=True)
         self.takers = order[: int(self.first[-1])].int()
         self._launches: dict[tuple[bool, int], Launch] = {}

@@ -55,6 +55,7 @@ def _through(rays, ray, count, rows, columns, wide):  # type: ignore[no-untyped-
     stepping_x = tl.load(rays + 3 * count + ray) != 0
     n_along = tl.where(stepping_x, columns, rows)
     n_across = tl.where(stepping_x, rows, columns)
+    # Positions are counted from the first pixel, in pixels.
     middle = (n_across - 1).to(slope.dtype) * 0.5
     position = tl.load(rays + ray) - (n_along - 1).to(slope.dtype) * 0.5 * slope + middle
     stride_along = tl.where(stepping_x, 1, wide)
@@ -97,6 +98,7 @@ def _project_few(  # type: ignore[no-untyped-def]
         k = below.to(tl.int32)
         pointer = here + step * stride_along[None, :] + k * stride_across[None, :]
         inside = step < n_along[None, :]
+        # Both neighbours across the ray, each only where it is a pixel.
         lower = inside & (k >= 0) & (k < n_across[None, :])
         upper = inside & (k >= -1) & (k < n_across[None, :] - 1)
         total += tl.load(pointer, mask=lower, other=0.0) * (1 - share)
@@ -437,6 +439,7 @@ class _Kernels(Engine):
     def _many(self, project: bool, batch: int) -> Callable[[Tensor, Shape], Tensor]:
         """Three launches: images side by side, the product, and images one after another."""
         (rows, columns), (views, bins) = self.shapes
+        # Images lie side by side in memory, so that one load serves all of them.
         lanes = min(_LANES, triton.next_power_of_2(batch))
         beside = triton.cdiv(batch, lanes) * lanes
         groups = beside // lanes
@@ -480,6 +483,7 @@ class _Kernels(Engine):
     def _steps(self, tile_views: int, tile_bins: int) -> Tensor:
         """For each tile of rays the first and the last step at which one of them is inside."""
         sides = zip(self.inside[0].shape, (tile_views, tile_bins), strict=True)
+        # Tiles beyond the edge repeat it: they start and end as the last one does.
         pads = [(0, -n % side) for n, side in sides]
         padded = [np.pad(bound, pads, mode="edge") for bound in self.inside]
         views, bins = padded[0].shape[0] // tile_views, padded[0].shape[1] // tile_bins
@@ -506,6 +510,7 @@ class TritonJoseph(_Kernels):
         )
         slope = across / along
         spacing = geometry.pixel_spacing
+        # Where the ray crosses the middle of the image, in pixels across.
         start = (across_0 - along_0 * slope) / spacing
         self.inside = _steps_inside(start, slope, along_x, geometry.image_shape)
         rays = np.stack([start, slope, spacing / np.abs(along), along_x])
@@ -568,6 +573,7 @@ def _reach(geometry: Geometry) -> float:
     x, y = np.concatenate([ends[0], across, across]), np.concatenate([down, down, ends[1]])
     centre = geometry.detector_position(x, y)
     step = geometry.pixel_spacing
+    # Neighbours of the outermost pixels: a ray that touches a pixel passes within one of it.
     spread = [
         np.abs(geometry.detector_position(x + dx, y + dy) - centre).max()
         for dx, dy in ((step, 0), (-step, 0), (0, step), (0, -step))
@@ -583,6 +589,7 @@ def _steps_inside(
     n_along = np.where(along_x, columns, rows)
     reach = np.where(along_x, rows, columns) / 2 + 1
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Steps at which the ray enters and leaves the image, from its middle.
         ends = np.stack([(-reach - start) / slope, (reach - start) / slope])
     level = np.abs(slope) < 1e-9
     never = level & (np.abs(start) > reach)

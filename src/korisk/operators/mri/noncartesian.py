@@ -137,6 +137,7 @@ class Nufft(LinearOperator):
 
     def _taps(self) -> list[tuple[Tensor, Tensor]]:
         """Groups of neighbours of each sample on the flat grid, and weights, (samples, points)."""
+        # Cycles per field of view to radians per pixel.
         omega = 2 * math.pi * self.trajectory / np.array(self.image_shape)
         places, weights = _interpolation(omega, self.image_shape, self.points)
         scaled = weights / math.sqrt(math.prod(self.image_shape))
@@ -161,6 +162,7 @@ class Nufft(LinearOperator):
         grid = self.cartesian
         pairs = x if grid is None else coil_images(grid.sensitivities, x, self.real)
         image = x if grid is None and self.real else as_complex(pairs)
+        # Scaled, transformed on a grid of twice the lengths, then interpolated there.
         spectrum = torch.fft.fftn(image * self._once("_scaling"), s=self._grid, dim=axes)
         flat, samples = spectrum.flatten(-len(axes)), []
         for places, weights in self._once("_taps"):
@@ -187,6 +189,7 @@ class Nufft(LinearOperator):
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         bracket = super()._norm(width, seed)
+        # The interpolated matrix differs from the exact one by the tolerance.
         most = 1.0 if self.cartesian is None else whole_norm(self.cartesian.sensitivities).upper
         slack = self.tolerance * most * math.sqrt(math.prod(self.samples))
         how = f"{bracket.how}; NUFFT {self.tolerance:.0e}"
@@ -221,6 +224,7 @@ class Nufft(LinearOperator):
         alone = alone.to(self.device, torch.float64)
         places, weights = (torch.cat(parts, 1) for parts in zip(*alone._taps(), strict=True))
         near, flat = weights.abs(), places.flatten()
+        # Pipe and Menon: weights are divided by their own spread over the grid, until it is flat.
         density = near.new_ones(len(near))
         for _ in range(_PIPE_STEPS):
             grid = near.new_zeros(math.prod(self._grid))
@@ -231,6 +235,7 @@ class Nufft(LinearOperator):
         for length in self.image_shape:
             line = (torch.arange(length).to(near) - length // 2) / length
             spot = spot[..., None] * torch.exp(-32 * line.square())  # deviation of an eighth
+        # Scaled so that a smooth spot keeps its energy.
         gain = (weighted * alone(spot).square()).sum() / spot.square().sum()
         shared: Tensor = (weighted / gain).to(self.dtype).expand(self.range)
         return shared.clone()
@@ -268,8 +273,10 @@ def radial(
     longer = max(rows, columns)
     lines = _counted("spokes", math.ceil(math.pi / 2 * longer) if spokes is None else spokes, 1)
     length = _counted("readout", 2 * longer if readout is None else readout, 2)
+    # The golden angle spreads any number of spokes nearly evenly.
     angles = np.arange(lines) * (_GOLDEN if golden else math.pi / lines)
     along = (np.arange(length) - length // 2) / length
+    # In cycles per field of view, which may differ along rows and columns.
     directions = np.stack([rows * np.sin(angles), columns * np.cos(angles)], -1)
     return np.asarray(along[:, None] * directions[:, None, :], dtype=np.float64)
 
@@ -385,5 +392,6 @@ def _axis(length: int, points: int) -> tuple[Tensor, float]:
     waves = torch.exp(-1j * (math.pi / length * places.double()[..., None] * pixels))
     unscaled = (weights[..., None] * waves).sum(1)
     exact = torch.exp(-1j * (torch.from_numpy(omega) * (pixels - length // 2)))
+    # Least squares over the offsets, pixel by pixel.
     scaling = (exact * unscaled.conj()).real.sum(0) / unscaled.abs().square().sum(0)
     return scaling, _BETWEEN * float((unscaled * scaling - exact).abs().max())

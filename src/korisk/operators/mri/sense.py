@@ -76,18 +76,16 @@ class Sense(Spectral):
         fourier = Fourier(shape, mask, device=device, dtype=dtype)
         image = fourier.image_shape
         try:
-            maps_given = torch.as_tensor(sensitivities)
+            raw = torch.as_tensor(sensitivities)
         except (TypeError, ValueError, RuntimeError):
             rule = "be a torch tensor or an array"
             raise invalid("sensitivities", rule, sensitivities) from None
-        parts = (
-            torch.view_as_real(maps_given.resolve_conj()) if maps_given.is_complex() else maps_given
-        )
+        parts = torch.view_as_real(raw.resolve_conj()) if raw.is_complex() else raw
         values = own_tensor("sensitivities", parts, trained=False)
         if values.ndim != len(image) + 2 or values.shape[1:] != (*image, 2):
             maps = f"(coils, {shape_text(image)[1:]}"
             rule = f"be complex of shape {maps}, or real with a last axis of 2"
-            got = f"{maps_given.dtype} of {shape_text(maps_given.shape)}"
+            got = f"{raw.dtype} of {shape_text(raw.shape)}"
             raise invalid("sensitivities", rule, sensitivities, got=got)
         domain, range = image if real else (*image, 2), (len(values), *image, 2)
         super().__init__(domain, range, name="S", device=fourier.device, dtype=fourier.dtype)
@@ -141,6 +139,7 @@ class Sense(Spectral):
     def _squares(self) -> Tensor | None:
         if not self._is_fully_sampled():
             return None
+        # Fully sampled, F is unitary: A^T A is sum_c |s_c|^2, pixel by pixel.
         squares = self.sensitivities.square().sum((0, -1))
         return squares if self.real else squares[..., None]
 
@@ -201,11 +200,13 @@ def birdcage_sensitivities(shape: Sequence[int], coils: int, *, radius: float = 
     count = _checks.count("coils", coils, at_least=1, at_most=1024, remedy="count the coils")
     remedy = "1.5 is close to the image"
     away = _checks.real("radius", radius, above=math.sqrt(2), at_most=1e6, remedy=remedy)
+    # Pixel centres from -1 to 1; coils on a circle around them.
     y, x = ((2 * np.arange(n) + 1) / n - 1 for n in lengths)
     angles = 2 * math.pi * np.arange(count) / count
     towards = np.exp(1j * angles)[:, None, None]
     # conj(towards) turns each coil's view to the same one: its phase is zero on its own axis.
     apart = (away * towards - (x + 1j * y[:, None])) * towards.conj()
+    # The field of a coil falls off as one over the distance.
     maps = apart / np.abs(apart) ** 2
     maps /= np.sqrt((np.abs(maps) ** 2).sum(0))
     return torch.view_as_real(torch.from_numpy(maps))
