@@ -34,8 +34,8 @@ def options_of(field: str, value: _Options | None, kind: type[_Options]) -> _Opt
 def real(
     field: str,
     value: object,
-    *,
     remedy: str,
+    *,
     at_least: float | None = None,
     above: float | None = None,
     at_most: float | None = None,
@@ -63,7 +63,7 @@ def real(
 
 
 def count(
-    field: str, value: object, *, at_least: int, remedy: str, at_most: float = math.inf
+    field: str, value: object, remedy: str, *, at_least: int, at_most: float = math.inf
 ) -> int:
     """`value` as an int; raise unless it is a whole number within the limits."""
     number = _to_float(value)

@@ -12,20 +12,6 @@ from korisk.fitting.ridge.dense import DenseFit, DenseRidge, DenseTraining
 from korisk.fitting.ridge.diagonal import DiagonalFit, DiagonalRidge, DiagonalTraining, tail_gram
 from korisk.fitting.ridge.refinement import Refined, refine
 
-__all__ = [
-    "Choice",
-    "DenseFit",
-    "DenseRidge",
-    "DenseTraining",
-    "DiagonalFit",
-    "DiagonalRidge",
-    "DiagonalTraining",
-    "Recipe",
-    "Refined",
-    "Scorer",
-    "Training",
-    "draw_batches",
-    "refine",
-    "tail_gram",
-    "train",
-]
+__all__ = ["Choice", "DenseFit", "DenseRidge", "DenseTraining"]
+__all__ += ["DiagonalFit", "DiagonalRidge", "DiagonalTraining", "tail_gram"]
+__all__ += ["Recipe", "Refined", "Scorer", "Training", "draw_batches", "refine", "train"]

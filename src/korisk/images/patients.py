@@ -505,8 +505,7 @@ def split_patients(
     _checks.one_of("order", order, ORDERS)
     for pool, size in counts.items():
         if size is not None or pool != "train":
-            remedy = "count the pool's images"
-            _checks.count(pool, size, at_least=0, at_most=2**31, remedy=remedy)
+            _checks.count(pool, size, at_least=0, at_most=2**31, remedy="count the pool's images")
     # As texts, so that patients of any type can be sorted.
     labels = np.asarray([str(patient) for patient in patients], dtype=str)
     if not len(labels):

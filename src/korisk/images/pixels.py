@@ -72,11 +72,9 @@ class Conversion:
             raise invalid("crop", rule, crop, "'square' keeps the middle, 'pad' keeps all")
         if self.unit is not None:
             _checks.one_of("unit", self.unit, PIXEL_UNITS)
-        remedy = "0.0192 is water in 1/mm"
-        self.mu_water = _checks.real("mu_water", self.mu_water, above=0, remedy=remedy)
+        self.mu_water = _checks.real("mu_water", self.mu_water, "0.0192 is water in 1/mm", above=0)
         if self.scale is not None:
-            remedy = "give the value that becomes 1"
-            self.scale = _checks.real("scale", self.scale, above=0, remedy=remedy)
+            self.scale = _checks.real("scale", self.scale, "give the value that becomes 1", above=0)
 
     def key(self) -> str:
         """The options as text, for a fingerprint."""
@@ -96,8 +94,7 @@ class Conversion:
             text = f"{float(raw):.4g}" if np.isfinite(float(raw)) else str(raw)
             converted = "" if float(raw) == largest else f", read as {largest:.4g},"
             start = f"pixel value {text}{converted} does not fit single precision (up to 3.4e+38)"
-            remedy = "; divide the values, or correct "
-            raise KoriskError(start, remedy, _UNIT, " or ", _SCALE)
+            raise KoriskError(start, "; divide the values, or correct ", _UNIT, " or ", _SCALE)
         rows, columns = cut_shape((high, wide), self.crop)
         if (rows, columns) != (high, wide):
             values = cut(values, rows, columns)

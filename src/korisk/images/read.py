@@ -249,8 +249,7 @@ def find_images(
             if reader is not None:
                 read = partial(reader, path, *([] if member is None else [member]))
                 # By the resolved path: a file that is reached through two links is read once.
-                key = f"{path.resolve()}:{member}"
-                files.setdefault(key, ImageFile(path, name, read, by_name))
+                files.setdefault(f"{path.resolve()}:{member}", ImageFile(path, name, read, by_name))
     return list(files.values())
 
 

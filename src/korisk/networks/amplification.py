@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -285,14 +285,10 @@ def amplification(
     for place, layer in enumerate(layers):
         error, square = float(errors[:, place].mean()), float(mean[place, place])
         share = factor * float(mean[place].sum())
-        layers[place] = LayerGain(
-            layer.name,
-            layer.gain,
-            error=error,
-            along=square / error if error > 0 else 0.0,
-            part=share,
-            saved=2 * share - factor * square,  # |s|^2 - |s - d|^2 = 2 d.s - |d|^2
-        )
+        along = square / error if error > 0 else 0.0
+        # Without this layer's difference d the sum s shrinks by |s|^2 - |s - d|^2 = 2 d.s - |d|^2.
+        saved = 2 * share - factor * square
+        layers[place] = replace(layer, error=error, along=along, part=share, saved=saved)
     return Amplification(tuple(layers), Mean.of(total), len(data), seeds, described)
 
 

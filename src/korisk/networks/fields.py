@@ -3,6 +3,8 @@
 All have learned weights of the sensors and the same convolutions: what differs is what they know.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -63,21 +65,12 @@ class FieldNet(nn.Module):
         self.clock = nn.Parameter(torch.zeros(width, *(1 for _ in shape)))  # by the share of time
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            inner = [
-                kind(
-                    1 if place == 0 else width,
-                    width,
-                    3,
-                    padding=d,
-                    dilation=d,
-                    padding_mode="circular",
-                )
-                for place, d in enumerate(_DILATIONS)
-            ]
-            self.inner, self.last = (
-                nn.ModuleList(inner),
-                kind(width, 1, 3, padding=1, padding_mode="circular"),
-            )
+            # Fields are periodic: kernels of 3 entries wrap around.
+            circular = partial(kind, kernel_size=3, padding_mode="circular")
+            channels = [1, *[width] * (len(_DILATIONS) - 1)]
+            pairs = zip(channels, _DILATIONS, strict=True)
+            self.inner = nn.ModuleList(circular(n, width, padding=d, dilation=d) for n, d in pairs)
+            self.last = circular(width, 1, padding=1)
         with torch.no_grad():
             self.last.weight.mul_(_SMALL)
             assert self.last.bias is not None  # convolutions have one unless told otherwise
@@ -179,6 +172,6 @@ class SoftPinn(FieldNet):
         start = self.weights(x).repeat(_TIMES, *(1 for _ in x.shape[1:]))
         shares = torch.linspace(0, 1 - self.share, _TIMES, device=x.device)
         shares = shares.repeat_interleave(len(x)).reshape(-1, *(1 for _ in x.shape[1:]))
-        now, next_one = self.later(start, shares), self.later(start, shares + self.share)
-        residual: Tensor = (next_one - self.equation(now)) / self.share
+        now, later = self.later(start, shares), self.later(start, shares + self.share)
+        residual: Tensor = (later - self.equation(now)) / self.share
         return self.weight * residual.square().mean()

@@ -444,8 +444,7 @@ class Diffusion(Spectral):
         remedy = "a negative viscosity has no bounded solution"
         self.viscosity = of_axes("viscosity", viscosity, remedy, at_least=0)
         self.speed = of_axes("speed", speed, "give length per time, of either sign")
-        remedy = "the flow cannot be run backwards"
-        self.time = _checks.real("time", time, at_least=0, remedy=remedy)
+        self.time = _checks.real("time", time, "the flow cannot be run backwards", at_least=0)
         self.length = of_axes("length", length, "give the period", above=0)
         for n, nu, c, period in zip(lengths, self.viscosity, self.speed, self.length, strict=True):
             # The highest wave that n points resolve.

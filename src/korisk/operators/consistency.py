@@ -116,8 +116,7 @@ class DataConsistency(nn.Module):
         image: Tensor = operator(z)
         if not jit_tracing() and image.shape != y.shape:  # nothing is spread over a batch
             got = f"{shape_text(z.shape)} and {shape_text(y.shape)}"
-            remedy = "use torch.Tensor.expand"
-            raise invalid("z and y", "have the same batch", z, remedy, got=got)
+            raise invalid("z and y", "have the same batch", z, "use torch.Tensor.expand", got=got)
         squares = self._squares()
         if squares is not None:
             assert isinstance(operator, Spectral)

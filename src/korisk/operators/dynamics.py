@@ -88,8 +88,7 @@ class Burgers(nn.Module):
         self.points: Shape = checked_shape("points", points, axes=1)
         remedy = "without viscosity there are shocks, and no constant"
         self.viscosity = _checks.real("viscosity", viscosity, above=0, remedy=remedy)
-        remedy = "the flow cannot be run backwards"
-        self.time = _checks.real("time", time, above=0, remedy=remedy)
+        self.time = _checks.real("time", time, above=0, remedy="the flow cannot be run backwards")
         self.largest = _checks.real("largest", largest, above=0, remedy="give the largest |u|")
         self.length = _checks.real("length", length, above=0, remedy="give the period")
         cells = [n / self.length for n in self.points]  # 1 / h along each axis
@@ -172,8 +171,8 @@ class Burgers(nn.Module):
         return NormBracket(0.0, largest, how=how), ends[0], ends[1]
 
     def _step(self, u: Tensor) -> Tensor:
-        # Engquist and Osher's flux of u^2 / 2, Eq. eq:burgers-step: upwind from the left where u > 0, from the
-        # right where u < 0.
+        # The flux of Engquist and Osher, Eq. eq:burgers-step: upwind from the left where u > 0,
+        # from the right where u < 0.
         rising, falling = u.clamp_min(0).square() / 2, u.clamp_max(0).square() / 2
         for axis, ratio in self._axes():
             right = rising + falling.roll(-1, axis)  # the flux F(u, u_+) through the right face

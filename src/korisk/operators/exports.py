@@ -73,8 +73,7 @@ class Exported(Keeping, ABC):
         """A x or A^T x of one flat array (n,), or of columns (n, k), as NumPy's arrays."""
         subject, lost = f"{self.name}: the array", isinstance(x, Tensor) and x.requires_grad
         remedy, got = "pass the tensor to the operator itself, or detach it", "a tensor that does"
-        rule = "not require gradients, which would be lost"
-        require(not lost, subject, rule, x, remedy, got=got)
+        require(not lost, subject, "not require gradients, which would be lost", x, remedy, got=got)
         columns = np.asarray(x.cpu() if isinstance(x, Tensor) else x)
         source, target = self._ends(adjoint)
         fits = columns.ndim in (1, 2) and len(columns) == math.prod(source)

@@ -210,8 +210,7 @@ class LinearOperator(Exported, ABC):
         wrong = not jit_tracing() and x.shape[x.ndim - len(shape) :] != shape
         if wrong or x.ndim < len(shape):
             rule = f"have shape {shape_text(shape, batched=True)}"
-            remedy = "batch dimensions come first"
-            raise invalid(subject, rule, x, remedy, got=shape_text(x.shape))
+            raise invalid(subject, rule, x, "batch dimensions come first", got=shape_text(x.shape))
         self._check_parts()
         place = self._standing()
         if x.dtype != place.dtype or x.device != place.device or x.layout != torch.strided:
@@ -320,8 +319,7 @@ class LinearOperator(Exported, ABC):
         True
         """
         aim = _checks.real("width", width, at_least=1e-4, at_most=0.99, remedy="try 0.01")
-        remedy = "give a whole number"
-        start = _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy=remedy)
+        start = _checks.count("seed", seed, "give a whole number", at_least=0, at_most=2**63 - 1)
         with torch.no_grad():
             return self.in_double()._norm(aim, start)
 
@@ -330,8 +328,7 @@ class LinearOperator(Exported, ABC):
         if self.inexact == UNCHECKED:
             return NormBracket(0.0, math.inf, how=f"unknown; {self.inexact}")
         if self.inexact == SOLVED:
-            how = f"norms of the parts; {self.inexact}"
-            return NormBracket(0.0, self._gross_norm(), how=how)
+            return NormBracket(0.0, self._gross_norm(), how=f"norms of the parts; {self.inexact}")
         # A^T A and A A^T have the same largest eigenvalue; the smaller one is iterated.
         inner = math.prod(self.domain) <= math.prod(self.range)
         there, back = (self, self.adjoint) if inner else (self.adjoint, self)

@@ -65,17 +65,14 @@ class BlurProblem(ImageProblem):
     source: ImageSource = field(default_factory=EllipseSource)
 
     def __post_init__(self) -> None:
-        remedy = "count pixels along an edge"
-        _checks.count("side", self.side, at_least=2, at_most=4096, remedy=remedy)
+        _checks.count("side", self.side, "count pixels along an edge", at_least=2, at_most=4096)
         remedy = "give pixels; 1 is a mild blur"
         for name, value in (("deviation", self.deviation), ("assumed", self._assumed)):
             _checks.real(name, value, above=0, at_most=100, remedy=remedy)
-        remedy = "0.2 gives gains from 0.82 to 1.22"
-        _checks.real("gain", self.gain, at_least=0, at_most=5, remedy=remedy)
+        _checks.real("gain", self.gain, "0.2 gives gains from 0.82 to 1.22", at_least=0, at_most=5)
         # Smaller weights drown in the rounding of the solver.
         least = 1e-12 if self.side <= LARGEST_DOUBLE else 1e-6
-        remedy = "0.01 suits one per cent of noise"
-        _checks.real("mu", self.mu, at_least=least, remedy=remedy)
+        _checks.real("mu", self.mu, at_least=least, remedy="0.01 suits one per cent of noise")
 
     @property
     def _assumed(self) -> float:

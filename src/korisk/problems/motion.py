@@ -68,8 +68,7 @@ class Motion:
         for number in shift:
             _checks.real("shift", number, at_least=-4096, at_most=4096, remedy=remedy)
         object.__setattr__(self, "shift", shift)
-        remedy = "give a share such as 0.05"
-        _checks.real("stretch", self.stretch, at_least=-0.9, at_most=9, remedy=remedy)
+        _checks.real("stretch", self.stretch, "give a share such as 0.05", at_least=-0.9, at_most=9)
         _checks.one_of("handled", self.handled, HANDLED)
         # A motion at rest would train the same network under another name.
         moves = any((self.turn, *shift, self.stretch))

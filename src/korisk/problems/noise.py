@@ -37,8 +37,7 @@ class Gaussian:
     level: float
 
     def __post_init__(self) -> None:
-        remedy = "0.01 is one per cent of the signal"
-        level = _checks.real("level", self.level, at_least=0, remedy=remedy)
+        level = _checks.real("level", self.level, "0.01 is one per cent of the signal", at_least=0)
         object.__setattr__(self, "level", level)
 
     def sample(self, clean: FloatArray, rng: np.random.Generator, *, width: float) -> FloatArray:

@@ -103,8 +103,7 @@ class PdeProblem(Problem):
 
     def __post_init__(self) -> None:
         _checks.one_of("equation", self.equation, get_args(Equation))
-        remedy = "1 is a line, 2 a square"
-        _checks.count("dimension", self.dimension, at_least=1, at_most=2, remedy=remedy)
+        _checks.count("dimension", self.dimension, "1 is a line, 2 a square", at_least=1, at_most=2)
         remedy = "count the sensors along an axis"
         _checks.count("points", self.points, at_least=2, at_most=65536, remedy=remedy)
         remedy = "0.5 gives gains from 0.61 to 1.65"

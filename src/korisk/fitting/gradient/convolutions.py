@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+_NAMES = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")  # of conv2d
 SLOW = platform.machine().lower() in ("aarch64", "arm64")  # whether PyTorch's own slopes are
 
 
@@ -42,9 +43,6 @@ class FastSlopes(TorchFunctionMode):
                 inputs, weight = (_channels_last(arguments[name]) for name in ("input", "weight"))
                 return _Convolution.apply(inputs, weight, arguments.get("bias"), padding)  # type: ignore[no-untyped-call]
         return func(*args, **options)
-
-
-_NAMES = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 
 
 def _padding(

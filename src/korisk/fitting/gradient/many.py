@@ -101,9 +101,6 @@ class Member:
     test: Tensor  # (T,)
 
 
-Members = Sequence[Member]
-
-
 def train_many(
     members: Sequence[Member],
     inputs: Tensor,
@@ -308,7 +305,9 @@ def _trial(member: Member, inputs: Tensor, schedule: Schedule) -> Tensor:
     return inputs[member.rows[: min(schedule.batch, len(member.rows))]]
 
 
-def _strategy(members: Members, pool: Pool, schedule: Schedule, together: bool | None) -> _Strategy:
+def _strategy(
+    members: Sequence[Member], pool: Pool, schedule: Schedule, together: bool | None
+) -> _Strategy:
     """Choose how to train members by trying the first two; raise if the output shape is wrong."""
     first, (inputs, targets) = members[0], pool
     trial, reasons = _trial(first, inputs, schedule), []
@@ -530,7 +529,9 @@ def _judged(forward: Forward, mode: nn.Module, pool: Pool, rows: Tensor) -> Tens
 class _Training:
     """Members in training."""
 
-    def __init__(self, members: Members, pool: Pool, schedule: Schedule, stack: _Stack) -> None:
+    def __init__(
+        self, members: Sequence[Member], pool: Pool, schedule: Schedule, stack: _Stack
+    ) -> None:
         self.members, self.pool = members, pool
         self.weights, self.mode, self.forward, self.state, self.penalty = stack
         self.mode.train()

@@ -36,8 +36,7 @@ class Ball:
     radius: float
 
     def __post_init__(self) -> None:
-        remedy = "give the largest distance from the center"
-        _checks.real("radius", self.radius, above=0, remedy=remedy)
+        _checks.real("radius", self.radius, "give the largest distance from the center", above=0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,8 +100,7 @@ class Geometry(Scan):
         super().__post_init__()
         remedy = "count the rows and columns of pixels"
         self._set("shape", sides("shape", self.shape, 2, 65536, remedy))
-        remedy = "count the detector's bins"
-        self._set("bins", _checks.count("bins", self.bins, **_COUNTS, remedy=remedy))
+        self._set("bins", _checks.count("bins", self.bins, "count the detector's bins", **_COUNTS))
         for name, (remedy, least, most) in _NUMBERS.items():
             value = getattr(self, name)
             number = _checks.real(name, value, remedy=remedy, at_least=least, at_most=most)
@@ -126,11 +125,10 @@ class Geometry(Scan):
         count = _checks.count("views", views, **_COUNTS, remedy=_VIEWS_OR_ANGLES)
         if angles:
             if self.arc is not None or self.start or self.views not in (None, len(angles)):
-                names = (Argument(name, ...) for name in ("angles", "views", "start", "arc"))
-                joints = ("pass either ", " or ", " with ", " and ")
-                parts = (piece for pair in zip(joints, names, strict=True) for piece in pair)
+                either = "pass either ", Argument("angles", ...), " or ", Argument("views", ...)
+                spaced = " with ", Argument("start", ...), " and ", Argument("arc", ...)
                 got = f"{len(angles):,} angles with views={shown(self.views)}"
-                raise KoriskError(*parts, f", not both, got {got}")
+                raise KoriskError(*either, *spaced, f", not both, got {got}")
             largest = max(map(abs, angles))
             if largest > _WARN_TURNS * 2 * math.pi:
                 text = f"angles go up to {largest:g}, which is many turns in radians"

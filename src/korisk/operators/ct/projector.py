@@ -21,13 +21,7 @@ from korisk.operators.ct.cone import ConeBeam
 from korisk.operators.ct.cone_stencils import ConeJoseph, ConePixelDriven, ConeStencil
 from korisk.operators.ct.engines import Engine, EngineName
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
-from korisk.operators.ct.stencils import (
-    AnyStencil,
-    Joseph,
-    PixelDriven,
-    RotateAndSum,
-    Sampled,
-)
+from korisk.operators.ct.stencils import AnyStencil, Joseph, PixelDriven, RotateAndSum, Sampled
 from korisk.operators.inputs import Options, traced
 from korisk.operators.linear import LinearOperator
 from korisk.operators.opaque import DECODERS, Opaque, differentiable, no_derivative

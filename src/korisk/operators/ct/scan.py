@@ -85,8 +85,7 @@ class Scan(InNotebooks, ABC):
     @property
     def views_count(self) -> int:
         """The number of views, whichever way they were passed."""
-        count: int = self.views
-        return count
+        return int(self.views)
 
     @property
     def scanned_arc(self) -> float:

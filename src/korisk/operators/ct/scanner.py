@@ -146,12 +146,7 @@ def scanner(
     chain = fbp(geometry, window=cast(Window, window), dtype=double)
     kernel, back = chain["K"], chain["A^T"]
     projector = back.T if isinstance(back, Adjoint) else Projector(geometry, dtype=double)
-    parts: dict[str, LinearOperator] = {
-        "W": chain["W"],
-        "K": kernel,
-        "A": projector,
-        "A^T": back,
-    }
+    parts: dict[str, LinearOperator] = {"W": chain["W"], "K": kernel, "A": projector, "A^T": back}
     parts |= {"A^T K": back @ kernel, "A^T K W": chain}
     if mu is not None:
         shorter = min(math.prod(projector.domain), math.prod(projector.range))

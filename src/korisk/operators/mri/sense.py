@@ -78,8 +78,7 @@ class Sense(Spectral):
         try:
             raw = torch.as_tensor(sensitivities)
         except (TypeError, ValueError, RuntimeError):
-            rule = "be a torch tensor or an array"
-            raise invalid("sensitivities", rule, sensitivities) from None
+            raise invalid("sensitivities", "be a torch tensor or an array", sensitivities) from None
         parts = torch.view_as_real(raw.resolve_conj()) if raw.is_complex() else raw
         values = own_tensor("sensitivities", parts, trained=False)
         if values.ndim != len(image) + 2 or values.shape[1:] != (*image, 2):
