@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TURN = 2 * math.pi
-_OF_FAN: tuple[str, ...] = (
-    "pixel_spacing",
-    "bin_spacing",
-    "detector_offset",
-)  # fields that a slice's fan has too
-_OF_FAN += ("source_to_center", "source_to_detector", "curved")
+# Fields that the fan of a slice has too.
+_OF_FAN: tuple[str, ...] = ("pixel_spacing", "bin_spacing", "detector_offset", "curved")
+_OF_FAN += ("source_to_center", "source_to_detector")
 # A scan from the volume's size alone: distances in widths of the volume and views of a turn for
 # each pixel of its width, about those of a C-arm; a bin is one voxel wide at the axis.
 _SOURCE_TO_CENTER, _MAGNIFICATION = 3.0, 1.5
