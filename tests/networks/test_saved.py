@@ -35,17 +35,28 @@ def test_pages_say_what_the_learning_study_measured() -> None:
         for name in ("explanation/learning.md", "paper/index.md")
     ]
     largest = float(learning.SIZES[-1])
-    untrained, helped, passed = [], [], []
+    ends: dict[str, dict[str, list[float]]] = {}
     for models in learning.kept_errors().values():
-        known, (sizes, errors) = models["KO"], models["FC"]
-        dense = sizes[1:], errors[1:]
-        untrained.append(saved(known, dense, 0, largest).n)
-        helped.append(saved(known, dense, 64, largest).n)
-        passed.append(overtaken(known, dense).n)
-    for page in pages:
-        assert f"with {min(untrained):.0f} to {max(untrained):.0f} samples" in page
-        assert f"with {min(helped):.0f} to {max(helped):.0f}" in page
-        assert f"from {min(passed):.0f} to {max(passed):.0f} samples on" in page
+        for first, second in learning.PAIRS:
+            known, (sizes, errors) = models[first], models[second]
+            dense = sizes[1:], errors[1:]
+            pair = ends.setdefault(first, {"untrained": [], "four": [], "passed": [], "gained": []})
+            pair["untrained"].append(saved(known, dense, 0, largest).n)
+            pair["four"].append(saved(known, dense, 4, largest).n)
+            pair["passed"].append(overtaken(known, dense).n)
+            pair["gained"].append(1 - known[1][-1].mean() / known[1][0].mean())
+    alone, unet = ends["KO"], ends["KO + U-Net"]
+    passed = [n for n in alone["passed"] if math.isfinite(n)]
+    gained = f"by {min(unet['gained']):.0%}".rstrip("%") + f" to {max(unet['gained']):.0%}"
+    assert all(map(math.isinf, unet["passed"]))
+    assert len(passed) == 5
+    assert f"from {min(passed):.0f} to {max(passed):.0f} samples on" in pages[1]
+    assert all(gained in page for page in pages)
+    said = f"dense matrix with {min(alone['untrained']):.0f} to {max(alone['untrained']):.0f} samp"
+    assert said in pages[0]
+    equal = f"{min(unet['untrained']):.0f} to {max(unet['untrained']):.0f}."
+    assert f"both together equal {equal}" in pages[0]
+    assert f"needs {min(unet['four']):.0f} samples or more" in pages[0]
 
 
 def test_the_learning_study_takes_each_network_at_the_rate_that_validates_best(

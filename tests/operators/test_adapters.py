@@ -39,11 +39,11 @@ LAWS = [law for law in testing.LAWS if law != "pickle"]
 
 
 def forward(x: Tensor) -> Tensor:
-    return SINGLE @ x
+    return SINGLE.to(x.device) @ x
 
 
 def adjoint(y: Tensor) -> Tensor:
-    return SINGLE.t() @ y
+    return SINGLE.t().to(y.device) @ y
 
 
 def single() -> LinearOperator:
