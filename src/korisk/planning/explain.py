@@ -147,7 +147,7 @@ def findings(curve: Curve) -> tuple[str, ...]:
             "short, that test data leak into it, or that larger values are better in this metric "
             "(then say so with ",
             Argument("unit", ...),
-            f"); or that all that can be learned is learned at N = {sizes[0]:,}.",
+            f"), or that the network has learned all it can at N = {sizes[0]:,} already.",
         )
         sentences.insert(0, no_gain)  # first, because a wrong unit makes the rest meaningless
     if relative_variance(curve) is None:

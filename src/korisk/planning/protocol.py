@@ -57,7 +57,7 @@ class Recommendation:
     Parameters
     ----------
     action : {"collect", "measure", "train", "stop", "unknown"}
-        Collect samples up to N; measure one more size; train longer or otherwise first; stop,
+        Collect samples up to N; measure one more size; train longer or differently first; stop,
         because more data of this kind will not reach the target; or unknown, because too little is
         known for any of these.
     n : int or None

@@ -158,7 +158,7 @@ def recommend_unmeasured(
         text = f"collect {count(samples)} samples for {target} ({_level(sure)})"
     elif plan.undertrained:
         action, n, odds = "train", None, None
-        text = f"train longer or otherwise first: it is training that keeps it from {target}"
+        text = f"train longer or differently first: training keeps the error above {target}"
     elif plan.reach < LEAST_REACH:
         action, n, odds = "stop", None, None
         text = f"stop: more data of this kind will not reach {target} ({far})"
@@ -241,7 +241,7 @@ def _trained(plan: Situation) -> str:
     """The result of longer training, and whether it meets the target."""
     longer = plan.evidence.longer
     if longer is None:
-        return f"train longer or otherwise first: data does not limit it at N = {plan.last:,}"
+        return f"train longer or differently first: data does not limit it at N = {plan.last:,}"
     errors = plan.curve.unit.to_error(longer.errors)
     after = value(float(plan.curve.unit.from_error(errors.mean())))
     text = f"train {longer.factor:g} times as long: at N = {longer.n:,} that gave {after}"

@@ -148,7 +148,7 @@ class Motion:
         return self.moving(rest, estimate.poses)
 
     def inverse(self, known: LinearOperator) -> LinearOperator:
-        """A backprojection of the scan, with the motion as networks know it.
+        """The backprojection of the scan with the motion that networks assume.
 
         Parameters
         ----------

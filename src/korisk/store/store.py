@@ -336,7 +336,7 @@ class Store(InNotebooks):
             query = f"SELECT value, {self._digest} FROM meta NOT INDEXED WHERE name = ?"
             [(value, stored_digest)] = self._fetch(query, (name,))
             if stored_digest not in (None, digest(name, value)):
-                raise ValueError(f"{name} of the study is not as it was written")
+                raise ValueError(f"{name} of the study was changed after it was written")
             return str(value)
 
     def finished(self, task: Task) -> bool:

@@ -18,7 +18,7 @@ _APART = {"known", "learned", "lipschitz", "inputs"}  # keys that are converted,
 
 
 class BracketEntry(Spec):
-    """A Lipschitz constant with both ends."""
+    """A Lipschitz constant with its lower and its upper end."""
 
     lower: float
     upper: float

@@ -305,7 +305,7 @@ class Rehearsal(Reported, Answers):
         return worth(self.predict(pilot), rival.predict(), target, shared=shared)
 
     def expected_with(self, n: float, pilot: Curve | None = None) -> Expectation:
-        """What is expected of real images at one N, with a small real pilot or without.
+        """The error expected on real images at one N, with a small real pilot or without.
 
         Parameters
         ----------
@@ -328,7 +328,7 @@ class Rehearsal(Reported, Answers):
         return int(min(curve.sizes[0] for curve in (self.curve, pilot) if curve is not None))
 
     def expected(self, n: float) -> Expectation:
-        """What is expected of real images at one N, by the rehearsal alone."""
+        """The error expected on real images at one N, by the rehearsal alone."""
         return self.expected_with(n)
 
     def first_check(self) -> Expectation:
@@ -435,7 +435,7 @@ class Rehearsed(Advising):
         return self.rehearsal.plan(target, self.pilot)
 
     def expected(self, n: float) -> Expectation:
-        """What is expected of real images at one N."""
+        """The error expected on real images at one N."""
         return self.rehearsal.expected_with(n, self.pilot)
 
     def rows(self, sizes: Sequence[float]) -> list[dict[str, float]]:

@@ -289,8 +289,8 @@ def _train(
 ) -> Iterator[dict[Cell, Tensor]]:
     """The errors of every test image for the networks that have finished, now or before.
 
-    After an interruption, those of the networks that had finished, if they make a curve. With
-    `copied`, networks stay as they are, and copies of them are trained.
+    After an interruption, those of the networks that had finished, if they suffice for a curve.
+    With `copied`, networks stay as they are, and copies of them are trained.
     """
     cells, to_train = trainings.cells(extent), trainings.unfinished(extent)
     errors = trainings.finished_errors(extent)
