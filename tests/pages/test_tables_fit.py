@@ -50,6 +50,7 @@ def html_tables(page: Path) -> list[str]:
         for latex in formulas:
             text = text.replace("FORMULA", mathml(latex), 1)
         head = f'<table class="docutils align-default" data-page="{escape(page.stem)}">'
+        text = re.sub(r"<(t[hd])>(.*?)</t[hd]>", r"<\1><p>\2</p></\1>", text)  # as Sphinx has cells
         text = text.replace("<table>", head)
         tables.append(f'<div class="table-wrapper docutils container">{text}</div>')
     return tables
