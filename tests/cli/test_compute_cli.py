@@ -13,6 +13,7 @@ from commands import content, korisk, outputs
 
 from korisk.cli.common import compute
 from korisk.cli.common.compute import chosen_compute, run_tasks
+from korisk.cli.common.options import Running
 from korisk.errors import KoriskError
 from korisk.store.cells import Task
 from korisk.store.store import Store
@@ -257,9 +258,7 @@ def refused(out: Path, words: str) -> None:
     """A run of cells in `out` that ends before the first of them."""
     asked = dummy_work.tasks(1, 1, problem={})
     with pytest.raises(KoriskError, match=words):
-        run_tasks(
-            *(asked, dummy_work.STUDY, out), compute=Compute(), retry=False, wait=0.0, quiet=True
-        )
+        run_tasks(asked, dummy_work.STUDY, out, Running(), compute=Compute(), quiet=True)
 
 
 def test_a_refused_run_leaves_no_folder_and_no_store(

@@ -1,7 +1,5 @@
 """`korisk run`: run a study of your own, or what is missing of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +11,7 @@ from urllib.parse import quote
 from korisk._json import JsonDict
 from korisk.cli.common.command import command
 from korisk.cli.common.compute import Outcome, chosen_compute, report_failures, run_tasks
-from korisk.cli.common.options import Device, Full, Json, Live, Port, Wait, WithPage, Workers
+from korisk.cli.common.options import Device, Full, Json, Running, Workers
 from korisk.cli.common.output import print_json, show, warnings_as_lines
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossing, crossing
@@ -33,19 +31,16 @@ _NO_COMMON_SIZE = "The two models have no N in common."
 @command("studies.run.compute.Compute", "studies.run.engine.run_study", options="cluster_options")
 def run(
     path: Annotated[Path, "STUDY.yaml", "The study; see docs/reference/study.md."],
+    *,
     out: Annotated[Path | None, "DIR", "Folder for results. [default: named as the file]"] = None,
     device: Device = "auto",
     cluster: Annotated[str | None, "NAME|ADDRESS"] = None,
     cluster_options: Annotated[Path | None, "FILE.yaml"] = None,
     workers: Workers = None,
-    retry_failed: bool = False,
-    wait: Wait = 0.0,
     dry_run: Annotated[
         bool, "List the cells with state, estimated time and memory; run nothing."
     ] = False,
-    page: WithPage = False,
-    live: Live = False,
-    port: Port = None,
+    running: Running,
     full: Full = False,
     json: Json = False,
 ) -> None:
@@ -58,20 +53,9 @@ def run(
     compute = chosen_compute(cluster, cluster_options, workers=workers, device=device)
     folder = out if out is not None else folder_of(path)
     if dry_run:
-        _show_cells(study, folder, compute, retry=retry_failed, as_json=json)
+        _show_cells(study, folder, compute, retry=running.retry_failed, as_json=json)
         return
-    outcome = run_tasks(
-        study.tasks,
-        study.content,
-        folder,
-        compute=compute,
-        retry=retry_failed,
-        wait=wait,
-        quiet=json,
-        page=page,
-        live=live,
-        port=port,
-    )
+    outcome = run_tasks(study.tasks, study.content, folder, running, compute=compute, quiet=json)
     by_point = curves(outcome.rows)
     crossings = {point: crossing(*pair) for point, pair in by_point.items() if len(pair) == 2}
     if json:

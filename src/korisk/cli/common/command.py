@@ -9,7 +9,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, wraps
 from pathlib import Path
 from shlex import quote
@@ -55,7 +55,8 @@ def _with_fields(function: _Function) -> _Function:
         groups[name] = parameter.annotation
         for option in fields(parameter.annotation):
             kind = parameter.annotation.__annotations__[option.name]
-            parameters.append(parameter.replace(name=option.name, default=None, annotation=kind))
+            default = None if option.default is MISSING else option.default
+            parameters.append(parameter.replace(name=option.name, default=default, annotation=kind))
     if not groups:
         return function
 

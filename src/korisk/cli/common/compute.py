@@ -13,6 +13,7 @@ from rich.text import Text
 
 from korisk import _checks
 from korisk._json import JsonDict
+from korisk.cli.common.options import Running
 from korisk.cli.common.output import tell, warnings_as_lines
 from korisk.errors import KoriskError
 from korisk.files import make_folder, read_yaml, write_text
@@ -63,17 +64,14 @@ def run_tasks(
     tasks: Sequence[Task],
     study: JsonDict,
     out: Path,
+    running: Running,
     *,
     compute: Compute,
-    retry: bool,
-    wait: float,
     quiet: bool,
-    page: bool = False,
-    live: bool = False,
-    port: int | None = None,
 ) -> Outcome:
     """Run the missing cells of a store in `out`; a refused run leaves no empty store or folder."""
-    _checks.real("--wait", wait, at_least=0, remedy="give seconds")
+    page, live, port, retry = running.page, running.live, running.port, running.retry_failed
+    _checks.real("--wait", running.wait, at_least=0, remedy="give seconds")
     if port is not None and not live:
         raise KoriskError(f"--port {port} is the port of --live; add --live")
     # Raises if PyTorch is missing or lacks the device; on a cluster, the workers choose it.
@@ -103,7 +101,7 @@ def run_tasks(
         open_store = warnings_as_lines()(Store.create_or_open)
         with (
             LocalPort(True if port is None else port) if live else nullcontext() as served,
-            open_store(path, study, tasks=tasks, wait=wait) as store,
+            open_store(path, study, tasks=tasks, wait=running.wait) as store,
         ):
             try:
                 missing = store.missing(tasks)

@@ -40,15 +40,23 @@ Folder = Annotated[Path, "DIR", "The folder of a study, or its store."]
 # --- Where and how a study runs ---
 Device = Annotated[str, "NAME"]
 Workers = Annotated[int | None, "W"]
-Wait = Annotated[float, "SECONDS", "How long to wait while another run uses the store."]
 Full = Annotated[bool, "Print the tables as well."]
-WithPage = Annotated[bool, "Write report.html into the folder too (needs korisk[report])."]
-Live = Annotated[
-    bool,
-    "Serve the page while it runs, at http://127.0.0.1 (this machine alone), and write it at the "
-    "end as --page does.",
-]
 Port = Annotated[int | None, "PORT", "Port of --live. [default: a free one]"]
+
+
+@dataclass(frozen=True)
+class Running:
+    """The options that say how cells of a study are run."""
+
+    retry_failed: bool = False
+    wait: Annotated[float, "SECONDS", "How long to wait while another run uses the store."] = 0.0
+    page: Annotated[bool, "Write report.html into the folder too (needs korisk[report])."] = False
+    live: Annotated[
+        bool,
+        "Serve the page while it runs, at http://127.0.0.1 (this machine alone), and write it at "
+        "the end as --page does.",
+    ] = False
+    port: Port = None
 
 
 class Percent(float):

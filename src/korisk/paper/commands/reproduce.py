@@ -11,7 +11,7 @@ import typer
 from korisk import _checks
 from korisk.cli.common.command import command
 from korisk.cli.common.compute import chosen_compute, report_failures, run_tasks
-from korisk.cli.common.options import Device, Full, Json, Live, Port, Wait, WithPage, Workers
+from korisk.cli.common.options import Device, Full, Json, Running, Workers
 from korisk.cli.common.output import print_json, refuse_extra, show
 from korisk.cli.run import print_end
 from korisk.errors import KoriskError
@@ -29,6 +29,7 @@ _SAME = 5e-4  # relative: less is rounding of four digits
 @command("studies.run.compute.Compute", "studies.run.engine.run_study")
 def reproduce(
     context: typer.Context,
+    *,
     points: Annotated[
         str | None,
         "H,H,...",
@@ -44,17 +45,13 @@ def reproduce(
         "reproduction"
     ),
     workers: Workers = None,
-    retry_failed: bool = False,
-    wait: Wait = 0.0,
     published: Annotated[
         bool, "Run nothing: print the paper's Table 1, and sample sizes from its Table 2."
     ] = False,
     claims: Annotated[
         bool, "Run nothing: judge every claim of the paper, with --out from results there."
     ] = False,
-    page: WithPage = False,
-    live: Live = False,
-    port: Port = None,
+    running: Running,
     full: Full = False,
     json: Json = False,
 ) -> None:
@@ -90,13 +87,9 @@ def reproduce(
         tasks,
         {"name": paper.NAME, "studies": [study.content for study in planned]},
         out,
+        running,
         compute=chosen_compute(device=where, workers=workers),
-        retry=retry_failed,
-        wait=wait,
         quiet=json,
-        page=page,
-        live=live,
-        port=port,
     )
     sweeps = paper.sweeps(done.rows)
     lines = paper.calibration(sweeps)
