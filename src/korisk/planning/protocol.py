@@ -175,38 +175,6 @@ class Planned(Protocol):
         """What to do."""
 
 
-class Unmeasured(Planned, Protocol):
-    """The answers for one target of a predicted curve, with what a recommendation needs."""
-
-    @property
-    def model(self) -> str:
-        """Name of the model."""
-
-    @property
-    def farthest(self) -> float:
-        """Largest N that the prediction covers."""
-
-    @property
-    def measured(self) -> int:
-        """The largest N that was measured."""
-
-    @property
-    def check(self) -> Expectation | None:
-        """The expected outcome of a first measurement, where nothing was measured."""
-
-    @property
-    def undertrained(self) -> bool:
-        """Whether training limits the curve and not data, as a rehearsal shows."""
-
-    @property
-    def lower(self) -> float:
-        """The lower end of the 90% interval."""
-
-    @property
-    def upper(self) -> float:
-        """The upper end of the 90% interval."""
-
-
 class Answers(ABC):
     """The questions that every source of a learning curve answers, in the user's unit.
 

@@ -20,10 +20,10 @@ from korisk._checks import LARGEST_N, real
 from korisk.planning.chances import LEAST_REACH, NEAR
 from korisk.planning.explain import chance, count, no_learning, value
 from korisk.planning.next_size import settling_size
-from korisk.planning.protocol import Action, Expectation, Recommendation, Unmeasured
+from korisk.planning.protocol import Action, Expectation, Recommendation
 from korisk.planning.situation import Situation
 
-_LEAST_SEEDS = 3  # for a measurement that is to settle a question
+LEAST_SEEDS = 3  # for a measurement that is to settle a question
 _TELLING = 0.5  # probability to settle the question below which another run is more informative
 _EASY = 10.0  # times the largest error: an easier target is probably in another unit
 FIRST = 16  # the smallest N of a first measurement
@@ -65,7 +65,7 @@ def collectable(plan: Situation, samples: int) -> bool:
 
 
 def _collect(plan: Situation, samples: int, sure: float, cost: float | None) -> Recommendation:
-    level, target = _level(sure), value(plan.target)
+    level, target = level_text(sure), value(plan.target)
     if plan.met_at_smallest and samples <= plan.curve.sizes[0]:
         text = f"{target} is met already at N = {samples:,}, the smallest measured ({level})"
     elif samples <= plan.last:
@@ -73,7 +73,7 @@ def _collect(plan: Situation, samples: int, sure: float, cost: float | None) -> 
     else:
         text = f"collect {count(samples)} samples for {target} ({level})"
     far = f"That is {samples / plan.last:.2g} times the pilot's largest N of {plan.last:,}."
-    price, paid = _price(samples, plan.last, cost)
+    price, paid = price_of(samples, plan.last, cost)
     reasons = (_too_easy(plan), far if samples > plan.last else "", paid)
     odds = plan.probability(samples)
     return _advice(plan, "collect", text, sure, reasons, n=samples, chance=odds, cost=price)
@@ -107,7 +107,7 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
     if plan.last >= LARGEST_N:
         text = f"not known how to reach {target}: no larger N is planned for"
         return _advice(plan, "unknown", text, sure, (_why_not(plan, sure), _remedy(plan)))
-    seeds = max(int(plan.curve.counts[-1]), _LEAST_SEEDS)
+    seeds = max(int(plan.curve.counts[-1]), LEAST_SEEDS)
     settled: float | None
     n, settled = settling_size(plan.forecast, plan.goal, plan.chances, seeds)
     # A cheap run that shows what limits the error comes before a size that settles little.
@@ -121,7 +121,7 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
         text += f"single seeds cannot tell whether {target} is out of reach"
     else:
         text += f"with {chance(settled)} it settles whether {target} can be reached"
-    price, paid = _price(n, plan.last, cost)
+    price, paid = price_of(n, plan.last, cost)
     relied = "" if settled is None or settled >= _TELLING else _relied_on(plan, n, sure)
     reasons = (_why_not(plan, sure), relied, paid)
     return _advice(
@@ -134,57 +134,12 @@ def _repeat(plan: Situation, sure: float, cost: float | None) -> Recommendation:
     # The first size from which on every mean meets the target.
     met = plan.curve.means <= plan.goal
     n = int(plan.curve.sizes[met.size - met[::-1].argmin() if not met.all() else 0])
-    seeds = max(2 * int(plan.curve.counts[plan.curve.sizes == n][0]), _LEAST_SEEDS)
+    seeds = max(2 * int(plan.curve.counts[plan.curve.sizes == n][0]), LEAST_SEEDS)
     text = f"measure N = {n:,} again, with {seeds} seeds: its mean meets {value(plan.target)}, but "
     text += f"the seeds measured so far give it a chance of {chance(plan.probability(n))}"
-    price, paid = _price(n, plan.last, cost)
+    price, paid = price_of(n, plan.last, cost)
     reasons = (_why_not(plan, sure), paid)
     return _advice(plan, "measure", text, sure, reasons, n=n, seeds=seeds, cost=price)
-
-
-def recommend_unmeasured(
-    plan: Unmeasured, sure: float = 0.9, cost: float | None = None
-) -> Recommendation:
-    """The recommendation for a prediction or a rehearsal, with few or no measurements."""
-    if cost is not None:
-        real("cost", cost, above=0, remedy="give the price of one sample")
-    samples, target, last = plan.samples(sure), value(plan.target), plan.measured
-    far = f"chance {chance(plan.reach)} by N = {count(plan.farthest)}"
-    action: Action
-    n: int | None
-    reasons: list[str] = []
-    if samples is not None:
-        action, n, odds = "collect", samples, plan.probability(samples)
-        text = f"collect {count(samples)} samples for {target} ({_level(sure)})"
-    elif plan.undertrained:
-        action, n, odds = "train", None, None
-        text = f"train longer or differently first: training keeps the error above {target}"
-    elif plan.reach < LEAST_REACH:
-        action, n, odds = "stop", None, None
-        text = f"stop: more data of this kind will not reach {target} ({far})"
-    else:
-        action, odds = "measure", None
-        # Without a measurement, start where the earliest plausible answer is in range of a pilot.
-        n = 2 * last if last else max(FIRST, int(min(plan.lower, plan.farthest) / NEAR))
-        text = f"measure N = {n:,} next, with {_LEAST_SEEDS} seeds, and plan with it"
-        reasons.append(_none(sure, plan.reach))
-    price, paid = _price(n, last, cost)
-    reasons.append(paid)
-    if plan.check is not None and action != "train":
-        reasons.append(check_words(plan.check))
-    return Recommendation(
-        action=action,
-        n=n,
-        seeds=_LEAST_SEEDS if action == "measure" else None,
-        sentence=f"{plan.model}: {text}.",
-        sure=sure,
-        chance=odds,
-        even=plan.even,
-        lower=int(plan.lower) if math.isfinite(plan.lower) else None,
-        upper=int(plan.upper) if math.isfinite(plan.upper) else None,
-        cost=price,
-        reasons=tuple(filter(None, reasons)),
-    )
 
 
 def check_words(check: Expectation) -> str:
@@ -269,23 +224,24 @@ def _why_not(plan: Situation, sure: float) -> str:
         enough = f"{count(samples)} samples would be enough with {100 * sure:.4g}%"
         enough += f", but lie more than {NEAR} times beyond the pilot"
         return f"{enough}, where odds were not checked."
-    return _none(sure, plan.reach)
+    return no_number(sure, plan.reach)
 
 
 def _relied_on(plan: Situation, n: int, sure: float) -> str:
     """The error that N samples reach with the requested probability."""
     error = float(plan.forecast.quantile([n], sure)[0])
     reached = value(float(plan.curve.unit.from_error(error)))
-    return f"What N = {n:,} does reach is {reached} ({_level(sure)})."
+    return f"What N = {n:,} does reach is {reached} ({level_text(sure)})."
 
 
-def _none(sure: float, reach: float) -> str:
+def no_number(sure: float, reach: float) -> str:
+    """That no number of samples has the requested probability, in a sentence."""
     level = f"{100 * sure:.4g}%"
     most = "a little less" if chance(reach) == level else chance(reach)
     return f"No number of samples has a chance of {level}; the most is {most}."
 
 
-def _price(samples: int | None, last: int, cost: float | None) -> tuple[float | None, str]:
+def price_of(samples: int | None, last: int, cost: float | None) -> tuple[float | None, str]:
     """The cost of the missing samples, as a number and as a sentence."""
     if cost is None or samples is None:
         return None, ""
@@ -296,5 +252,6 @@ def _price(samples: int | None, last: int, cost: float | None) -> tuple[float | 
     return cost * missing, sentence if missing else "Nothing more has to be collected."
 
 
-def _level(sure: float) -> str:
+def level_text(sure: float) -> str:
+    """The requested probability, for parentheses."""
     return f"{100 * sure:.4g}% sure"

@@ -15,15 +15,22 @@ from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, invalid
-from korisk.planning.chances import LEAST_REACH, TAIL, Chances, Enough, table
-from korisk.planning.explain import chance, times, value
+from korisk.planning.chances import LEAST_REACH, NEAR, TAIL, Chances, Enough, table
+from korisk.planning.explain import chance, count, times, value
 from korisk.planning.futures.law import Law, mixed, normals
 from korisk.planning.futures.posterior import MOST_SIZES, Posterior, posterior, thinned
 from korisk.planning.futures.prior import PRIORS
 from korisk.planning.futures.related import trust
 from korisk.planning.plan import LEVELS
-from korisk.planning.protocol import Answers, Expectation, Recommendation
-from korisk.planning.recommend import FIRST, check_words, recommend_unmeasured
+from korisk.planning.protocol import Action, Answers, Expectation, Recommendation
+from korisk.planning.recommend import (
+    FIRST,
+    LEAST_SEEDS,
+    check_words,
+    level_text,
+    no_number,
+    price_of,
+)
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
 
 Array = NDArray[np.float64]
@@ -157,7 +164,45 @@ class PredictedPlan(Enough):
         Recommendation
             Collect N, measure a pilot first, or stop.
         """
-        return recommend_unmeasured(self, sure, cost)
+        if cost is not None:
+            real("cost", cost, above=0, remedy="give the price of one sample")
+        samples, target, last = self.samples(sure), value(self.target), self.measured
+        action: Action
+        odds: float | None = None
+        n: int | None = None
+        reasons: list[str] = []
+        if samples is not None:
+            action, n, odds = "collect", samples, self.probability(samples)
+            text = f"collect {count(samples)} samples for {target} ({level_text(sure)})"
+        elif self.undertrained:
+            action = "train"
+            text = f"train longer or differently first: training keeps the error above {target}"
+        elif self.reach < LEAST_REACH:
+            far = f"chance {chance(self.reach)} by N = {count(self.farthest)}"
+            action, text = "stop", f"stop: more data of this kind will not reach {target} ({far})"
+        else:
+            action = "measure"
+            # Without a measurement, start where the earliest plausible answer is in range of one.
+            n = 2 * last if last else max(FIRST, int(min(self.lower, self.farthest) / NEAR))
+            text = f"measure N = {n:,} next, with {LEAST_SEEDS} seeds, and plan with it"
+            reasons.append(no_number(sure, self.reach))
+        price, paid = price_of(n, last, cost)
+        reasons.append(paid)
+        if self.check is not None and action != "train":
+            reasons.append(check_words(self.check))
+        return Recommendation(
+            action=action,
+            n=n,
+            seeds=LEAST_SEEDS if action == "measure" else None,
+            sentence=f"{self.model}: {text}.",
+            sure=sure,
+            chance=odds,
+            even=self.even,
+            lower=int(self.lower) if math.isfinite(self.lower) else None,
+            upper=int(self.upper) if math.isfinite(self.upper) else None,
+            cost=price,
+            reasons=tuple(filter(None, reasons)),
+        )
 
     def to_dict(self, sure: float = 0.9, cost: float | None = None) -> dict[str, Any]:
         """As plain values, for JSON.
