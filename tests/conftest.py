@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from korisk.store.store import Store
 
 # The same examples in every run, so that a landing does not hang on a draw; `make slow` asks for
-# the long profile, which draws new ones, and more of them.
-settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
+# the long profile, which draws new ones, and ten times as many of them.
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("long", deadline=None, max_examples=200)
 settings.load_profile("ci")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -181,7 +181,10 @@ texts = f"{words} {values} {marks}".split()
 pieces = st.sampled_from([*texts, ": ", "\n", "- ", "  ", "\t", " "])
 
 
-@settings(max_examples=600, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=8 * settings().max_examples,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.lists(pieces, max_size=40).map("".join) | st.text(max_size=80) | st.binary(max_size=80))
 def test_no_input_gives_anything_but_a_network_or_one_line(
     tmp_path: Path, content: str | bytes
@@ -205,7 +208,6 @@ def test_the_largest_file_that_is_taken_reads_well(tmp_path: Path) -> None:
     assert len(kr.Network.read(path)) == count
 
 
-@settings(max_examples=40)
 @given(st.text(st.sampled_from("=+-@'#%a1"), min_size=1, max_size=5))
 def test_exported_names_are_read_back(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     path = tmp_path_factory.mktemp("csv") / "pilot.csv"

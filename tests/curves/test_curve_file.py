@@ -294,7 +294,10 @@ def outcome(path: Path, content: str | bytes) -> None:
         assert len(message) < len(str(path)) + 700
 
 
-fuzz = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzz = settings(
+    max_examples=4 * settings().max_examples,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 table_pieces = ["n", "error", "seed", "model", "64", "0.5", "1e-3", "nan", "-1", "x", '"', "'"]
 json_pieces = ["[", "]", "{", "}", ":", '"n"', '"error"', "null", "true", "NaN", "1e999", "\\u0000"]
 marks = [",", ";", "\t", "\n", "\r", "#", " ", "\ufeff", "\x85", "\u2028", "9" * 50]

@@ -118,7 +118,7 @@ def same(curves: tuple[Curve, ...], errors: dict[tuple[int, int, str], float]) -
 
 
 @pytest.mark.parametrize("unit", NAMES_OF_VALUES)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_order_names_locale_kind_of_file_and_unit_change_no_curve(
     tmp_path: Path, data: st.DataObject, unit: str
@@ -134,7 +134,8 @@ def test_order_names_locale_kind_of_file_and_unit_change_no_curve(
 
 
 @settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=settings().max_examples // 10,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_workbooks_and_parquet_are_read_alike(tmp_path: Path, data: st.DataObject) -> None:
@@ -151,7 +152,7 @@ def test_workbooks_and_parquet_are_read_alike(tmp_path: Path, data: st.DataObjec
     assert same(Curve.read_all(path), errors)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), name=st.sampled_from(["site", "lr", "dataset", "optimizer", "x", "Notes"]))
 def test_a_column_that_splits_a_curve_is_asked_about_whatever_its_name(
     tmp_path: Path, data: st.DataObject, name: str

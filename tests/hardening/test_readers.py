@@ -77,7 +77,7 @@ FEWER = {
     **dict.fromkeys(("lodopab", "checkpoint", "shards", "metadata", "study", "geometry"), 12),
     **{"store": 20, "ablation": 12, "arrays": 5, "archive": 5, "ods": 5, "xlsx": 5, "parquet": 3},
 }
-OTHERS, TIMES = 25, settings().max_examples // 50
+OTHERS, TIMES = 25, max(1, settings().max_examples // 50)
 SECONDS, MEMORY = 40.0, 2**28  # tracing memory, and busy cores, take several times as long
 
 

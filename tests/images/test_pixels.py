@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.ndimage import zoom
@@ -20,7 +20,6 @@ def image(seed: int, rows: int, columns: int) -> Array:
     return np.random.default_rng(seed).uniform(0, 2, (rows, columns))
 
 
-@settings(max_examples=50)
 @given(seeds, sides, sides, sides, sides)
 def test_shrinking_keeps_the_mean(seed: int, rows: int, columns: int, high: int, wide: int) -> None:
     given = image(seed, rows, columns)
@@ -30,7 +29,6 @@ def test_shrinking_keeps_the_mean(seed: int, rows: int, columns: int, high: int,
     assert given.min() - 1e-12 <= small.min() <= small.max() <= given.max() + 1e-12
 
 
-@settings(max_examples=50)
 @given(seeds, sides, sides, sides, sides, st.sampled_from(["area", "spline"]))
 def test_constants_stay_and_the_same_size_is_the_same_image(
     seed: int, rows: int, columns: int, high: int, wide: int, method: str

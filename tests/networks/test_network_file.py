@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from described import Of, draw, told
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -69,7 +69,6 @@ def bounds(net: kr.Network) -> list[Any]:
     return found
 
 
-@settings(max_examples=25)
 @given(st.lists(st.sampled_from(list(PARTS)), min_size=1, max_size=6), st.randoms())
 def test_what_is_read_back_has_the_same_bounds(
     tmp_path_factory: pytest.TempPathFactory, parts: list[str], random: Any

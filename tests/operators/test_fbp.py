@@ -73,7 +73,7 @@ def test_windows_leave_the_middle_and_lower_the_end() -> None:
 
 
 @given(margin=st.floats(-0.3, 0.8), fan=st.floats(-0.6, 0.6), part=st.floats(0, 1))
-@settings(max_examples=200)
+@settings(max_examples=4 * settings().max_examples)
 def test_weights_of_a_line_measured_twice_add_up_to_one(
     margin: float, fan: float, part: float
 ) -> None:

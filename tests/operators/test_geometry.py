@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from korisk.errors import KoriskWarning
@@ -50,7 +50,6 @@ def geometries(draw: st.DrawFn) -> Geometry:
 
 
 @given(geometries())
-@settings(max_examples=40)
 @pytest.mark.filterwarnings("ignore::korisk.errors.KoriskWarning")
 def test_a_geometry_is_a_value_that_its_repr_and_pickle_give_back(geometry: Geometry) -> None:
     for copy in (eval(repr(geometry)), pickle.loads(pickle.dumps(geometry))):

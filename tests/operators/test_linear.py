@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -92,7 +92,6 @@ def test_norms_of_the_papers_scanner() -> None:
     exponent=st.sampled_from([-170, -3, 0, 5, 140]),
     decay=st.floats(0, 3),
 )
-@settings(max_examples=60)
 def test_iterated_brackets_hold_the_largest_singular_value(
     rows: int, columns: int, seed: int, exponent: int, decay: float
 ) -> None:
@@ -174,7 +173,6 @@ def test_lanczos_takes_the_steps_that_the_theorem_asks_for() -> None:
     seed=st.integers(0, 10**6),
     empty=st.floats(0, 0.95),
 )
-@settings(max_examples=60)
 def test_brackets_of_nonnegative_matrices_are_certain(
     rows: int, columns: int, seed: int, empty: float
 ) -> None:

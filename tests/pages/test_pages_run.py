@@ -11,11 +11,13 @@ import subprocess
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from forked import commands
 from page_blocks import Block, blocks, difference, prints_as_told, steps
 
 from korisk.errors import KoriskWarning
@@ -41,12 +43,18 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+@pytest.fixture(scope="session")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The folders of `korisk` and of `python`, as a PATH has them."""
+    with commands(tmp_path_factory.mktemp("tools")) as folder:
+        yield f"{folder}{os.pathsep}{Path(sys.executable).parent}"
+
+
 @pytest.fixture
-def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clone(tmp_path: Path, tools: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that looks like the root of a clone after `make run`, and is the current one."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     shutil.copytree(ROOT / "benchmarks" / "results", tmp_path / "benchmarks" / "results")
-    tools = Path(sys.executable).parent
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "activate").write_text(f"PATH='{tools}':$PATH\n")
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")

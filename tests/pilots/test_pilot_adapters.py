@@ -10,7 +10,7 @@ import pilot_fits
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -41,7 +41,6 @@ def data() -> tuple[Array, Array]:
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=40), st.integers(0, 2**40))
 @example([0] * 50 + [1] * 10, 0)
-@settings(max_examples=40)
 def test_every_start_of_a_stratified_order_holds_the_shares(labels: list[int], seed: int) -> None:
     y = np.array(labels)
     order = stratified_order(np.arange(len(y)), y, seed)
@@ -58,7 +57,6 @@ def test_every_start_of_a_stratified_order_holds_the_shares(labels: list[int], s
 
 
 @given(st.lists(st.integers(0, 6), min_size=4, max_size=60), st.integers(0, 99))
-@settings(max_examples=40)
 def test_groups_stand_together_and_on_one_side(groups: list[int], seed: int) -> None:
     names = np.array(groups)
     order = subset_order(np.arange(len(names)), names, seed)

@@ -256,7 +256,7 @@ def test_every_fit_makes_a_whole_plan(fit: str) -> None:
     assert plan.at(100).lower <= plan.at(100).value <= plan.at(100).upper
 
 
-@settings(max_examples=12)
+@settings(max_examples=settings().max_examples // 2)
 @given(
     st.lists(
         st.tuples(st.integers(2, 10**6), st.floats(1e-90, 1e90), st.integers(0, 3)),

@@ -48,7 +48,7 @@ def infinite(n: float | None) -> float:
 pilots = st.builds(
     curve_of, st.sampled_from(UNITS), st.integers(0, 200), seeds=st.sampled_from([1, 3])
 )
-settled = settings(max_examples=settings().max_examples // 6)  # of half a second each
+settled = settings(max_examples=settings().max_examples // 4)  # of half a second each
 
 
 @settled

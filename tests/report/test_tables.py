@@ -271,7 +271,9 @@ CHARACTERS = st.sampled_from(
 )
 TEXTS = st.text(CHARACTERS | st.characters(), min_size=1, max_size=12)
 NAMES = st.lists(TEXTS, min_size=1, max_size=4)
-some = examples(max_examples=60)  # of a few milliseconds each: the special characters are few
+some = examples(
+    max_examples=2 * examples().max_examples
+)  # of a few milliseconds each: the special characters are few
 
 
 def markdown_cells(table: ReportTable) -> list[list[str]]:

@@ -30,7 +30,7 @@ def holds(slope: float, gap: float, n: int) -> bool:
         return Decimal(slope) * Decimal(n).ln() <= Decimal(gap) * n
 
 
-@settings(max_examples=500)
+@settings(max_examples=8 * settings().max_examples)
 @given(st.floats(0.0003, 0.9), st.floats(1e-8, 1e8))
 def test_equals_a_search_over_every_n(gap_over_slope: float, slope: float) -> None:
     gap = gap_over_slope * slope
@@ -154,7 +154,7 @@ def exact_bound(net: kr.Network, n: int | None, bound: kr.theory.BoundForm) -> D
         return sum((p * r.sqrt() for p, r in pairs), Decimal(0)) ** 2
 
 
-@settings(max_examples=400)
+@settings(max_examples=6 * settings().max_examples)
 @given(
     st.floats(1e-6, 10),
     st.floats(0, 1e-2),

@@ -16,7 +16,9 @@ fractions = st.floats(1e-6, 1)
 pytestmark = pytest.mark.filterwarnings("ignore:N = .* assumes the defaults")
 bounds = st.sampled_from(kr.theory.BOUNDS)
 sizes = st.integers(2, 10**9)
-few = settings(max_examples=20)  # the laws are simple, and inversions are slow
+few = settings(
+    max_examples=settings().max_examples // 2
+)  # the laws are simple, and inversions are slow
 
 
 @st.composite
