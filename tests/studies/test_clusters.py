@@ -75,14 +75,7 @@ def test_a_killed_scheduler_ends_one_run(store: Store, tmp_path: Path, capfd: Ca
             assert first.address in str(caught.value)
     kept = {found.task.key: found.usage.started for found in store.results()}
     assert 5 <= len(kept) < 20
-    with fleet(tmp_path / "second") as second:
-        second.worker()
-        log = logging.getLogger("distributed.client")
-        before = log.level
-        with joined_cluster(second.address) as cluster:
-            assert not log.isEnabledFor(logging.ERROR)
-            summary = run_study(asked, work, store, cluster=cluster)
-        assert log.level == before
+    summary = run_study(asked, work, store)
     assert counts(summary) == (20 - len(kept), 0, len(kept))
     assert {one.task.key: one.usage.started for one in store.results()}.items() >= kept.items()
     assert capfd.readouterr() == ("", "")
@@ -155,11 +148,16 @@ def test_workers_that_do_not_match_are_refused_by_name(store: Store, tmp_path: P
 
 def test_a_scheduler_needs_no_korisk(store: Store, tmp_path: Path) -> None:
     options = preload(tmp_path, NO_KORISK)
+    log = logging.getLogger("distributed.client")
+    before = log.level
     with fleet(tmp_path, *options) as one, joined_cluster(one.address) as cluster:
         one.worker()
+        assert not log.isEnabledFor(logging.ERROR)
         assert counts(run_study(tasks(1, 2), cell, store, cluster=cluster)) == (2, 0, 0)
+    assert log.level == before
 
 
+@pytest.mark.slow
 def test_a_worker_that_returns_is_another(store: Store, tmp_path: Path, monkeypatch: Patch) -> None:
     """Between two looks at who is there, a scheduler would run the lost cell again by itself."""
     folder = tmp_path / "traces"
