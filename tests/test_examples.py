@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -24,6 +25,7 @@ def script() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules["mk"] = module
     spec.loader.exec_module(module)
+    module.norms = cache(module.norms)  # type: ignore[attr-defined]
     return module
 
 
@@ -37,7 +39,7 @@ def test_every_scale_is_there_with_its_parameters(row: published.FootprintRow) -
     assert dense.amplification("paper").tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("H", [8, 16, 32, 128])
+@pytest.mark.parametrize("H", [8, 16, 128])
 def test_the_script_makes_the_files(script: ModuleType, H: int) -> None:
     size = next(row.size for row in published.FOOTPRINT if row.size.H == H)
     for made, kind in zip(script.networks(size, script.norms(size)), ("ko", "fc"), strict=True):

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 
@@ -59,16 +60,16 @@ def package(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imports(path: Path, *, only_at_import: bool) -> Iterator[str]:
-    tree = ast.parse(path.read_text())
-    lazy = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if only_at_import and node in lazy:
+    functions = [node for node in nodes(path) if isinstance(node, ast.FunctionDef)]
+    lazy = {inner for node in functions for inner in ast.walk(node)} if only_at_import else set()
+    for node in nodes(path):
+        if node in lazy:
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -100,7 +101,7 @@ def test_the_command_line_alone_knows_the_paper() -> None:
             continue
         named = {
             node.value
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in nodes(path)
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         }
         used = [*imports(path, only_at_import=False), *named]

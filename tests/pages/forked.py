@@ -20,6 +20,7 @@ LOADED = (  # what commands load when they need it
     *("korisk.cli", "korisk.cli.app", "korisk.planning", "korisk.prediction", "korisk.report"),
     *("korisk.operators", "korisk.networks", "korisk.problems", "korisk.studies", "korisk.theory"),
 )
+WATCH = 10.0  # seconds between two looks whether the tests still run
 LONGEST = 1 << 20  # bytes of a request: arguments and environment
 SCRIPT = """\
 #!{python} -IS
@@ -57,8 +58,13 @@ def serve(listening: socket.socket) -> None:
     """Fork for every command; the fork of the fork returns from here, as its process."""
     for name in LOADED:
         import_module(name)
-    while True:
-        client, _ = listening.accept()
+    parent = os.getppid()
+    listening.settimeout(WATCH)
+    while os.getppid() == parent:  # tests that are killed take it with them
+        try:
+            client, _ = listening.accept()
+        except TimeoutError:
+            continue
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:  # forks that have handed their code over
                 pass

@@ -183,7 +183,7 @@ def bomb() -> bytes:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("bomb.xlsx", bomb(), "unpacks to more than 64 MB"),
+        ("bomb.xlsx", None, "unpacks to more than 64 MB"),
         ("garbage.bin", bytes(range(256)) * 99, "binary file"),
         ("garbage.xlsx", b"PK\x03\x04" + bytes(range(256)), "damaged archive"),
         ("store.db", b"SQLite format 3\0" + bytes(range(256)) * 9, "store.db: "),
@@ -206,9 +206,9 @@ def bomb() -> bytes:
     ids=lambda value: str(value)[:12],
 )
 def test_hostile_files_end_in_one_line_and_nothing_stays(
-    port: TablePort, name: str, content: bytes, words: str
+    port: TablePort, name: str, content: bytes | None, words: str
 ) -> None:
-    code, answer = post(port, content, name=name)
+    code, answer = post(port, bomb() if content is None else content, name=name)
     assert (code, words in answer["error"]) == (422, True), answer
     assert "\n" not in answer["error"]
     assert tempfile.gettempdir() not in answer["error"]
