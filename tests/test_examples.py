@@ -25,7 +25,7 @@ def script() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules["mk"] = module
     spec.loader.exec_module(module)
-    module.norms = cache(module.norms)  # type: ignore[attr-defined]
+    vars(module)["norms"] = cache(module.norms)
     return module
 
 

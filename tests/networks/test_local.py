@@ -22,21 +22,23 @@ from korisk.networks.describe.written_out import layer
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 FAST = [  # of every kind: the others are in the benchmark
     ("attention, tokens", "dot products, causal"),
-    ("attention, tokens", "cross"),
     ("gates, vectors", "SwiGLU"),
-    ("gates, vectors", "highway"),
     ("gates, images", "squeeze and excitation, residual"),
     ("recurrent, tokens", "LSTM cells"),
+    ("normalisation, vectors", "written by hand"),
+    ("normalisation, images", "group"),
+    ("products, vectors", "quotient"),
+    ("products, vectors", "matrix with itself"),
+]
+SLOW = [
+    ("attention, tokens", "cross"),
+    ("gates, vectors", "highway"),
     ("recurrent, tokens", "GRU cells"),
     ("normalisation, vectors", "layer, first"),
-    ("normalisation, vectors", "written by hand"),
     ("normalisation, vectors", "to length 1"),
-    ("normalisation, images", "group"),
     ("products, vectors", "of three"),
-    ("products, vectors", "quotient"),
     ("products, vectors", "softmax by hand"),
     ("products, vectors", "x / max(1, |x|)"),
-    ("products, vectors", "matrix with itself"),
 ]
 BENT = [
     *(nn.ReLU(), nn.LeakyReLU(0.3), nn.PReLU(), nn.ELU(0.7), nn.SELU(), nn.CELU(0.5), nn.GELU()),
@@ -61,7 +63,9 @@ def local(module: nn.Module, example: Tensor, given: Any) -> LocalNetwork:
     return net
 
 
-@pytest.mark.parametrize(("kind", "name"), FAST)
+@pytest.mark.parametrize(
+    ("kind", "name"), [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
+)
 def test_no_quotient_in_a_ball_is_above_its_constant(kind: str, name: str) -> None:
     torch.manual_seed(23)  # other weights than those of the benchmark
     module = modules()[kind][name]().eval()

@@ -84,8 +84,8 @@ def serve(listening: socket.socket) -> None:
             os.close(file)
         client.close()
         listening.close()
-        sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115 (until the exit)
-        sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 (until the exit)
+        sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
