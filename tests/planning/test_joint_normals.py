@@ -14,6 +14,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 from scipy.stats import beta, chi2, multivariate_normal, norm
 
 import korisk as kr
+from korisk.planning.chances import chances, near_horizon
 from korisk.planning.extrapolation import Extrapolation, Measured, extrapolate
 from korisk.planning.futures.posterior import Posterior, log_shape, posterior
 from korisk.planning.futures.prior import Kind, Prior
@@ -236,6 +237,18 @@ def test_relatives_are_joint_normal_laws(several: bool) -> None:
     assert made.trust == pytest.approx(odds / (1 + odds) if odds > 1 else 0.0, abs=1e-6)
 
 
+def test_the_prior_of_relatives_is_a_law() -> None:
+    assert sum(KINSHIP.walk_weights) == pytest.approx(1)
+    assert sum(KINSHIP.floor_weights) == pytest.approx(1)
+    assert KINSHIP.floors[0] == 0
+    assert list(KINSHIP.floors) == sorted(KINSHIP.floors)
+    assert KINSHIP.floors[-1] < 1
+    # A step of the misfit and a mean's noise are small beside the stretch of the shape.
+    assert 0 < KINSHIP.walks[0] < KINSHIP.walks[-1] < KINSHIP.stretch < 1
+    assert 0 < KINSHIP.least_noise < KINSHIP.contrast < KINSHIP.stretch
+    assert (KINSHIP.believed, KINSHIP.least_odds) == (0.5, 0)  # evidence alone decides
+
+
 def test_single_seeds_of_a_pilot_are_as_good_as_a_deviation_of_four_percent() -> None:
     n = [16, 32, 64, 128]
     single = kr.Curve(n, [0.145, 0.108, 0.0825, 0.064])
@@ -301,13 +314,13 @@ def calm() -> Extrapolation:
 POINTS = 40  # curves of the posterior that are enough to see a fault
 
 
-@pytest.mark.parametrize("n", [90, 500])
+@pytest.mark.parametrize(("n", "goal"), [(90, 0.045), (500, 0.045), (500, 0.033)])
 def test_an_outcome_moves_every_curve_by_its_gain(
-    calm: Extrapolation, n: int, monkeypatch: pytest.MonkeyPatch
+    calm: Extrapolation, n: int, goal: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The width of the interval of N, which next_size averages, by conditioning in one step."""
     monkeypatch.setattr("korisk.planning.next_size._POINTS", POINTS)
-    few, goal, end = calm.posterior.heaviest(POINTS), 0.045, 16 * 256
+    few, end = calm.posterior.heaviest(POINTS), 16 * 256
     noise = np.linspace(0.01, 0.02, POINTS) ** 2
     grid = np.geomspace(256, end, 300)
     laws = joints(few, n, noise, grid)
@@ -316,6 +329,7 @@ def test_an_outcome_moves_every_curve_by_its_gain(
     widths = Outlook(calm, goal, end).widths_after(n, noise, outcomes=outcomes)
     for outcome, found in zip(outcomes, widths, strict=True):
         chance = chances_after(few, laws, goal, float(outcome))
+        # Where the grid ends before the level is reached, it ends there.
         ends = np.interp(ndtri([0.05, 0.95]), ndtri(chance), np.log(grid))
         assert found == pytest.approx(ends[1] - ends[0], abs=0.01)  # of twelve sizes per doubling
 
@@ -346,6 +360,18 @@ def test_a_curve_of_single_seeds_has_the_noise_that_its_walk_assumes() -> None:
     assumed = [float(few.walks[index].noise.mean()) for index in few.walk]
     np.testing.assert_allclose(outlook.seed_variance(), assumed)
     assert (outlook.seed_variance(0.3) == 0.09).all()
+
+
+def test_the_outlook_ends_where_a_plan_does_or_at_sixteen_times_a_doubtful_pilot(
+    calm: Extrapolation,
+) -> None:
+    odds = chances(calm, 0.03)
+    assert Outlook.of(calm, 0.03, odds).end == near_horizon(calm, odds.interval()[0])
+    late = chances(calm, 0.0245)
+    assert Outlook.of(calm, 0.0245, late).end == near_horizon(calm, late.interval()[0]) > 16 * 256
+    rising = extrapolate(kr.Curve([16, 32, 64], [0.1, 0.2, 0.3]))
+    assert rising.doubt
+    assert Outlook.of(rising, 0.05, chances(rising, 0.05)).end == 16 * 64
 
 
 # --- Between measured sizes ----------------------------------------------------------------------

@@ -203,7 +203,7 @@ def open_sizes(curve: Curve, largest: int | None = None) -> list[int]:
     end = min(ROUND * last, LARGEST_N, largest or LARGEST_N)
     steps = 1 + int(2 * math.log2(end / first)) if end > first else 0
     sizes = {round(first * 2 ** (step / 2)) for step in range(steps)} | {end}
-    return sorted(n for n in sizes - set(curve.sizes.tolist()) if 2 <= n <= end)
+    return sorted(sizes - set(curve.sizes.tolist()))
 
 
 @dataclass(frozen=True)
