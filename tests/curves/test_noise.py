@@ -6,9 +6,16 @@ import statistics
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 import korisk as kr
-from korisk.curves.noise import relative_variance, resampled_means, weights
+from korisk.curves.noise import (
+    lasting_share,
+    paired_correlation,
+    relative_variance,
+    resampled_means,
+    weights,
+)
 
 # Most seeds agree, so that no heavy tail is seen; one N has a single seed.
 SEEDS = {4: [1.0, 1.0, 1.0, 1.4, 0.9], 16: [0.5], 64: [0.25, 0.25, 0.25, 0.3]}
@@ -95,3 +102,69 @@ def test_incomplete_seeds_are_drawn_at_each_size() -> None:
     assert drawn.mean(axis=0) == pytest.approx(CURVE.means, rel=0.02)
     assert np.unique(drawn[:, 1]).tolist() == [0.5]
     assert np.unique(drawn[:, 2].round(9)).tolist() == [0.25, 0.2625, 0.275, 0.2875, 0.3]
+
+
+@pytest.mark.parametrize("deviation", [0.3, 3.0])
+def test_heavy_tails_raise_the_spread_to_that_of_a_lognormal_law(deviation: float) -> None:
+    """Half of the seeds lie a factor above the median, and half as far below; one N has one."""
+    logs = deviation * np.array([-1.0, -1.0, 1.0, 1.0])
+    errors = [*np.exp(logs), *0.5 * np.exp(logs), 0.3]
+    curve = kr.Curve([4] * 4 + [8] * 4 + [16], errors, [*"abcdabcda"])
+    found = relative_variance(curve)
+    plain = np.var(np.exp(logs), ddof=1) / np.mean(np.exp(logs)) ** 2
+    # The median absolute deviation of a normal law is its 75% quantile; residuals of four seeds
+    # lack one degree of freedom. The variance of log errors counts up to 3.
+    robust = (deviation * math.sqrt(4 / 3) / statistics.NormalDist().inv_cdf(0.75)) ** 2
+    heavy = max(plain, math.expm1(min(robust, 3.0)))
+    expected = [(3 * plain + 4 * heavy) / 7 / 4] * 2 + [heavy]
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_where_some_seeds_collapse_the_share_of_the_others_is_uncertain(gone: int) -> None:
+    """The variance of the log of a share with Jeffreys' beta law, by SciPy's integration."""
+    errors = np.repeat([0.4, 0.2, 0.1], 4)
+    errors[-gone:] = 1e-30
+    curve = kr.Curve(np.repeat([4, 8, 16], 4), errors, [*"abcd"] * 3)
+    share = stats.beta(4 - gone + 0.5, gone + 0.5)
+    first, second = (share.expect(lambda x, k=k: np.log(x) ** k) for k in (1, 2))
+    # Seeds agree but for those that are gone: only the last N has a spread.
+    spread = np.var(errors[-4:], ddof=1) / np.mean(errors[-4:]) ** 2
+    pooled = spread / (1 + 2 ** (-1 / 1.5) + 2 ** (-2 / 1.5))
+    plain = (3 * spread + 4 * pooled) / 7 / 4
+    found = relative_variance(curve)
+    assert found is not None
+    assert found[-1] == pytest.approx(max(second - first**2 + pooled / 4, plain), rel=1e-5)
+
+
+def test_what_lasts_of_a_seed_is_the_covariance_between_sizes() -> None:
+    """Over the variance, both of log errors over seeds; 0.95 at most, and 0 at least."""
+    for effect, draw in ((0.0, 0), (0.05, 1), (0.1, 2), (0.3, 3), (3.0, 4)):
+        rng = np.random.default_rng(draw)
+        logs = effect * rng.standard_normal(6) + 0.1 * rng.standard_normal((4, 6))
+        n = np.repeat([4, 8, 16, 32], 6)
+        curve = kr.Curve(n, np.exp(logs).ravel(), [*"abcdef"] * 4)
+        covariance = np.cov(logs)
+        between = covariance[~np.eye(4, dtype=bool)].mean()
+        share = min(max(between / np.diag(covariance).mean(), 0.0), 0.95)
+        assert lasting_share(curve) == pytest.approx(share, abs=1e-9)
+        assert lasting_share(curve.up_to(8)) == 0  # of two sizes nothing is told
+    assert lasting_share(kr.Curve([4, 8, 16], [0.3, 0.2, 0.1], [*"aaa"])) == 0
+
+
+def test_paired_seeds_are_correlated_as_their_residuals_are() -> None:
+    rng = np.random.default_rng(0)
+    common = rng.standard_normal((3, 5))
+    logs = [0.1 * (common + rng.standard_normal((3, 5))) for _ in range(2)]
+    n = np.repeat([4, 8, 16], 5)
+    first, second = (kr.Curve(n, np.exp(x).ravel(), [*"abcde"] * 3) for x in logs)
+    residuals = [(x - x.mean(axis=1, keepdims=True)).ravel() for x in logs]
+    plain = np.corrcoef(*residuals)[0, 1]
+    # Fifteen pairs less one for each mean, drawn to zero as if four more had shown nothing.
+    assert paired_correlation(first, second) == pytest.approx(plain * 12 / 16, rel=1e-9)
+    few = kr.Curve([4, 4, 4], [0.1, 0.2, 0.3], [*"abc"])
+    assert paired_correlation(first, few) == 0  # fewer than four pairs
+    four = kr.Curve([4, 4, 4, 4], [0.1, 0.2, 0.3, 0.4], [*"abcd"])
+    assert paired_correlation(first, four) != 0
+    same = kr.Curve([4, 4, 4, 4], [0.1, 0.1, 0.1, 0.1], [*"abcd"])
+    assert paired_correlation(first, same) == 0
