@@ -188,8 +188,8 @@ def test_odds_are_those_of_coupled_laws() -> None:
     made = kr.compare(first, second, 0.1)
     sizes = np.array([40.0, 100.0, 200.0, 400.0, 2000.0])
     correlation = np.array([shared, shared, 0.0, 0.2, 0.2])
-    laws = [plan.forecast.law(sizes) for plan in (made.first, made.second)]
-    expected = coupled(*laws, correlation, -4.5, -0.5)
+    laws = made.first.forecast.law(sizes), made.second.forecast.law(sizes)
+    expected = coupled(laws[0], laws[1], correlation, -4.5, -0.5)
     assert made.odds(sizes) == pytest.approx(expected, abs=0.01)
     back = kr.compare(second, first, 0.1)
     assert back.odds(sizes) == pytest.approx(1 - made.odds(sizes), abs=1e-6)
@@ -289,8 +289,8 @@ def test_two_models_of_one_name_are_the_first_and_the_second() -> None:
         (("KO", ""), ("first", "second")),
         (("", "FC"), ("first", "second")),
     ):
-        curves = [kr.Curve(n, errors, model=model) for model in models]
-        assert kr.compare(*curves, 0.15).names == names
+        first, second = (kr.Curve(n, errors, model=model) for model in models)
+        assert kr.compare(first, second, 0.15).names == names
 
 
 # --- Pilots of many sizes, collapsed sizes, and steps --------------------------------------------

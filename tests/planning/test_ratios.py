@@ -19,8 +19,8 @@ GRID = np.geomspace(100, 10_000_000, 3_000)
 @pytest.fixture(scope="module")
 def plans() -> tuple[kr.Plan, kr.Plan]:
     n = np.array([16, 32, 64, 128, 256, 512])
-    curves = [kr.Curve(n, level * n**-0.5, model=m) for level, m in ((0.5, "KO"), (1.0, "FC"))]
-    made = kr.compare(*curves, 0.01)
+    known, dense = (kr.Curve(n, a * n**-0.5, model=m) for a, m in ((0.5, "KO"), (1.0, "FC")))
+    made = kr.compare(known, dense, 0.01)
     return made.first, made.second
 
 

@@ -126,11 +126,11 @@ def test_learning_shows_in_the_ends_or_in_the_trend(
     kind: str, excess: float, learned: bool
 ) -> None:
     """A fall of two standard errors and of 2%, from end to end or along a line."""
-    flat = {
-        "seeds": lambda means: seeded(means),
-        "single": lambda means: kr.Curve(N, means),
-        "exact": lambda means: seeded(means, 1e-7),
-    }[kind]
+
+    def flat(means: Array) -> kr.Curve:
+        return kr.Curve(N, means) if kind == "single" else seeded(means, noises[kind])
+
+    noises = {"seeds": 0.05, "exact": 1e-7}
     x = np.log(N / N[-1])
     span = float(x[-1] - x[0])
     curve = flat(np.ones(4))
