@@ -1,9 +1,6 @@
 """Advice: which action, which number and which price, at every stated threshold."""
 
-import math
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,72 +9,8 @@ import korisk as kr
 from korisk._checks import LARGEST_N
 from korisk.planning.chances import Chances
 from korisk.planning.limits import Limit
-from korisk.planning.protocol import Expectation
-from korisk.planning.recommend import collectable, recommend_unmeasured
+from korisk.planning.recommend import collectable
 from pilots import power_pilot
-
-
-def unmeasured(**changes: Any) -> Any:
-    """A prediction of 1,000 samples, with whatever is changed."""
-    facts: dict[str, Any] = {
-        "target": 0.05,
-        "reach": 0.99,
-        "even": 800,
-        "samples": lambda sure: 1000 if sure <= 0.9 else None,
-        "probability": lambda n: 0.9 if n >= 1000 else 0.4,
-        "model": "KO",
-        "farthest": 1e6,
-        "measured": 0,
-        "check": None,
-        "undertrained": False,
-        "lower": 500.0,
-        "upper": math.inf,
-    }
-    return SimpleNamespace(**facts | changes)
-
-
-def test_a_prediction_with_a_number_is_collected() -> None:
-    advice = recommend_unmeasured(unmeasured(), cost=2.0)
-    assert (advice.action, advice.n, advice.chance, advice.even) == ("collect", 1000, 0.9, 800)
-    assert (advice.lower, advice.upper, advice.cost, advice.seeds) == (500, None, 2000.0, None)
-    assert advice.sentence == "KO: collect 1,000 samples for 0.05 (90% sure)."
-    assert advice.reasons == ("1,000 more samples cost 2,000.",)
-    fewer = recommend_unmeasured(unmeasured(measured=400, upper=1500.0), cost=2.0)
-    assert (fewer.cost, fewer.upper) == (1200.0, 1500)
-    assert fewer.reasons == ("600 more samples than the pilot's 400 cost 1,200.",)
-    assert recommend_unmeasured(unmeasured(measured=1000), cost=2.0).cost == 0
-    check = Expectation(64, 0.1, 0.08, 0.12)
-    said = recommend_unmeasured(unmeasured(check=check)).reasons[-1]
-    assert "at N = 64: expect 0.1 (90%: 0.08 to 0.12)" in said
-    with pytest.raises(kr.KoriskError, match="cost must be"):
-        recommend_unmeasured(unmeasured(), cost=0.0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "action", "n"),
-    [
-        ({"undertrained": True, "reach": 0.01}, "train", None),
-        ({"reach": 0.149}, "stop", None),
-        ({"reach": 0.15}, "measure", 31),  # 500 / 16
-        ({"reach": 0.15, "lower": 100.0}, "measure", 16),  # no first N is smaller
-        ({"reach": 0.5, "lower": math.inf}, "measure", 62_500),  # a sixteenth of the farthest
-        ({"reach": 0.5, "measured": 200}, "measure", 400),
-    ],
-)
-def test_without_a_number_a_prediction_names_the_next_step(
-    changes: dict[str, Any], action: str, n: int | None
-) -> None:
-    plan = unmeasured(samples=lambda sure: None, check=Expectation(64, 0.1, 0.08, 0.12), **changes)
-    advice = recommend_unmeasured(plan)
-    assert (advice.action, advice.n, advice.chance) == (action, n, None)
-    assert advice.seeds == (3 if action == "measure" else None)
-    assert any("expect 0.1" in reason for reason in advice.reasons) == (action != "train")
-    if action == "measure":
-        most = f"the most is {plan.reach:.0%}"
-        assert advice.reasons[0] == f"No number of samples has a chance of 90%; {most}."
-
-
-# --- Pilots --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
