@@ -147,6 +147,7 @@ def test_a_worker_killed_in_mid_run_costs_its_cell_one_more_try(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow  # killed once: above; always, in a pool: test_engine.py
 def test_a_cell_that_always_kills_its_worker_fails_alone(store: Store, cluster: Cluster) -> None:
     events: list[Event] = []
     work = dummy_work.kills_itself_always
