@@ -114,6 +114,8 @@ def test_the_readme_opens_with_the_answer_of_its_rehearsal() -> None:
     numbers += [check["n"], check["value"], 90, check["lower"], check["upper"]]
     assert told == pytest.approx(numbers, rel=0.05)  # machines differ in the last digits
     assert f"needs {told[0]:.0f} samples for 0.0017" in readme
+    home = " ".join((ROOT / "docs" / "index.md").read_text().split())
+    assert printed.split(" This assumes")[0].strip() in home
 
 
 def test_the_keys_of_a_plan_are_those_of_the_docs() -> None:
