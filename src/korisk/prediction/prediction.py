@@ -496,7 +496,20 @@ class Prediction(Reported, Advising):
         return np.asarray(np.exp(self._law(checked_sizes(n)).quantile(p)))
 
     def met(self, n: Array, goal: float) -> Array:
-        """(M,) the probability that the error at each N is at most a goal."""
+        """The probability that the error at each N is at most a goal.
+
+        Parameters
+        ----------
+        n : array of float, (M,)
+            Training samples.
+        goal : float
+            A mean squared error.
+
+        Returns
+        -------
+        array, (M,)
+            Probabilities.
+        """
         return np.minimum(self._law(n).under(np.full(len(n), math.log(goal))), 1.0)
 
     def expected(self, n: float) -> Expectation:
