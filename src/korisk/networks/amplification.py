@@ -456,5 +456,4 @@ def _differences(
         what = "module and reference differ outside of learned layers"
         warnings.warn(f"{what}, and no layer's part holds that", KoriskWarning, stacklevel=3)
     steps = torch.stack([before - after for before, after in pairwise(values)], 1)
-    products = torch.einsum("nlx,nkx->nlk", steps, steps)
-    return errors.numpy(), products.cpu().numpy()
+    return errors.numpy(), torch.einsum("nlx,nkx->nlk", steps, steps).cpu().numpy()

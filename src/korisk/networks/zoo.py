@@ -222,8 +222,7 @@ class Cnn(nn.Module):
         _checks.count("channels", channels, at_least=1, at_most=4096, remedy="1 for a real image")
         _checks.count("depth", depth, at_least=2, at_most=100, remedy="try 5")
         _checks.count("width", width, at_least=1, at_most=10**4, remedy="try 24")
-        inner = [width] * (depth - 1)
-        self.stack = _stack([channels, *inner, channels], generator)
+        self.stack = _stack([channels, *[width] * (depth - 1), channels], generator)
 
     def forward(self, x: Tensor) -> Tensor:
         """Images to images.

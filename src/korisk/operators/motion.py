@@ -361,5 +361,4 @@ def estimate_motion(
         return value
 
     optimiser.step(loss)  # type: ignore[no-untyped-call]
-    poses = (scaled.detach() / scale).to(operator.dtype)
-    return Moving(operator.rest, poses, **how)
+    return Moving(operator.rest, (scaled.detach() / scale).to(operator.dtype), **how)

@@ -55,8 +55,7 @@ def is_contradicted(upper: float, there: Map, back: Map, witness: Tensor) -> boo
         if largest == 0:
             return False
         image = image / largest
-        length = float(image.norm())
-        if largest * length > upper:
+        if largest * float(image.norm()) > upper:
             return True
         vector = back(image)
         if (largest := size(vector)) == 0:

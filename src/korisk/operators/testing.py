@@ -338,8 +338,7 @@ class _Suite:
                 self._require(apart, "shares memory with its input; give a copy")
                 items, results = batch.reshape(-1, *side.domain), output.reshape(-1, *side.range)
                 for item, result in zip(items, results, strict=True):
-                    alone = side.map(item.clone())
-                    yield self._error(result, alone, item), torch.float64
+                    yield self._error(result, side.map(item.clone()), item), torch.float64
 
     def transforms(self) -> Errors:
         afterwards = _gradient_after_inference_mode

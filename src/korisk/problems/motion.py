@@ -173,5 +173,4 @@ def _spots(scan: LinearOperator) -> Tensor:
     # tanh / 4 keeps the centres within the central half, [-1/4, 1/4] along each axis.
     centres = draws[..., :axes].tanh().reshape(_CALIBRATIONS, _SPOTS, *[1] * axes, axes) / 4
     widths = 0.06 * torch.exp(0.3 * draws[..., axes]).reshape(_CALIBRATIONS, _SPOTS, *[1] * axes)
-    squares = (grid - centres).square().sum(-1)
-    return torch.exp(-squares / (2 * widths.square())).sum(1)
+    return torch.exp(-(grid - centres).square().sum(-1) / (2 * widths.square())).sum(1)

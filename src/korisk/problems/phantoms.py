@@ -373,5 +373,4 @@ def _spans(ellipses: Ellipses, grid: Tensor) -> tuple[Tensor, Tensor]:
         first = torch.where(inside(nearest), nearest, first)
         nearest = (highest - step).clamp_(0, side - 1)
         last = torch.where(inside(nearest), nearest, last)
-    length = (last - first + 1).clamp_min_(0)
-    return first, torch.where(amplitude == 0, 0, length)
+    return first, torch.where(amplitude == 0, 0, (last - first + 1).clamp_min_(0))

@@ -188,8 +188,7 @@ def train_many(
         if workers > 1:
             # For this thread, and for threads that start later.
             torch.set_num_threads(1)
-        training = _alone(members[index], pool, schedule)
-        return training.run(partial(report, [index]), stop)[0]
+        return _alone(members[index], pool, schedule).run(partial(report, [index]), stop)[0]
 
     if workers == 1:
         for index, member in enumerate(members):

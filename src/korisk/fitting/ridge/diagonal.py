@@ -238,8 +238,7 @@ def tail_gram(tail: LinearOperator) -> Tensor:
         unit = torch.zeros_like(gram[rows])
         # Rows of the identity; B^T B is symmetric, so its rows are its columns.
         unit[torch.arange(len(unit)), torch.arange(rows.start, rows.stop)] = 1
-        images = tail._map(unit.reshape(-1, *tail.domain))
-        gram[rows] = flat(tail._map_adjoint(images))
+        gram[rows] = flat(tail._map_adjoint(tail._map(unit.reshape(-1, *tail.domain))))
     return gram
 
 

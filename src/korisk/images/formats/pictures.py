@@ -53,8 +53,7 @@ def read_png(path: Path) -> Iterator[Page]:
                 raise KoriskError(f"is transparent in places; {_REMEDY}, without an alpha channel")
             values = np.ascontiguousarray(red)
     # Pillow spreads 2 and 4 bits over 8.
-    full = {1: 1.0, 16: 65535.0}.get(depth, 255.0)
-    yield Page(values, full=full)
+    yield Page(values, full={1: 1.0, 16: 65535.0}.get(depth, 255.0))
 
 
 def read_tiff(path: Path) -> Iterator[Page]:

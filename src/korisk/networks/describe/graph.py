@@ -51,8 +51,7 @@ class Link:
         """Whether each step takes the one before it, once, and nothing else."""
         if len(self.starts) > 1:
             return False
-        before = [self.start, *self.steps[:-1]]
-        pairs = zip(self.steps, before, strict=True)
+        pairs = zip(self.steps, [self.start, *self.steps[:-1]], strict=True)
         return all(step.inputs == (previous.index,) for step, previous in pairs)
 
     @property

@@ -132,8 +132,7 @@ def _projection(step: Step, steps: Sequence[Step]) -> Slopes | None:
     if step.value.shape != steps[base].value.shape or not inner.args or inner.args[0] != Ref(base):
         return None
     if inner.name in _ABS:
-        same = inner.value.shape == step.value.shape
-        return (base, 0.0, 1 / low) if same else None
+        return (base, 0.0, 1 / low) if inner.value.shape == step.value.shape else None
     return (base, 0.0, 1 / low) if _is_euclidean(inner) and _norm_spreads(inner, step) else None
 
 
@@ -160,8 +159,7 @@ def _norm_spreads(norm: Step, step: Step) -> bool:
 def _lowest(value: object) -> float | None:
     """The smallest of a constant's numbers."""
     if isinstance(value, Tensor) and not value.is_complex() and value.numel():
-        lowest = float(value.min())
-        return lowest if torch.isfinite(value).all() else None
+        return float(value.min()) if torch.isfinite(value).all() else None
     return float(value) if is_number(value) else None
 
 

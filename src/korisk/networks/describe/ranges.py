@@ -197,8 +197,7 @@ def _range(step: Step, steps: Sequence[Step], inside: Inside) -> Range | None:
     elif gain is not None and known:
         radius = _product(gain.bracket.upper, math.hypot(*radii))
     elif known:
-        values = [steps[place].value for place in step.inputs]
-        joined = rules.join(step, values, radii)
+        joined = rules.join(step, [steps[place].value for place in step.inputs], radii)
         radius = math.inf if joined is None else joined
     else:
         radius = math.inf

@@ -99,8 +99,7 @@ class Factored(Engine):
         # A turn by a quarter maps the scan to itself: one view of four turned copies is four views.
         copies = np.stack([np.rot90(volumes, turn, axes=(2, 3)) for turn in range(turns)])
         by_rays = self.cone.listed == "rays"
-        order = (3, 4, 0, 1, 2) if by_rays else (0, 1, 3, 4, 2)
-        lines = copies.transpose(order)
+        lines = copies.transpose((3, 4, 0, 1, 2) if by_rays else (0, 1, 3, 4, 2))
         if by_rays:
             lines = _padded(lines).reshape(-1, turns * batch, volumes.shape[1] + AROUND)
         else:

@@ -154,8 +154,7 @@ class CpuMatrix(Engine):
         self.pixels = _Numbering((math.prod(rows), columns), _PIXEL_TILE)
         self.rays = _Numbering((stencil.geometry.views_count, stencil.bins), _RAY_TILE)
         self._folded: Engine | None = None
-        column = self.pixels.place.numpy().astype(np.int32)
-        natural = sparse_matrix(stencil, dtype, column)
+        natural = sparse_matrix(stencil, dtype, self.pixels.place.numpy().astype(np.int32))
         # Rays and pixels tile by tile, so that neighbouring rows read neighbouring columns.
         matrix = type(natural)(natural[self.rays.order.numpy()])
         self.forward = _Rows(matrix)
@@ -360,8 +359,7 @@ class FoldedMatrix(Engine):
         sources = [v, v[1:], below, below[1:]]  # what is its own mirror image is needed once
         half = self.views // 2
         targets = [v, self.views - v[1:], half - below, half + below[1:]]
-        copies = np.repeat(np.arange(4), list(map(len, sources)))
-        self.copy = torch.from_numpy(copies)
+        self.copy = torch.from_numpy(np.repeat(np.arange(4), list(map(len, sources))))
         self.source, self.target = (
             torch.from_numpy(np.concatenate(views)) for views in (sources, targets)
         )

@@ -449,8 +449,7 @@ class FanBeam(Geometry):
         else:
             to_bin = self.offsets[None, :, None] * along - self.source_to_detector * outward
         direction = to_bin / np.linalg.norm(to_bin, axis=-1, keepdims=True)
-        source = np.broadcast_to(self.source_to_center * outward, direction.shape)
-        return source, direction
+        return np.broadcast_to(self.source_to_center * outward, direction.shape), direction
 
     def depth(self, x: FloatArray, y: FloatArray, views: slice = _ALL) -> FloatArray:
         """U: how far (x, y) lies from the source along the central ray.

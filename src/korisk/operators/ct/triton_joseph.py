@@ -399,8 +399,7 @@ class _Kernels(Engine):
         key = project, batch
         plan = self._plans.get(key)
         if plan is None:
-            work = batch * self._samples
-            few = work <= _FEW[project] or (batch == 1 and not project)
+            few = batch * self._samples <= _FEW[project] or (batch == 1 and not project)
             plan = self._plans[key] = (self._few if few else self._many)(*key)
         if _device() == self.device.index:  # to enter a device takes a while
             return plan(x, shape)
