@@ -187,7 +187,7 @@ def test_the_functions_of_the_module_are_recorded_in_loops_and_branches() -> Non
 
     net, words = told(Of(forward, nn.Linear(4, 4)), torch.ones(1, 4))
     assert net.names == ("parts.0 Linear", "tanh", "parts.0 Linear (2)", "tanh (2)", "mul")
-    assert "chooses its way by the values" in words
+    assert "branches on the values" in words
 
 
 def test_frozen_parameters_are_known() -> None:
@@ -358,7 +358,7 @@ def test_what_is_missed_is_noticed_by_another_input() -> None:
 
     net, words = told(nn.Sequential(nn.Linear(4, 4), Of(hidden)), torch.ones(1, 4))
     assert (net.names, net.layers[0].bracket.upper) == (("Sequential",), math.inf)
-    assert "its steps do not give its output for other inputs" in words
+    assert "its steps do not reproduce other outputs" in words
 
 
 def test_a_compiled_module_is_what_it_was() -> None:

@@ -454,6 +454,6 @@ def _differences(
     values = [mixed(count) for count in range(len(names) + 1)]
     if float((values[-1] - last).norm()) > 1e-3 * float(last.norm()):
         what = "module and reference differ outside of learned layers"
-        warnings.warn(f"{what}, and no layer's part holds that", KoriskWarning, stacklevel=3)
+        warnings.warn(f"{what}; no layer's part includes that", KoriskWarning, stacklevel=3)
     steps = torch.stack([before - after for before, after in pairwise(values)], 1)
     return errors.numpy(), torch.einsum("nlx,nkx->nlk", steps, steps).cpu().numpy()

@@ -161,7 +161,7 @@ def operator_of(key: str, x: Tensor) -> LinearOperator:
         return _decoded(key, x.device, x.dtype)
     where = "in the process that runs it, on the device and in the precision of its input"
     why = "only scanners and what PyTorch itself computes can be exported to another process"
-    rule = f"must live {where}, {x.dtype} on {x.device}, and does not"
+    rule = f"must exist {where}, {x.dtype} on {x.device}, and does not"
     raise KoriskError(f"the operator of this program {rule}; {why}")
 
 

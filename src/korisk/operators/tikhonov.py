@@ -147,7 +147,7 @@ class Tikhonov(Wrapped, Opaque):
         tensors = [*self.of.named_parameters(), *self.of.named_buffers()]
         weights = [tensor for name, tensor in tensors if not name.endswith("_anchor")]
         if any(type(tensor) not in PLAIN for tensor in weights):
-            rule = "the weights of A must be there while it is exported, and exporters hide them"
+            rule = "exporters hide the weights of A, which its factor is computed from"
             remedy = "use torch.export.export(..., strict=True)"
             raise KoriskError(f"{self.name}: {rule}; {remedy}")
         return self.of.dtype, self.of.device, *(version(tensor) for tensor in weights)

@@ -117,8 +117,8 @@ def describe(
     if recording.branches:
         places = ", ".join(dict.fromkeys(path or "the module" for path in recording.branches))
         notes.append(
-            f"{shown(places)[1:-1]} chooses its way by the values of its input; the description is "
-            "of the way that the example took, and constants hold where others take it too"
+            f"{shown(places)[1:-1]} branches on the values of its input; the description "
+            "covers the branch that the example took, and constants hold for inputs that take it"
         )
     net = Network(layers, compositions=compositions, name=name, largest_slope=slope)
     if slope > (upper := net.lipschitz()) * (1 + _SLACK):
@@ -133,7 +133,7 @@ def describe(
         why = "constants stated with kr.mark_known or kr.mark_learned: those must be of the true "
         why += "layers, and the present ones are steeper"
         if not is_stated:
-            why = "the way that the example took: another way is steeper"
+            why = "the branch that the example took: another branch is steeper"
         notes.append(f"{what}, more than the {upper:.4g} that follow from {why}")
     for words in [*notes, *more]:
         warnings.warn(words, KoriskWarning, stacklevel=2)

@@ -99,8 +99,8 @@ class _Draft:
         if shared:
             uses = [f"{size:,} by {' and '.join(names)}" for names, size in shared.items()]
             sentences.append(
-                f"parameters are shared: {_listed(uses)}; each of these layers errs by them, "
-                "so its p has them all, and the network counts them once: "
+                f"parameters are shared: {_listed(uses)}; each of these layers counts them "
+                "in its p, and the network counts them once: "
                 f"{sum(self.sizes.values()):,} different parameters are trained"
             )
         return sentences

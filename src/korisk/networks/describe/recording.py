@@ -277,7 +277,7 @@ class Recorder(TorchFunctionMode):
         if value._version != tracked[1]:
             # The module that wrote into it is the one that cannot be followed.
             frame = self._writers.get(value.untyped_storage().data_ptr())
-            self._give_up("a tensor is changed in place through another name of it", frame)
+            self._give_up("a tensor is changed in place through another reference", frame)
         return tracked[2]
 
     def __torch_function__(
@@ -306,7 +306,7 @@ class Recorder(TorchFunctionMode):
         if filling or (parents and name in _LEAVING):
             self._give_up(f"{name} takes values out of torch")
         if parents and self._counts(name, args, kwargs):  # modules outside may ask for the shape
-            self._give_up(f"{name} gives a size that values decide", self.root)
+            self._give_up(f"{name} returns a size that depends on values", self.root)
         if parents and name in _ASKING:
             self.branches.append(self.frames[-1].path if self.frames else "")
         followed = bool(parents) and name not in _SHAPED
@@ -457,7 +457,7 @@ class Recorder(TorchFunctionMode):
                 continue
             visited.add(node)
             if node is self._origin:
-                self._give_up("a function that torch does not report has made a tensor")
+                self._give_up("a tensor comes from a function that torch does not report")
             leaf = getattr(node, "variable", None)
             if leaf is not None:
                 leaves.append(leaf)
@@ -625,7 +625,7 @@ def check_recording(
     # Dropout of a few values often drops the same twice, so a difference is looked at harder.
     close = _close(output, value, slack=_slack(value - value.mean(), value))
     if not (close or random_inside(tries=16)):
-        raise CannotFollow(recording.root, "its steps do not give its output again")
+        raise CannotFollow(recording.root, "replaying its steps does not reproduce its output")
     # Close by, other branches are rarely taken.
     near = recording.branches and example.dtype not in _COARSE
     size = (1e-3 if near else 0.1) * float(example.abs().max() or 1)
@@ -646,7 +646,7 @@ def check_recording(
         moved, ours_moved = expected - value, followed - value
         close = _close(ours_moved, moved, slack=_slack(moved, expected))
         if not (close or random_inside(tries=16)):
-            raise CannotFollow(recording.root, "its steps do not give its output for other inputs")
+            raise CannotFollow(recording.root, "its steps do not reproduce other outputs of it")
 
 
 def far_inputs(example: Tensor) -> Iterator[Tensor]:
