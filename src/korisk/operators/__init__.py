@@ -1,13 +1,13 @@
 """Known operators: differentiable linear maps with exact adjoints and bracketed norms.
 
-Start with `linear.py`: `LinearOperator` and how operators are combined; `inputs.py` and `types.py`
-have what they take, `kept.py` what they make once and keep, `opaque.py` how compilers see those
-that PyTorch cannot look into, `exports.py` how other libraries use them. `basic.py` has the small
-ones, `adapters.py` those of functions and other libraries, `motion.py` scans of what moves,
-`convolution.py` blurs, `dynamics.py` Burgers' equation (a layer that is not linear), `tikhonov.py`
-the regularised inverse and `consistency.py` the layer made of it, `norms.py` the iterations behind
-`norm()`, `testing.py` the laws that every operator keeps; `ct/` has tomography and `mri/` magnetic
-resonance.
+Start with `linear.py`: `LinearOperator`, and sums and compositions of operators. Below it are
+`inputs.py` and `types.py` (shapes, devices and precisions), `caching.py` (results computed once),
+`exports.py` (SciPy, PyLops and deepinv) and `norms.py` (the iterations behind `norm()`). Operators:
+`basic.py`, `convolution.py` (blurs), `motion.py` (scans of moving objects), `tikhonov.py` (the
+regularised inverse), `adapters.py` (functions and other libraries), `ct/` (tomography) and `mri/`
+(magnetic resonance). Layers that are not linear: `consistency.py` (data consistency) and
+`dynamics.py` (Burgers' equation). `opaque.py` makes operators differentiable and visible to
+compilers without PyTorch's autograd, and `testing.py` checks the laws that every operator obeys.
 """
 
 from korisk.errors import needed_by

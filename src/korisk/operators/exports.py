@@ -14,14 +14,14 @@ from torch import Tensor
 
 from korisk._checks import require
 from korisk.errors import needed_by
+from korisk.operators.caching import Cached
 from korisk.operators.inputs import Array, Shape
-from korisk.operators.kept import Keeping
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator as ScipyOperator
 
 
-class Exported(Keeping, ABC):
+class Exported(Cached, ABC):
     """The part of `LinearOperator` that other libraries use."""
 
     name: str

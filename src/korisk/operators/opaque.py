@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from korisk._checks import require
 from korisk.errors import KoriskError, invalid
+from korisk.operators.caching import live
 from korisk.operators.inputs import jit_tracing
-from korisk.operators.kept import live
 from korisk.operators.linear import LinearOperator
 
 Context = Any  # what PyTorch hands from a forward pass to its derivative

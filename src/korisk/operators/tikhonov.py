@@ -9,8 +9,8 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import Argument, KoriskError
 from korisk.operators import linear, norms
+from korisk.operators.caching import version
 from korisk.operators.inputs import PLAIN
-from korisk.operators.kept import version
 from korisk.operators.linear import SOLVED, UNCHECKED, LinearOperator, Wrapped, require_operator
 from korisk.operators.opaque import Opaque
 from korisk.theory.bracket import NormBracket

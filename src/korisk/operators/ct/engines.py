@@ -115,7 +115,7 @@ def sparse_matrix(
 
     bins = stencil.bins
     pixels = math.prod(stencil.image_shape)
-    # 32-bit indices halve the matrix; it has fewer than 2^31 entries.
+    # 32-bit indices: a matrix has fewer than 2^31 entries.
     renumber = np.arange(pixels, dtype=np.int32) if column is None else column
     real = np.float32 if dtype == torch.float32 else np.float64
     blocks = []

@@ -241,7 +241,8 @@ def parker(view: FloatArray, fan: FloatArray, *, margin: float) -> FloatArray:
     The line (b, g) is measured again as (b + pi + 2 g, -g) or (b - pi + 2 g, -g): these weights
     of the two add up to one.
     """
-    # Weights rise over 2 (margin - fan) and fall over 2 (margin + fan), as opposite rays do.
+    # The weight rises over the first 2 (margin - fan) and falls over the last 2 (margin + fan), so
+    # that the weights of opposite rays add up to 1.
     rise, fall = margin - fan, margin + fan
     with np.errstate(all="ignore"):  # where a denominator vanishes, the range is empty
         rising = np.sin(math.pi / 4 * view / rise) ** 2

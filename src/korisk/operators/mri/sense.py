@@ -10,8 +10,8 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import invalid
 from korisk.operators.basic import Fourier, Spectral, capped, own_tensor
+from korisk.operators.caching import version
 from korisk.operators.inputs import as_complex, as_pairs, checked_shape, shape_text, traced
-from korisk.operators.kept import version
 from korisk.operators.types import Device, Dtype, Lengths, Values
 from korisk.theory.bracket import NormBracket
 

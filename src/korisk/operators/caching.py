@@ -1,4 +1,4 @@
-"""What an operator makes once and keeps: matrices, spectra, kernels; and how compilers find it."""
+"""Matrices, spectra and kernels that an operator computes once and caches, also for compilers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from korisk.operators.inputs import PLAIN, checked_dtype
 
-live: WeakValueDictionary[str, Keeping] = WeakValueDictionary()  # by key
+live: WeakValueDictionary[str, Cached] = WeakValueDictionary()  # by key
 _process, _numbers = uuid4().hex, count()
 
 
@@ -37,7 +37,7 @@ class _Cache(dict[object, Any]):
     """Cached results of an operator's methods; not part of its state."""
 
 
-class Keeping(nn.Module):
+class Cached(nn.Module):
     """A module on one device in one precision that caches tensors there; caches are not pickled."""
 
     _anchor: Tensor
