@@ -234,7 +234,7 @@ def _same(first: nn.Module, second: nn.Module) -> bool:
         return False
     probe = _probe(first)
     with torch.no_grad():
-        outputs = first(probe), second(probe.to(second._standing()))
+        outputs = first(probe), second(probe.to(second._location()))
     apart = (outputs[0] - outputs[1].to(outputs[0])).abs().max()
     return bool(apart <= _ALIKE * outputs[0].abs().max())
 
@@ -243,7 +243,7 @@ def _probe(layer: LinearOperator, count: int = 8) -> Tensor:
     """Random inputs of a layer, always the same."""
     # A seed that weights are hardly ever drawn with.
     draws = torch.Generator().manual_seed(271828)
-    return torch.randn(count, *layer.domain, generator=draws).to(layer._standing())
+    return torch.randn(count, *layer.domain, generator=draws).to(layer._location())
 
 
 class _Marked(LinearOperator):

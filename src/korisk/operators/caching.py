@@ -46,14 +46,14 @@ class Cached(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """The precision that inputs must have; `.to(torch.float64)` changes it."""
-        return self._standing().dtype
+        return self._location().dtype
 
     @property
     def device(self) -> torch.device:
         """The device that inputs must be on; `.to("cuda")` changes it."""
-        return self._standing().device
+        return self._location().device
 
-    def _standing(self) -> Tensor:
+    def _location(self) -> Tensor:
         """A tensor with the operator's precision and device."""
         return self._anchor
 
@@ -94,7 +94,7 @@ class Cached(nn.Module):
 
     def _versions(self) -> tuple[object, ...]:
         """Precision, device and versions of the weights, with which caches become invalid."""
-        place = self._standing()
+        place = self._location()
         return place.dtype, place.device, *(version(tensor) for tensor in self._weights())
 
     def _recipe(self) -> str:

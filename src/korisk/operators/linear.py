@@ -212,7 +212,7 @@ class LinearOperator(Exported, ABC):
             rule = f"have shape {shape_text(shape, batched=True)}"
             raise invalid(subject, rule, x, "batch dimensions come first", got=shape_text(x.shape))
         self._check_parts()
-        place = self._standing()
+        place = self._location()
         if x.dtype != place.dtype or x.device != place.device or x.layout != torch.strided:
             rule = f"be a dense tensor of {place.dtype} on {place.device}"
             inside = "call it inside torch.autocast, or " if x.dtype in LOW else ""
@@ -331,22 +331,23 @@ class LinearOperator(Exported, ABC):
             return NormBracket(0.0, self._gross_norm(), how=f"norms of the parts; {self.inexact}")
         # A^T A and A A^T have the same largest eigenvalue; the smaller one is iterated.
         inner = math.prod(self.domain) <= math.prod(self.range)
-        there, back = (self, self.adjoint) if inner else (self.adjoint, self)
+        forward, adjoint = (self, self.adjoint) if inner else (self.adjoint, self)
         certain = self.nonnegative and not self.inexact  # what certifies divides by small numbers
         shape = self._ends(not inner)[0]
         slack = _INEXACT if self.inexact else norms.ROUNDING
         if certain:
             # Without negative entries: a positive start, and bounds that are certain.
             start = torch.ones(shape, dtype=torch.float64, device=self.device)
-            bracket, steps = self._norm_from(there, back, start, width, certain=True)
+            bracket, steps = self._norm_from(forward, adjoint, start, width, certain=True)
         else:
             for attempt in range(norms.STARTS):
                 # The witness of an attempt is the start of the next one.
                 start, witness = (
                     norms.start(shape, seed, attempt + later).to(self.device) for later in (0, 1)
                 )
-                bracket, steps = self._norm_from(there, back, start, width, certain=False)
-                if not norms.is_contradicted((1 + slack) * bracket.upper, there, back, witness):
+                bracket, steps = self._norm_from(forward, adjoint, start, width, certain=False)
+                limit = (1 + slack) * bracket.upper
+                if not norms.is_contradicted(limit, forward, adjoint, witness):
                     break
             else:
                 how = "random starts contradict one another; is the operator linear?"
@@ -359,10 +360,10 @@ class LinearOperator(Exported, ABC):
         return NormBracket(max(bracket.lower - slack, 0.0), bracket.upper + slack, how=how)
 
     def _norm_from(
-        self, there: norms.Map, back: norms.Map, start: Tensor, width: float, *, certain: bool
+        self, forward: norms.Map, adjoint: norms.Map, start: Tensor, width: float, *, certain: bool
     ) -> tuple[NormBracket, int]:
         """The bracket from one start, and how often the operator was applied."""
-        size = norms.size(there(start))
+        size = norms.size(forward(start))
         steps = 1
         if size == 0:  # then so is the image of almost every other vector
             return NormBracket(0.0, 0.0, how="every vector is mapped to zero"), steps
@@ -370,7 +371,7 @@ class LinearOperator(Exported, ABC):
         def gram(x: Tensor) -> Tensor:  # of A / size, whose square neither over- nor underflows
             nonlocal steps
             steps += 1
-            return back(there(x) / size) / size
+            return adjoint(forward(x) / size) / size
 
         if certain:
             bracket = norms.nonnegative_norm(gram, start, width=width)
@@ -416,8 +417,8 @@ class Combined(LinearOperator):
         """The parts, in order."""
         return tuple(cast(LinearOperator, operator) for operator in self.parts)
 
-    def _standing(self) -> Tensor:
-        return cast(LinearOperator, self.parts[0])._standing()
+    def _location(self) -> Tensor:
+        return cast(LinearOperator, self.parts[0])._location()
 
     def _check_parts(self) -> None:
         _check_same_place(self.operators)
@@ -444,8 +445,8 @@ class Wrapped(LinearOperator):
         super().__init__(domain, range, name=name, device=of.device, dtype=of.dtype)
         self.of = of
 
-    def _standing(self) -> Tensor:
-        return self.of._standing()
+    def _location(self) -> Tensor:
+        return self.of._location()
 
     def _check_parts(self) -> None:
         self.of._check_parts()

@@ -275,7 +275,7 @@ class Moving(Combined):
         """1 where a time is in a pose, (poses, 1, ..., times, ..., 1)."""
         active = torch.nn.functional.one_hot(torch.tensor(self.states), self.warp.range[0]).t()
         beside = (1,) * self.axis, (1,) * (len(self.range) - self.axis - 1)
-        return active.reshape(-1, *beside[0], len(self.states), *beside[1]).to(self._standing())
+        return active.reshape(-1, *beside[0], len(self.states), *beside[1]).to(self._location())
 
     def _map(self, x: Tensor) -> Tensor:
         # A scan in each pose, (..., poses, *range), of which each time is taken from its own pose.

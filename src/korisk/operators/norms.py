@@ -41,7 +41,7 @@ def start(shape: tuple[int, ...], seed: int, attempt: int = 0) -> Tensor:
     return drawn(shape, seed, f"norm start {attempt}")
 
 
-def is_contradicted(upper: float, there: Map, back: Map, witness: Tensor) -> bool:
+def is_contradicted(upper: float, forward: Map, adjoint: Map, witness: Tensor) -> bool:
     """Whether a few steps of power iteration exceed an upper end of the norm.
 
     The vector has nothing to do with the start that the upper end comes from. What it contradicts
@@ -50,14 +50,14 @@ def is_contradicted(upper: float, there: Map, back: Map, witness: Tensor) -> boo
     # A Rayleigh quotient above the upper end, eq:rayleigh, proves that end wrong.
     vector = witness / witness.norm()
     for _ in range(_WITNESS_STEPS):
-        image = there(vector)
+        image = forward(vector)
         largest = size(image)  # so that squares neither over- nor underflow
         if largest == 0:
             return False
         image = image / largest
         if largest * float(image.norm()) > upper:
             return True
-        vector = back(image)
+        vector = adjoint(image)
         if (largest := size(vector)) == 0:
             return False
         vector = vector / largest

@@ -129,8 +129,8 @@ class Tikhonov(Wrapped, Opaque):
     def _gram(self, flat: Tensor) -> Tensor:
         """Gram x for x of shape (..., side)."""
         maps = self.of._map, self.of._map_adjoint
-        there, back = maps if self._inner else reversed(maps)
-        return self._flat(back(there(flat.reshape(*flat.shape[:-1], *self._side))))
+        forward, adjoint = maps if self._inner else reversed(maps)
+        return self._flat(adjoint(forward(flat.reshape(*flat.shape[:-1], *self._side))))
 
     def _system(self, flat: Tensor) -> Tensor:
         return self._gram(flat) + self.mu * flat

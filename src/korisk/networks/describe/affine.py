@@ -37,7 +37,7 @@ _SIGNED = words("einsum tensordot __rmatmul__").union(FILTERS, OVER)  # by absol
 _UNSIGNED = words(  # sums of entries with factors >= 0, whatever the constants
     "pad unfold fold expand_as repeat_interleave broadcast_to index_select gather take "
     "take_along_dim tril triu trace masked_fill where __getitem__ __setitem__ diag diag_embed"
-).union(rules._NONNEGATIVE, rules._ROOTS)
+).union(rules._NONNEGATIVE, rules._CONCATENATES)
 
 Change = Callable[[object], object] | None  # of the constants of a step
 

@@ -96,7 +96,7 @@ _ADDING = words("add __add__ __radd__ sub subtract __sub__ __rsub__ rsub")
 _MAXIMA = words("maximum minimum max min fmax fmin")
 # Whose constants hold for complex numbers too: tanh and the like have poles there.
 _COMPLEX = words("abs absolute") | set(_TRANSFORMS)
-_ROOTS = words("cat concat concatenate stack hstack vstack dstack complex")
+_CONCATENATES = words("cat concat concatenate stack hstack vstack dstack complex")
 
 _STATE = (
     "describe it on a set of inputs (inputs=kr.Ball(center, radius), --ball R), or state a "
@@ -467,7 +467,7 @@ def gain(step: Step, x: Tensor) -> Gain | None:
     bracket: NormBracket | None = None
     if folded(step):
         bracket = unit_bracket("rearranges or selects entries")
-    elif name in _ROOTS:
+    elif name in _CONCATENATES:
         bracket = unit_bracket("put beside constants")
     elif name in SIGNS:
         bracket = unit_bracket("changes signs")
@@ -509,7 +509,7 @@ def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> f
         return first * spread[0] + second * sum(spread[1:])
     if step.name in _MAXIMA or _chooses(step):
         return math.hypot(*spread)
-    if step.name in _ROOTS:
+    if step.name in _CONCATENATES:
         return math.hypot(*constants)
     if _writes(step):
         # A value that is written to several places counts as often.
@@ -568,7 +568,7 @@ def joins_linearly(step: Step) -> bool:
 
 def attains(step: Step) -> bool:
     """Whether a step with several inputs passes every entry of each on, so none is lost."""
-    return step.name in _ADDING or step.name in _ROOTS
+    return step.name in _ADDING or step.name in _CONCATENATES
 
 
 def _added_constant(step: Step, x: Tensor) -> NormBracket | None:
