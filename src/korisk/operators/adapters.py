@@ -339,7 +339,8 @@ def from_scipy(
     from scipy.sparse.linalg import aslinearoperator
 
     values = None  # of a matrix that is held, for the norm
-    if isinstance(operator, np.ndarray) or issparse(operator):
+    is_matrix = isinstance(operator, np.ndarray) or issparse(operator)
+    if is_matrix:
         rule, text = "be a matrix, with rows and columns", shape_text(operator.shape)
         remedy, got = "reshape it to (rows, columns)", f"an array of shape {text}"
         require(operator.ndim == 2, "operator", rule, operator, remedy, got=got)
