@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.text import Text
@@ -133,7 +133,7 @@ def rehearse(
     """
     # Imported here: SciPy takes longer to load than the command line itself.
     from korisk.prediction import answer
-    from korisk.prediction.networks import rehearse_own, rehearse_study
+    from korisk.prediction.networks import Request, rehearse_own, rehearse_study
     from korisk.prediction.record import point_record, prediction_content, write_prediction
     from korisk.prediction.rehearsal.callbacks import Callbacks
     from korisk.prediction.study import study_to_predict
@@ -195,15 +195,14 @@ def rehearse(
         own_code.failures_named("--network", network),
         _tell_interruption(),
     ):
-        # Arguments of a rehearsal, of a study as of a network alone.
-        shared: dict[str, Any] = {
-            "question": question,
-            "source": source,
-            "noise": noise,
-            "pilots": read_pilot(pilot_file, pilot_unit, column),
-            "examples": examples,
-            "seed": seed,
-            "callbacks": Callbacks(
+        request = Request(
+            question=question,
+            source=source,
+            noise=noise,
+            pilots=read_pilot(pilot_file, pilot_unit, column),
+            examples=examples,
+            seed=seed,
+            callbacks=Callbacks(
                 progress=time_left(
                     lambda text: status.update(Text(text)),
                     None if follower is None else follower.progress,
@@ -211,7 +210,7 @@ def rehearse(
                 estimate=partial(_tell_estimate, limited=minutes is not None),
                 finished=None if follower is None else follower.finished,
             ),
-        }
+        )
 
         def with_recipe(of_study: JsonMapping) -> JsonDict:
             recipe = own_code.training_options(
@@ -225,12 +224,12 @@ def rehearse(
             build, data = own_code.read_build("--network", network)
             user_network = network.rpartition(":")[2], build
         if study is not None:
-            shared |= {"point": point, "model": model, "device": device_name}
-            shared |= {"options": with_recipe, "user_network": user_network}
-            points = rehearse_study(study, **shared)
+            chosen: JsonDict = {"point": point, "model": model, "device": device_name}
+            chosen |= {"options": with_recipe, "user_network": user_network}
+            points = rehearse_study(study, request, **chosen)
         else:
             assert user_network is not None
-            points = [rehearse_own(*user_network, data, options=with_recipe({}), **shared)]
+            points = [rehearse_own(*user_network, data, request, with_recipe({}))]
     # Not for tables alone: a record evaluates every forecast once more.
     records: list[JsonDict] = []
     if json or plot is not None or out is not None:

@@ -440,11 +440,7 @@ def stratified_order(samples: Indices, labels: Labels, seed: int) -> Indices:
 
 
 def held_out(
-    samples: int,
-    fraction: object,
-    *,
-    labels: Labels | None = None,
-    groups: Labels | None = None,
+    samples: int, fraction: object, *, labels: Labels | None = None, groups: Labels | None = None
 ) -> tuple[Indices, Indices]:
     """Indices (train, test), with about this fraction for the test; groups are not divided."""
     if not isinstance(fraction, float) or not 0 < fraction < 1:

@@ -29,6 +29,8 @@ from korisk.operators.inputs import shape_text
 Array = NDArray[np.float64]
 Alteration = Callable[[Tensor, torch.Generator], Tensor]
 
+TRIED = ("mirror", "turn", "shift", "shift/2", "shift/4")  # by default; others must be named
+OTHERS = "also"  # an image of another source in the place of each copy, which is altered too
 _BRIGHTNESS = 0.2  # copies are brighter or darker by up to this part
 _CELLS = 4  # of the coarse grid whose random displacements bend an image
 _COMPARED = 128  # images: more would take seconds and change no choice
@@ -116,15 +118,10 @@ KINDS: dict[str, Alteration] = {
     "elastic": _bent(1 / 24),
     "brightness": _brightened,
 }
-TRIED = ("mirror", "turn", "shift", "shift/2", "shift/4")  # others have to be asked for
-OTHERS = "also"  # an image of another source in the place of each copy, which is altered too
 
 
 def altered(
-    images: Tensor,
-    generator: torch.Generator,
-    kinds: Sequence[str],
-    others: Tensor | None = None,
+    images: Tensor, generator: torch.Generator, kinds: Sequence[str], others: Tensor | None = None
 ) -> Tensor:
     """Copies of images with all named alterations, each by a random amount.
 

@@ -32,12 +32,7 @@ from korisk.prediction.dense.from_examples import (
 )
 from korisk.prediction.dense.moments import image_moment
 from korisk.prediction.independent import Independence, independence, relative_error
-from korisk.prediction.misfit import (
-    KNOWN_BELIEF,
-    MOST_REHEARSED,
-    NOTHING_MEASURED,
-    rehearse,
-)
+from korisk.prediction.misfit import KNOWN_BELIEF, MOST_REHEARSED, NOTHING_MEASURED, rehearse
 from korisk.prediction.prediction import Prediction
 from korisk.prediction.weights import Toward, structured_from_pairs
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise, noise_variance

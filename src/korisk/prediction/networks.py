@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from korisk import _checks
@@ -37,42 +37,55 @@ Options = Mapping[str, Any]  # arguments of `rehearse`
 _RECIPE = ("steps", "batch", "rate")  # of a network in a study
 
 
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a rehearsal starts from, of a study as of a single network.
+
+    Parameters
+    ----------
+    question : Question
+        Targets and N, which are checked before anything is trained.
+    source, noise, pilots, examples, seed
+        As for `predict_study`.
+    callbacks : Callbacks, optional
+        Functions that are called with the progress and with rehearsals so far.
+    """
+
+    question: Question
+    source: FileSource | None = None
+    noise: float | None = None
+    pilots: Sequence[Curve] = ()
+    examples: int = 256
+    seed: int = 0
+    callbacks: Callbacks = field(default_factory=Callbacks)
+
+
 def study_networks(
     spec: Mapping[str, Any], problem: Any, device: str
 ) -> dict[str, tuple[Build, Options]]:
     """Builders of the networks of a study's point, with their steps, batch and rate."""
+    import torch
+
     networks: dict[str, tuple[Build, Options]] = {}
     for name, settings in spec["models"].items():
         if "kind" in settings:
+            shape = {key: value for key, value in settings.items() if key not in _RECIPE}
+            build: Callable[[int], nn.Module] = problem.networks(device=device, **shape)
             recipe = {key: settings[key] for key in _RECIPE}
-            networks[name] = _built(settings, problem, device), recipe
+            # The seed comes from PyTorch's generator, which a rehearsal seeds for every network.
+            networks[name] = (lambda build=build: build(int(torch.randint(2**31, ())))), recipe
     return networks
-
-
-def _built(settings: Mapping[str, Any], problem: Any, device: str) -> Build:
-    import torch
-
-    shape = {key: value for key, value in settings.items() if key not in _RECIPE}
-    # The seed comes from PyTorch's generator, which a rehearsal seeds for every network.
-    build: Callable[[int], nn.Module] = problem.networks(device=device, **shape)
-    return lambda: build(int(torch.randint(2**31, ())))
 
 
 def rehearse_study(
     study: Study,
+    request: Request,
     *,
-    question: Question,
     options: Callable[[Options], Options],
     user_network: tuple[str, Build] | None = None,
     model: str | None = None,
     point: str | None = None,
-    source: FileSource | None = None,
-    noise: float | None = None,
-    pilots: Iterable[Curve] = (),
-    examples: int = 256,
-    seed: int = 0,
     device: str = "cpu",
-    callbacks: Callbacks | None = None,
 ) -> list[PointPrediction]:
     """The points of a study, or one: linear models in closed form, networks by training.
 
@@ -80,18 +93,16 @@ def rehearse_study(
     ----------
     study : Study
         The study.
-    question : Question
-        Targets and N, which are checked before anything is trained.
+    request : Request
+        Targets, images, noise and pilots.
     options : callable
         Arguments of `rehearse`, from the sizes, seeds and recipe that the study names.
     user_network : tuple of str and callable, optional
         A network's name and what builds it, instead of the study's models.
     model : str, optional
         One of the study's models. Default: every one.
-    point, source, noise, pilots, examples, seed, device
+    point, device
         As for `predict_study`.
-    callbacks : Callbacks, optional
-        Whom to tell of progress and of rehearsals so far.
 
     Returns
     -------
@@ -104,7 +115,7 @@ def rehearse_study(
         If an argument does not fit the study.
     """
     specs = point_specs(study, point)
-    curves, in_study = list(pilots), {"sizes", "seeds"} & set(study.content)
+    curves, in_study = list(request.pilots), {"sizes", "seeds"} & set(study.content)
     if user_network is None:
         measured = pilots_by_model(curves, specs)
     else:
@@ -112,74 +123,50 @@ def rehearse_study(
             many = f" is for one point, and the study has {len(specs)}: {', '.join(specs)}; name "
             raise KoriskError(Argument("build", ...), many, "it with ", Argument("point", ...))
         measured = _own_pilot(curves, user_network[0])
+    images: dict[str, Any] = {"source": request.source, "noise": request.noise}
     points = []
     for name, spec in specs.items():
         meter, chosen = Meter(), set(spec["models"]) if model is None else {model}
         if not chosen <= set(spec["models"]):
             hint = did_you_mean(str(model), spec["models"])
             raise KoriskError(f"{name} has no model {shown(model)}{hint}")
-        problem, described = point_problem(spec, source=source, noise=noise)
+        problem, described = point_problem(spec, **images)
         if user_network is None:
             builds = study_networks(spec, problem, device)
         else:
             builds = {user_network[0]: (user_network[1], {})}
-        every = {
+        networks = {
             label: (build, options({key: study.content[key] for key in in_study} | dict(recipe)))
             for label, (build, recipe) in builds.items()
             if user_network is not None or label in chosen
         }
         # All checks come before the first training.
-        for label, (_, arguments) in every.items():
-            refuse_early(question, arguments, measured.get(label))
-        if user_network is None and chosen - set(every):
-            (predicted,) = predict_study(
-                study,
-                examples=examples,
-                seed=seed,
-                point=name,
-                source=source,
-                noise=noise,
-                pilots=curves,
-                device=device,
-                progress=None if callbacks is None else callbacks.progress,
-            )
-            linear = tuple(
-                prediction for prediction in predicted.predictions if prediction.model in chosen
-            )
-            predicted = replace(predicted, predictions=linear)
+        for label, (_, arguments) in networks.items():
+            refuse_early(request.question, arguments, measured.get(label))
+        if user_network is None and chosen - set(networks):
+            shared: dict[str, Any] = {"examples": request.examples, "seed": request.seed}
+            shared |= {"pilots": curves, "device": device, "progress": request.callbacks.progress}
+            (predicted,) = predict_study(study, point=name, **images, **shared)
+            linear = (entry for entry in predicted.predictions if entry.model in chosen)
+            predicted = replace(predicted, predictions=tuple(linear))
         else:  # networks alone: nothing is computed in closed form
-            notes = tuple(image_notes(problem, spec, examples))
+            notes = tuple(image_notes(problem, spec, request.examples))
             settings = {**spec, "problem": described}
             predicted = PointPrediction(name, settings, (), "", 1, notes, meter.read())
-        rehearsed = [
-            rehearsed_network(
-                label, build, problem, measured.get(label), question, arguments, callbacks
-            )
-            for label, (build, arguments) in every.items()
-        ]
+        rehearsed = tuple(
+            rehearsed_network(label, build, problem, measured.get(label), arguments, request)
+            for label, (build, arguments) in networks.items()
+        )
         if rehearsed:
-            predicted = replace(
-                predicted, rehearsed=tuple(rehearsed), caveats=(), usage=meter.read()
-            )
+            predicted = replace(predicted, rehearsed=rehearsed, caveats=(), usage=meter.read())
         points.append(predicted)
     return points
 
 
 def rehearse_own(
-    name: str,
-    build: Build,
-    defined: Mapping[str, Any],
-    *,
-    question: Question,
-    options: Options,
-    source: FileSource | None = None,
-    noise: float | None = None,
-    pilots: Iterable[Curve] = (),
-    examples: int = 256,
-    seed: int = 0,
-    callbacks: Callbacks | None = None,
+    name: str, build: Build, defined: Mapping[str, Any], request: Request, options: Options
 ) -> PointPrediction:
-    """A user's own network behind the operator that stands beside it.
+    """A user's network behind the operator that is defined beside it.
 
     Parameters
     ----------
@@ -189,16 +176,10 @@ def rehearse_own(
         Returns a new network.
     defined : mapping
         `operator`, and `images`, `noise` and `patients` where they are known.
-    question, pilots, callbacks
-        As for `rehearse_study`.
+    request : Request
+        Its source and noise replace those in `defined`.
     options : mapping
         Arguments of `rehearse`.
-    source : FileSource, optional
-        Images instead of those in `defined`.
-    noise : float, optional
-        Level of Gaussian noise instead of that in `defined`.
-    examples, seed : int
-        How many images to take from the source, and which.
 
     Returns
     -------
@@ -218,12 +199,12 @@ def rehearse_own(
             f"{name} needs an operator, a LinearOperator or a Problem that simulates inputs; "
             "define operator = ... beside it, or give a study"
         )
-    pilot = _own_pilot(list(pilots), name).get(name)
-    refuse_early(question, options, pilot)
+    pilot = _own_pilot(list(request.pilots), name).get(name)
+    refuse_early(request.question, options, pilot)
     operator: Any = arguments.pop("operator")
-    notes: list[str] = []
-    if noise is not None:
-        arguments["noise"] = noise
+    source, examples, notes = request.source, request.examples, list[str]()
+    if request.noise is not None:
+        arguments["noise"] = request.noise
     # Images of the source replace those of a problem, or become examples of an operator.
     if source is not None and isinstance(operator, Problem):
         changed: Any = operator
@@ -233,34 +214,28 @@ def rehearse_own(
         if len(shape) != 2 or len(set(shape)) > 1:
             got, remedy = f"an operator on {shape}", "or define images = ... beside the operator"
             raise invalid("images", "be read for a square image", shape, remedy, got=got)
-        drawn = source.examples(shape[0], seed=seed, count=examples, device=None)
+        drawn = source.examples(shape[0], seed=request.seed, count=examples, device=None)
         arguments |= {"images": drawn.images, "patients": drawn.patients}
         if len(drawn.images) < examples:
             notes.append(f"There are {len(drawn.images):,} images, of {examples:,} asked for.")
-    network = rehearsed_network(name, build, operator, pilot, question, arguments, callbacks)
+    network = rehearsed_network(name, build, operator, pilot, arguments, request)
     spec: dict[str, Any] = {"problem": {}, "models": {}}
     return PointPrediction(name, spec, (), "", 1, tuple(notes), meter.read(), (), (network,))
 
 
 def rehearsed_network(
-    name: str,
-    build: Build,
-    operator: Any,
-    pilot: Curve | None,
-    question: Question,
-    options: Options,
-    callbacks: Callbacks | None = None,
+    name: str, build: Build, operator: Any, pilot: Curve | None, options: Options, request: Request
 ) -> Rehearsed:
     """Rehearse a network, with its sensitivity if the question asks for it."""
     from korisk.prediction.rehearsal.rehearse import rehearse
     from korisk.prediction.sensitivity import sensitivity
 
-    rehearsal = rehearse(build, operator, model=name, callbacks=callbacks, **options)
-    if not question.sensitivity:
+    rehearsal = rehearse(build, operator, model=name, callbacks=request.callbacks, **options)
+    if not request.question.sensitivity:
         return Rehearsed(rehearsal, pilot)
     keys = ("images", "noise", "seeds", "patients", "training", "folder")
     shared = {key: options[key] for key in keys if key in options}
-    progress = None if callbacks is None else callbacks.progress
+    progress = request.callbacks.progress
     return Rehearsed(rehearsal, pilot, sensitivity(build, operator, progress=progress, **shared))
 
 

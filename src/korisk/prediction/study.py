@@ -24,12 +24,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.files import read_yaml
 from korisk.prediction.pair import PredictedPair, error_rows
-from korisk.prediction.prediction import (
-    PredictedPlan,
-    Prediction,
-    finite_or_none,
-    trust_words,
-)
+from korisk.prediction.prediction import PredictedPlan, Prediction, finite_or_none, trust_words
 from korisk.store.usage import Meter, Usage
 from korisk.studies.spec.kind import entries
 from korisk.studies.spec.study import Study, problem_of

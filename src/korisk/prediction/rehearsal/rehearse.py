@@ -280,12 +280,7 @@ def _reduced(
 
 
 def _train(
-    trainings: Trainings,
-    extent: Extent,
-    notes: list[str],
-    watch: Progress,
-    *,
-    copied: bool = False,
+    trainings: Trainings, extent: Extent, notes: list[str], watch: Progress, *, copied: bool = False
 ) -> Iterator[dict[Cell, Tensor]]:
     """The errors of every test image for the networks that have finished, now or before.
 

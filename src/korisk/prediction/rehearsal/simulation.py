@@ -379,13 +379,7 @@ def _as_images(values: ArrayLike | Tensor) -> Tensor:
         return torch.zeros(0)
 
 
-def _pairs(
-    operator: LinearOperator,
-    images: Tensor,
-    noise: Any,
-    seed: int,
-    name: str,
-) -> Pairs:
+def _pairs(operator: LinearOperator, images: Tensor, noise: Any, seed: int, name: str) -> Pairs:
     """Images behind the operator, with noise."""
     targets = images.to(operator.dtype)
     # In pieces, since a projector's working memory grows with the batch.

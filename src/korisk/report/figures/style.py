@@ -48,6 +48,13 @@ _OPERATOR = re.compile(r"(?<!\w)([A-Z])\^(T|H|\+|-1)(?!\w)")  # A^T, A^+: raised
 _NO_GLYPH = r"Glyph \d+ .* missing from font"
 _POWERS = str.maketrans("-+0123456789TH", "⁻⁺⁰¹²³⁴⁵⁶⁷⁸⁹ᵀᴴ")
 _YELLOW = "#F0E442"
+# Short names of models and protocols, which `glossary` explains.
+_MEANINGS = {
+    "KO": "known operator",
+    "FC": "fully connected",
+    "released": "trained as the paper's code does",
+    "rigorous": "trained as the paper's text says",
+}
 PALE_BOX = 0.72  # share of the background in the colour of a box
 
 
@@ -211,13 +218,6 @@ def themed_svg(figure: Figure, *, words: str) -> str:
 
 
 # --- Names and numbers as plain text -------------------------------------------------------------
-
-_MEANINGS = {
-    "KO": "known operator",
-    "FC": "fully connected",
-    "released": "trained as the paper's code does",
-    "rigorous": "trained as the paper's text says",
-}
 
 
 def glossary(names: Iterable[str]) -> list[str]:

@@ -10,12 +10,4 @@ from korisk.studies.spec import blur, ct, mri, pde  # noqa: F401 (registers them
 from korisk.studies.spec.entries import FieldStudyEntry, ModelEntry, PointEntry, StudyEntry
 from korisk.studies.spec.kind import Kind, register
 
-__all__ = [
-    "FieldStudyEntry",
-    "Kind",
-    "ModelEntry",
-    "PointEntry",
-    "Spec",
-    "StudyEntry",
-    "register",
-]
+__all__ = ["FieldStudyEntry", "Kind", "ModelEntry", "PointEntry", "Spec", "StudyEntry", "register"]

@@ -18,6 +18,9 @@ from korisk.studies.spec.entries import (
 )
 from korisk.studies.spec.kind import Kind
 
+ImagingKeys = TypeVar("ImagingKeys", bound="ImagingEntry")
+ImagingPointKeys = TypeVar("ImagingPointKeys", bound="ImagingPointEntry")
+
 _SHARED = {"ellipses", "images", "noise"}  # keys that `population` turns into settings
 
 
@@ -34,10 +37,6 @@ class ImagingPointEntry(PointEntry):
 
     side: int
     noise: NoiseEntry | None = None
-
-
-ImagingKeys = TypeVar("ImagingKeys", bound=ImagingEntry)
-ImagingPointKeys = TypeVar("ImagingPointKeys", bound=ImagingPointEntry)
 
 
 class ImagingKind(Kind[ImagingKeys, ImagingPointKeys]):

@@ -97,10 +97,7 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
         return self.title(settings), self.spec(entry, settings, point.sizes or entry.sizes)
 
     def spec(
-        self,
-        entry: StudyEntry[ProblemKeys, PointKeys],
-        settings: JsonDict,
-        sizes: list[int] | None,
+        self, entry: StudyEntry[ProblemKeys, PointKeys], settings: JsonDict, sizes: list[int] | None
     ) -> JsonDict:
         """Everything that the results of a point depend on.
 
