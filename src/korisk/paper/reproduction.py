@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from korisk._checks import require
+from korisk._group import grouped
 from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.curves.stored import Chosen, by_point
@@ -122,18 +123,13 @@ def sweeps(rows: Iterable[FlatRow]) -> list[Sweep]:
         spec = point_rows[0].task.spec
         side = spec["problem"]["side"]
         metric = "mse" if side in _SMALL else "rmse_over_max"
-        known, dense = (
-            curve_from(
-                (
-                    (flat.row.n, flat.row.metrics[metric], flat.task.seed)
-                    for flat in point_rows
-                    if flat.row.model == model and flat.row.n > 0
-                ),
-                model,
-                Chosen(metric, UNITS["error"]),
-            )[0]
-            for model in MODELS
+        values = grouped(
+            (flat.row.model, (flat.row.n, flat.row.metrics[metric], flat.task.seed))
+            for flat in point_rows
+            if flat.row.n > 0
         )
+        choice = Chosen(metric, UNITS["error"])
+        known, dense = (curve_from(values.get(model, ()), model, choice)[0] for model in MODELS)
         if known is None or dense is None:
             continue
         start = [flat.row.metrics[metric] for flat in point_rows if flat.row.n == 0]

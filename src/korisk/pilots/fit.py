@@ -155,14 +155,9 @@ def pickled(fit: Fit) -> bytes:
         return bytes(cloudpickle.dumps(fit))
     except Exception as error:  # of any object inside, or without cloudpickle
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
-    remedy = "define it at the top of a module, pip install cloudpickle, or use "
-    raise invalid(
-        "fit",
-        "be a function that other processes can import",
-        fit,
-        Message(remedy, Argument("workers", 0)),
-        got=f"{shown(fit)} ({reason})",
-    )
+    define = "define it at the top of a module, pip install cloudpickle, or use "
+    remedy, got = Message(define, Argument("workers", 0)), f"{shown(fit)} ({reason})"
+    raise invalid("fit", "be a function that other processes can import", fit, remedy, got=got)
 
 
 # --- Numbers -------------------------------------------------------------------------------------

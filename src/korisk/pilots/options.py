@@ -154,17 +154,11 @@ class Limits:
         # Growing without any of these limits might never end.
         endless = self.largest is self.budget is self.most_fits is None
         if self.growing and (target is None or endless):
-            raise KoriskError(
-                "a pilot that grows must have a target and an end, got none; pass ",
-                Argument("target", ...),
-                " (the error that you want to reach), and ",
-                Argument("largest", ...),
-                ", ",
-                Argument("budget", ...),
-                " or ",
-                Argument("most_fits", ...),
-                " of its limits",
-            )
+            names = ("target", "largest", "budget", "most_fits")
+            error, largest, budget, fits = (Argument(name, ...) for name in names)
+            rule = "a pilot that grows must have a target and an end, got none; pass "
+            goal = Message(error, " (the error that you want to reach), and ")
+            raise KoriskError(rule, goal, largest, ", ", budget, " or ", fits, " of its limits")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -152,11 +152,8 @@ def run_pilot(
         tasks += [identity.task(sizes[-1], seed, probes.longer) for seed in seeds[:_PROBED_SEEDS]]
     with _port(tracking.live) as port, _opened(store, identity, tasks) as opened:
         missing = opened.missing(tasks)
-        pace = Pace(
-            [task for task in missing if compute.retry_failed or not opened.failed(task)],
-            skipped=len(tasks) - len(missing),
-            unit="fits",
-        )
+        todo = [task for task in missing if compute.retry_failed or not opened.failed(task)]
+        pace = Pace(todo, skipped=len(tasks) - len(missing), unit="fits")
         with (
             _served(port, opened.path, pace, target, keep=store is not None) as watcher,
             progress(pace, quiet=quiet, watches=(watcher, tracking.watch)) as shown_progress,

@@ -92,12 +92,8 @@ def examples_of(
     elif callable(operator):
         forward = _matrix_of(operator, values)
     else:
-        raise invalid(
-            "operator",
-            "be a LinearOperator, a matrix or a function",
-            operator,
-            "see korisk.operators",
-        )
+        rule = "be a LinearOperator, a matrix or a function"
+        raise invalid("operator", rule, operator, "see korisk.operators")
     if values.shape[1:] != forward.domain:
         rule = f"have the operator's shape {shape_text(forward.domain)}"
         remedy = "resample them or make the operator for their size"

@@ -148,12 +148,8 @@ def _similarity(images: Array) -> tuple[Single, Array, int]:
     for turned in _turns(filtered):
         for down in range(2 * shift + 1):  # one product for all shifts along the other axis
             moved = [_units(cut(turned, down, right) - mean) for right in range(2 * shift + 1)]
-            products = rows @ np.concatenate(moved).T
-            np.maximum(
-                correlations,
-                products.reshape(len(rows), len(moved), -1).max(axis=1),
-                out=correlations,
-            )
+            products = (rows @ np.concatenate(moved).T).reshape(len(rows), len(moved), -1)
+            np.maximum(correlations, products.max(axis=1), out=correlations)
     return np.maximum(correlations, correlations.T), reliable, centre.shape[1]
 
 

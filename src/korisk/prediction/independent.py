@@ -86,17 +86,12 @@ def independence(images: Array, patients: Sequence[str] | None = None) -> Indepe
     shared = whose[:, None] == whose
     alone = shared.sum() == compared and small.ndim == 3 and min(images.shape[1:]) >= SMALLEST
     copies = near_copies(np.asarray(images[:compared], dtype=float)) if alone else None
+    unclear = 0 if copies is None else copies.unclear
     if copies is not None and copies.groups is not None:
         # What was compared stands for all: pairs are copies as often among the others.
-        copy_share = (compared / copies.number - 1) / (compared - 1)
-        return Independence(
-            count,
-            count / (1 + (count - 1) * max(copy_share, 0.0)),
-            copies.groups,
-            None if patients is None else count,
-            copies=True,
-            unclear=copies.unclear,
-        )
+        mean = max((compared / copies.number - 1) / (compared - 1), 0.0)
+        groups, of_patients = copies.groups, None if patients is None else count
+        return Independence(count, _worth(count, mean), groups, of_patients, True, unclear)
     # Equal images, of which blank ones are no copies.
     texts = [image.tobytes() if np.ptp(image) > 0 else b"%d" % k for k, image in enumerate(small)]
     equal = np.unique([hash(text) for text in texts], return_inverse=True)[1]
@@ -104,17 +99,16 @@ def independence(images: Array, patients: Sequence[str] | None = None) -> Indepe
     correlation = np.where(shared, _intraclass(small.reshape(compared, -1), whose), 0.0)
     correlation[same] = 1.0
     np.fill_diagonal(correlation, 0.0)
-    # Eq. (eq:independent): q is the mean correlation of two different images.
     mean = float(correlation.sum()) / (compared * (compared - 1))
-    groups = connected_components(csr_array(shared | same), directed=False)[1]
-    return Independence(
-        count,
-        count / (1 + (count - 1) * mean),
-        groups.astype(np.int64) if groups.max() < compared - 1 else None,
-        None if patients is None else int(names.max()) + 1,
-        copies=False,
-        unclear=0 if copies is None else copies.unclear,
-    )
+    labels = connected_components(csr_array(shared | same), directed=False)[1]
+    together = labels.astype(np.int64) if labels.max() < compared - 1 else None
+    of_patients = None if patients is None else int(names.max()) + 1
+    return Independence(count, _worth(count, mean), together, of_patients, False, unclear)
+
+
+def _worth(count: int, mean: float) -> float:
+    """Eq. (eq:independent): the number of independent images, from q = `mean`."""
+    return count / (1 + (count - 1) * mean)
 
 
 def relative_error(values: Array, groups: NDArray[np.int64] | None) -> float:

@@ -76,13 +76,9 @@ def dense_spectrum(
         cross = target_map @ moment_rows
     noisy = forward @ moment_rows
     noisy[np.diag_indices(inputs)] += to_array(examples.noise).ravel()
-    theory, vectors = spectrum(
-        noisy,
-        cross,
-        float(energies.sum()),
-        scales=brightness(examples),
-        parameters=inputs * len(cross),
-    )
+    energy, weights = float(energies.sum()), inputs * len(cross)
+    scales = brightness(examples)
+    theory, vectors = spectrum(noisy, cross, energy, scales=scales, parameters=weights)
     if relu:
         some = (
             to_array(tensor[:_CLIPPED].flatten(1)) for tensor in (examples.inputs, examples.targets)

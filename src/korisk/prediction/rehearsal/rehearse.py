@@ -301,15 +301,8 @@ def _train(
             what = f"training {members[min(current, len(members) - 1)].name}"
         watch(f"{what}, {len(errors)} of {len(cells)} finished", share)
 
-    results = train_many(
-        members,
-        trainings.inputs,
-        trainings.targets,
-        schedule,
-        fit=schedule.fit,
-        notes=notes,
-        progress=report,
-    )
+    pairs = trainings.inputs, trainings.targets
+    results = train_many(members, *pairs, schedule, fit=schedule.fit, notes=notes, progress=report)
     try:
         for index, test_errors in results:
             errors[to_train[index]] = test_errors

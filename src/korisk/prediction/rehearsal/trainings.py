@@ -283,13 +283,8 @@ def curve_of(errors: Mapping[Cell, Tensor], model: str, variant: Variant) -> Cur
     cells = sorted(cell for cell in errors if cell.variant == variant)
     if not cells:
         return None
-    return Curve(
-        [cell.n for cell in cells],
-        [float(errors[cell].mean()) for cell in cells],
-        [str(cell.seed) for cell in cells],
-        model,
-        "mse",
-    )
+    sizes, seeds = [cell.n for cell in cells], [str(cell.seed) for cell in cells]
+    return Curve(sizes, [float(errors[cell].mean()) for cell in cells], seeds, model, "mse")
 
 
 def built(build: Callable[[], nn.Module]) -> nn.Module:

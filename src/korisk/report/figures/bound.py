@@ -135,12 +135,9 @@ def _sizes(overview: Overview, variants: list[tuple[str, Overview]]) -> Array:
     marked = [float(overview.chosen.n), *(float(min(n, _LAST_N)) for n in needed)]
     largest = _BEYOND * max(marked)
     if overview.chosen.floor > 0:
-        near_floor = samples_needed(
-            overview.net,
-            _LEVEL * overview.chosen.floor,
-            bound=overview.form,
-            effective=overview.effective,
-        )
+        target, form = _LEVEL * overview.chosen.floor, overview.form
+        effective = overview.effective
+        near_floor = samples_needed(overview.net, target, bound=form, effective=effective)
         largest = max(largest, float(min(near_floor, largest * 10.0**_MOST_DECADES)))
     smallest = max(_FIRST_N, min(marked) / _BEYOND)
     return np.geomspace(smallest, min(largest, _LAST_N), _STEPS)

@@ -191,13 +191,8 @@ def weights_figure(pictures: Pictures, *, title: str = "", narrow: bool = False)
             extend = "both" if is_change and largest > scale else "neither"
             label = "change of weight" if is_change else "weight"
             panels.colours(figure, [axes], image, label, extend=extend)
-        panels.head(
-            frames[0],
-            title,
-            size=style.SMALL if narrow else style.LARGE,
-            room=0.8 if narrow else style.PAGE / 2,
-            lift=12,
-        )
+        size, room = (style.SMALL, 0.8) if narrow else (style.LARGE, style.PAGE / 2)
+        panels.head(frames[0], title, size=size, room=room, lift=12)
         axes, profiles = frames[-1], []
         # NaN weights are left out of the mean.
         for n in sizes:

@@ -161,13 +161,9 @@ class KnownRidge(Fit):
     def rows(self, job: Job) -> Iterator[Fitted]:
         """Before training, then at every size."""
         test, analytic, settings = job.pools.test, job.bench.weights, job.settings
-        ridge = DiagonalRidge(
-            job.bench.tail,
-            *job.pools.train,
-            toward=analytic if settings["toward"] == "analytic" else None,
-            relu=settings["relu"],
-            gram=job.bench.gram,
-        )
+        tail, gram, relu = job.bench.tail, job.bench.gram, settings["relu"]
+        toward = analytic if settings["toward"] == "analytic" else None
+        ridge = DiagonalRidge(tail, *job.pools.train, toward=toward, relu=relu, gram=gram)
         # N = 0 stands for the analytic weights, before any training.
         yield job.row(0, ridge.predict(analytic, test.inputs), {}, analytic, analytic)
         scorer = Scorer(*(test if settings["select"] == "test" else job.pools.validation))
