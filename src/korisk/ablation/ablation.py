@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -153,29 +154,17 @@ def ablate(
     elif bound:
         ratio, unknown = _bounds(pair, example)
     # The same seeds, images and noise for both networks, so that only the layer differs.
+    shared: dict[str, Any] = {"patients": patients, "training": recipe, "folder": folder}
     arms: list[Rehearsal] = []
+
+    def progress(what: str, share: float) -> None:
+        watch(f"{what} ({name})", (len(arms) + share) / 2)
+
+    follow = replace_fields(callbacks, progress=progress)
     for function, name in ((build, f"known {change.layer}"), (build_replaced, replaced_name)):
-        finished_arms = len(arms)
-        arm = rehearse(
-            function,
-            operator,
-            images,
-            noise,
-            sizes,
-            numbers,
-            patients=patients,
-            training=recipe,
-            model=name,
-            folder=folder,
-            callbacks=Callbacks(
-                progress=lambda what, share, finished_arms=finished_arms, name=name: watch(  # type: ignore[misc]
-                    f"{what} ({name})", (finished_arms + share) / 2
-                ),
-                estimate=callbacks.estimate,
-                finished=callbacks.finished,
-            ),
-        )
-        if not finished_arms and any(note.startswith("Interrupted") for note in arm.notes):
+        data = function, operator, images, noise, sizes, numbers
+        arm = rehearse(*data, model=name, callbacks=follow, **shared)
+        if not arms and any(note.startswith("Interrupted") for note in arm.notes):
             # One network alone cannot be compared.
             raise KeyboardInterrupt
         arms.append(arm)

@@ -115,18 +115,12 @@ def print_published(*, as_json: bool) -> None:
     heads = ["H, V, B", "KO", "FC", "FC : KO", "KO weights", "with Adam", "FC weights", "with Adam"]
     title = "Parameters and memory, counted (the paper's Table 1)"
     show(Table(title, [*heads, "as printed"], rows))
-    rows = [
-        [
-            f"H = {row.H}, {row.device}, {row.metric}",
-            number(answer.target),
-            whole(answer.samples_known),
-            whole(answer.samples_dense),
-            number(answer.ratio, 3),
-            number(answer.structural, 3),
-            number(answer.approximation_budget, 3),
-        ]
-        for row, answer in answers
-    ]
+    rows = []
+    for row, answer in answers:
+        point = f"H = {row.H}, {row.device}, {row.metric}"
+        counts = [whole(answer.samples_known), whole(answer.samples_dense)]
+        factors = answer.ratio, answer.structural, answer.approximation_budget
+        rows.append([point, number(answer.target), *counts, *(number(x, 3) for x in factors)])
     heads = ["operating point", "target", "N of KO", "N of FC"]
     heads += ["N ratio", "sigma\nfactor", "floor\nfactor"]
     show(

@@ -83,14 +83,9 @@ def reproduce(
         on_gpu=where != "cpu",
     )
     tasks = [task for study in planned for task in study.tasks]
-    done = run_tasks(
-        tasks,
-        {"name": paper.NAME, "studies": [study.content for study in planned]},
-        out,
-        running,
-        compute=chosen_compute(device=where, workers=workers),
-        quiet=json,
-    )
+    content = {"name": paper.NAME, "studies": [study.content for study in planned]}
+    compute = chosen_compute(device=where, workers=workers)
+    done = run_tasks(tasks, content, out, running, compute=compute, quiet=json)
     sweeps = paper.sweeps(done.rows)
     lines = paper.calibration(sweeps)
     if json:

@@ -72,15 +72,9 @@ def overview_figure(overview: Overview) -> Figure:
     smallest = min([*heights, target or math.inf])
     heights += [floor for floor in floors if floor > 0.1 * smallest]
     with style.settings():
-        figure, (axes,) = panels.sheet(
-            1,
-            entries,
-            [NOTE, *([PRESENT] if overview.of_present_weights else [])],
-            margins=(0.85, 0.9, 0.45, 0.55),
-            height=HEIGHT,
-            width=WIDTH,
-            size=SMALL,
-        )
+        notes = [NOTE, *([PRESENT] if overview.of_present_weights else [])]
+        size: Options = {"height": HEIGHT, "width": WIDTH, "size": SMALL}
+        figure, (axes,) = panels.sheet(1, entries, notes, margins=(0.85, 0.9, 0.45, 0.55), **size)
         panels.frame(
             axes,
             (float(sizes[0]) / _MARGIN, float(sizes[-1])),

@@ -337,14 +337,9 @@ def bound_figure(
         entries = [(Patch(facecolor=style.LEARNED), "added by the layer, at N")]
         entries.append((Patch(facecolor=style.DARK), "of it a floor that data cannot lower"))
     with style.settings():
+        margins, height = (1.2, 0.7, 0.45, 0.1), 0.55 + 0.26 * max(len(layers), 2)
         figure, (axes,) = panels.sheet(
-            1,
-            entries,
-            margins=(1.2, 0.7, 0.45, 0.1),
-            height=0.55 + 0.26 * max(len(layers), 2),
-            width=5.2,
-            size=style.SMALL,
-            ax=ax,
+            1, entries, margins=margins, height=height, width=5.2, size=style.SMALL, ax=ax
         )
         rows = np.arange(len(layers))
         finite = np.where(np.isfinite(parts[layers]), parts[layers], 0.0)

@@ -254,17 +254,9 @@ def _canvas(
     sure: float = _SURE,
 ) -> tuple[Figure, Axes]:
     """Create axes around points, target, answers and most of the bands, and draw the curves."""
-    figure, (axes,) = panels.sheet(
-        1,
-        entries,
-        notes,
-        margins=(0.74, 0.58, 0.45, 0.78) if narrow else (0.75, 0.75, 0.45, 0.62),
-        height=0.85 * HEIGHT if narrow else HEIGHT,
-        width=WIDTH,
-        size=SMALL,
-        narrow=narrow,
-        ax=ax,
-    )
+    margins = (0.74, 0.58, 0.45, 0.78) if narrow else (0.75, 0.75, 0.45, 0.62)
+    size: Options = {"height": (0.85 if narrow else 1) * HEIGHT, "width": WIDTH, "size": SMALL}
+    figure, (axes,) = panels.sheet(1, entries, notes, margins=margins, **size, narrow=narrow, ax=ax)
     first, curve, target = plans[0], plans[0].curve, plans[0].target
     log = curve.unit.logarithmic
     end = max(*(_farthest(plan, sure) for plan in plans), 2.0 * crossover.n if crossover else 0.0)
@@ -286,14 +278,10 @@ def _canvas(
     smallest_n = min(float(plan.curve.sizes[0]) for plan in plans)
     # In proportion to the width of the logarithmic axis.
     margin = max(1.05, (end / smallest_n) ** 0.025)
-    panels.frame(
-        axes,
-        (smallest_n / margin, end * margin),
-        panels.limits(required, optional, log=log),
-        labels=(panels.SAMPLES, quantity(curve)),
-        log=log,
-        sizes=np.concatenate([plan.curve.sizes for plan in plans]),
-    )
+    across = smallest_n / margin, end * margin
+    height, labels = panels.limits(required, optional, log=log), (panels.SAMPLES, quantity(curve))
+    measured_sizes = np.concatenate([plan.curve.sizes for plan in plans])
+    panels.frame(axes, across, height, labels=labels, log=log, sizes=measured_sizes)
     for index, (plan, track) in enumerate(zip(plans, tracks, strict=True)):
         look, tag = LOOKS[index], f"-{index + 1}" if len(plans) > 1 else ""
         error = values(plan.curve, plan.curve.error)

@@ -76,24 +76,18 @@ def prediction_figure(
         entries.append(panels.crossover_entry())
         notes.append(crossover.explain())
     with style.settings():
+        margins = (0.74, 0.72, 0.45, 0.5) if narrow else (0.75, 0.9, 0.45, 0.5)
+        size: Options = {"height": (0.75 if narrow else 1) * HEIGHT, "width": WIDTH}
         figure, (axes,) = panels.sheet(
-            1,
-            entries,
-            notes,
-            margins=(0.74, 0.72, 0.45, 0.5) if narrow else (0.75, 0.9, 0.45, 0.5),
-            height=0.75 * HEIGHT if narrow else HEIGHT,
-            width=WIDTH,
-            narrow=narrow,
-            ax=ax,
+            1, entries, notes, margins=margins, **size, narrow=narrow, ax=ax
         )
         # Fits without noise reach rounding errors, which would stretch the axis.
-        panels.frame(
-            axes,
+        height = panels.limits([np.maximum(errors, max(errors) * 10.0**-_MOST_DECADES)])
+        across, labels = (
             (min(n) / _MARGIN, max(n) * _MARGIN),
-            panels.limits([np.maximum(errors, max(errors) * 10.0**-_MOST_DECADES)]),
-            labels=(panels.SAMPLES, "mean squared error"),
-            sizes=np.array([SMALLEST]),
+            (panels.SAMPLES, "mean squared error"),
         )
+        panels.frame(axes, across, height, labels=labels, sizes=np.array([SMALLEST]))
         if headed:
             panels.head(axes, point.point, size=LARGE, room=0.8, lift=16)
         for model in point.models:

@@ -119,13 +119,8 @@ def train_point(options: argparse.Namespace) -> None:
         for values in pool:
             dist.broadcast(values, 0)
         inputs, targets, test_inputs, test_targets = pool
-        network = sharded.ShardedDense(
-            *shapes,
-            device=device,
-            relu=bool(spec["models"].get("FC", {}).get("relu", True)),
-            seed=seed,
-            dtype=scanner.dtype,
-        )
+        relu = bool(spec["models"].get("FC", {}).get("relu", True))
+        network = sharded.ShardedDense(*shapes, relu=relu, seed=seed, **location)
 
         def progress(done: int, loss: float) -> None:
             result.unlink(missing_ok=True)  # results of an earlier training
