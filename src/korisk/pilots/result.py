@@ -190,18 +190,14 @@ class Pilot(Reported, Answers):
         usual = [(fit, None) for fit in self.fits]
         # A longer fit without the metric says nothing about it.
         longer = [(fit, self.probe.longer) for fit in self.longer_fits if metric in fit.metrics]
-        return replace(
-            evidence_of(
-                [
-                    MeasuredFit(fit.n, fit.seed, fit.metrics[metric], fit.training, factor)
-                    for fit, factor in [*usual, *longer]
-                ],
-                Chosen(metric, self.reading.unit_of(metric, chosen=True)),
-                self.model,
-            ),
-            baseline=None if callable(baseline) else baseline,
-            noise=self.probe.noise,
-        )
+        measured = [
+            MeasuredFit(fit.n, fit.seed, fit.metrics[metric], fit.training, factor)
+            for fit, factor in [*usual, *longer]
+        ]
+        choice = Chosen(metric, self.reading.unit_of(metric, chosen=True))
+        from_fits = evidence_of(measured, choice, self.model)
+        known_error = None if callable(baseline) else baseline
+        return replace(from_fits, baseline=known_error, noise=self.probe.noise)
 
     @property
     def limit(self) -> Limit:

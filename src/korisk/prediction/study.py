@@ -169,17 +169,11 @@ def predict_study(
         kind = kinds.get(described.get("population", ""), "random fields")
         whose = len(set(drawn.patients or range(len(drawn))))
         of_patients = f" of {whose:,} patients" if whose < len(drawn) else ""
-        points.append(
-            PointPrediction(
-                name=name,
-                spec={**spec, "problem": described},
-                predictions=tuple(predictions),
-                images=f"{len(drawn):,} {kind}{of_patients}",
-                entries=math.prod(reconstruction.tail[-1].range),
-                notes=(*image_notes(problem, spec, count, len(drawn)), *_notes(spec)),
-                usage=meter.read(),
-            )
-        )
+        settings, images = {**spec, "problem": described}, f"{len(drawn):,} {kind}{of_patients}"
+        pixels = math.prod(reconstruction.tail[-1].range)
+        notes = (*image_notes(problem, spec, count, len(drawn)), *_notes(spec))
+        linear = tuple(predictions)
+        points.append(PointPrediction(name, settings, linear, images, pixels, notes, meter.read()))
     return points
 
 
@@ -501,11 +495,9 @@ class PointPrediction(Reported):
         for prediction, model_plans in zip(self.predictions, plans, strict=True):
             n, log_errors = prediction.rehearsal.n, prediction.rehearsal.log_error
             rehearsed = zip(n.tolist(), np.exp(log_errors).tolist(), strict=True)
-            effective = {
-                "n": self.examples,
-                "directions": prediction.effective(self.examples),
-                "parameters": self.effective(prediction, self.examples),
-            }
+            directions = prediction.effective(self.examples)
+            effective = {"n": self.examples, "directions": directions}
+            effective["parameters"] = self.effective(prediction, self.examples)
             models.append(
                 {
                     "model": prediction.model,

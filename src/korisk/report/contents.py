@@ -112,15 +112,9 @@ def squared(point: Point) -> Point:
     """
     if point.metric != "rmse_over_max":
         return point
-    return replace(
-        point,
-        metric=SQUARED,
-        curves=tuple(
-            Curve(curve.n, curve.error**2, curve.seed, curve.model, SQUARED)
-            for curve in point.curves
-        ),
-        untrained={model: error**2 for model, error in point.untrained.items()},
-    )
+    curves = tuple(Curve(c.n, c.error**2, c.seed, c.model, SQUARED) for c in point.curves)
+    untrained = {model: error**2 for model, error in point.untrained.items()}
+    return replace(point, metric=SQUARED, curves=curves, untrained=untrained)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,17 +32,10 @@ def check(
     # The answer first, then what limits it, then a table for each point.
     theorem = read_theorem(path, point=point)
     if json:
-        print_json(
-            {
-                "study": theorem.name,
-                "store": str(theorem.store),
-                "remarks": remarks(theorem.checks),
-                "tolerance": MEASURED,
-                **_summary(theorem),
-                "without_layer_errors": list(theorem.unmeasured),
-                "points": [_point_json(point_theorem) for point_theorem in theorem.points],
-            }
-        )
+        content: JsonDict = {"study": theorem.name, "store": str(theorem.store)}
+        content |= {"remarks": remarks(theorem.checks), "tolerance": MEASURED, **_summary(theorem)}
+        content["without_layer_errors"] = list(theorem.unmeasured)
+        print_json(content | {"points": [_point_json(result) for result in theorem.points]})
     else:
         unmeasured = [f"{name}: no row has errors of layers." for name in theorem.unmeasured]
         show(answer(theorem.checks), *remarks(theorem.checks), *unmeasured)

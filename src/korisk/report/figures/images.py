@@ -76,11 +76,8 @@ def reconstruction_figure(
     columns, pairs = len(sizes) + 1, len(truths) * len(models)
     # Extreme shapes are drawn squeezed rather than as slivers.
     aspect = min(4.0, max(0.25, truths.shape[1] / truths.shape[2]))
-    side = min(
-        _LARGEST,
-        ((style.COLUMN if narrow else style.PAGE) - 1.1) / columns,
-        (_TALLEST / pairs - 0.3) / 2 / aspect,
-    )
+    widest = ((style.COLUMN if narrow else style.PAGE) - 1.1) / columns
+    side = min(_LARGEST, widest, (_TALLEST / pairs - 0.3) / 2 / aspect)
     width = max(style.COLUMN, columns * side + 1.1)
     lines = [line for note in notes for line in style.wrapped(note, width - 0.16)]
     heads = ["phantom", *(f"N = {n:,}" if n else "untrained" for n in sizes)]
