@@ -234,6 +234,7 @@ def _check_used(pair: tuple[nn.Module, nn.Module], name: str, example: Tensor) -
 
 def _bounds(pair: tuple[nn.Module, nn.Module], example: Tensor) -> tuple[float | None, str]:
     """The ratio of N / log N by the bounds of both networks, or None and the reason."""
+    # The rate log N / N cancels in the ratio, so that any N serves.
     totals = []
     for network in pair:
         try:
@@ -387,6 +388,7 @@ class Ablation(Reported):
         Table
             Errors at the sizes of both; samples for the target.
         """
+        # Sizes that both curves have.
         means = (zip(c.sizes.tolist(), c.means.tolist(), strict=True) for c in self.curves)
         first, second = map(dict, means)
         rows = [

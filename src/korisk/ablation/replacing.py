@@ -186,6 +186,7 @@ class Use(NamedTuple):
 
 def known_uses(network: nn.Module, name: str) -> list[Use]:
     """All uses of the known layer of a name; raise unless it is one operator."""
+    # A path names one use, a name all uses of the operator.
     all_uses = list(dict.fromkeys(_uses(network, "")))
     uses = [use for use in all_uses if name in (use.path, use.name)]
     if not uses:

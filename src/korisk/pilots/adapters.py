@@ -401,6 +401,7 @@ def _checked_groups(groups: ArrayLike | None, samples: int) -> Labels | None:
     """Group labels as an array; raise unless there is one for each sample."""
     if groups is None:
         return None
+    # Integers stay integers, so that their order is numeric; all others become text.
     labels = np.asarray(groups)
     rule, got = f"have one label for each of the {samples} samples", f"shape {labels.shape}"
     require(labels.shape == (samples,), "groups", rule, groups, "give a list of them", got=got)

@@ -300,6 +300,7 @@ class Pilot(Reported, Answers):
 
     def _ready(self, asker: str, target: float | None) -> float:
         """The target; raise if there is none, or if the pilot has too few sizes."""
+        # A plan needs a target and three sizes with an error.
         goal = self.target if target is None else target
         if goal is None:
             raise KoriskError(f"{asker} needs a target, got None; pass the error you want to reach")
@@ -420,6 +421,7 @@ def read_pilot(
     store: Store, tasks: Iterable[Task], reading: Reading
 ) -> tuple[tuple[PilotFit, ...], tuple[PilotFailure, ...], float]:
     """The successful fits of these tasks, the failures, and the seconds of fitting."""
+    # The store may hold other models and earlier pilots.
     keys = {task.key for task in tasks}
     cells = [cell for cell in store.results() if cell.task.key in keys]
     failed = [failure for failure in store.failures() if failure.task.key in keys]

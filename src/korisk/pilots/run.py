@@ -244,6 +244,7 @@ class _Rounds:
 
     def run(self, sizes: list[int]) -> str:
         """Measure the given sizes, then more if the limits say so; return why it ended."""
+        # A pilot in rounds: given sizes, stored ones, then the most informative next.
         bounded = self.limits.budget is not None or self.limits.most_fits is not None
         # With a limit, one size at a time, so that the limit is checked between them.
         for group in [[n] for n in sizes] if bounded else [sizes]:
@@ -345,6 +346,7 @@ class _Rounds:
 
     def _spent(self) -> str:
         """The limit that is reached, in words; empty if none is."""
+        # The number of fits is known before a round, the time only after it.
         most, budget = self.limits.most_fits, self.limits.budget
         # A size is fitted with all its seeds or not at all.
         if most is not None and len(self.tasks) + len(self.seeds) > most:

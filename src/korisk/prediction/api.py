@@ -42,6 +42,7 @@ Array = NDArray[np.float64]
 Shape = tuple[int, ...]
 Operator = LinearOperator | Tensor | NDArray[np.generic] | Callable[[Tensor], Tensor]
 
+_OPERATORS = "be a LinearOperator, a matrix or a function"  # what an operator must be
 # Limits of what a user gives.
 LARGEST_VALUE = 1e60  # of images and inputs: fourth powers are summed
 _LARGEST_CALLED = 4096  # pixels up to which the matrix of a function is computed
@@ -92,8 +93,7 @@ def examples_of(
     elif callable(operator):
         forward = _matrix_of(operator, values)
     else:
-        rule = "be a LinearOperator, a matrix or a function"
-        raise invalid("operator", rule, operator, "see korisk.operators")
+        raise invalid("operator", _OPERATORS, operator, "see korisk.operators")
     if values.shape[1:] != forward.domain:
         rule = f"have the operator's shape {shape_text(forward.domain)}"
         remedy = "resample them or make the operator for their size"

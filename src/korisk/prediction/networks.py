@@ -72,8 +72,12 @@ def study_networks(
             shape = {key: value for key, value in settings.items() if key not in _RECIPE}
             build: Callable[[int], nn.Module] = problem.networks(device=device, **shape)
             recipe = {key: settings[key] for key in _RECIPE}
+
             # The seed comes from PyTorch's generator, which a rehearsal seeds for every network.
-            networks[name] = (lambda build=build: build(int(torch.randint(2**31, ())))), recipe
+            def seeded(build: Callable[[int], nn.Module] = build) -> nn.Module:
+                return build(int(torch.randint(2**31, ())))
+
+            networks[name] = seeded, recipe
     return networks
 
 

@@ -247,6 +247,7 @@ def _point(
 
     A pilot may contain perfect fits, with an error of 0, which count in its means.
     """
+    # A point may have no finished cell yet.
     tasks = [*(cell.task for cell in cells), *(failure.task for failure in failures), *missing]
     # All cells of a point have the same spec: the store refuses another one.
     spec = tasks[0].spec
@@ -283,6 +284,7 @@ def _point(
 
 def _pictures(store: Store, task: Task) -> Pictures | None:
     """The stored images and weights of one cell."""
+    # One cell is enough for pictures: the first that finished.
     arrays = store.arrays(task.key)
     truth = arrays.get("truth")
     if truth is None or truth.ndim != 3 or not truth.size:

@@ -75,6 +75,7 @@ def table_page(
     **columns: str,
 ) -> str:
     """Build the page of a table from the fields of the form; empty fields are left out."""
+    # Fields of the form are texts: empty ones mean that nothing is chosen.
     target_value = _number("target", target) if target.strip() else None
     texts = {"metric": only_metric, "unit": unit, "point": point, "worksheet": worksheet}
     texts |= {option: columns.get(option, "") for option in ("last", "best", "wide")}

@@ -151,6 +151,7 @@ def live_rehearsal(
 def _served(port: LocalPort, live: "_Live") -> Iterator[None]:
     """Serve and draw until the block ends; if it did not fail, draw the final page."""
     port.site = live
+    # One thread answers the browser, another redraws the page.
     threads = [OwnThread(target=port.serve_forever, args=(0.1,), daemon=True)]
     threads.append(OwnThread(target=live.draw_again, daemon=True))
     for thread in threads:

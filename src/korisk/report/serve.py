@@ -92,6 +92,7 @@ class _Tables:
         self._planning = threading.Lock()
         self._pages: OrderedDict[str, bytes] = OrderedDict()
         self._child: subprocess.Popen[bytes] | None = None
+        # Values of the fields' menus come from the library, so that they stay the same.
         options = "".join(f'<option value="{name}">{name}</option>' for name in UNITS)
         template = Template((files("korisk.report") / "serve.html").read_text("utf-8"))
         names = {field.replace("_", ""): escape(name) for field, name in FIELDS.items()}

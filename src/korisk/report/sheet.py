@@ -246,6 +246,7 @@ def _odds(
     """Draw the probability that the target is met by N, the level asked for, and its N."""
     labels, blue = (panels.SAMPLES, "chance, %"), LOOKS[0].colour
     panels.frame(axes, x_limits, (0, 104), labels=labels, log=False, sizes=sizes)
+    # Within the table of chances and the frame.
     n = np.geomspace(max(x_limits[0], plan.chances.n[0]), min(x_limits[1], plan.chances.n[-1]), 300)
     # A forecast in doubt states no chances; neither does one whose table has gaps.
     chances = 100 * np.array([plan.chances.at(size) for size in n])

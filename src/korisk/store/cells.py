@@ -285,6 +285,7 @@ def _row_fault(model: str, n: int, metrics: Mapping[str, float]) -> str | None:
 
 
 def _packed_array(name: str, array: NDArray[np.generic]) -> StoredArray:
+    # Compressed once here; readers check type, shape and length.
     values = np.asarray(array)
     if values.dtype.kind not in _NUMBERS:
         raise ResultError(f"array {name!r} must hold numbers, got the type {values.dtype}")

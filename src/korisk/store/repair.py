@@ -215,6 +215,7 @@ def _find_damaged(
     connection: sqlite3.Connection, path: Path, study: str, tasks: Sequence[Task]
 ) -> list[_StoredCell]:
     """Find the cells whose digests do not match; repair everything else."""
+    # A missing cell shows in the sum of digests, a damaged one in its own.
     cells, meta = _stored_cells(connection), _meta(connection)
     _check_study(path, meta, cells, study, tasks)
     damaged = [cell for cell in cells if not cell.intact]

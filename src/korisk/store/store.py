@@ -488,6 +488,7 @@ class Store(InNotebooks):
 
         For the table `content`, the values follow the digests.
         """
+        # Read without indices, which may be damaged although the rows are intact.
         columns = f"{self._digest}, {', '.join(repair.CELL)}"
         query = f"SELECT id, {columns} FROM cells NOT INDEXED WHERE id {which}"
         stored_cells, contents = self._fetch(query, keys), dict[str, dict[int, list[Any]]]()
@@ -558,6 +559,7 @@ class Store(InNotebooks):
                     f"AND id NOT IN {self._set_aside} GROUP BY point"
                 )
             }
+        # The first task of a point is the reference for the others, unless the store has one.
         keys = set()
         for task in tasks:
             if task.key in keys:

@@ -55,6 +55,7 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
         kind = (str(problem.get("beam")), problem.get("arc"), *relu)
         if kind not in largest or largest[kind][1]["problem"]["side"] < problem["side"]:
             largest[kind] = point
+    # KO is W and the known operators, FC one dense matrix.
     networks = []
     for point_name, spec, curves in largest.values():
         problem, by_model = spec["problem"], {curve.model: curve for curve in curves}
@@ -121,6 +122,7 @@ def operator_norms(
         return {}
     from korisk.problems.ct import CtScanner
 
+    # The norm of the composition is at most the product of the norms.
     scanner = CtScanner(side=side, views=views, bins=bins, beam=beam, arc=arc)  # type: ignore[arg-type]
     tail = scanner.reconstruction().tail
     if len(tail) == 1:

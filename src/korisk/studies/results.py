@@ -105,6 +105,7 @@ def results_table(store: Store, *, point: str | None = None) -> Table:
     Properties are the plain values at the top level of a point's spec and of its problem; one with
     the name of another column is called spec.NAME.
     """
+    # Properties become columns, named so that they do not hide others.
     flat_rows = _rows(store, point)
     group = stored.grouping(flat_rows)
     metrics = _names(flat.row.metrics for flat in flat_rows)
@@ -180,6 +181,7 @@ def csv_text(table: Table) -> str:
 
 def json_text(table: Table) -> str:
     """The table as a list of records; infinite and undefined values become null."""
+    # JSON has no NaN and no infinity.
     records = [
         {
             name: None if isinstance(value, float) and not math.isfinite(value) else value

@@ -137,6 +137,7 @@ def efficiency_figure(points: Sequence[Panel], *, narrow: bool = False) -> Figur
     drawn = full[:MOST_PANELS]
     if not drawn:
         return None
+    # A model has the same look in every panel, drawn or not.
     looks = style.looks_of(trace.curve.model for point in full for trace in point.traces)
     traces = [trace for point in drawn for trace in point.traces]
     shown_models = {trace.curve.model for trace in traces}

@@ -65,6 +65,7 @@ def factors_figure(points: Sequence[Factors], *, narrow: bool = False) -> Figure
     if any(point.factors for point in drawn):
         for label, line_style in _LINES.values():
             entries.append((panels.line(**line_style), label.format(known=known, dense=dense)))
+    # The planner's ratios: one entry for values and one for lower bounds.
     answers = [answer for point in drawn for answer in point.planned]
     for is_bound in sorted({answer[3] for answer in answers}):
         likely = [answer[2] >= _LIKELY for answer in answers if answer[3] == is_bound]
@@ -103,6 +104,7 @@ def _draw(axes: Axes, point: Factors, height: tuple[float, float]) -> None:
     panels.head(axes, point.name, note)
     if point.reason:
         panels.say(axes, point.reason)
+    # Lines by the paper's formula, then the planner's ratios as marks.
     targets = [factor.target for factor in point.factors]
     for kind, values in point.lines.items():
         axes.plot(targets, values, gid=kind, zorder=2.5, **_LINES[kind][1])

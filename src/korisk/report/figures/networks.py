@@ -45,6 +45,7 @@ def lipschitz(bracket: NormBracket) -> str:
 
     Rounding inwards would claim more than is known.
     """
+    # Decimal rounding with a direction: floats round to nearest.
     lower = float(Context(3, ROUND_FLOOR).create_decimal(str(float(bracket.lower))))
     upper = float(Context(3, ROUND_CEILING).create_decimal(str(float(bracket.upper))))
     if math.isinf(upper):
@@ -341,6 +342,7 @@ def bound_figure(
         figure, (axes,) = panels.sheet(
             1, entries, margins=margins, height=height, width=5.2, size=style.SMALL, ax=ax
         )
+        # Bars that are not finite are drawn as 0 and labelled.
         rows = np.arange(len(layers))
         finite = np.where(np.isfinite(parts[layers]), parts[layers], 0.0)
         axes.barh(rows, finite, height=0.6, color=style.LEARNED, gid="parts")

@@ -47,6 +47,7 @@ def prediction_figure(
         upper_n = math.inf if cross.upper is None else cross.upper
         better = style.plain(cross.better_after)
         crossover = Crossover(round(cross.n), cross.lower, upper_n, better, False)
+    # Everything that is drawn must lie inside the frame: all N, and all errors.
     n = [float(size) for curve in measured for size in curve.sizes]
     n += [float(size) for plan in needed for size in (plan.even, plan.samples(sure)) if size]
     errors = [float(mean) for curve in measured for mean in curve.means]
@@ -66,6 +67,7 @@ def prediction_figure(
     for model, plan in zip(point.models, needed, strict=False):
         label = style.plain(plan.recommend(sure).sentence.rstrip("."))
         entries.append((panels.line(**_answer(looks[model.model])), label))
+    # Measured curves are listed last: they came after the prediction.
     for curve in measured:
         mark = panels.line(**panels.measured_style(looks[curve.model]))
         entries.append((mark, f"{style.plain(curve.model)} measured"))
@@ -112,6 +114,7 @@ def prediction_figure(
                     axes.plot(*zip(*marks, strict=True), **options)
         for curve in measured:
             panels.draw_measured(axes, curve, looks[curve.model], f"-{curve.model}")
+        # Labels at the right edge: floors inside the frame, then targets.
         low, high = axes.get_ylim()
         edge_labels = []
         for model in point.models:

@@ -141,6 +141,7 @@ class Page:
 
 def overview(groups: Sequence[Group]) -> str:
     """A table of the answers of all groups at their first targets, and the same as sentences."""
+    # Two columns for each model, so that only a few models fit.
     curves = (fitted.curve for group in groups for fitted in group.forecasts)
     names = list(dict.fromkeys(curve.name for curve in curves))
     left_out, names = len(names[_COLUMNS:]), names[:_COLUMNS]

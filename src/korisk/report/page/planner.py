@@ -102,6 +102,7 @@ def groups_data(
 
 def _model(fitted: Forecast, table: tuple[list[Plan], list[int]]) -> Data:
     n = table_sizes(fitted)
+    # Dense inside the pilot, where the curve is drawn; thinned beyond it.
     inside, beyond = n[n <= fitted.last], n[n > fitted.last]
     inside = inside[:: math.ceil(len(inside) / _INSIDE)]
     curve = track(fitted, np.unique([*inside, fitted.last, *beyond[::_EVERY], n[-1]]))
@@ -159,6 +160,7 @@ def planner_data(forecast: Forecast, plans: Sequence[Plan], stops: Sequence[int]
     """
     curve = forecast.curve
     doubts = list(dict.fromkeys(plan.doubt for plan in plans if plan.doubt))
+    # By level, then by target: the slider of the page chooses a row.
     samples = [[plan.samples(p) for plan in plans] for p in LEVELS]
     is_advice = [
         "".join(
@@ -167,6 +169,7 @@ def planner_data(forecast: Forecast, plans: Sequence[Plan], stops: Sequence[int]
         )
         for row in samples
     ]
+    # Where collecting is not the advice at some level, the page shows another sentence.
     alternatives: list[Data] = []
     alternative_index = []
     for index, plan in enumerate(plans):

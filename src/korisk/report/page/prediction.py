@@ -56,6 +56,7 @@ def prediction_section(contents: Contents, watch: Watch = unwatched) -> tuple[Se
         point = points.get(entry.point)
         problem = point.spec.get("problem") if point else None
         run = problem if isinstance(problem, Mapping) else {}
+        # A prediction holds for a run with the same problem, whatever its images.
         keys = {*run, *entry.problem} - {*_OF_IMAGES}
         same = run and all(run.get(name) == entry.problem.get(name) for name in keys)
         models = point.spec.get("models", {}) if point else {}
@@ -154,6 +155,7 @@ def samples_table(point: PointPrediction, question: Question) -> ReportTable:
     """Table of N at several levels, for the targets asked for and from easy to hard ones."""
     rows: list[Row] = []
     for model in point.models:
+        # Targets from the error at the smallest N to that at the largest, evenly in logarithms.
         smallest = model.first if isinstance(model, Rehearsed) else FIRST
         easy, hard = (model.expected(n).value for n in (smallest, max(point.examples, smallest)))
         spread = {float(f"{target:.3g}") for target in np.geomspace(easy, hard, _TARGETS)}

@@ -65,6 +65,7 @@ def status_table(contents: Contents) -> ReportTable:
 
 def cells_table(contents: Contents) -> ReportTable:
     """Every row of every finished cell."""
+    # Columns are all metrics and details that any row has.
     entries = [row for point in contents.points for row in point.rows]
     points = [point.name for point in contents.points for _ in point.rows]
     metrics = list(dict.fromkeys(name for entry in entries for name in entry.row.metrics))

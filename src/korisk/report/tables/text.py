@@ -158,6 +158,7 @@ def html(table: ReportTable) -> str:
     heads, rows = _cells(table, escape)
     kinds = ["" if kind == "text" else ' class="number"' for kind in table.kinds]
     title, caption = (escape(one_line(text)) for text in (table.title, table.caption))
+    # Numbers are aligned by a class; the first cell of a row is its heading.
     columns = list(zip(heads, kinds, strict=True))
     header = "".join(f'<th scope="col"{kind}>{head}</th>' for head, kind in columns)
     lines = []

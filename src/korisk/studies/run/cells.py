@@ -75,6 +75,7 @@ def cell_work(tasks: Iterable[Task], *, device: str = "cpu") -> Work:
 def memory_needed(spec: JsonMapping) -> int:
     """Bytes of a cell's samples and of its largest fit, without libraries and projectors."""
     kind = kind_named(spec["problem"]["kind"])
+    # Entries of one sample, known without building an operator.
     outputs, inputs = kind.entries(spec["problem"])
     itemsize = kind.problem(spec).dtype.itemsize
     extent = Extent(outputs, inputs, _samples(spec), spec["sizes"][-1], itemsize)

@@ -172,12 +172,14 @@ def expected_seconds(store: Store, tasks: Sequence[Task], device: str) -> dict[s
     The mean over cells of the same point, or else over those of another point with the same kind
     and size of problem and the same fits.
     """
+    # Each cell counts for its point and for its scale.
     measured = grouped(
         (name, cell.usage.seconds)
         for cell in store.results()
         if (cell.detail.get("device", "cpu") != "cpu") == (device == "cuda")
         for name in (cell.task.point, _scale(cell.task.spec))
     )
+    # A point without cells takes the mean of its scale.
     specs = {task.point: task.spec for task in tasks}
     times = {point: measured.get(point) or measured.get(_scale(specs[point])) for point in specs}
     return {point: fmean(seconds) for point, seconds in times.items() if seconds}

@@ -136,6 +136,7 @@ class EventLog:
 
     def lost(self, task: Task, how: str, usage: Usage) -> None:
         """Put back a cell whose worker died or was ended, or record its failure."""
+        # A timeout is final; a death is retried until the attempts are used up.
         deaths = self._deaths.get(task.key, 0) + 1
         if usage.seconds >= self.timeout:  # it would take as long again
             self.outcome(task, Failed(f"took longer than {self.timeout:g} s", usage))

@@ -240,6 +240,7 @@ class DenseFits(Fit):
 
     def rows(self, job: Job) -> Iterator[Fitted]:
         """A row for every size."""
+        # Leave-one-out needs no validation samples.
         test, settings = job.pools.test, job.settings
         ridge = DenseRidge(*job.pools.train, relu=settings["relu"])
         scorer = None
@@ -301,6 +302,7 @@ class ZooNetwork(Fit):
 
     def memory(self, settings: Settings, extent: Extent) -> int:
         """Approximate bytes of training: samples, activations of a batch, weights."""
+        # Activations: channels of a batch in float32; primal-dual keeps both sides of every pass.
         outputs, inputs = extent.outputs, extent.inputs
         width, passes = settings["width"], settings.get("passes")
         values = 3 * 8 * width * outputs

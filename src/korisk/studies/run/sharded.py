@@ -88,6 +88,7 @@ def train_point(options: argparse.Namespace) -> None:
     recipe = Recipe(**{field.name: getattr(options, field.name) for field in fields(Recipe)})
     out = options.out or Path(f"{options.study.stem}-train")
     result, checkpoints = out / "train.json", out / "checkpoints"
+    # Rows are pixels, columns are rays of the dense matrix.
     scanner, tests = scanner_of(spec["problem"]), int(spec["pools"]["test"])
     shapes = scanner.geometry.sinogram_shape, scanner.geometry.image_shape
     columns, rows = (math.prod(shape) for shape in shapes)

@@ -132,6 +132,7 @@ def scanner_of(settings: JsonMapping) -> CtScanner:
 
 def _released(scan: dict[str, int], sizes: list[int]) -> JsonDict:
     """The spec of the released protocol, with the settings of the authors' code."""
+    # Small sides: closed forms on a surrogate; large ones: gradients on a fan beam.
     small = scan["side"] in _SMALL
     ko_settings: JsonDict
     if small:

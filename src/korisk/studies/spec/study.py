@@ -74,6 +74,7 @@ class Study:
         except KoriskError as error:
             raise KoriskError(f"{source}: {error}") from None
         entry = parse(kind.study, content, source=source)
+        # Paths in a file are relative to its folder; stored ones are absolute.
         images = getattr(entry.problem, "images", None)
         if folder is not None and images is not None:
             paths = {key: str((folder / path).resolve()) for key, path in images.found_at.items()}
