@@ -294,7 +294,7 @@ def test_a_long_training_is_told_limited_and_resumed(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "kept"
-    own = ("rehearse", "--network", f"{file}:Net", *SMALL, "--resume", kept)
+    own: tuple[object, ...] = ("rehearse", "--network", f"{file}:Net", *SMALL, "--resume", kept)
     own += ("--training", "steps=20", "--training", "seeds=2")
     pace = Pace(step=0.5, check=0.0, at_once=1, memory=3 * 2**30, device="1 core")
     monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", lambda *settings: pace)
@@ -324,7 +324,8 @@ def test_a_network_that_learned_nothing_is_trained_first(file: Path, tmp_path: P
 
 
 def test_what_an_answer_rests_on_is_asked_for(file: Path, tmp_path: Path) -> None:
-    own = ("rehearse", "--network", f"{file}:Net", *QUICK, "--images", saved(tmp_path / "a", 14))
+    own: tuple[object, ...] = ("rehearse", "--network", f"{file}:Net", *QUICK)
+    own += ("--images", saved(tmp_path / "a", 14))
     own += ("--resume", tmp_path / "kept", "--patients", "image")
     own += ("--sensitivity", "--target", 2.0, "--json")
     model = json.loads(outputs(*own)[0])["points"][0]["models"][0]
