@@ -629,14 +629,11 @@ def test_the_level_is_a_slider_and_a_handle_on_the_curve_of_chance(
 
 
 def test_model_target_and_level_stay_when_the_point_changes(
-    browser: "Browser", tmp_path: Path
+    browser: "Browser", study: Path
 ) -> None:
-    asked = content([{"side": 8}, {"side": 16}])
-    folder = made_study(tmp_path / "study", asked)
-    assert korisk("report", folder, "--only", "page") == 0
-    with opened(browser, folder / "report.html", "#point=rigorous-8&model=FC&sure=0.8") as page:
+    with opened(browser, study / "report.html", "#point=rigorous-8&model=FC&sure=0.8") as page:
         page.fill("#target", "0.004")
-        page.select_option("#point", label="rigorous-16")
+        page.select_option("#point", label=NASTY)
         assert page.locator("#model option:checked").inner_text() == "FC"
         assert (page.input_value("#target"), page.inner_text("#sure-text")) == ("0.004", "80% sure")
         assert not page.is_visible("#refusal")
