@@ -199,6 +199,7 @@ LATER = {
     *("tikhonov, wide", "tikhonov by cg, wide", "Tikhonov of Joseph", "sense, every other line"),
     *("joseph, curved cone", "voxel-driven, helix", "FDK, short scan", "convolution, mirrored"),
     *("FBP, parallel and pixel-driven", "pixel-driven, parallel", "moving, coils"),
+    *("Tikhonov of a helix", "Tikhonov of a moving scan", "adjoint of tikhonov"),
 }
 
 
