@@ -46,6 +46,13 @@ def test_pages_say_what_the_learning_study_measured() -> None:
     counts = {5: "five", 6: "six"}
     sentence = f"at {counts[len(finite)]} of {counts[len(passed)]} points, "
     assert f"{sentence}from {min(finite):.0f} to {max(finite):.0f} samples on" in paper
+    falls = []
+    for models in learning.kept_errors().values():
+        known, (sizes, errors) = models["KO + U-Net"], models["FC + U-Net"]
+        assert math.isinf(overtaken(known, (sizes[1:], errors[1:])).n)
+        falls.append(100 * (1 - known[1][-1].mean() / known[1][0].mean()))
+    assert f"by {min(falls):.0f} to {max(falls):.0f}%" in learned
+    assert f"by {min(falls):.0f} to {max(falls):.0f}%" in paper
 
 
 def test_the_learning_study_takes_each_network_at_the_rate_that_validates_best(

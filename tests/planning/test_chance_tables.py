@@ -126,9 +126,9 @@ def test_the_smallest_whole_n_of_a_level_is_the_smallest(values: list[float], p:
         assert odds.first(0.95) <= upper < odds.first(0.95) + 1
 
 
-@given(st.integers(3, 5_000), st.lists(st.integers(2, 5_000), min_size=1, max_size=8, unique=True))
+@given(st.integers(3, 5_000), st.lists(st.floats(2, 5_000), min_size=1, max_size=8, unique=True))
 def test_the_first_n_that_meets_a_goal_is_found_between_any_grid(
-    first: int, sizes: list[int]
+    first: int, sizes: list[float]
 ) -> None:
     grid = np.append(np.sort(sizes), 5_001.0)
     n = first_met(lambda sizes: np.where(sizes >= first, 0.1, 0.3), grid, 0.2)

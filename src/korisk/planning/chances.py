@@ -236,7 +236,8 @@ def first_met(errors: Callable[[Array], Array], grid: Array, goal: float) -> int
         return None
     index = int(reached[0])
     high = math.ceil(float(grid[index]))
-    low = math.ceil(float(grid[index - 1])) if index else high - 1
+    # Rounded down: the whole N next above the last size that misses may meet the goal.
+    low = math.floor(float(grid[index - 1])) if index else high - 1
     while high - low > 1:  # the goal is missed at low and met at high
         middle = (low + high) // 2
         met = bool(errors(np.array([float(middle)]))[0] <= goal)
