@@ -328,7 +328,7 @@ def test_a_large_offset_hides_nothing() -> None:
     assert upper(Of(only_here), torch.ones(1, 4)) == math.inf
     net, words = told(Of(hidden), ROWS[:1])
     assert net.lipschitz() == math.inf
-    assert "do not give its output" in words
+    assert "reproduce its output" in words
 
 
 class Tenfold(DenseNet):
