@@ -211,6 +211,10 @@ def test_to_html_refuses_what_the_page_cannot_compute_or_write(tmp_path: Path) -
     other = kr.Curve(CURVE.sizes, 1.5 * CURVE.means)
     with pytest.raises(kr.KoriskError, match="not from related curves"):
         kr.plan(CURVE, target=0.02, related=[other]).to_html(file)
+    longer = kr.planning.Longer(n=CURVE.sizes[-1], factor=3, errors=[0.001] * 2, before=[0.03] * 2)
+    trained = kr.planning.Evidence(longer=longer)
+    with pytest.raises(kr.KoriskError, match=r"from test errors alone .* without a page"):
+        kr.plan(CURVE, target=0.02, evidence=trained).to_html(file)
     with pytest.raises(kr.KoriskError, match=r"must be \.html, got \.pdf"):
         kr.plan(CURVE, target=0.02).to_html(tmp_path / "answer.pdf")
     with pytest.raises(kr.KoriskError, match="no such folder"):

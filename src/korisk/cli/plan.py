@@ -73,16 +73,19 @@ def plan(
     for value in targets:
         check_target(curves, value)
     relatives = _relatives(path, curves, related or [], reading)
+    evidence = [Evidence.read(path, curve) for curve in curves]
     if html is not None:
+        from korisk.report.page.answers import refuse_ignored_evidence
         from korisk.report.page.page import pilot_page
 
+        for curve, facts in zip(curves, evidence, strict=True):
+            refuse_ignored_evidence(curve, facts, next(iter(targets), None))
         write_page(html, pilot_page(curves, title=path.name, target=next(iter(targets), None)))
         if not targets and not at:  # the page asks for the target itself
             if json:
                 print_json({"plans": [], "written": [str(html)]})
             return
     questions: list[float | None] = [*targets] or [None]
-    evidence = [Evidence.read(path, curve) for curve in curves]
     by_model = [
         [
             answer(curve, value, at or (), sure, cost, fit=fit, related=similar, evidence=facts)

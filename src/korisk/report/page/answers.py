@@ -6,13 +6,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.files import page_file, write_text
 from korisk.planning.compare import Comparison
 from korisk.planning.fit import DEFAULT_FIT
+from korisk.planning.limits import Evidence, limit
 from korisk.planning.plan import Plan
 from korisk.report.notebook import kind_of, model_point
 from korisk.report.page.page import pilot_page
+
+ADVISED = ("training", "network", "noise")  # causes for which no plan says to collect
 
 
 def to_html(
@@ -56,6 +60,8 @@ def to_html(
         # A pilot or a plan has a target of its own; a curve has none.
         goal = getattr(answer, "target", None) if target is None else target
         curve = answer if kind == "Curve" else answer.curve
+        if kind == "Pilot":
+            refuse_ignored_evidence(curve, answer.evidence, goal)
         page = pilot_page([curve], title=title or curve.name, target=goal)
     elif kind in ("Comparison", "Ablation"):
         comparison = answer if kind == "Comparison" else answer.comparison
@@ -89,6 +95,18 @@ def _refuse_what_no_page_computes(plan: Plan) -> None:
         raise KoriskError(f"a page needs fit {DEFAULT_FIT!r}, got {plan.fit!r}; {remedy}")
     if plan.related:
         raise KoriskError(f"a page plans from the pilot alone, not from related curves; {remedy}")
+    refuse_ignored_evidence(plan.curve, plan.evidence, plan.target)
+
+
+def refuse_ignored_evidence(curve: Curve, evidence: Evidence, target: float | None) -> None:
+    """Raise where probes or training errors change the advice: a page knows test errors alone."""
+    goal = None if target is None else float(curve.unit.to_error(target))
+    cause = limit(curve, evidence, goal)
+    if cause.kind in ADVISED and limit(curve, None, goal).kind != cause.kind:
+        raise KoriskError(
+            f"a page of {curve.name} would plan from test errors alone and advise otherwise: "
+            f"{cause.sentence.rstrip('.')}; ask for the advice without a page"
+        )
 
 
 def _before_training(answer: Any, target: float | None, title: str) -> str:
