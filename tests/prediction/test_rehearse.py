@@ -220,7 +220,7 @@ def test_alterations_that_lead_out_of_the_population_are_dropped() -> None:
 def test_users_name_what_holds_and_are_told_what_speaks_against_it(scan: LinearOperator) -> None:
     named = evidence(lit_from_the_left(64), ["mirror"])
     assert named.kinds == ("mirror",)
-    assert "speak against mirror" in named.notes[0]
+    assert "contradict mirror" in named.notes[0]
     asked = kr.rehearse(Net, scan, images(30), 0.1, augment=["shift", "brightness"], **ONCE)
     assert "altered copies (shift, brightness)" in asked.simulated
 

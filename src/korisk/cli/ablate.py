@@ -59,8 +59,8 @@ def ablate(
     module: Annotated[
         str | None,
         "FILE.py:BUILD",
-        "Your own network, which BUILD() returns, for the study's problem; without a study, the "
-        "file also defines operator, and images and noise if it has them.",
+        "Your own network: BUILD() in FILE.py returns it. Without a study, FILE.py also defines "
+        "operator, and optionally images and noise.",
     ] = None,
     network: Annotated[str | None, "Which of models.networks. [default: the first]"] = None,
     point: Annotated[str | None, "Point of the study. [default: the first]"] = None,

@@ -18,14 +18,14 @@ _TIMES = 4  # at which a penalty compares a network with the equation
 
 
 class FieldNet(nn.Module):
-    """Sensors to a field: v + f(v), where v is what the solver makes of the weighted sensors.
+    """Map sensor readings x to a later field: v + f(v), where v = solver(weights * x).
 
     Parameters
     ----------
     shape : tuple of int
-        Of a field: one axis or two, of 8 entries at least.
+        Shape of a field: one axis or two, of at least 8 entries.
     solver : torch.nn.Module, optional
-        The known layer S behind the weights. Default: none, v are the weighted sensors.
+        The known layer S after the weights. Default: none, v = weights * x.
     width : int, default 16
         Channels of the convolutions f.
     seed : int, default 0
@@ -77,12 +77,12 @@ class FieldNet(nn.Module):
             self.last.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The field at the end.
+        """The field at the end of the simulated time.
 
         Parameters
         ----------
         x : Tensor, shape (batch, *shape)
-            What sensors show.
+            Sensor readings of the field at time 0.
 
         Returns
         -------
@@ -91,14 +91,14 @@ class FieldNet(nn.Module):
         return self.later(self.weights(x), 1.0)
 
     def later(self, start: Tensor, share: Tensor | float) -> Tensor:
-        """The field after a share of the time; without a solver it starts as the sensors show it.
+        """The field after a fraction of the simulated time.
 
         Parameters
         ----------
         start : Tensor, shape (batch, *shape)
-            Weighted sensors.
+            Sensor readings times the learned weights. Without a solver, the field at time 0.
         share : float or Tensor, shape (batch, 1, ...)
-            From 0 to 1; 1 with a solver.
+            Fraction of the simulated time, 0 to 1. A network with a solver takes only 1.
 
         Returns
         -------

@@ -53,9 +53,9 @@ class Warp(LinearOperator):
     Continuous: a rigid pose (R, v) moves the object, (W x)(r) = x(R^T (r - v)) with r from the
     centre of the image; an affine one (L, v) says where a pixel takes its value from,
     (W x)(r) = x(L r + v). Discrete: linear interpolation between the nearest pixels, with weights
-    >= 0, so that the norm's bracket is certain on both sides. The adjoint spreads with the same
-    weights. Weights are piecewise polynomials of the poses, so derivatives in these are exact
-    wherever no sample meets a pixel's centre.
+    >= 0, so that the bracket of the norm is certified. The adjoint spreads with the same weights.
+    Weights are piecewise polynomials of the poses, so derivatives in these are exact wherever no
+    sample meets a pixel's centre.
 
     Examples
     --------

@@ -157,7 +157,7 @@ def krylov(gram: Gram, start: Tensor, steps: int) -> Iterator[Krylov]:
 
 
 def nonnegative_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket:
-    """The norm of a matrix without negative entries, certain on both sides.
+    """Certified bracket of the spectral norm of a matrix without negative entries.
 
     For M = A^T A >= 0 entrywise and any v > 0, the largest eigenvalue is at most
     max_i (M v)_i / v_i (Collatz and Wielandt), Eq. (eq:collatz), and at least v.M v / v.v,

@@ -196,7 +196,8 @@ def _trained(plan: Situation) -> str:
     """The result of longer training, and whether it meets the target."""
     longer = plan.evidence.longer
     if longer is None:
-        return f"train longer or differently first: data does not limit it at N = {plan.last:,}"
+        why = f"the number of samples does not limit the error at N = {plan.last:,}"
+        return f"train longer or differently first: {why}"
     errors = plan.curve.unit.to_error(longer.errors)
     after = value(float(plan.curve.unit.from_error(errors.mean())))
     text = f"train {longer.factor:g} times as long: at N = {longer.n:,} that gave {after}"

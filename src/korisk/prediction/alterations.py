@@ -1,14 +1,14 @@
-"""Altered copies of example images, and which alterations the examples themselves speak for.
+"""Altered copies of example images, and which alterations the examples themselves support.
 
-A rehearsal fills large training sets with copies of a few examples: mirrored, turned or shifted.
-Turned photographs of leaves are photographs of leaves; turned letters are no letters. Nobody has to
-say which holds: a linear map from noisy to clean images is fitted in closed form to altered copies
-of some examples and judged on the examples that were left out, beside one that was fitted to the
-same examples as they are. Alterations that leave the population as it is cost nothing; those that
-cost more than a few per cent are dropped.
+A rehearsal fills large training sets with copies of a few examples: mirrored, rotated or shifted.
+Rotated photographs of leaves are still photographs of leaves; rotated letters are not letters. The
+choice is made from the examples: a linear denoiser is fitted in closed form to altered copies of
+some examples and tested on the others, and so is one fitted to the same examples unaltered.
+Alterations that preserve the distribution of the images do not raise the error; those that raise it
+by more than a few per cent are dropped.
 
-Bent copies are never taken unless they are asked for: interpolation smooths edges, which a linear
-fit does not see and a convolutional network does.
+Elastic deformations are used only on request: interpolation smooths edges, which a linear fit does
+not notice and a convolutional network does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BRIGHTNESS = 0.2  # copies are brighter or darker by up to this part
 _CELLS = 4  # of the coarse grid whose random displacements bend an image
 _COMPARED = 128  # images: more would take seconds and change no choice
 _SIDE = 64  # pixels of an edge of images that are compared
-_SPLITS = 12  # into examples that are fitted and examples that judge, half and half
+_SPLITS = 12  # into examples to fit and examples to test, half and half
 _NOISE = 0.1  # of the images' root mean square
 _PENALTIES = np.logspace(-4, 1, 11)  # over the kernel's mean eigenvalue
 # Chosen on ellipses, blobs, digits, photographs, histology, heads and brains: alterations of those
@@ -213,7 +213,7 @@ class Evidence:
         against = [name for name in self.kinds if self.harm.get(name, 0.0) > _MOST_HARM]
         if against:
             sentences.append(
-                f"The examples speak against {', '.join(against)}: a linear fit to such copies has "
+                f"The examples contradict {', '.join(against)}: a linear fit to such copies has "
                 f"an error that is {math.expm1(self.harm[against[0]]):.0%} larger on them."
             )
         return sentences
@@ -222,7 +222,7 @@ class Evidence:
 def evidence(
     images: Tensor, required: Sequence[str] | None = None, others: Tensor | None = None
 ) -> Evidence:
-    """Judge alterations of images (count, ...) by the error on held-out examples.
+    """Choose alterations of images (count, ...) by the error on held-out examples.
 
     Parameters
     ----------
@@ -282,21 +282,21 @@ def _left_out_error(images: Tensor, kinds: Sequence[str], others: Tensor | None)
     for _ in range(_SPLITS):
         order = rng.permutation(len(images))
         fitted, left_out = np.array_split(order, 2)
-        judges = _rows(images[left_out])
+        held_out = _rows(images[left_out])  # (tested, pixels)
         targets = _rows(altered(images[fitted], generator, kinds, others))
         # Same noise for every kind, so that only the alterations make the difference.
         noisy, inputs = (
-            clean + deviation * rng.standard_normal(clean.shape) for clean in (judges, targets)
+            clean + deviation * rng.standard_normal(clean.shape) for clean in (held_out, targets)
         )
         values, vectors = np.linalg.eigh(inputs @ inputs.T)
         scale = max(float(values.mean()), 1e-140)
-        weights = noisy @ inputs.T @ vectors  # (judges, fitted), over the eigenvalues
+        weights = noisy @ inputs.T @ vectors  # (tested, fitted); the eigenvalues divide them below
         inner = vectors.T @ (targets @ targets.T) @ vectors
-        across = judges @ targets.T @ vectors
+        across = held_out @ targets.T @ vectors
         for index, penalty in enumerate(_PENALTIES):  # |y - sum_k w_k t_k|^2 by inner products
             shrunk = weights / (np.maximum(values, 0.0) + scale * penalty)
-            total[index] += ((shrunk @ inner - 2 * across) * shrunk).sum() / judges.size
-        total += np.square(judges).mean()
+            total[index] += ((shrunk @ inner - 2 * across) * shrunk).sum() / held_out.size
+        total += np.square(held_out).mean()
     return max(float(total.min()), 1e-300) / _SPLITS
 
 

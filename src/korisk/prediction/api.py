@@ -96,7 +96,7 @@ def examples_of(
         raise invalid("operator", _OPERATORS, operator, "see korisk.operators")
     if values.shape[1:] != forward.domain:
         rule = f"have the operator's shape {shape_text(forward.domain)}"
-        remedy = "resample them or make the operator for their size"
+        remedy = "resample them or build the operator for their size"
         raise invalid("images", rule, values, remedy, got=shape_text(values.shape[1:]))
     kind: object = noise
     if not isinstance(kind, bool) and isinstance(kind, Real):

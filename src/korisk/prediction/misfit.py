@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 Grid = tuple[tuple[float, float], ...]  # values, each with its probability
 
 MOST_REHEARSED = 1024  # examples: more would take minutes
-_SPLITS = 4  # at least, into examples that are fitted and examples that judge
+_SPLITS = 4  # at least, into examples to fit and examples to test
 _SMALLEST = 4  # smallest N
 _PENALTIES = np.logspace(-9, 1, 21)  # over the mean eigenvalue of the kernel
 ENTRIES = 2**20  # of targets behind a ReLU; with more, a sample of the pixels is used
@@ -109,35 +109,35 @@ def rehearse(
         split_errors = []
         splits = max(_SPLITS, round(number / (number - n)))
         for split in range(splits):
-            # Groups take turns: the first n are fitted, at most half of all judge.
+            # As in cross-validation: n rotating groups are fitted, at most half of all are tested.
             turned = np.roll(order, -(split * number // splits))
             fitted = firsts[turned[:n]]
-            judges = np.flatnonzero(np.isin(whose, turned[max(n, number // 2) :]))
+            tested = np.flatnonzero(np.isin(whose, turned[max(n, number // 2) :]))
             values, vectors = np.linalg.eigh(kernel[np.ix_(fitted, fitted)])
-            rotated = kernel[np.ix_(judges, fitted)] @ vectors
+            rotated = kernel[np.ix_(tested, fitted)] @ vectors
             scale = max(float(values.mean()), 1e-140)
             shifted = np.maximum(values, 0.0) + scale * _PENALTIES[:, None]
             errors: Any
             if relu:
                 along = vectors.T @ outputs[fitted]
                 errors = [
-                    np.square(np.maximum(rotated / row @ along, 0.0) - outputs[judges]).mean()
+                    np.square(np.maximum(rotated / row @ along, 0.0) - outputs[tested]).mean()
                     for row in shifted
                 ]
             else:  # |y - sum_k m_k y_k|^2 from products of targets alone, for all penalties at once
                 inner = (rotated.T @ rotated) * (
                     vectors.T @ products[np.ix_(fitted, fitted)] @ vectors
                 )
-                across = (rotated * (products[np.ix_(judges, fitted)] @ vectors)).sum(axis=0)
+                across = (rotated * (products[np.ix_(tested, fitted)] @ vectors)).sum(axis=0)
                 total = ((1 / shifted) @ inner / shifted).sum(axis=1) - 2 / shifted @ across
-                errors = (total + products[judges, judges].sum()) / len(judges) / outputs.shape[1]
+                errors = (total + products[tested, tested].sum()) / len(tested) / outputs.shape[1]
             split_errors.append(errors)
-        # One penalty for all splits: few examples that are judges out would choose too well.
+        # One penalty for all splits: chosen per split, on few test examples, it would overfit them.
         best = int(np.argmin(np.sum(split_errors, axis=0)))
         chosen = np.log(np.maximum(np.array(split_errors)[:, best], 1e-300))
         logs.append(float(chosen.mean()))
         variances.append(float(chosen.var(ddof=1)) + _NOISE**2)
-        # That of the largest N stays: its splits share no example that judges.
+        # The value of the largest N is returned: its splits share no test example.
         level = math.sqrt(float(chosen.var(ddof=1)) / splits)
     return LogErrors(np.array(sizes, dtype=float), np.array(logs), np.array(variances), level)
 

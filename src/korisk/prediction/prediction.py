@@ -673,12 +673,12 @@ class Prediction(Reported, Advising):
 
     @property
     def tested(self) -> bool:
-        """Whether the pilot has enough sizes to speak for or against the theory."""
+        """Whether the pilot has enough sizes to support or contradict the theory."""
         return self.tested_on is not None and len(self.tested_on.sizes) >= FIT_SIZES
 
     @cached_property
     def doubted(self) -> bool:
-        """Whether the pilot speaks against the theory."""
+        """Whether the pilot contradicts the theory."""
         # With enough sizes, the weight against fitted curves decides.
         if self.pilot is None or (self.tested and self.rivals):
             return self.trust < _DOUBTED

@@ -1,4 +1,4 @@
-"""Noise of measurements; that of sample i depends only on the seed, the stream and i."""
+"""Measurement noise; the noise of sample i depends only on the seed, the stream and i."""
 
 import math
 from dataclasses import dataclass

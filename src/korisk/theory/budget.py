@@ -392,11 +392,11 @@ class Savings:
     Parameters
     ----------
     before, after : Network
-        The original network, and the one with the layer known.
+        The original network, and the same network with the layer known.
     bound : {"composed", "minkowski", "paper"}
         The form of the bound.
     effective : bool, default False
-        Whether both are the estimates with effective dimensions.
+        Whether effective dimensions replace parameter counts in both bounds.
 
     Examples
     --------

@@ -199,7 +199,7 @@ def _run(
         recorder, output = recordings.record(module, x, taken_whole, inside=local is not None)
         if not isinstance(output, Tensor) or not output.is_floating_point():
             kind = output.dtype if isinstance(output, Tensor) else type(output).__name__
-            remedy = f"{_WRAP}, the output that the error is measured on"
+            remedy = f"{_WRAP}: the output whose error is measured"
             raise invalid("the module", "return one tensor of floats", kind, remedy, got=str(kind))
         if not bool(torch.isfinite(output).all()):
             why = "the module returns NaN or infinity for the example"

@@ -220,14 +220,15 @@ def norm(step: Step, x: Tensor) -> NormBracket | None:
 
 @_rule("threshold", "hardshrink")
 def threshold(step: Step, x: Tensor) -> NormBracket:
-    """1 without a jump."""
+    """Lipschitz constant 1 if continuous (value at the threshold = the threshold), else none."""
     if step.name == "hardshrink":
         edge, below = option(step, 1, "lambd", 0.5), 0
     else:
         edge, below = option(step, 1, "threshold", 0.0), option(step, 2, "value", 0.0)
     if edge == below:
-        return unit_bracket(f"largest slope of a {step.name} that does not jump")
-    return NormBracket(1.0, math.inf, how=f"a {step.name} that jumps has no Lipschitz constant")
+        return unit_bracket(f"largest slope of a continuous {step.name}")
+    how = f"a discontinuous {step.name} has no Lipschitz constant"
+    return NormBracket(1.0, math.inf, how=how)
 
 
 @_rule("softmax", "softmin", "log_softmax")

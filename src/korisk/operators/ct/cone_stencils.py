@@ -27,16 +27,18 @@ _CPU = torch.device("cpu")
 
 
 class Factors(NamedTuple):
-    """Sample points of a view in the plane: several for each target, each between two sources.
+    """Interpolation of one view, split into a part in the slice's plane and a part along z.
 
-    For rays targets are the detector's columns and sources the pixels of a slice; pixel-driven, it
-    is the other way round. Entry j of a target's line lies at start + slope j on the point's line.
+    Each target reads several points of the plane; each point lies between two sources. For rays,
+    targets are detector columns and sources are pixels of a slice; for pixel-driven
+    backprojection, the reverse. Entry j along a target (a detector row, or a slice) reads its
+    sources at the position start + slope * j, in slices (or in detector rows).
     """
 
-    source: Tensor  # (targets, points, 2)
-    weight: Tensor  # (targets, points, 2), float64; zero outside
-    start: Tensor  # (targets, points), float64
-    slope: Tensor  # (targets, points), float64, > 0
+    source: Tensor  # (targets, points, 2): flat indices of the two sources
+    weight: Tensor  # (targets, points, 2): interpolation weights, float64; zero outside
+    start: Tensor  # (targets, points): position of entry 0, float64
+    slope: Tensor  # (targets, points): positions per entry, float64, > 0
 
 
 @dataclass(frozen=True)
@@ -49,29 +51,29 @@ class ConeStencil(Stencil[ConeBeam]):
 
     @property
     def sources(self) -> tuple[int, int]:
-        """Sources of a view, and entries of a source's line."""
+        """Number of sources of a view, and of entries along z for each."""
         slices, *plane = self.geometry.image_shape
         rows, columns = self.geometry.detector_shape
         return (math.prod(plane), slices) if self.listed == "rays" else (columns, rows)
 
     @property
     def targets(self) -> tuple[int, int]:
-        """Targets of a view, and entries of a target's line."""
+        """Number of targets of a view, and of entries along z for each."""
         slices, *plane = self.geometry.image_shape
         rows, columns = self.geometry.detector_shape
         return (columns, rows) if self.listed == "rays" else (math.prod(plane), slices)
 
     @cached_property
     def lengths(self) -> FloatArray:
-        """Weights of the sinogram beside the factors, (rows, columns)."""
+        """Weight of each detector bin beside the factors, (rows, columns)."""
         return np.ones(self.geometry.detector_shape)
 
     @property
     def quarters(self) -> int:
-        """4 if a quarter of a turn maps the scan to itself, else 1.
+        """4 if a quarter turn maps the scan to itself, else 1.
 
-        A view and the three a quarter of a turn on see four copies of a volume alike: turned with
-        `numpy.rot90` once for each quarter.
+        If so, the views at 0, 90, 180 and 270 degrees share one set of factors: the volume is
+        rotated with `numpy.rot90` instead.
         """
         scan = self.geometry
         full_turn = not scan.angles and not scan.pitch and scan.arc is None
@@ -103,8 +105,8 @@ class ConeStencil(Stencil[ConeBeam]):
 class ConeJoseph(ConeStencil):
     """Joseph's method in three dimensions: one sample a row or column, interpolated bilinearly.
 
-    Rays step along x or y, whichever is nearer to them, and never along z, since they rise by less
-    than 45 degrees.
+    Rays are sampled along x or y, whichever they follow more closely, and never along z, since they
+    rise by less than 45 degrees.
     """
 
     listed = "rays"

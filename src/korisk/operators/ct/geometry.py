@@ -414,7 +414,7 @@ class FanBeam(Geometry):
 
     @property
     def magnification(self) -> float:
-        """Magnification on the detector of an object at the centre."""
+        """Magnification of an object at the centre of rotation."""
         return self.source_to_detector / self.source_to_center
 
     @cached_property

@@ -61,9 +61,9 @@ def draw_geometry(
 ) -> Axes:
     """Draw a `ParallelBeam` or `FanBeam`; write it to `path` (.png, .svg or .pdf) if given.
 
-    A second panel magnifies the image where the source is far away. For a `ConeBeam`, whose slice
-    the geometry is, it shows the first view from the side. The Axes of the whole scanner is
-    returned; its `figure` holds both.
+    A second panel magnifies the image where the source is far away. With `cone`, the `ConeBeam`
+    whose central slice `geometry` is, it shows the first view from the side. Returns the Axes that
+    shows the whole scanner; `.figure` of it has both panels.
     """
     kind = None if path is None else figure_kind(path)
     fan = hasattr(geometry, "source_to_center")

@@ -302,7 +302,7 @@ class PixelBackprojector(_StencilOperator):
     the central ray (from the source where the detector is curved), see `FanBeam.nearness`; for
     parallel rays the factor is 1. Discrete: a sum over
     views, interpolated linearly between bins. Not the adjoint of `Projector`. Its weights are >= 0,
-    so the norm's bracket is certain on both sides.
+    so the bracket of its norm is certified.
 
     Examples
     --------

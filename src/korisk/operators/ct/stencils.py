@@ -81,8 +81,8 @@ AnyStencil: TypeAlias = Stencil[Geometry | ConeBeam]
 class Joseph(Stencil[Geometry]):
     """Line integrals with one sample a row or column, interpolated linearly across (Joseph 1982).
 
-    A ray steps along the axis to which it is nearer, from pixel centre to pixel centre. Each step
-    covers pixel_spacing / |cos| millimetres of the ray.
+    A ray is sampled along its dominant axis, from pixel centre to pixel centre. Each step covers
+    pixel_spacing / |cos| millimetres of the ray, for its angle to that axis.
     """
 
     listed = "rays"

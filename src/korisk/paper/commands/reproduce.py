@@ -219,8 +219,8 @@ def _print_tables(sweeps: list[paper.Sweep], lines: list[paper.CalibrationLine])
     note = " * from a reduced grid of N; --whole has them all."
     show(
         Table(title, ["point", "model", *paper.ORIGINS], rows, "llr"),
-        "Errors are MSE up to H = 32, and the square of the mean RMSE / max beyond. Rigorous "
-        "figures are of other images, rays and fits, over the paper's N."
+        "Errors are the MSE up to H = 32, and the squared mean of RMSE / max above. The rigorous "
+        "protocol uses other images, rays and fits than the paper, at the paper's N."
         f"{note if any(line.reduced for line in lines) else ''}\n",
     )
     # Table 3: each claim once, with the verdict of each protocol below it.

@@ -138,10 +138,11 @@ def refined_network(truth: RefinedNet) -> Network:
 
 
 def refined_errors(truth: RefinedNet, fitted: RefinedNet, inputs: Tensor) -> dict[str, float]:
-    """Errors of both learned parts of a network.
+    """Errors of the two learned layers W and S of a network.
 
-    W / c and z -> S(c z) are the same network as W and S. Training fixes no c, and the theorem
-    holds for any: the layers are taken with the c that brings W nearest to the true weights.
+    Dividing W by c and replacing S by z -> S(c z) leaves the network unchanged, so training does
+    not determine the scale c. The theorem holds for every c; the errors are those at the c that
+    brings W / c closest to the true weights.
     """
     # The least-squares c of W* x = W x / c over the test inputs.
     true, weighed = truth.weights * inputs, fitted.weights * inputs

@@ -97,8 +97,8 @@ def fullest(curve: Curve) -> int:
 def levelled(curve: Curve) -> Curve:
     """Correct the errors at sizes with few seeds for the seeds that they have.
 
-    A seed is better or worse at every N alike, since it has images of its own to judge it. By how
-    much is seen at the N of the most seeds.
+    A seed is better or worse at every N alike, since its test images are the same at every N. The N
+    with the most seeds shows by how much.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Rehearsal(Reported, Answers):
     unaltered : int
         The largest N whose training images are all examples as they are; 0 without examples.
     level : float
-        Relative standard error of the errors for the few images that judge.
+        Relative standard error of the errors due to the few test images.
     parameters : int
         Weights that are trained.
     belief : Belief, optional

@@ -1,11 +1,10 @@
 """Rehearsal: train a network on simulated pairs, then say what it will do on real ones.
 
 Where operator and noise are known, pairs can be simulated without limit. A few example images are
-enough: some of them judge, and training sets that are larger than the number of the others are
-filled up with altered copies. The curve of the rehearsal takes the place of a theory in a
-`Prediction`: real images may follow another curve by a misfit that grows beyond the largest N at
-which the examples were used as they are, and the level is as uncertain as the examples that judge
-are few. A pilot of real pairs narrows both.
+enough: some are test images, and training sets larger than the number of the others are filled up
+with altered copies. The curve of the rehearsal takes the place of a theory in a `Prediction`. The
+curve of real images may differ from it by a misfit, which grows beyond the largest N that needs no
+copies, and in its level, which few test images leave uncertain. A pilot of real pairs narrows both.
 """
 
 from __future__ import annotations
@@ -93,13 +92,13 @@ def rehearse(
     augment : list of str or callable, optional
         How copies of the examples are altered where N is larger than their number: names of
         `korisk.prediction.alterations.KINDS`, or `augment(images, generator)`, which returns
-        altered copies of images (count, *domain). Default: in the ways for which the examples
-        speak.
+        altered copies of images (count, *domain). Default: the alterations that the examples
+        support.
     also : array or Tensor of shape (number, *domain), optional
         Images of another source, such as a simulator or a public set, that may stand in for copies;
-        they are used if the examples speak for them.
+        they are used if the examples support them.
     patients : sequence of str, optional
-        Whose image each is: images of one patient are trained with, or judge.
+        The patient of each image: all images of a patient are for training, or all for testing.
     training : Training, optional
         How networks are trained, and where. Default: 2,000 steps of 16 pairs with Adam.
     model : str, optional
@@ -156,7 +155,7 @@ def rehearse(
     if minutes is not None:
         _checks.real("minutes", minutes, above=0, remedy="try 10")
         if recipe.fit is not None:
-            unknown = " cannot be kept to with a fit of your own; choose "
+            unknown = " limits korisk's training only, not a fit of your own; choose "
             chosen = Argument("sizes", ...), " and ", Argument("seeds", ...)
             raise KoriskError(Argument("minutes", minutes), unknown, *chosen)
         recipe = replace(recipe, patience=recipe.patience or _PATIENCE)
@@ -176,9 +175,9 @@ def rehearse(
         folds=max(FOLDS, len(numbers)),
         largest=planned[-1],
     )
-    got = f"{len(numbers)}: one alone would judge"
+    got = f"{len(numbers)}: only one patient would be tested on"
     raised, rule = Message("raise ", Argument("seeds", ...)), "be 2 or more for so few patients"
-    require(_judges(simulation, numbers) >= 2, "seeds", rule, len(numbers), raised, got=got)
+    require(_tested(simulation, numbers) >= 2, "seeds", rule, len(numbers), raised, got=got)
     extent = Extent.whole(planned, numbers, recipe.steps)
     trainings = Trainings(name, build, simulation, recipe, extent, finished)
     notes = list(simulation.notes)
@@ -224,9 +223,9 @@ def _rehearsal(
     curve = curve_of(errors, name, "plain")
     assert curve is not None
     # The error of an image of zeros is what a network must beat to have learned anything.
-    judging = extent.seeds[: max(extent.counts)]
-    judges = torch.cat([trainings.test_rows(Cell(0, seed, "plain")) for seed in judging])
-    zero_error = float(trainings.targets[judges].square().mean())
+    seeds = extent.seeds[: max(extent.counts)]
+    test_rows = torch.cat([trainings.test_rows(Cell(0, seed, "plain")) for seed in seeds])
+    zero_error = float(trainings.targets[test_rows].square().mean())
     finding = rise_note(levelled(curve))
     if curve.means[-1] >= zero_error:
         finding = (
@@ -256,7 +255,7 @@ def _rehearsal(
     )
 
 
-def _judges(simulation: Simulation, seeds: Iterable[int]) -> int:
+def _tested(simulation: Simulation, seeds: Iterable[int]) -> int:
     """Number of patients, or of images without patients, in the test sets of some seeds."""
     return len({group for seed in seeds for group in simulation.groups(seed)})
 
@@ -273,8 +272,8 @@ def _reduced(
     """The networks that fit into a limit in seconds, and a note on those left out."""
     seconds = partial(_seconds, trainings=trainings, speed=speed)
     extent = within(limit, full, trainings.simulation.unaltered, seconds)
-    if _judges(trainings.simulation, extent.seeds[: extent.counts[-1]]) < 2:
-        # One patient alone would judge.
+    if _tested(trainings.simulation, extent.seeds[: extent.counts[-1]]) < 2:
+        # One test patient alone says nothing of the spread between patients.
         extent = replace(extent, counts=(*extent.counts[:-1], len(full.seeds)))
     return extent, reduction_note(full, extent, limit, seconds(extent))
 
@@ -344,7 +343,7 @@ def rise_note(curve: Curve) -> str | None:
     variance = relative_variance(curve)
     if variance is None:
         variance = np.full(len(curve.sizes), _ONE_SEED**2)
-    # What a seed has at every N alike, such as the images that judge it, is in no difference.
+    # What a seed has at every N alike, such as its test images, cancels in differences.
     variance = variance * (1 - lasting_share(curve))
     logs = np.log(curve.means)
     # Each size against the smallest error before it; the largest clear rise is reported.

@@ -1,7 +1,7 @@
 """Simulated pairs for a rehearsal: images behind an operator, with noise.
 
-Images are examples, some of which judge while the others train, as they are and then altered; or
-phantoms, of which there are as many as are asked for.
+Images are the user's examples, split into training and test images, with altered copies for large
+training sets; or phantoms, drawn without limit.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Noisy = Callable[[Tensor, torch.Generator], Tensor]
 Variant = Literal["plain", "halved"]  # of the training images of an `ExampleSource`
 Augment = Alteration | Iterable[str]  # by the user: a function, or names of alterations
 
-FOLDS = 3  # at least: a seed is judged by a third of the examples
+FOLDS = 3  # at least: a seed's networks are tested on a third of the examples
 LEAST_EXAMPLES = 12
-_LEAST_GROUPS = 3  # patients: to train, to choose the best step, and to judge
+_LEAST_GROUPS = 3  # patients: to train, to validate and to test
 _VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
 _PIECE = 2**24  # entries that are projected at once
 
@@ -89,12 +89,14 @@ class Training(Schedule):
 
 @dataclass(frozen=True, eq=False)
 class ExampleSource(ImageSource):
-    """Example images: some to train with, as they are and then altered, others to judge.
+    """Training, validation and test pools from the user's example images.
 
-    With the variant `halved`, half the training images alone are used, and copies of these.
+    Training sets larger than the examples are filled up with altered copies. With the variant
+    `halved`, only half the training images are used, and copies of these.
 
-    Seeds take turns at which examples judge. Images of one patient are on one side alone, and
-    patients take turns in a training set: more images of one are little more than copies.
+    The test images change with the seed, as in cross-validation. All images of a patient are in
+    one pool. A training set takes the first image of each patient before the second of any,
+    because several images of one patient are little better than copies.
     """
 
     images: Tensor  # (count, rows, columns), float64 on the CPU
@@ -105,7 +107,7 @@ class ExampleSource(ImageSource):
 
     @cached_property
     def _groups(self) -> list[NDArray[np.int64]]:
-        """The images of each patient, in random order and the patients too."""
+        """Indices of each patient's images; images and patients are in random order."""
         rng = np.random.Generator(np.random.Philox(key=stream_key(0, "rehearsal folds")))
         labels = np.arange(len(self.images))
         if self.patients is not None:
@@ -115,7 +117,7 @@ class ExampleSource(ImageSource):
 
     def parts(self, seed: int) -> tuple[NDArray[np.int64], ...]:
         """Indices of the images that train, validate and test for a seed."""
-        judges = self._groups[seed % self.folds :: self.folds]
+        tested = self._groups[seed % self.folds :: self.folds]
         others = [g for k, g in enumerate(self._groups) if k % self.folds != seed % self.folds]
         # A tenth of the images, at least, chooses the best step; one group remains to train with.
         count, validation = 0, 0
@@ -133,7 +135,7 @@ class ExampleSource(ImageSource):
         return (
             np.array(train[: (len(train) + 1) // 2] if self.variant == "halved" else train),
             np.concatenate(others[:validation]),
-            np.concatenate(judges)[:least],
+            np.concatenate(tested)[:least],
         )
 
     @property
@@ -319,7 +321,7 @@ def _example_source(
         if number == len(examples):
             patients = None
         elif number < _LEAST_GROUPS:
-            why = f"{number}: networks are judged by other patients than they are trained with"
+            why = f"{number}: networks are tested on other patients than they are trained with"
             rule = f"be of {_LEAST_GROUPS} patients or more"
             if_other = "add patients; if every image is of another one, say "
             remedy = Message(if_other, Argument("patients", "image"))

@@ -1,8 +1,8 @@
 """The trainings of a rehearsal: the pairs and the network of each, and the file that keeps it.
 
 Networks that have finished are kept in a folder, so that none is trained twice. The name of a file
-has a digest of all that decides the errors in it: the pairs that train and judge the network, the
-network with its initial weights, and how it is trained.
+has a digest of all that decides the errors in it: the training and test pairs, the network with its
+initial weights, and how it is trained.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class FinishedRecord(Spec):
     n: int
     seed: int
     variant: str
-    errors: list[Error] = Field(min_length=1, max_length=_MOST)  # of every image that judges
+    errors: list[Error] = Field(min_length=1, max_length=_MOST)  # of every test image
 
 
 class Finished:
@@ -175,7 +175,7 @@ class Trainings:
         return cells
 
     def test_rows(self, cell: Cell) -> Tensor:
-        """The rows of the pool that judge a network."""
+        """Rows of the pool that a network is tested on."""
         return self._rows[cell.seed, cell.variant][2]
 
     def member(self, cell: Cell, *, copied: bool = False) -> Member:

@@ -90,7 +90,7 @@ class ModelEntry(Spec):
 
 
 class KnownEntry(ModelEntry):
-    """Keys of the known-operator network."""
+    """Settings of the known-operator network in a study file."""
 
     fit: Literal["ridge", "gradient"] = "ridge"
     relu: bool = True
@@ -111,7 +111,7 @@ class KnownEntry(ModelEntry):
 
 
 class DenseEntry(ModelEntry):
-    """Keys of the dense network, fitted by ridge regression in dual form."""
+    """Settings of the dense network in a study file: ridge regression, solved in dual form."""
 
     relu: bool = True
     grid: Lambdas | None = None
