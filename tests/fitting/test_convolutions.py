@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from korisk.fitting.gradient.convolutions import FastSlopes
+from korisk.fitting.gradient.convolutions import FastGradients
 
 PLAIN: list[dict[str, Any]] = [
     {"kernel_size": 3, "padding": 1},
@@ -40,7 +40,7 @@ def test_slopes_are_those_of_pytorch(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     layer, x = nn.Conv2d(4, 6, **options), torch.randn(3, 4, 9, 7, requires_grad=True)
     expected = slopes(layer, x)
-    with FastSlopes():
+    with FastGradients():
         found = slopes(layer, x)
     for slope, reference in zip(found, expected, strict=True):
         # Sums of at most some thousand products in another order.
@@ -51,7 +51,7 @@ def test_slopes_are_those_of_pytorch(options: dict[str, Any]) -> None:
 
 def used(x: Tensor, layer: nn.Module) -> bool:
     """Whether an output has a slope of ours."""
-    with FastSlopes():
+    with FastGradients():
         return "_Convolution" in str(layer(x).grad_fn)
 
 
@@ -65,5 +65,5 @@ def test_what_it_is_not_made_for_is_left_alone() -> None:
     assert not used(x[0], nn.Conv2d(4, 6, 3))
     frozen = nn.Conv2d(4, 6, 3).requires_grad_(False)
     assert not used(x.clone().requires_grad_(), frozen)
-    with FastSlopes(), torch.no_grad():
+    with FastGradients(), torch.no_grad():
         assert nn.Conv2d(4, 6, 3)(x).shape == (3, 6, 7, 5)

@@ -1,4 +1,7 @@
-"""The noise of seeds: its variance, collapsed seeds, correlations, and resampling."""
+"""The noise of seeds: its variance, collapsed seeds, correlations, and resampling.
+
+Shapes: a curve has K sizes N; `curve.table` is (K, seeds), with NaN where a seed was not measured.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +12,7 @@ Array = NDArray[np.float64]
 
 PRIOR_SEEDS = 4.0  # weight of the pooled spread at each N, as a number of seeds
 NEARBY = 1.5  # doublings of N over which the weight of another N's spread halves
-RESAMPLES = 2_000
+RESAMPLES = 2_000  # of a bootstrap over seeds
 ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of the largest mean: smaller errors are rounding
 MOST_LASTING = 0.95  # of the seeds' variance: some of it always varies with N
 _WIDEST = 3.0  # cap of the variance of log errors, where seeds differ by orders of magnitude
@@ -50,15 +53,16 @@ def relative_variance(curve: Curve) -> Array | None:
         pooled = pooled * max(1.0, _log_spread(curve) / overall)
     shrunk = (freedom * relative + PRIOR_SEEDS * pooled) / (freedom + PRIOR_SEEDS)
     variance = shrunk / curve.counts
-    gone = np.array([int(collapsed(curve)[curve.n == n].sum()) for n in curve.sizes])
-    mixed = (gone > 0) & (gone < curve.counts)
+    # (K,) how many seeds have collapsed at each N.
+    fallen = np.array([int(collapsed(curve)[curve.n == n].sum()) for n in curve.sizes])
+    mixed = (fallen > 0) & (fallen < curve.counts)
     if mixed.any():
         from scipy.special import polygamma
 
         # Variance of the log share of seeds that have not collapsed, under Jeffreys' beta law.
-        extra = polygamma(1, curve.counts - gone + 0.5) - polygamma(1, curve.counts + 1.0)
-        extra = extra + pooled / curve.counts
-        variance = np.where(mixed, np.maximum(variance, extra), variance)
+        by_share = polygamma(1, curve.counts - fallen + 0.5) - polygamma(1, curve.counts + 1.0)
+        by_share = by_share + pooled / curve.counts
+        variance = np.where(mixed, np.maximum(variance, by_share), variance)
     return np.asarray(variance)
 
 

@@ -1,4 +1,8 @@
-"""The probability that a target is met by N as a table, and the sample sizes read off it."""
+"""The probability that a target is met by N as a table, and the sample sizes read off it.
+
+A future is one learning curve beyond the pilot, drawn from the posterior. `goal` is the target as
+an error; a target may be in another unit, such as decibels.
+"""
 
 import math
 from collections.abc import Callable
@@ -190,7 +194,7 @@ def table_sizes(forecast: Extrapolation) -> Array:
 
 
 def answer(forecast: Extrapolation, goal: float, odds: Chances) -> tuple[int | None, float, float]:
-    """The number of samples for an error, if there is one, and the ends of its 90% interval."""
+    """The N that meets the error `goal`, or None, and the ends of its 90% interval."""
     if forecast.fit != DEFAULT_FIT:
         return _by_fit(forecast, goal)
     lower, upper = odds.interval()

@@ -1,7 +1,11 @@
 """The learning curve of weights in front of known operators, from a handful of examples.
 
-One fit to the examples gives everything: `structured_from_pairs` first, then what it needs: pairs
-of inputs and targets, their normal matrix, its inverse, and the correction of the fit's optimism.
+From top to bottom: `Structured`, the curve; `structured_from_pairs`, which computes it from one fit
+to the examples; then the steps of that: `Pairs` of inputs and targets with their normal matrix,
+its inverse (`Whole`, `Iterated`), and the correction of the fit's `Optimism`.
+
+Squared errors and gradients are sums over the entries of a target, except in fields of `Structured`
+that say otherwise.
 """
 
 from __future__ import annotations
@@ -29,8 +33,9 @@ Toward = Literal["analytic", "zero"]
 
 # Lambdas that are tried, relative to N times the mean eigenvalue: zero, and 12 per decade.
 _LAMBDAS = np.concatenate([[0.0], np.logspace(-10, 5, 181)])
-_MOST_USED = 0.98  # largest share of the rows that parameters may use; smaller lambdas are skipped
-_TRUSTED = 0.5  # share of the rows in use beyond which the theory for many examples is rough
+# Shares of the rows, the independent equations of a fit, that its effective parameters use.
+_MOST_USED = 0.98  # at most; smaller lambdas, which would use more, are skipped
+_TRUSTED = 0.5  # beyond it the theory, which is for many examples, is rough
 _LARGEST_N = 2**24  # end of the search of `holds_from`
 # Numbers of weights up to which matrices pay off.
 LARGEST_WHOLE = 3072  # all eigenvectors are quicker than Lanczos
@@ -38,7 +43,7 @@ LARGEST_STORED = 8192  # storing B^T B is worth its time
 # Relative eigenvalues below these are rounding, where nothing can be learned.
 _ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-6}
 # Lanczos and its random vectors.
-_STEPS = 128  # reach the lambdas that a fit of as many steps reaches
+_STEPS = 128  # of a solution: resolve the lambdas that a fit of as many iterations resolves
 _SPECTRUM_STEPS = 48  # for counts of eigenvalues, which are smoother in lambda
 _PROBES = 8  # random vectors that represent all examples; half as many without a stored matrix
 _LEVERAGE_STEPS = 6  # for the leverages of an example
@@ -49,7 +54,7 @@ _MOST_CORRECTION = 4.0  # largest correction of a slope by halves; beyond it the
 
 
 class Measure(NamedTuple):
-    """Weights on values: a sum of f over a spectrum is `weights @ f(values)`."""
+    """Weights on eigenvalues: a sum of f over a spectrum is `weights @ f(values)`."""
 
     values: Array
     weights: Array
@@ -61,11 +66,11 @@ class Measure(NamedTuple):
 
 
 class Path(NamedTuple):
-    """The parts of the error, for each lambda."""
+    """Bias, variance and effective parameters along the regularisation path, (lambdas,) each."""
 
     bias: Array
-    variance: Array  # of one example
-    freedom: Array  # the trace of G (G + kappa)^-1
+    variance: Array  # of a fit to one example; N examples have 1 / N of it
+    freedom: Array  # effective parameters: the trace of G (G + kappa)^-1
     squared: Array  # the trace of its square
 
 
@@ -73,40 +78,43 @@ class Path(NamedTuple):
 class Structured:
     """The expected error of w in B (w ∘ x), fitted to N examples by ridge regression.
 
-    All measures live on the spectrum of G = E[D B^T B D] with D = diag(x), the mean normal matrix.
-    `spectrum` counts its eigenvalues, `pull` has the squared gradient at the weights that the fit
-    shrinks towards, and `noise` the mean squared gradient of one example at the best weights.
-    `leverages` are those of an example at the limit of many: the eigenvalues of B D G^-1 D B^T.
+    All measures are on the spectrum of G = E[D B^T B D] with D = diag(x), the mean normal matrix.
+    `spectrum` counts its eigenvalues. `pull` has the squared gradient at the start, the weights
+    that the fit shrinks towards. `noise` has the mean squared gradient of one example at the best
+    weights. `leverages` has the leverages of one example among many, times their number: the
+    eigenvalues of B D G^-1 D B^T.
 
     Notes
     -----
-    With w* the best weights, g_k the gradient of example k there, Omega = E[g g^T], d the way from
-    w* to where the fit shrinks and M = (N G + lambda)^-1, the fit is off by about
+    With w* the best weights, g_k the gradient of example k there, Omega = E[g g^T], d the
+    difference from w* to the start and M = (N G + lambda)^-1, the fit is off by about
     M (lambda d - sum_k g_k), so that the error exceeds the floor by
 
         lambda^2 d^T M G M d + N tr(M G M Omega),
 
-    Eq. (eq:structured), and without lambda by tr(G^-1 Omega) / N, Eq. (eq:sandwich). The errors are
-    at the best lambda, 0 and infinity among them. Examples that are few make a normal matrix that
-    is not N G. An example counts as r equal rows, r = (sum of e)^2 / sum of e^2 over its leverages
-    e, each held back to e / (1 + e / N) by the others; N r rows and a ridge act as a larger ridge
-    N kappa with lambda = N kappa (1 - df / (N r)), df = tr G (G + kappa)^-1, and the excess is
-    divided by 1 - tr (G (G + kappa)^-1)^2 / (N r). The G of the n examples is one of those
-    matrices, too: the same relations at N = n lead from its resolvent to that of G.
+    Eq. (eq:structured), and without lambda by tr(G^-1 Omega) / N, Eq. (eq:sandwich). Errors are
+    those of the best lambda, 0 and infinity included.
+
+    The normal matrix of few examples is not N G. An example counts as r equal, independent rows,
+    r = (sum of e)^2 / sum of e^2 over its leverages e, each reduced to e / (1 + e / N) by the other
+    examples. With N r rows, lambda acts as a larger ridge N kappa, where
+    lambda = N kappa (1 - df / (N r)) and df = tr G (G + kappa)^-1, and the excess is divided by
+    1 - tr (G (G + kappa)^-1)^2 / (N r). The same relations at N = n lead from the normal matrix of
+    the n given examples to G.
     """
 
     spectrum: Measure = field(repr=False)
     pull: Measure = field(repr=False)
     noise: Measure = field(repr=False)
-    leverages: Measure | None = field(repr=False)  # without them examples count as many rows
-    share: float  # of a change's square that the ReLU passes; 1 without it
-    floor: float  # mean squared errors per entry of a target, as all below
-    start: float  # of the weights that the fit shrinks towards
-    entries: int  # of a target
-    parameters: int
-    examples: int  # that everything was estimated from
+    leverages: Measure | None = field(repr=False)  # None: an example counts as infinitely many rows
+    share: float  # of a change's squared norm that the ReLU passes; 1 without a ReLU
+    floor: float  # mean squared error at N = infinity, per entry of a target
+    start: float  # mean squared error of the weights that the fit shrinks towards, per entry
+    entries: int  # number of entries of a target
+    parameters: int  # number of weights
+    examples: int  # n, the number of examples that all this was estimated from
     spread: float  # relative standard error of the floor, from how much examples or groups differ
-    least: float = 0.0  # errors below that are rounding
+    least: float = 0.0  # errors below are rounding, per entry
 
     @property
     def slope(self) -> float:
@@ -130,46 +138,47 @@ class Structured:
 
         Below it the errors are an extrapolation of a theory for many examples.
         """
-        # Doublings until the crowding is over, then bisection to the smallest N.
-        last, size = 0, 1
+        # Doublings to the last N that uses more, then bisection to the smallest N that does not.
+        last_over, size = 0, 1
         while size <= _LARGEST_N:
-            if self._crowding(size) > _TRUSTED:
-                last = size
-            elif last or size >= self.parameters:
+            if self._used_share(size) > _TRUSTED:
+                last_over = size
+            elif last_over or size >= self.parameters:
                 break
             size *= 2
-        if not last:
+        if not last_over:
             return 1
-        low, high = last, 2 * last
+        low, high = last_over, 2 * last_over
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self._crowding(middle) > _TRUSTED else (low, middle)
+            low, high = (middle, high) if self._used_share(middle) > _TRUSTED else (low, middle)
         return high
 
-    def _crowding(self, n: float) -> float:
+    def _used_share(self, n: float) -> float:
         """The share of the rows that the effective parameters use."""
         best = self._best(n)[1]
         return 0.0 if best is None else float(self.path.squared[best]) / self.rows(n)
 
     def _best(self, n: float) -> tuple[float, int | None]:
-        """The error at the best lambda, and which one that is; None where it is infinite."""
-        if not self.spectrum.weights.size:  # no weight changes anything
+        """The error per entry at the best lambda, and its index; None where it is infinite."""
+        if not self.spectrum.weights.size:  # no weight changes any output
             return max(self.start, self.least), None
         path, rows = self.path, self.rows(n)
-        used = path.freedom < _MOST_USED * rows
+        allowed = path.freedom < _MOST_USED * rows
         # Few rows inflate the excess by one over the share of them that is free.
-        free = np.where(used, 1 - path.squared / rows, 1.0)
-        excess = np.where(used, (path.bias + path.variance / n) / free, math.inf)
+        free_share = np.where(allowed, 1 - path.squared / rows, 1.0)
+        excess = np.where(allowed, (path.bias + path.variance / n) / free_share, math.inf)
         best = int(np.argmin(excess))
         error = self.floor + self.share * float(excess[best]) / self.entries
-        lowest, at_best = (error, best) if error < self.start else (self.start, None)
-        return max(lowest, self.least), at_best
+        # With an infinite lambda the weights stay at the start.
+        lowest, index = (error, best) if error < self.start else (self.start, None)
+        return max(lowest, self.least), index
 
     def rows(self, n: float) -> float:
-        """N r: how many equal and independent rows N examples are worth."""
+        """N r: how many equal, independent rows N examples count as."""
         if self.leverages is None:
             return math.inf
-        # e / (1 + e / N): what the other examples leave of a leverage e.
+        # The other examples reduce a leverage e to e / (1 + e / N).
         reduced = self.leverages.values / (1 + self.leverages.values / n)
         first, second = (float(self.leverages.weights @ reduced**power) for power in (1, 2))
         return n * first**2 / second
@@ -181,21 +190,23 @@ class Structured:
         total = float(self.spectrum.weights.sum())
         shifts = _LAMBDAS * float(self.spectrum.weights @ self.spectrum.values) / total
         freedom = total - shifts * self.spectrum.kernel(shifts, 1)
-        # tr(L - L^2) of the examples, which is also what df loses for a relative change of lambda.
-        lost = shifts * (self.spectrum.kernel(shifts, 1) - shifts * self.spectrum.kernel(shifts, 2))
+        # -d df / d log lambda of the examples, which is tr(L - L^2) with L = G (G + lambda)^-1.
+        decline = shifts * (
+            self.spectrum.kernel(shifts, 1) - shifts * self.spectrum.kernel(shifts, 2)
+        )
         # lambda = kappa (1 - df / (N r)): the effective ridge kappa is larger than lambda.
-        known = np.maximum(1 - freedom / rows, 1 - _MOST_USED)
-        kappas = shifts / known
-        lost = lost / known
-        squared = np.clip((freedom - lost) / np.maximum(1 - lost / rows, 0.02), 0, freedom)
-        slower = np.maximum(1 - squared / rows, 1 - _MOST_USED)  # d lambda / d kappa
+        free_share = np.maximum(1 - freedom / rows, 1 - _MOST_USED)
+        kappas = shifts / free_share
+        decline = decline / free_share
+        squared = np.clip((freedom - decline) / np.maximum(1 - decline / rows, 0.02), 0, freedom)
+        lambda_per_kappa = np.maximum(1 - squared / rows, 1 - _MOST_USED)  # d lambda / d kappa
         # Eq. (eq:structured) by lambda: bias kappa^2 d^T (G + kappa)^-1 G (G + kappa)^-1 d, and
         # variance tr (G + kappa)^-1 G (G + kappa)^-1 Omega; d = G^-1 times the gradient `pull`.
         pull, noise = self.pull, self.noise
-        way = Measure(pull.values, pull.weights / pull.values).kernel(shifts, 2)
-        # The gradient of n examples does not vanish, even where the start is already best.
+        distance = Measure(pull.values, pull.weights / pull.values).kernel(shifts, 2)
+        # The mean gradient of n examples does not vanish, even where the start is already best.
         by_chance = Measure(noise.values, noise.weights / noise.values).kernel(shifts, 2) / n
-        bias = slower * kappas**2 * np.maximum(way - by_chance, 0.0)
+        bias = lambda_per_kappa * kappas**2 * np.maximum(distance - by_chance, 0.0)
         variance = Measure(noise.values, noise.weights * noise.values).kernel(shifts, 2)
         return Path(bias, variance, freedom, squared)
 
@@ -213,18 +224,18 @@ def structured_from_pairs(
     """The learning curve of w in `tail(w * x)` from n examples: see `Structured`.
 
     `reconstruction` has the tail and the analytic weights, of the tail's domain; `inputs` are
-    (n, *domain) with their noise, `targets` (n, *range), and examples of equal `groups` belong
-    together. Up to 8,192 weights the normal matrix is
-    stored, beyond that products with it go through the operators.
+    (n, *domain) with their noise, `targets` (n, *range). Examples of equal `groups` (n,), such as
+    one patient's, are not independent. Up to 8,192 weights the normal matrix is stored; beyond
+    that, products with it go through the operators.
 
     Notes
     -----
     The examples are fitted once, without a lambda. Residuals of that fit are too small: those of
-    example k are r_k = (1 - L_k) s_k with L_k = B D_k (n G)^-1 D_k B^T and s_k what a fit to the
-    others would leave. The floor and the gradients are made of <r_k, s_k>, which has the
-    expectation of noise of equal size everywhere (known as HC2). A ReLU stands behind a fit that
-    does not know it, so it passes a share of each change: that of its active set. Where no normal
-    matrix is stored, both corrections come from fits to halves of the examples instead.
+    example k are r_k = (1 - L_k) s_k with L_k = B D_k (n G)^-1 D_k B^T, where s_k are the residuals
+    of a fit to the other examples. The floor and the gradients use <r_k, s_k>, which is unbiased
+    for noise of equal size everywhere (known as HC2). The fit ignores a ReLU behind it, which
+    passes a share of each change of the output: that on its active set. Where no normal matrix is
+    stored, fits to halves of the examples give the correction of the residuals instead.
     """
     report, tail = progress or (lambda share: None), Composed(reconstruction.tail)
     with torch.no_grad():
@@ -239,8 +250,8 @@ def structured_from_pairs(
         resolvent = Whole(examples) if small else Iterated(examples)
         report(0.5)
         # One Newton step from the start is the least-squares fit, since the loss is quadratic.
-        way, pulled = resolvent.both(examples.pull(start))
-        fitted = start - examples.spread(way)[0]
+        newton_step, pull = resolvent.both(examples.pull(start))
+        fitted = start - examples.spread(newton_step)[0]
         residuals = examples.residuals(fitted)
         gradients = examples.gathered(examples.gradients(residuals))
         noise = resolvent.measure(gradients)
@@ -253,19 +264,19 @@ def structured_from_pairs(
             optimism = _by_leverages(examples, residuals, resolvent)
         else:
             optimism = _by_halves(examples, residuals, start, slope)
-        # The floor is the loss in sample plus its optimism; no fit is worse than its start.
+        # The floor is the in-sample loss plus its optimism; no fit is worse than its start.
         losses = examples.losses(fitted)
         at_start = float(examples.losses(start).mean())
         floor = min(float(losses.mean()) + share * optimism.loss, at_start)
         report(0.9)
-        # As of the dense layer; targets of zeros alone have no size.
+        # Rounding is relative to the targets, as for the dense layer; they may all be zero.
         energy = float(y.flatten(1).double().square().sum(1).mean())
         least = max(ROUNDING * energy, 1e-200)
         floor = floor if floor > least else 0.0
         entries = math.prod(tail.range)
         structured = Structured(
             spectrum=resolvent.spectrum(),
-            pull=pulled,
+            pull=pull,
             noise=Measure(noise.values, noise.weights * optimism.gradients),
             leverages=optimism.leverages,
             share=share,
@@ -282,10 +293,10 @@ def structured_from_pairs(
 
 
 class Pairs:
-    """Inputs and targets of a tail, and their mean normal matrix G, processed in pieces.
+    """Inputs and targets of a tail, and their mean normal matrix G, processed in batches.
 
-    G is on the weights whose inputs are not all zero, the active ones; it is stored where `gram`,
-    B^T B, is known.
+    Weights whose inputs are all zero cannot be learned; G is on the others, the active ones. It is
+    stored where `gram`, B^T B, is known.
     """
 
     def __init__(
@@ -460,11 +471,11 @@ def _signs(shape: tuple[int, ...], like: Tensor, *, seed: int) -> Tensor:
 
 
 class Optimism(NamedTuple):
-    """By how much residuals in sample are too small, since the fit saw them; without the ReLU."""
+    """Corrections of in-sample residuals, which are too small because they were fitted; no ReLU."""
 
-    gradients: float  # factor of their squares
-    loss: float  # to be added to the mean loss in sample
-    leverages: Measure | None  # at the limit of many examples
+    gradients: float  # factor of the squared gradients
+    loss: float  # to be added to the mean in-sample loss
+    leverages: Measure | None  # see `Structured`
 
 
 def _passed(
@@ -487,60 +498,64 @@ def _by_leverages(examples: Pairs, residuals: Tensor, resolvent: Whole | Iterate
     # A subset of the examples: leverages are averaged, so that some tens are enough.
     n = len(examples.inputs)
     count = min(n, max(32, _WORK // len(examples.active)))
-    some = examples.some(slice(count))
+    subset = examples.some(slice(count))
 
-    def leverage(rows: Tensor) -> Tensor:
-        """B D_k G^-1 D_k B^T of row k."""
-        images = rows.reshape(some.targets.shape).to(some.targets)
-        moved = examples.spread(resolvent.solve(examples.gathered(some.gradients(images))))
-        return some.tail._map(some.inputs * moved).flatten(1).double()
+    def times_leverage(rows: Tensor) -> Tensor:
+        """B D_k G^-1 D_k B^T, which is n L_k, times row k."""
+        images = rows.reshape(subset.targets.shape).to(subset.targets)
+        change = examples.spread(resolvent.solve(examples.gathered(subset.gradients(images))))
+        return subset.tail._map(subset.inputs * change).flatten(1).double()
 
-    def nodes(start: Tensor) -> Measure:
-        spaces = lanczos(leverage, start.flatten(1).double(), steps=_LEVERAGE_STEPS)
+    def spectral_measure(start: Tensor) -> Measure:
+        """The mean, over the subset, of the spectral measures of row k of `start` under n L_k."""
+        spaces = lanczos(times_leverage, start.flatten(1).double(), steps=_LEVERAGE_STEPS)
         values, weights = (x.flatten().cpu().numpy() for x in (spaces.nodes, spaces.weights))
         return Measure(np.minimum(values, _MOST_LEVERAGE * n), weights / count)
 
-    measure = nodes(residuals[:count])
+    measure = spectral_measure(residuals[:count])
     # HC2: r_k = (1 - L_k) s_k, so sums over the spectrum of L_k lead from <r, r> to <r, s>.
     remaining = 1 - measure.values / n
-    raw = float(measure.weights @ measure.values)
-    factor = float(measure.weights @ (measure.values / remaining)) / raw if raw else 1.0
+    in_sample = float(measure.weights @ measure.values)
+    corrected = float(measure.weights @ (measure.values / remaining))
+    factor = corrected / in_sample if in_sample else 1.0
     loss = float(measure.weights @ (1 / remaining - 1))
-    # At the limit of many examples: without example k the rest leave it e / (1 - e / n), and all
-    # together must still be the number of parameters; G of few examples has too large an inverse.
-    drawn = nodes(_signs(some.targets.shape, some.targets, seed=4))
-    values = drawn.values / (1 - drawn.values / n)
-    total = float(drawn.weights @ values)
+    # Leverages among many examples: an example of leverage e / n has e / (1 - e / n) under a fit to
+    # the others. These are scaled to the same sum, the number of parameters, because the inverse of
+    # the G of few examples is too large. Random signs give the trace (Hutchinson).
+    leverages = spectral_measure(_signs(subset.targets.shape, subset.targets, seed=4))
+    values = leverages.values / (1 - leverages.values / n)
+    total = float(leverages.weights @ values)
     if not total:
         return Optimism(factor, loss, None)
-    scaled = values * float(drawn.weights @ drawn.values) / total
-    return Optimism(factor, loss, Measure(scaled, drawn.weights))
+    scaled = values * float(leverages.weights @ leverages.values) / total
+    return Optimism(factor, loss, Measure(scaled, leverages.weights))
 
 
 def _by_halves(examples: Pairs, residuals: Tensor, start: Tensor, slope: float) -> Optimism:
-    """From fits to halves of the examples; `slope` is tr(G^-1 Omega) in sample.
+    """The optimism from fits to halves of the examples; `slope` is the in-sample tr(G^-1 Omega).
 
-    The loss in sample is floor - slope / n, so the larger drop of halves gives the slope. Out of
-    sample, halves have an excess of (2 slope / n) / (1 - 2 c / n) with c = p / r, which gives the
-    number of rows that an example counts for.
+    The in-sample loss is floor - slope / n for all examples and floor - 2 slope / n for halves, so
+    their difference gives the true slope. Out of sample, halves have an excess of
+    (2 slope / n) / (1 - 2 c / n) with c = p / r, which gives r, the rows an example counts as.
     """
 
     def loss_of(half: Pairs, fit: Tensor) -> float:
         return float(half.residuals(fit).double().square().sum())
 
-    # Each half is fitted, then judged on itself and on the other half.
+    # Each half is fitted, then tested on itself and on the other half.
     n = len(examples.inputs)
     halves = [examples.some(slice(parity, None, 2)) for parity in (0, 1)]
-    ways = [Iterated(half).both(half.pull(start))[0] for half in halves]
-    fits = [start - half.spread(way)[0] for half, way in zip(halves, ways, strict=True)]
+    newton_steps = [Iterated(half).both(half.pull(start))[0] for half in halves]
+    fits = [start - half.spread(step)[0] for half, step in zip(halves, newton_steps, strict=True)]
     inside = sum(loss_of(half, fit) for half, fit in zip(halves, fits, strict=True)) / n
     outside = sum(loss_of(half, fit) for half, fit in zip(halves, fits[::-1], strict=True)) / n
     of_all = float(residuals.double().square().sum()) / n
     factor = min(max(n * (of_all - inside) / slope, 1.0), _MOST_CORRECTION)
     loss = factor * slope / n
     excess = outside - of_all - loss
-    crowded = n / 2 * (1 - 2 * loss / excess) if excess > 2 * loss else 0.0
-    if not crowded:
+    leverage = n / 2 * (1 - 2 * loss / excess) if excess > 2 * loss else 0.0  # c = p / r
+    if not leverage:
         return Optimism(factor, loss, None)
-    rows = Measure(np.array([crowded]), np.array([len(examples.active) / crowded]))
-    return Optimism(factor, loss, rows)
+    # r equal leverages of p / r each.
+    leverages = Measure(np.array([leverage]), np.array([len(examples.active) / leverage]))
+    return Optimism(factor, loss, leverages)

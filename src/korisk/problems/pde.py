@@ -24,7 +24,7 @@ NETWORKS = ("solver-cnn", "cnn", "soft-pinn")
 
 _LARGEST_GAIN = 5  # exponent: gains from 1/148 to 148
 _GAIN_SEED = 0  # sensors are the same for every training set
-_REACH = 4.0  # clipping of Burgers' fields, in amplitudes: its time step is stable up to there
+_CLIP = 4.0  # amplitudes: Burgers' u(0) is clipped there, up to which its time step is stable
 _PIECE = 64  # fields that are solved at once
 _DIRECTIONS = {1: ((1,),), 2: ((1, 0), (0, 1), (1, 1), (1, -1))}  # of waves, by dimension
 
@@ -51,32 +51,32 @@ class PdeProblem(Problem):
     points : int, default 64
         Sensors along each axis.
     viscosity : float, default 0.01
-        nu, >= 0; of Burgers > 0.
+        nu >= 0, in length^2 per time; > 0 for Burgers.
     assumed : float, default: `viscosity`
         Viscosity of the known flow. If it is wrong, an error remains that more data cannot remove.
     speed : float, default 1
-        c, along each axis. Burgers has none.
+        c along each axis, in length per time; not for Burgers.
     time : float, default 0.1
-        t, >= 0; of Burgers > 0.
+        t >= 0; > 0 for Burgers.
     gain : float, default 0.5
         Gains are exp(uniform(-gain, gain)), one for each sensor, from 0 to 5.
     noise : float, default 0.014
-        Standard deviation at a sensor, >= 0.
+        Standard deviation of the noise at a sensor, in the unit of u, >= 0.
     amplitude : float, default 0.9
-        Size of u(0), > 0.
+        Standard deviation of u(0) about its mean, in the unit of u, > 0.
     decay : float, default 0.5
         Wave j of u(0) has a standard deviation proportional to j^-decay, from 0 to 10.
     fine : int, default 4
-        Cells along each axis, for each sensor, on which the true field of Burgers is computed; the
-        networks know its solver on the cells of the sensors. 1 to 64.
+        Cells per sensor, along each axis, of the grid on which the true field of Burgers is
+        computed; the solver in the networks has one cell per sensor. 1 to 64.
 
     Notes
     -----
     Sensors show x = g (u(0) + noise). u(0) is a random series of all waves that the points resolve,
-    scaled so that their squares add up to the square of `amplitude`, and a mean of a quarter of the
-    amplitude; in the plane it is the sum of four such series, along both axes and both diagonals,
-    over 2. With Burgers it is clipped at 4 amplitudes, and fields are means over cells. The gains
-    are learned; the flow behind them, `Diffusion` or `Burgers`, is known.
+    whose variances add up to `amplitude`^2, plus a random constant with a quarter of the amplitude
+    as its standard deviation. In the plane the series is half the sum of four, along both axes
+    and both diagonals. With Burgers it is clipped at 4 amplitudes, and fields are means over cells.
+    The gains are learned; the flow behind them, `Diffusion` or `Burgers`, is known.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class PdeProblem(Problem):
         _checks.real("amplitude", self.amplitude, above=0, remedy="give a standard deviation")
         _checks.real("decay", self.decay, at_least=0, at_most=10, remedy="2 gives smooth fields")
         _checks.count("fine", self.fine, at_least=1, at_most=64, remedy="try 4")
-        rule, remedy = "be left out for burgers", "its fields carry themselves"
+        rule, remedy = "be left out for burgers", "there the field itself is the speed"
         linear = self.equation != "burgers"
         _checks.require(linear or self.speed is None, "speed", rule, self.speed, remedy)
         # Building a solver checks its arguments.
@@ -131,11 +131,11 @@ class PdeProblem(Problem):
     @property
     def largest(self) -> float:
         """Largest absolute value of u(0): 4 amplitudes for Burgers, else infinity."""
-        return _REACH * self.amplitude if self.equation == "burgers" else math.inf
+        return _CLIP * self.amplitude if self.equation == "burgers" else math.inf
 
     @property
     def gains(self) -> FloatArray:
-        """g, of the shape of a field."""
+        """Gains g of the sensors, of the shape of a field."""
         return random_gains(self.gain, self.points**self.dimension).reshape(self.shape)
 
     def flow(self, viscosity: float, device: Device = None, time: float | None = None) -> Diffusion:
@@ -175,7 +175,7 @@ class PdeProblem(Problem):
         time : float, optional
             Default: the problem's.
         fine : int, default 1
-            Cells of Burgers along each axis, for each sensor.
+            Cells of Burgers per sensor, along each axis.
 
         Returns
         -------
@@ -196,8 +196,8 @@ class PdeProblem(Problem):
         Parameters
         ----------
         kind : {"solver-cnn", "cnn", "soft-pinn"}
-            Learned weights of the sensors and convolutions in all of them; the first has the solver
-            between, the last is the second with the equation's residual in its loss.
+            All have learned weights of the sensors, then convolutions. "solver-cnn" has the known
+            solver between them; "soft-pinn" is "cnn" with the equation's residual in its loss.
         device : torch.device or str, optional
             PyTorch's default where None.
         width : int, default 16
@@ -276,18 +276,18 @@ class PdeProblem(Problem):
     ) -> tuple[Tensor, Tensor]:
         """Fields on the finer cells and sensor noise; those of sample i depend only on i."""
         waves, cells = np.arange(1, self.points // 2 + 1), self.points * self._fine
-        sizes = waves**-self.decay
-        # The standard deviations of the waves, whose squares add up to amplitude^2.
-        sizes *= self.amplitude / math.sqrt(float((sizes**2).sum()))
+        # Standard deviations of the waves, whose squares add up to amplitude^2.
+        deviations = waves**-self.decay
+        deviations *= self.amplitude / math.sqrt(float((deviations**2).sum()))
         directions = _DIRECTIONS[self.dimension]
-        grid = np.indices((cells,) * self.dimension)
+        grid = np.indices((cells,) * self.dimension)  # (dimension, cells) or (2, cells, cells)
         fields, noise = np.empty((count, *grid.shape[1:])), np.empty((count, *self.shape))
         for sample in range(count):
             # The counter starts at the sample's number: it does not depend on how many are drawn.
             rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, sample]))
             field = np.full(grid.shape[1:], self.amplitude / 4 * rng.standard_normal())
             for direction in directions:
-                cosine, sine = rng.standard_normal((2, len(waves))) * sizes
+                cosine, sine = rng.standard_normal((2, len(waves))) * deviations
                 # A plane wave is a function of one coordinate, the projection on its direction.
                 along = np.tensordot(direction, grid, 1) % cells
                 field += wave_series(cosine, sine, cells)[along] / math.sqrt(len(directions))

@@ -36,10 +36,11 @@ from korisk.store.usage import Meter
 from korisk.studies.run.events import Event, OwnThread, Watch
 from korisk.studies.run.progress import Pace
 
-_NICE = 10  # priority of the process that draws during the run
+_NICE = 10  # nice value of the process that draws during the run; 19 is the lowest priority
 _PAUSE = 2.0  # least seconds between two drawings; the pause is also as long as the last drawing
-_WATCHING = 5.0  # seconds; after a longer silence nobody is taken to watch
+_WATCHING = 5.0  # seconds since its last request after which a browser is taken to be closed
 _LAST_FETCH = 5.0  # seconds for a browser to fetch the last page
+# Code of the process that draws; `child_command` imports sys and passes the arguments.
 _DRAW = "from korisk.report.live import draw; draw(*sys.argv[1:])"
 _DRAW_REHEARSAL = "from korisk.report.live import draw_rehearsal; draw_rehearsal(*sys.argv[1:])"
 
@@ -76,10 +77,10 @@ def live_page(
     with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
         html_file = Path(folder) / "page.html"
 
-        def command(at_leisure: bool) -> list[str]:
+        def command(running: bool) -> list[str]:
             # The other process must import the same modules: that registers the supplements.
             modules = {supplement.__module__ for supplement in SUPPLEMENTS} - {"__main__"}
-            options = json.dumps(target), json.dumps(at_leisure)
+            options = json.dumps(target), json.dumps(running)
             return child_command(_DRAW, str(store), str(html_file), *options, modules=modules)
 
         def state() -> JsonDict:
@@ -127,11 +128,11 @@ def live_rehearsal(
     with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
         request_file, html_file = Path(folder) / "rehearsed.pickle", Path(folder) / "page.html"
 
-        def command(at_leisure: bool) -> list[str]:
+        def command(running: bool) -> list[str]:
             # Pickled: the file goes from this process to its child, in a folder of their own.
             models = tuple(map(Rehearsed, finished_models.values()))
             request_file.write_bytes(pickle.dumps((title, question, models)))
-            options = str(request_file), str(html_file), json.dumps(at_leisure)
+            options = str(request_file), str(html_file), json.dumps(running)
             return child_command(_DRAW_REHEARSAL, *options)
 
         live = _Live(command, lambda: status, html_file, page)
@@ -168,7 +169,11 @@ def _served(port: LocalPort, live: "_Live") -> Iterator[None]:
 
 
 class _Live:
-    """The newest page, and the state that the browser polls."""
+    """The newest page, and the state that the browser polls.
+
+    `command` takes whether the run goes on, and returns the command line that draws the page into
+    `html_file`. `standing` returns the progress of the run. The final page is copied to `page`.
+    """
 
     def __init__(
         self,
@@ -179,13 +184,14 @@ class _Live:
     ) -> None:
         self._command, self._standing = command, standing
         self._html_file, self._page = html_file, page
+        # A new drawing is requested; the run has ended; a browser has the final page.
         self._changed, self._stopped, self._fetched = (threading.Event() for _ in range(3))
-        self._child: subprocess.Popen[str] | None = None
-        self._done = False
-        self._last_request = -_WATCHING  # by the monotonic clock
-        self.html = b""
-        self._version = 0
-        self._error = ""
+        self._child: subprocess.Popen[str] | None = None  # the process that is drawing
+        self._done = False  # the final page is drawn
+        self._last_request = -_WATCHING  # seconds of the monotonic clock; nobody has asked yet
+        self.html = b""  # the newest page; empty before the first
+        self._version = 0  # number of drawings, by which the browser knows a new page
+        self._error = ""  # of the last drawing; empty if it succeeded
 
     def change(self) -> None:
         """Request a new drawing."""
@@ -214,7 +220,7 @@ class _Live:
 
     def finish(self) -> None:
         """Draw and write the final page; an open browser has some seconds to fetch it."""
-        self._draw(at_leisure=False)
+        self._draw(running=False)
         if self._page is not None and not self._error:
             try:
                 write_text(self._page, self.html.decode())
@@ -226,11 +232,11 @@ class _Live:
         if time.monotonic() - self._last_request < _WATCHING:
             self._fetched.wait(_LAST_FETCH)
 
-    def _draw(self, *, at_leisure: bool = True) -> None:
+    def _draw(self, *, running: bool = True) -> None:
         """Draw the page in another process; errors are shown in the browser."""
         try:
             with subprocess.Popen(
-                self._command(at_leisure),
+                self._command(running),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -271,31 +277,31 @@ class _Live:
             self._fetched.set()
 
 
-def draw(store: str, page: str, target: str, at_leisure: str) -> None:
+def draw(store: str, page: str, target: str, running: str) -> None:
     """Write the page of a store, in a process of its own; the last two arguments are JSON.
 
-    While the run goes on (`at_leisure`), a low priority leaves nine tenths of a busy processor to
-    it. A target that the study does not cover, or not yet, is left out.
+    While the run goes on (`running`), a low priority leaves nine tenths of a busy processor to it.
+    A target that no stored curve covers yet is left out.
     """
-    running: bool = json.loads(at_leisure)
-    if running and hasattr(os, "nice"):
+    still_running: bool = json.loads(running)
+    if still_running and hasattr(os, "nice"):
         os.nice(_NICE)
     try:
         contents = read_contents(store)
         refuse_an_empty_one(contents)
         # Better a page without the target than none.
         try:
-            html = study_page(contents, target=json.loads(target), running=running)
+            html = study_page(contents, target=json.loads(target), running=still_running)
         except KoriskError:
-            html = study_page(contents, running=running)
+            html = study_page(contents, running=still_running)
     except KoriskError as error:
         sys.exit(str(error))
     write_text(page, html)
 
 
-def draw_rehearsal(file: str, page: str, at_leisure: str) -> None:
-    """Write the page of a rehearsal, in a process of its own."""
-    if json.loads(at_leisure) and hasattr(os, "nice"):
+def draw_rehearsal(file: str, page: str, running: str) -> None:
+    """Write the page of a rehearsal, in a process of its own; as `draw`."""
+    if json.loads(running) and hasattr(os, "nice"):
         os.nice(_NICE)
     title, question, models = pickle.loads(Path(file).read_bytes())
     spec: JsonDict = {"problem": {}, "models": {}}
@@ -303,6 +309,7 @@ def draw_rehearsal(file: str, page: str, at_leisure: str) -> None:
         if not models:
             raise KoriskError("no network has finished at three sizes yet")
         usage = Meter().read()
+        # A page needs a study's point: one without a problem, closed forms or models of its own.
         point = PointPrediction(title, spec, (), "", 1, (), usage, rehearsed=models)
         html = rehearsal_page([point], question, title=title, running=True)
         write_text(page, html)

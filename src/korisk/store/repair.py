@@ -21,10 +21,12 @@ from korisk.store import file
 from korisk.store.cells import Task, check_types, digest, from_json, unpack_array, unpack_row
 from korisk.store.usage import Usage
 
+# Numbers of `Usage`: two times in seconds, two sizes in bytes, and a count.
 MEASURED = ("seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts")
-_WHICH = ("key", "point", "seed", "spec", "spec_hash", "status", "error", "attempts", "started")
-_TOOK = ("seconds", "cpu_seconds", "peak_memory", "device_memory", "machine", "versions", "detail")
-CELL = _WHICH + _TOOK
+# Columns of the three tables, in the order in which digests hash them.
+_TASK = ("key", "point", "seed", "spec", "spec_hash", "status", "error", "attempts", "started")
+_USAGE = ("seconds", "cpu_seconds", "peak_memory", "device_memory", "machine", "versions", "detail")
+CELL = _TASK + _USAGE
 ROW = ("model", "n", "metrics", "detail")
 ARRAY = ("name", "dtype", "shape", "content")
 TABLES = {"cells": CELL, "rows": ROW, "arrays": ARRAY}
@@ -66,7 +68,7 @@ def check_name(path: Path, known: object, name: str) -> None:
         raise KoriskError(f"{path}: holds the study {known!r}, not {name!r}; {remedy}")
 
 
-def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
+def check_and_repair(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
     """Upgrade an old store, find damaged cells, and rebuild a file that SQLite cannot read.
 
     A damaged cell stays in the file, where readers refuse it, until a run has computed it again.
@@ -74,9 +76,9 @@ def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
     Parameters
     ----------
     path : Path
-        A store whose writer's lock is held.
+        A store whose writer's lock this process holds.
     study : str
-        The description of the study that is to be run.
+        The description of the study that is to be run, as JSON.
     tasks : sequence of Task
         Its cells.
 
@@ -129,14 +131,18 @@ class _StoredCell:
     digests: dict[str, list[str]] = field(default_factory=lambda: {"rows": [], "arrays": []})
     contents_match: bool = True  # rows and arrays have the digests stored with them
 
+    def column(self, name: str) -> object:
+        """The value of a column of `CELL`."""
+        return self.values[CELL.index(name)]
+
     @property
     def key(self) -> str:
-        return str(self.values[0])
+        return str(self.column("key"))
 
     @property
     def names(self) -> set[str]:
         """Keys of the tasks it may belong to: its key, or its point and seed, may be damaged."""
-        return {self.key, f"{self.values[1]}, seed {self.values[2]}"}
+        return {self.key, f"{self.column('point')}, seed {self.column('seed')}"}
 
     @property
     def intact(self) -> bool:
@@ -208,14 +214,15 @@ def _check_study(
 
 
 def _is_one_of(cell: _StoredCell, tasks: Sequence[Task]) -> bool:
-    return (cell.values[0], cell.values[4]) in {(task.key, task.spec_hash) for task in tasks}
+    identity = cell.column("key"), cell.column("spec_hash")
+    return identity in {(task.key, task.spec_hash) for task in tasks}
 
 
 def _find_damaged(
     connection: sqlite3.Connection, path: Path, study: str, tasks: Sequence[Task]
 ) -> list[_StoredCell]:
     """Find the cells whose digests do not match; repair everything else."""
-    # A missing cell shows in the sum of digests, a damaged one in its own.
+    # A damaged cell has another digest; a missing one changes the sum of all digests in `meta`.
     cells, meta = _stored_cells(connection), _meta(connection)
     _check_study(path, meta, cells, study, tasks)
     damaged = [cell for cell in cells if not cell.intact]
@@ -320,8 +327,8 @@ def _rebuild(
     draft.unlink(missing_ok=True)
     intact, damaged, not_in_run = list[_StoredCell](), list[_StoredCell](), list[_StoredCell]()
     with _salvage(path) as (source, meta, cells):
-        complete = False
-        with contextlib.suppress(ValueError):
+        complete = False  # whether all cells of the file were read
+        with contextlib.suppress(ValueError):  # a damaged digest is not hexadecimal
             complete = meta.get("cells") == file.total(str(cell.stored_digest) for cell in cells)
         _check_study(path, meta, cells if complete else (), study, tasks)
         if not complete and not tasks:
@@ -370,7 +377,7 @@ def _salvage(path: Path) -> Iterator[tuple[sqlite3.Connection, dict[str, str], l
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".korisk-") as folder:
         copy = Path(folder, "copy.db")
         shutil.copyfile(path, copy)
-        file.restore_common_parts(copy)
+        file.restore_common_parts(copy)  # the header and schema, which all stores share
         try:
             connection = file.connect(copy, "immutable=1")
         except KoriskError:

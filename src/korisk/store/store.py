@@ -240,7 +240,7 @@ class Store(InNotebooks):
             undo.callback(lock.release)
             damaged = set[int]()
             if file_path.exists():
-                damaged = repair.make_right(file_path, text, task_list)
+                damaged = repair.check_and_repair(file_path, text, task_list)
             else:
                 file.create(file_path, text)
             store = cls(file_path, file.connect(file_path), lock, damaged)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from korisk import _checks
 from korisk.texts import Table, whole
 
-FP32_BYTES = 4
+FP32_BYTES = 4  # of a weight in single precision
+ADAM_BYTES = 16  # of a weight in training: itself, gradient and two moments, four bytes each
 MOST = 10**6  # pixels on a side, views or bins: far beyond any scanner
-ADAM_BYTES = 16  # weight, gradient and two moments, four bytes each
 
 
 @dataclass(frozen=True)
@@ -84,19 +84,19 @@ class Footprint:
 
 
 def weight_bytes(parameters: int) -> int:
-    """Memory of the weights in single precision."""
+    """Memory of the weights in single precision, in bytes."""
     return FP32_BYTES * parameters
 
 
 def adam_bytes(parameters: int) -> int:
-    """Memory of training with Adam in single precision."""
+    """Memory of training with Adam in single precision, in bytes."""
     return ADAM_BYTES * parameters
 
 
 def format_bytes(size: int) -> str:
-    """Format bytes with three digits, in the next unit from 100 on: `0.47 GiB`, `360 GiB`."""
+    """Format bytes in KiB, MiB or GiB, with values below 100 up to GiB: `0.47 GiB`, `360 GiB`."""
     # The table of the paper counts in powers of 1024, and never in TiB.
-    value, units = size / 1024, ["GiB", "MiB", "KiB"]
+    value, units = size / 1024, ["GiB", "MiB", "KiB"]  # the last one is that of `value`
     while value >= 100 and len(units) > 1:
         value /= 1024
         units.pop()

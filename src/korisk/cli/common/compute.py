@@ -54,6 +54,7 @@ def chosen_compute(
         if compute.batch is not None:
             job_script(compute.batch, options)
     except KoriskError as error:
+        # An error in the options gets the name of their file; others are not about the file.
         if cluster_options is None or not str(error).startswith("the options of"):
             raise
         raise type(error)(f"{cluster_options}: ", error.message) from None
@@ -74,7 +75,7 @@ def run_tasks(
     _checks.real("--wait", running.wait, at_least=0, remedy="give seconds")
     if port is not None and not live:
         raise KoriskError(f"--port {port} is the port of --live; add --live")
-    # Raises if PyTorch is missing or lacks the device; on a cluster, the workers choose it.
+    # Raises if PyTorch is missing or lacks the device; on a cluster, the workers choose theirs.
     device = chosen_device("cpu" if compute.elsewhere else compute.device)
     from korisk.studies.run.cells import cell_work
 
@@ -96,7 +97,7 @@ def run_tasks(
         if event.kind in {"retried", "waiting"}:
             tell(event_line(event))
 
-    summaries: list[Summary] = []
+    summaries: list[Summary] = []  # of each group of cells
     try:
         open_store = warnings_as_lines()(Store.create_or_open)
         with (
@@ -116,14 +117,15 @@ def run_tasks(
                     else nullcontext() as follower,
                     progress(pace, quiet=quiet, watches=[follower], lines=print_line) as watch,
                 ):
+                    # Cells that need the same number of processes, and of threads in each.
                     for group, processes, threads in groups(tasks, resolved):
                         todo = store.missing(group)
                         nothing_to_run = all(store.failed(task) and not retry for task in todo)
                         # A group without work must not start a cluster.
-                        engine = Compute(device="cpu") if nothing_to_run else resolved
+                        settings = Compute(device="cpu") if nothing_to_run else resolved
                         workers = processes if compute.workers is None else compute.workers
                         pool = max(1, processes)
-                        with opened(engine, processes=pool, threads=threads) as (cluster, device):
+                        with opened(settings, processes=pool, threads=threads) as (cluster, device):
                             group_summary = run_study(
                                 group,
                                 cell_work(group, device=device),

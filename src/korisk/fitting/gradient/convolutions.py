@@ -1,8 +1,8 @@
-"""Plain convolutions in the plane with slopes that an ARM processor computes fast.
+"""Plain 2D convolutions whose gradients are fast on ARM processors.
 
-PyTorch hands convolutions to oneDNN, which has no fast code for their slopes on ARM: there a
-backward pass takes eight times as long as a forward one. The slope of the input is itself a
-convolution, with turned weights, and that of the weights is one product of matrices.
+PyTorch hands convolutions to oneDNN, which has no fast code for their gradients on ARM: there a
+backward pass takes eight times as long as a forward one. The gradient of the input is itself a
+convolution, with flipped weights, and that of the weights is one matrix product.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 _NAMES = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")  # of conv2d
-SLOW = platform.machine().lower() in ("aarch64", "arm64")  # whether PyTorch's own slopes are
+SLOW = platform.machine().lower() in ("aarch64", "arm64")  # where PyTorch's own gradients are slow
 
 
-class FastSlopes(TorchFunctionMode):
-    """Within it, `torch.conv2d` and layers that call it have fast slopes, where that is possible.
+class FastGradients(TorchFunctionMode):
+    """Context in which `torch.conv2d`, and layers that call it, have fast gradients.
 
-    That is for float32 on a CPU, one group, stride and dilation 1, and zeros around the image. All
-    other functions are as they were.
+    For float32 on a CPU, one group, stride and dilation 1, and zero padding. All other calls go to
+    PyTorch unchanged.
     """
 
     def __torch_function__(
@@ -39,7 +39,7 @@ class FastSlopes(TorchFunctionMode):
             arguments = dict(zip(_NAMES, args, strict=False)) | options
             padding = _padding(**arguments)
             if padding is not None:
-                # Not inside the function: what that keeps must be what it got, or slopes have none.
+                # Converted outside of `apply`: autograd must see the tensors that it saves.
                 inputs, weight = (_channels_last(arguments[name]) for name in ("input", "weight"))
                 return _Convolution.apply(inputs, weight, arguments.get("bias"), padding)  # type: ignore[no-untyped-call]
         return func(*args, **options)
@@ -54,7 +54,7 @@ def _padding(
     dilation: Any = 1,
     groups: int = 1,
 ) -> tuple[int, int] | None:
-    """Zeros at each edge, rows and columns; None where slopes are left to PyTorch."""
+    """Zeros at each edge, rows and columns; None where gradients are left to PyTorch."""
     plain = _pair(stride) == _pair(dilation) == (1, 1) and groups == 1 and input.ndim == 4
     if not plain or weight.dtype != torch.float32 or input.dtype != torch.float32:
         return None
@@ -89,25 +89,26 @@ class _Convolution(torch.autograd.Function):
         return torch.conv2d(inputs, weight, bias, padding=padding)
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        """Slopes of the inputs, the weights and the bias."""
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of the inputs, the weights and the bias, from that of the outputs."""
         inputs, weight = ctx.saved_tensors
         outputs, channels, *kernel = weight.shape
-        slope = _channels_last(slope)
-        flat = slope.permute(0, 2, 3, 1).reshape(-1, outputs)
+        gradient = _channels_last(gradient)  # (B, O, H', W')
+        flat = gradient.permute(0, 2, 3, 1).reshape(-1, outputs)
+        # Padding of the transposed convolution, written as a plain one with flipped weights.
         around = kernel[0] - 1 - ctx.padding[0], kernel[1] - 1 - ctx.padding[1]
-        turned = weight.flip(2, 3).transpose(0, 1)  # (C, O, K, L)
+        flipped = weight.flip(2, 3).transpose(0, 1)  # (C, O, K, L)
         of_inputs = of_weight = of_bias = None
         if outputs <= channels and ctx.needs_input_grad[0]:
-            # Neighbourhoods of the slope serve both products, and are no more than the inputs'.
-            patches = _patches(slope, kernel, around)
-            product = patches @ turned.permute(2, 3, 1, 0).reshape(-1, channels)
+            # Patches of the gradient serve both products, and are no larger than those of inputs.
+            patches = _patches(gradient, kernel, around)
+            product = patches @ flipped.permute(2, 3, 1, 0).reshape(-1, channels)
             of_inputs = product.view(*inputs.permute(0, 2, 3, 1).shape).permute(0, 3, 1, 2)
             product = inputs.permute(0, 2, 3, 1).reshape(-1, channels).T @ patches
             of_weight = product.view(channels, *kernel, outputs).permute(3, 0, 1, 2).flip(2, 3)
         else:
             if ctx.needs_input_grad[0]:
-                of_inputs = torch.conv2d(slope, turned, padding=around)
+                of_inputs = torch.conv2d(gradient, flipped, padding=around)
             product = flat.T @ _patches(inputs, kernel, ctx.padding)
             of_weight = product.view(outputs, *kernel, channels).permute(0, 3, 1, 2)
         if ctx.needs_input_grad[2]:
@@ -116,13 +117,13 @@ class _Convolution(torch.autograd.Function):
 
 
 def _patches(inputs: Tensor, kernel: Sequence[int], padding: Sequence[int]) -> Tensor:
-    """(B H' W', K L C) the neighbourhood of every output pixel."""
-    high, wide = padding
-    padded = torch.nn.functional.pad(inputs.permute(0, 2, 3, 1), (0, 0, wide, wide, high, high))
+    """(B * H' * W', K * L * C): the patch of inputs below the kernel at every output pixel."""
+    top, side = padding
+    padded = torch.nn.functional.pad(inputs.permute(0, 2, 3, 1), (0, 0, side, side, top, top))
     (images, _, _, channels), (rows, columns) = padded.shape, kernel
     image, row, column, _ = padded.stride()
     size = images, padded.shape[1] - rows + 1, padded.shape[2] - columns + 1
-    # A row of a neighbourhood lies in one piece, which is copied faster than single pixels are.
+    # A row of a patch is contiguous, which is copied faster than single pixels are.
     shape = (*size, rows, columns * channels)
     windows = padded.as_strided(shape, (image, row, column, row, 1))
     return windows.reshape(-1, rows * columns * channels)

@@ -24,7 +24,7 @@ from torch.func import functional_call, vmap
 from korisk import _checks
 from korisk._memory import free_memory
 from korisk.errors import Argument, KoriskError, invalid
-from korisk.fitting.gradient.convolutions import SLOW, FastSlopes
+from korisk.fitting.gradient.convolutions import SLOW, FastGradients
 from korisk.fitting.gradient.recipe import Recipe
 from korisk.fitting.gradient.train import Optimiser, Pool, captured
 from korisk.operators.inputs import shape_text
@@ -35,9 +35,12 @@ _EAGER = 3  # steps before a CUDA graph is captured, in which libraries initiali
 _SHARE = 0.6  # of the free memory that members may use together
 _REPORTED = 10  # steps between reports
 _TIMED = 4  # timed steps, after the warm-up that capturing needs
-_SPACE = 5  # memory of a member in units of its weights: gradients, two moments, the best step
+# Memory of a member in training over that of its weights: these, gradients, Adam's two moments and
+# the best step.
+_SPACE = 5
 _ALIKE = 1e-3  # of the largest output: tolerated difference of stacked and single outputs
 
+# A network, then its training inputs and targets, then its validation inputs and targets.
 Fit = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor], object]
 Forward = Callable[[Tensor], Tensor]  # inputs (members, batch, ...) to outputs of that shape
 Tensors = Mapping[str, Tensor]  # by the name of the parameter or buffer
@@ -211,8 +214,8 @@ class Pace(NamedTuple):
     """Speed and memory of the training, measured over a few steps."""
 
     step: float  # seconds, of all members that are trained at once
-    check: float  # seconds to judge these on their validation and test pairs
-    at_once: int
+    check: float  # seconds to evaluate these on their validation and test pairs
+    at_once: int  # members that are trained at once
     memory: float  # bytes, with the pool
     device: str  # in words
 
@@ -301,6 +304,7 @@ class _Strategy(NamedTuple):
 
 
 def _trial(member: Member, inputs: Tensor, schedule: Schedule) -> Tensor:
+    """A first batch of inputs, on which networks are tried before training."""
     return inputs[member.rows[: min(schedule.batch, len(member.rows))]]
 
 
@@ -314,7 +318,7 @@ def _strategy(
         draws = _draws_after_checks(first.module, trial, targets)
     if (inputs.is_cuda if together is None else together) and len(members) > 1:
         with _seeded(first, pool):
-            reason = _unlike(members, trial)
+            reason = _why_not_stacked(members, trial)
             at_once = 0 if reason else _at_once(members, pool, schedule, trial)
         if at_once:
             return _Strategy(at_once, 1, ())
@@ -374,7 +378,7 @@ def _fitted(member: Member, pool: Pool, fit: Fit) -> Tensor:
     with _seeded(member, pool):
         samples = [tensor[rows] for rows in (member.rows, member.validation) for tensor in pool]
         fit(member.module, *samples)
-    errors = _judged(_single(member.module), member.module, pool, member.test[None])[0].cpu()
+    errors = _pair_errors(_single(member.module), member.module, pool, member.test[None])[0].cpu()
     if not bool(torch.isfinite(errors).all()):
         raise _not_finite(member.name)
     return errors
@@ -389,6 +393,7 @@ def _not_finite(name: str) -> KoriskError:
 
 
 def _single(module: nn.Module) -> Forward:
+    """The forward pass of one network, with an axis of one member."""
     return lambda x: module(x[0])[None]
 
 
@@ -402,7 +407,7 @@ class _Stack(NamedTuple):
     """Members as one network: weights, forward pass of all members, and state."""
 
     weights: list[nn.Parameter]
-    mode: nn.Module  # whose training or evaluation mode counts
+    mode: nn.Module  # the module to switch between training and evaluation mode
     forward: Forward
     state: dict[str, Tensor]  # by name, with an axis of members
     penalty: Forward | None = None  # of (members, batch, ...), one for each member
@@ -425,17 +430,17 @@ def _stacked(members: Sequence[Member], trial: Tensor) -> _Stack:
     with torch.no_grad():
         probe.train()(trial)
     modules = [probe, *(member.module for member in members)]
-    after, *stacks = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in modules)
+    probed, *states = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in modules)
     learned: dict[str, nn.Parameter] = {}
     unshared: dict[str, Tensor] = {}
     shared: dict[str, Tensor] = {}
-    for name, value in stacks[0].items():
+    for name, value in states[0].items():
         if value.requires_grad:
-            learned[name] = nn.Parameter(torch.stack([values[name].detach() for values in stacks]))
-        elif all(torch.equal(values[name], value) for values in (after, *stacks)):
+            learned[name] = nn.Parameter(torch.stack([state[name].detach() for state in states]))
+        elif all(torch.equal(state[name], value) for state in (probed, *states)):
             shared[name] = value
         else:
-            unshared[name] = torch.stack([values[name] for values in stacks])
+            unshared[name] = torch.stack([state[name] for state in states])
 
     def stacked(of: nn.Module, prefix: str = "") -> Forward:
         def single(weights: Tensors, buffers: Tensors, x: Tensor) -> Tensor:
@@ -448,8 +453,8 @@ def _stacked(members: Sequence[Member], trial: Tensor) -> _Stack:
 
     penalty = _penalty(template)
     stacked_penalty = None if penalty is None else stacked(penalty, "of.")
-    state = {name: weight.detach() for name, weight in learned.items()} | unshared
-    return _Stack(list(learned.values()), template, stacked(template), state, stacked_penalty)
+    changing = {name: weight.detach() for name, weight in learned.items()} | unshared
+    return _Stack(list(learned.values()), template, stacked(template), changing, stacked_penalty)
 
 
 class _Penalty(nn.Module):
@@ -472,7 +477,7 @@ def _copies(members: Sequence[Member]) -> list[Member]:
     return [replace(member, module=copy.deepcopy(member.module)) for member in members]
 
 
-def _unlike(members: Sequence[Member], trial: Tensor) -> str:
+def _why_not_stacked(members: Sequence[Member], trial: Tensor) -> str:
     """Why members cannot be stacked, by trying the first two; empty if they can."""
     pair, inputs = _copies(members[:2]), trial.expand(2, *trial.shape)
     try:
@@ -502,7 +507,7 @@ def _at_once(members: Sequence[Member], pool: Pool, schedule: Schedule, trial: T
     training = _Training(pair, pool, schedule, _stacked(pair, trial))
     # One step and one evaluation: either may be the peak of memory.
     training.step()
-    training.judge()
+    training.evaluate()
     bytes_per_member = (torch.cuda.max_memory_allocated(device) - before) / len(pair)
     del training
     torch.cuda.empty_cache()
@@ -512,8 +517,8 @@ def _at_once(members: Sequence[Member], pool: Pool, schedule: Schedule, trial: T
 # --- Training ------------------------------------------------------------------------------------
 
 
-def _judged(forward: Forward, mode: nn.Module, pool: Pool, rows: Tensor) -> Tensor:
-    """(members, rows) the mean squared error of each pair, for rows (members, rows)."""
+def _pair_errors(forward: Forward, mode: nn.Module, pool: Pool, rows: Tensor) -> Tensor:
+    """(members, R) the mean squared error of each pair, for the pool's `rows` (members, R)."""
     inputs, targets = pool
     mode.eval()
     with torch.no_grad():
@@ -526,7 +531,7 @@ def _judged(forward: Forward, mode: nn.Module, pool: Pool, rows: Tensor) -> Tens
 
 
 class _Training:
-    """Members in training."""
+    """Members in training: their batches, optimiser, and the best step so far."""
 
     def __init__(
         self, members: Sequence[Member], pool: Pool, schedule: Schedule, stack: _Stack
@@ -544,7 +549,8 @@ class _Training:
             picks = torch.randint(len(member.rows), (steps, size), generator=draws)
             batches.append(member.rows.cpu()[picks][:, torch.arange(schedule.batch) % size])
         self.batches = torch.stack(batches, 1).to(device)  # (steps, members, batch)
-        self.judged = torch.stack([torch.cat([m.validation, m.test]) for m in members])
+        # (members, V + T) rows of the pool
+        self.evaluated = torch.stack([torch.cat([m.validation, m.test]) for m in members])
         self.iteration = torch.zeros(1, dtype=torch.long, device=device)
         rate, batch_size = schedule.rate, schedule.batch
         recipe = Recipe(optimiser="adam", rate=rate, iterations=steps, batch=batch_size)
@@ -557,8 +563,8 @@ class _Training:
 
     def step(self) -> None:
         """Take one step."""
-        rows = self.batches.index_select(0, self.iteration)[0]
-        with FastSlopes() if SLOW else nullcontext():
+        rows = self.batches.index_select(0, self.iteration)[0]  # (members, batch)
+        with FastGradients() if SLOW else nullcontext():
             residual = self.forward(self.pool[0][rows]) - self.pool[1][rows]
             # The sum over members: a member's weights enter only its own term.
             loss = residual.square().flatten(1).mean(1).sum()
@@ -569,9 +575,9 @@ class _Training:
             self.optimiser.step(gradients, self.iteration)
         self.iteration.add_(1)
 
-    def judge(self) -> Tensor:
+    def evaluate(self) -> Tensor:
         """(members, V + T) the error of each validation pair, then of each test pair."""
-        return _judged(self.forward, self.mode, self.pool, self.judged)
+        return _pair_errors(self.forward, self.mode, self.pool, self.evaluated)
 
     def _advance(self, steps: int, done: int) -> None:
         """Take steps; on CUDA, all but the first few by replaying a captured one."""
@@ -601,13 +607,14 @@ class _Training:
         start = clock()
         self._advance(_TIMED, warm_up)
         after_steps = clock()
-        self.judge()
+        self.evaluate()
         return (after_steps - start) / _TIMED, clock() - after_steps
 
     def run(self, report: Report, stop: threading.Event | None = None) -> list[Tensor]:
         """Train to the end; return each member's test errors at its best validation step."""
-        steps, counts = len(self.batches), len(self.members[0].validation)
-        best, reported, done = torch.full((len(self.members),), math.inf), torch.zeros(()), 0
+        steps, validation_pairs = len(self.batches), len(self.members[0].validation)
+        best, done = torch.full((len(self.members),), math.inf), 0  # validation error, steps
+        test_errors = torch.zeros(())  # (members, T) after the first check
         best_check = torch.zeros(len(self.members))
         for check in range(1, CHECKS + 1):
             until = steps * check // CHECKS
@@ -618,14 +625,14 @@ class _Training:
                 self._advance(count, done)
                 done += count
                 report(done / steps)
-            errors = self.judge().cpu()
-            validation = errors[:, :counts].mean(1)
+            errors = self.evaluate().cpu()
+            validation = errors[:, :validation_pairs].mean(1)
             for member, value in zip(self.members, validation.tolist(), strict=True):
                 if not math.isfinite(value):
                     raise _not_finite(member.name)
             better = (validation < best)[:, None]
             # The first check improves on infinity for all members, so no test error stays at zero.
-            reported = torch.where(better, errors[:, counts:], reported)
+            test_errors = torch.where(better, errors[:, validation_pairs:], test_errors)
             best = torch.minimum(best, validation)
             best_check[better[:, 0]] = check
             for name, current in self.state.items():
@@ -640,4 +647,4 @@ class _Training:
                 # Unchanged buffers are not written: other networks may share an operator's.
                 if not torch.equal(state[name], best_values[index]):
                     state[name].copy_(best_values[index])
-        return list(reported)
+        return list(test_errors)

@@ -57,7 +57,7 @@ class Engine(ABC):
 
     @abstractmethod
     def apply(self, x: Tensor, project: bool) -> Tensor:
-        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+        """(batch, pixels) -> (batch, views * bins), or from there back to pixels."""
 
     def product(self, x: Tensor, project: bool, batch: int, shape: Shape) -> Tensor:
         """The same from a contiguous tensor of any shape to one of the given shape."""
@@ -68,7 +68,7 @@ class Engine(ABC):
 
 
 def entry_count(stencil: AnyStencil) -> int:
-    """Estimated number of matrix entries, from a few views; an upper bound for large views."""
+    """Number of matrix entries: estimated from a few views; at most, if views are large."""
     views = stencil.geometry.views_count
     if stencil.taps_per_view > _CHUNK:
         return stencil.taps_per_view * views
@@ -110,7 +110,7 @@ def view_chunks(stencil: AnyStencil) -> Iterator[slice]:
 def sparse_matrix(
     stencil: AnyStencil, dtype: torch.dtype, column: NDArray[np.int32] | None = None
 ) -> csr_array:
-    """The matrix (views bins, pixels), one row a ray; `column` renumbers the pixels."""
+    """The matrix (views * bins, pixels), one row for each ray; `column` renumbers the pixels."""
     from scipy.sparse import coo_array, csr_array, vstack
 
     bins = stencil.bins
@@ -171,7 +171,7 @@ class CpuMatrix(Engine):
         return self._folded
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
-        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+        """(batch, pixels) -> (batch, views * bins), or from there back to pixels."""
         if folded := self._for_few(len(x)):
             return folded.apply(x, project)
         rows, source, target = self.backward, self.rays, self.pixels
@@ -365,7 +365,7 @@ class FoldedMatrix(Engine):
         )
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
-        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+        """(batch, pixels) -> (batch, views * bins), or from there back to pixels."""
         return self._project(x) if project else self._backproject(x)
 
     def _project(self, images: Tensor) -> Tensor:
@@ -399,7 +399,7 @@ class DeviceMatrix(Engine):
         self.backward = _as_torch(matrix.T.tocsr(), device)
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
-        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+        """(batch, pixels) -> (batch, views * bins), or from there back to pixels."""
         matrix = self.forward if project else self.backward
         return (matrix @ x.t().contiguous()).t().contiguous()
 
@@ -408,7 +408,7 @@ class OnTheFly(Engine):
     """No stored matrix: taps are computed for a few views at a time and discarded."""
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
-        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+        """(batch, pixels) -> (batch, views * bins), or from there back to pixels."""
         shape = self.stencil.geometry.views_count, self.stencil.bins
         sinograms = x.new_zeros(len(x), *shape) if project else x
         images = x if project else x.new_zeros(len(x), math.prod(self.stencil.image_shape))

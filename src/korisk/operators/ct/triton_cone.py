@@ -158,7 +158,7 @@ class TritonCone(Engine):
         self._launches: dict[tuple[bool, int], Launch] = {}
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
-        """(batch, voxels) -> (batch, views bins), or back from there to voxels."""
+        """(batch, voxels) -> (batch, views * bins), or from there back to voxels."""
         cone, batch = self.cone, len(x)
         views, rows, columns = cone.geometry.sinogram_shape
         slices = cone.geometry.image_shape[0]

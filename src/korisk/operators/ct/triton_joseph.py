@@ -391,7 +391,7 @@ class _Kernels(Engine):
         return torch.from_numpy(np.asarray(array, dtype=np.float64)).to(self.device, self.dtype)
 
     def apply(self, x: Tensor, project: bool) -> Tensor:
-        """(batch, pixels) -> (batch, views bins), or back from there to pixels."""
+        """(batch, pixels) -> (batch, views * bins), or from there back to pixels."""
         return self.product(x, project, len(x), (len(x), math.prod(self.shapes[project])))
 
     def product(self, x: Tensor, project: bool, batch: int, shape: Shape) -> Tensor:

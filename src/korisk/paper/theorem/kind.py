@@ -77,8 +77,8 @@ class Deep(Kind[DeepProblemEntry, DeepPointEntry]):
         """The scanner, and the true network."""
         keys.population(shared.ellipses, None, None)  # checks the numbers of ellipses
         if shared.network is None and shared.near is not None:
-            where = f"where training of problem.network starts, got {shared.near} without a network"
-            raise KoriskError(f"problem.near says {where}; name one, or leave near out")
+            why = f"problem.near = {shared.near} sets where training of problem.network starts"
+            raise KoriskError(f"{why}, but there is no network; name one, or leave near out")
         # Absent where unused: stored cells have specs without them.
         unused = {"network", "near"} if shared.network is None else set[str]()
         size = point.model_dump(include={"side", "views", "bins"})

@@ -4,8 +4,9 @@ A few hundred images do not determine a covariance of thousands of pixels: their
 has no more directions than there are images, and a learning curve from it is far too optimistic.
 What few images do determine is their mean, the variance D^2 of every pixel, and the correlation rho
 of two pixels as a function of their distance, since that is a mean over the whole image. The sample
-covariance is shrunk towards D rho D: by as much as its own variance asks for, unless fits to the
-examples tell better (`from_examples.matched_moment`).
+covariance is shrunk towards D rho D. The shrinkage follows from the variance of the sample
+covariance, or from fits to the examples where these determine it better
+(`from_examples.matched_moment`).
 """
 
 import math

@@ -78,7 +78,7 @@ class Finished:
         return torch.tensor(errors, dtype=torch.float64)
 
     def write(self, name: str, model: str, cell: Cell, errors: Tensor) -> None:
-        """Keep the errors of a network."""
+        """Store the errors of a network."""
         record = FinishedRecord(
             korisk=__version__, model=model, **cell._asdict(), errors=errors.double().tolist()
         )
@@ -189,7 +189,7 @@ class Trainings:
         return Member(name, network, batches, train[: cell.n], validation, test)
 
     def write(self, cell: Cell, steps: int, errors: Tensor) -> None:
-        """Keep the errors of a network, if there is a folder for them."""
+        """Store the errors of a network, if there is a folder for them."""
         if self.finished is not None:
             name = self._file(cell, steps, self.training.patience)
             self.finished.write(name, self.name, cell, errors)
@@ -265,7 +265,7 @@ def digest_of_fit(fit: Callable[..., object] | None) -> str:
         return ""
     source = _source(fit)
     if not source:
-        unread = "networks of a fit whose source cannot be read are not kept; write it as a "
+        unread = "results cannot be stored for a fit whose source cannot be read; write it as a "
         raise KoriskError(unread, "function in a file, or leave ", Argument("folder", ...), " out")
     return hashlib.sha256(source.encode()).hexdigest()
 
