@@ -119,21 +119,24 @@ class Group:
         first = self.forecasts[0].curve
         # Collapsed means, at rounding, are no errors that a target could improve on.
         lowest = float(first.means[first.means > ROUNDING * first.means.max()].min())
-        best, choice = (-1.0, -1), (math.nan, "")
+        candidates = []
         for factor in _NEARLY if len(self.forecasts) > 1 else _STRETCH:
             # Rounded up to three digits as an error, and then in the user's unit.
             step = 10.0 ** (math.floor(math.log10(factor * lowest)) - 2)
             error = math.ceil(round(factor * lowest / step, 6)) * step
             digits = 4 if first.unit.law in _LOGARITHMS else 8
-            target = _digits(float(first.unit.from_error(error)), digits)
+            candidates.append((_digits(float(first.unit.from_error(error)), digits), factor))
+
+        def rank(candidate: tuple[float, float]) -> tuple[float, int]:
+            target = candidate[0]
             goal = float(first.unit.to_error(target))
             distance = min(_standard_errors(outlook.curve, goal) for outlook in self.forecasts)
             score = sum(telling(plan_from(outlook, target)) for outlook in self.forecasts[:2])
-            rank = min(distance, _CLEAR), score
-            if rank > best:
-                change = f"{abs(100 * (factor - 1)):.0f}% {'more' if factor > 1 else 'less'}"
-                best, choice = rank, (target, f"{change} error than the lowest of {first.name}")
-        return choice
+            return min(distance, _CLEAR), score
+
+        target, factor = max(candidates, key=rank)  # the first of equals
+        change = f"{abs(100 * (factor - 1)):.0f}% {'more' if factor > 1 else 'less'}"
+        return target, f"{change} error than the lowest of {first.name}"
 
     @property
     def target(self) -> float:
@@ -319,7 +322,7 @@ def _targets(outlook: Forecast) -> tuple[list[float], list[float]]:
     last = float(curve.means[-1])
     # The hardest target: no harder than futures reach, no easier than just beyond the pilot, and
     # above rounding.
-    low = max(float(outlook.quantile([outlook.horizon], _REMOTE)[0]), _HARDEST * last)
+    low = max(outlook.quantile([outlook.horizon], _REMOTE).item(), _HARDEST * last)
     low = max(min(low, _BEYOND * last), 0.5 * ROUNDING * float(curve.means.max()))
     edges = np.array([_EASIEST * curve.means.max(), *levels[levels > low], low])
     # Stops are spaced evenly in the log error between means, where answers change smoothly.
@@ -340,7 +343,7 @@ def _targets(outlook: Forecast) -> tuple[list[float], list[float]]:
     stops += _round_targets(unit, low, float(edges[0]))
     beside = [error for level in levels for error in (level, level * (1 - _JUST))]
     smallest = outlook.measured.lasting(curve.sizes[:1].astype(float))
-    beside += [math.exp(smallest.quantile(p)[0]) for p in _AT_FIRST]
+    beside += [math.exp(smallest.quantile(p).item()) for p in _AT_FIRST]
     return stops, unit.from_error(beside).tolist()
 
 
