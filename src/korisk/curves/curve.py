@@ -48,7 +48,7 @@ Place = Callable[[int, str], str]  # the place of a row's `n` or `error`, as mes
 
 
 @final
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@dataclass(frozen=True)
 class Curve(Reported):
     """Measured errors over training samples, for one model and one metric.
 

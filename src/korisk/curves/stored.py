@@ -248,7 +248,7 @@ def stored_curves(
             for flat in rows_of
             if flat.row.n >= LEAST_N
         ]
-        finite = [value for value in values if value[1] >= 0]  # nan drops out
+        finite = [value for value in values if not math.isnan(value[1])]
         usable, notes = without_perfect(finite)
         notes.insert(0, f"values from {shown(choice.metric)} of the store")
         if len(finite) < len(values):

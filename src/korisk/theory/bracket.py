@@ -37,7 +37,7 @@ def terse_repr(value: object) -> str:
     return f"{type(value).__name__}({', '.join(texts)})"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class NormBracket:
     """lower <= true constant <= upper, and how the ends are known.
 

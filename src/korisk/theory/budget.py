@@ -80,14 +80,14 @@ def _root_sum(terms: Sequence[Term], target: float) -> int:
     # stay below it. sqrt(f + s q) <= sqrt(f) + sqrt(s q) gives such a start, (eq:newton-start).
     q = (gap / sum((tail * slope.sqrt() for tail, _, slope in growing), _ZERO)) ** 2
     # Newton converges quadratically: a step below the last 20 digits leaves no error in the rest.
-    for _ in range(200):
+    # From below all steps go up, until one is nothing but rounding.
+    step = q
+    while step > q.scaleb(20 - getcontext().prec):
         roots = [(tail, slope, (floor + slope * q).sqrt()) for tail, floor, slope in exact]
         value = sum((tail * r for tail, _, r in roots), _ZERO)
-        gradient = sum((tail * s / (2 * r) for tail, s, r in roots if s > 0), _ZERO)
+        gradient = sum((tail * s / (2 * r) for tail, s, r in roots), _ZERO)
         step = (root - value) / gradient
         q += step
-        if abs(step) <= q.scaleb(20 - getcontext().prec):
-            break
     return invert_rate(q)
 
 
@@ -102,7 +102,8 @@ def _terms(net: Network, bound: BoundForm, *, effective: bool) -> list[Term]:
         if isinstance(layer, Learned):
             floor = Decimal(layer.C) ** 2 / Decimal(layer.width)
             estimated = effective and layer.effective is not None
-            dimension = (layer.effective if estimated else layer.parameters) or 0
+            dimension = layer.effective if estimated else layer.parameters
+            assert dimension is not None  # else `estimation_slopes` has raised
             slope = Decimal(layer.kappa) * Decimal(dimension)
         elif isinstance(layer, Known):
             floor = Decimal(layer.mismatch)
@@ -177,13 +178,12 @@ def invert_rate(rate: Decimal) -> int:
             x = Decimal(math.log(-start) - start)
         else:
             x = Decimal(-float(lambertw(-math.exp(start), -1).real))
-        context.prec = min(40, most)
-        for _ in range(50):
-            step = (x + log_rate - x.ln()) / (1 - 1 / x)
-            x -= step
-            if context.prec == most and abs(step) <= x.scaleb(8 - most):
-                break
-            context.prec = min(2 * context.prec, most)  # a Newton step doubles the correct digits
+        # A Newton step doubles the correct digits, at first those of a double.
+        context.prec = 20
+        while context.prec < most:
+            context.prec = min(2 * context.prec, most)
+            for _ in range(2):  # the second corrects what the first step loses
+                x -= (x + log_rate - x.ln()) / (1 - 1 / x)
         return int(x.exp().to_integral_value(rounding=decimal.ROUND_CEILING))
 
 

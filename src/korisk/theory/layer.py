@@ -24,7 +24,7 @@ INPUT = "input"  # name of the network's input among the inputs of layers
 Inputs = Sequence[str] | Mapping[str, Lipschitz] | None  # a tuple or dict once it is checked
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Layer(ABC):
     """One map u_l of the network, with the Lipschitz constant of the *true* map.
 
@@ -255,7 +255,7 @@ class Learned(Layer):
         set_fields(self, kappa=real(field("kappa"), self.kappa, above=0))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Composition:
     """A Lipschitz constant of the run of layers from `first` to `last`.
 

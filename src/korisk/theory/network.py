@@ -32,7 +32,7 @@ BoundForm = Literal["paper", "minkowski", "composed"]
 BOUNDS: tuple[BoundForm, ...] = get_args(BoundForm)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Network(Drawn):
     """Known and learned layers, input side first: f_L = u_L o ... o u_1 (eq:target), or a graph.
 

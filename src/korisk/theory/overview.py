@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from dataclasses import replace as with_fields
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from korisk._checks import one_of, target_error
@@ -369,10 +370,11 @@ class Overview:
                 text += f"; with {by}, from N = {whole(alternative)} on"
             yield f"{text}."
         if any(layer.shared for layer in net.learned):
-            yield (
-                "Layers that share parameters err by all of them each; different parameters in "
-                f"all: {whole(net.parameters or 0)}."
-            )
+            # Without the p of every layer there is no sum to tell.
+            text = "Layers that share parameters err by all of them each"
+            if net.parameters is not None:
+                text += f"; different parameters in all: {whole(net.parameters)}"
+            yield f"{text}."
         known = [layer for layer in net if isinstance(layer, Known)]
         mismatched = [layer.name for layer in known if layer.mismatch > 0]
         if mismatched:
@@ -400,7 +402,7 @@ class Overview:
                 f"{number(self.other)} to {number(self.after.other)}."
             )
         if self.net.parameters and any(layer.shared for layer in self.net.learned):
-            remaining = whole(self.after.net.parameters or 0)
+            remaining = whole(self.after.net.parameters)
             yield f"Then {remaining} different parameters are learned, shared ones among them."
         if self.target is not None:
             outcome = "is out of reach even then"
@@ -470,12 +472,11 @@ def overview(
     # Forms that lack a constant of the network are left out; only the requested one may raise.
     def overview_of(net: Network, n: float | None) -> Overview:
         samples: dict[bool, dict[BoundForm, int | None]] = {False: {}, True: {}}
-        for kind in (False, True) if both else (False,):
-            for name in BOUNDS if goal is not None else ():
+        if goal is not None:
+            for kind, name in product((False, True) if both else (False,), BOUNDS):
                 samples[kind][name] = None
                 try:
-                    needed = samples_needed(net, goal or 0.0, bound=name, effective=kind)
-                    samples[kind][name] = needed
+                    samples[kind][name] = samples_needed(net, goal, bound=name, effective=kind)
                 except KoriskError as error:
                     requested = (name, kind) == (form, effective)
                     if requested and not isinstance(error, UnreachableError):
