@@ -305,8 +305,6 @@ class _Case:
                 gap = min(gap, 1 - noise)
         if evidence.longer is not None:
             training = _training_share(curve, evidence.longer)
-            if training is not None and gap is not None:
-                training = min(training, 1 - gap)  # it cannot exceed the training error
         target = None if target_error is None else target_error / error
         return cls(curve, evidence, _falls(curve), gap, training, noise, target)
 

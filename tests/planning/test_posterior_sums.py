@@ -1,0 +1,282 @@
+"""The grid posterior against plain sums over shifts, upper ends, kinds, drifts and noises."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from scipy.stats import beta, norm
+
+import korisk as kr
+from korisk.curves.noise import relative_variance
+from korisk.planning.futures.law import Law, normals, recalibrated, turned
+from korisk.planning.futures.posterior import heavy, log_shape, posterior
+from korisk.planning.futures.prior import (
+    LEARNED,
+    PRIOR,
+    PRIORS,
+    RECALIBRATION,
+    SHARES,
+    Kind,
+    Prior,
+    prior_of,
+)
+from korisk.planning.futures.prior import PLAIN as PLAIN_KIND
+from pilots import power_pilot
+
+Array = NDArray[np.float64]
+
+FIRST = Kind(
+    weight=0.7,
+    rate_median=0.6,
+    rate_spread=0.5,
+    no_floor=0.3,
+    floor_shape=(1.5, 2.0),
+    drift_weights=(0.6, 0.4),
+    shift_weights=(0.5, 0.2),
+    cap_weights=(0.2, 0.3),
+)
+SECOND = replace(FIRST, weight=0.3, rate_median=1.2, no_floor=0.6, floor_shape=(3.0, 1.0))
+FEW = Prior(
+    kinds=(FIRST, replace(SECOND, drift_weights=(0.1, 0.9), cap_weights=(0.1, 0.1))),
+    drifts=(0.02, 0.08),
+    shifts=(0.0, 0.5),
+    caps=(0.3, 0.7),
+    stretches=(1.0, 3.0),
+    stretch_weights=(0.8, 0.4),
+    growth=1.2,
+    recalibration=(0.2, 0.9),
+    noises=(0.03, 0.1),
+)
+
+
+def shape_of(rate: Array, floor: Array, shift: float, cap: float, x: Array) -> Array:
+    """Eq. (eq:posterior) with g = ((x + s) / (1 + s))^-b."""
+    g = ((x + shift) / (1 + shift)) ** -rate
+    return np.log((floor * (1 - cap) + (1 - floor) * g) / (1 - cap + cap * (1 - floor) * g))
+
+
+def summed(
+    curve: kr.Curve, prior: Prior, noises: Sequence[Array], n: float, errors: Array
+) -> tuple[float, Array]:
+    """The log evidence, and P(error at n <= each of errors), over a fine even grid."""
+    rate_edges = np.linspace(np.log(0.02), np.log(2.5), 91)
+    floor_edges = np.linspace(0, 1, 121)
+    rates = np.exp(0.5 * (rate_edges[1:] + rate_edges[:-1]))[:, None, None]
+    floors = np.append(0.0, 0.5 * (floor_edges[1:] + floor_edges[:-1]))[None, :, None]
+    last = float(curve.sizes[-1])
+    x, back = curve.sizes / last, np.log2(last / curve.sizes)
+    log_weights, under = [], []
+    shapes = [*((s, 0.0) for s in prior.shifts), *((0.0, c) for c in prior.caps)]
+    shares = np.array(prior.stretch_weights) / sum(prior.stretch_weights)
+    for index, drift in enumerate(prior.drifts):
+        for noise in noises:
+            inverse = np.linalg.inv(np.diag(noise) + drift**2 * np.minimum.outer(back, back))
+            precision = inverse.sum()
+            constant = 0.5 * np.linalg.slogdet(inverse)[1] - 0.5 * math.log(precision)
+            constant -= math.log(len(noises))
+            for place, (shift, cap) in enumerate(shapes):
+                mass = np.zeros((rates.size, floors.size))
+                for kind in prior.kinds:
+                    weights = [*kind.shift_weights, *kind.cap_weights]
+                    law = norm(math.log(kind.rate_median), kind.rate_spread)
+                    floor = np.diff(beta.cdf(floor_edges, *kind.floor_shape))
+                    floor = np.append(kind.no_floor, (1 - kind.no_floor) * floor)
+                    share = kind.weight * kind.drift_weights[index] * weights[place] / sum(weights)
+                    mass += share * np.outer(np.diff(law.cdf(rate_edges)), floor)
+                gap = np.log(curve.means) - shape_of(rates, floors, shift, cap, x)
+                level = (gap @ inverse).sum(axis=-1) / precision
+                rest = gap - level[..., None]
+                misfit = np.einsum("rfi,ij,rfj->rf", rest, inverse, rest)
+                log_weights.append(np.log(mass) + constant - 0.5 * misfit)
+                beyond = shape_of(rates, floors, shift, cap, np.array([n / last]))[..., 0]
+                ahead = math.log2(n / last) ** prior.growth
+                odds = np.zeros((*level.shape, len(errors)))
+                for share, stretch in zip(shares, prior.stretches, strict=True):
+                    spread = math.sqrt(1 / precision + (stretch * drift) ** 2 * ahead)
+                    away = np.log(errors) - (level + beyond)[..., None]
+                    odds += share * norm.cdf(away / spread)
+                under.append(odds)
+    evidence = float(logsumexp(log_weights))
+    mixed = np.einsum("wrf,wrfe->e", np.exp(np.array(log_weights) - evidence), np.array(under))
+    offset, slope = prior.recalibration
+    return evidence, norm.cdf(offset + slope * norm.ppf(mixed))
+
+
+@pytest.mark.parametrize("seeds", [1, 4])
+def test_every_part_of_the_prior_is_summed_over(seeds: int) -> None:
+    """Pilots with noise of their own, and single seeds, for which two noises are equally likely."""
+    curve = power_pilot(0.02, 0.5, 0.7, noise=0.1, seeds=seeds)
+    variance = relative_variance(curve)
+    ones = np.ones(len(curve.sizes))
+    noises = [noise**2 * ones for noise in FEW.noises] if variance is None else [variance]
+    result = posterior(curve, FEW)
+    assert result.lasting == pytest.approx(0, abs=1e-3)
+    levels = (0.05, 0.3, 0.7, 0.95)
+    for n in (1024.0, 16384.0):
+        errors = np.array([result.quantile(np.array([n]), p)[0] for p in levels])
+        evidence, odds = summed(curve, FEW, noises, n, errors)
+        np.testing.assert_allclose(odds, levels, atol=0.012)
+        # Grids of cells differ by a few per cent in the evidence.
+        assert result.evidence == pytest.approx(evidence, abs=0.08)
+
+
+def test_curves_have_their_formula_and_are_one_at_the_last_size() -> None:
+    rng = np.random.default_rng(1)
+    rate, floor, shift, cap = rng.uniform(0.1, 0.9, (4, 5))
+    x = np.array([0.1, 1.0, 30.0])
+    expected = [shape_of(*row, x) for row in zip(rate, floor, shift, cap, strict=True)]
+    np.testing.assert_allclose(log_shape(rate, floor, shift, cap, x), expected, rtol=1e-12)
+    assert log_shape(rate, floor, shift, cap, np.ones(1)) == pytest.approx(0, abs=1e-15)
+
+
+def test_the_moments_of_a_posterior_are_those_of_its_walks() -> None:
+    result = posterior(power_pilot(noise=0.1, seeds=1), FEW)
+    variances = np.array([walk.noise.mean() for walk in result.walks])[result.walk]
+    assert len(result.walks) == 4
+    assert [walk.drift for walk in result.walks] == [0.02, 0.02, 0.08, 0.08]
+    assert result.noise == pytest.approx(math.sqrt(result.weight @ variances))
+    drifts = np.array([walk.drift for walk in result.walks])[result.walk]
+    assert result.roughness == pytest.approx(result.weight @ drifts)
+    few = result.heaviest(7)
+    assert few.weight == pytest.approx(result.weight[:7] / result.weight[:7].sum())
+    for name in ("level", "rate", "floor", "shift", "cap", "walk"):
+        np.testing.assert_array_equal(getattr(few, name), getattr(result, name)[:7])
+    n = np.array([1024.0, 4096.0])
+    mean, _ = result.moments(n)
+    np.testing.assert_allclose(result.centre(n), result.weight @ mean)
+    np.testing.assert_allclose(result.ahead(np.array([100.0, 512.0, 4096.0])), [0, 0, 3**1.2])
+
+
+def test_the_heaviest_curves_carry_nearly_all_of_the_weight() -> None:
+    """At most 1,500 of them; a thousandth of the weight is left out."""
+    result = posterior(power_pilot(noise=0.05, seeds=3))
+    assert len(result.weight) <= 1500
+    assert result.weight[-1] < 1e-3 * result.weight[0] * 5
+    assert heavy(np.array([0.0, 2.1e-3, 1.0, 1.9e-3])) == (0, 4)
+
+
+def test_two_usable_sizes_are_enough_and_one_is_not() -> None:
+    """Sizes at rounding are left out, unless fewer than two would be left."""
+    two = posterior(kr.Curve([16, 32, 64, 128], [1.0, 0.5, 1e-17, 1e-17]))
+    assert (two.last, len(two.pilot.x)) == (32.0, 2)
+    alone = posterior(kr.Curve([16, 32, 64], [1.0, 1e-17, 1e-17]))
+    assert (alone.last, len(alone.pilot.x)) == (64.0, 3)
+
+
+# --- Priors --------------------------------------------------------------------------------------
+
+
+def test_every_prior_has_a_share_of_plain_power_laws_beside_what_was_learned() -> None:
+    for name, prior in {**PRIORS, "mixture": PRIOR}.items():
+        *learned, plain = prior.kinds
+        assert plain == replace(PLAIN_KIND, weight=SHARES[name])
+        assert sum(kind.weight for kind in learned) == pytest.approx(1 - SHARES[name])
+        assert prior.recalibration == RECALIBRATION[name]
+        assert sum(kind.weight for kind in LEARNED.get(name, learned)) == pytest.approx(
+            1 if name in LEARNED else 0.75
+        )
+        # A recalibration of odds moves them by a few per cent, never over to the other side.
+        offset, slope = prior.recalibration
+        assert abs(offset) <= 0.15
+        assert 0.9 <= slope <= 1.1
+    assert SHARES == {"squares": 0.15, "rates": 0.25, "losses": 0.25, "mixture": 0.25}
+    # Squared errors count twice in the mixture.
+    kinds = iter(PRIOR.kinds)
+    for name, weight in (("squares", 2), ("rates", 1), ("losses", 1)):
+        for kind in LEARNED[name]:
+            assert next(kinds).weight == pytest.approx(0.75 * weight * kind.weight / 4)
+    assert PLAIN_KIND.weight == 1
+    assert PLAIN_KIND.floor_shape == (1.0, 1.0), "any floor is as likely"
+    assert sum(PLAIN_KIND.drift_weights) == pytest.approx(1)
+    assert sum(PLAIN_KIND.shift_weights + PLAIN_KIND.cap_weights) == pytest.approx(1)
+    assert PLAIN_KIND.no_floor > 0.5, "most have none"
+    assert PLAIN_KIND.rate_median * math.exp(2 * PLAIN_KIND.rate_spread) < 2
+
+
+def test_grids_of_a_prior_have_steps_of_about_a_factor_of_three() -> None:
+    """No two neighbours differ by more than a factor of ten, none by less than a fifth."""
+    grid = Prior(kinds=(FIRST,))
+    for values in (grid.drifts, grid.shifts[1:], grid.noises):
+        steps = np.diff(np.log10(values))
+        assert ((steps > 0.25) & (steps < 1.01)).all()
+    assert np.diff(grid.caps).max() <= 0.2
+    assert grid.caps[0] == pytest.approx(0.1)
+    assert grid.shifts[-1] == 1
+    assert grid.recalibration == (0, 1), "none, unless a metric has one"
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "name"),
+    [("psnr", "psnr", "squares"), ("accuracy", "accuracy", "rates"), ("loss", "error", "losses")],
+)
+def test_a_metric_has_the_prior_of_its_kind(metric: str, unit: str, name: str) -> None:
+    values: list[float] = {"psnr": [10.0, 20.0, 30.0], "accuracy": [0.5, 0.7, 0.8]}.get(
+        metric, [0.3, 0.2, 0.1]
+    )
+    assert prior_of(kr.Curve([16, 32, 64], values, metric=metric, unit=unit)) is PRIORS[name]
+    assert prior_of(kr.Curve([16, 32, 64], [0.3, 0.2, 0.1], metric="thing")) is PRIOR
+
+
+# --- Laws ----------------------------------------------------------------------------------------
+
+
+def counted(law: Law) -> tuple[Law, list[Array]]:
+    """The law, and a list of the errors at which it was asked for."""
+    calls: list[Array] = []
+
+    def under(log_error: Array) -> Array:
+        calls.append(log_error)
+        return law.under(log_error)
+
+    return Law(under, law.low, law.high), calls
+
+
+@pytest.mark.parametrize("p", [0.001, 0.05, 0.5, 0.9, 0.999])
+def test_a_quantile_takes_about_ten_steps(p: float) -> None:
+    """A normal law, whose score is linear, and mixtures, to 1e-7 of the log error."""
+    rng = np.random.default_rng(0)
+    normal = normals(np.ones(1), np.array([[0.3, -2.0]]), np.array([[0.1, 0.5]]))
+    law, calls = counted(normal)
+    assert law.quantile(p) == pytest.approx(norm.ppf(p, [0.3, -2.0], [0.1, 0.5]), abs=2e-7)
+    assert 3 <= len(calls) <= 12
+    weight, mean = rng.dirichlet(np.ones(6)), rng.normal(0, 1, (6, 3))
+    law, calls = counted(normals(weight, mean, rng.uniform(0.05, 1.5, (6, 3))))
+    quantile = law.quantile(p)
+    assert law.under(quantile - 3e-7).max() < p < law.under(quantile + 3e-7).min() + 1e-12
+    assert len(calls) <= 20
+
+
+def test_a_step_is_found_to_the_last_tolerance() -> None:
+    """Odds that jump have no slope to follow: bisection finds them, within sixty steps."""
+    law, calls = counted(
+        Law(lambda e: np.where(e < 0.123456, 0.0, 1.0), np.full(2, -40.0), np.full(2, 50.0))
+    )
+    assert law.quantile(0.3) == pytest.approx(0.123456, abs=2e-7)
+    assert len(calls) <= 60
+
+
+def test_laws_end_nine_deviations_out_and_zero_deviations_are_steps() -> None:
+    mean, deviation = np.array([[0.0, 1.0], [2.0, -1.0]]), np.array([[0.1, 0.2], [0.3, 0.0]])
+    law = normals(np.array([0.25, 0.75]), mean, deviation)
+    np.testing.assert_allclose(law.low, [-0.9, -1.0])
+    np.testing.assert_allclose(law.high, [4.7, 2.8])
+    assert law.under(np.array([0.6, -1 + 1e-9])) == pytest.approx([0.25, 0.75], abs=1e-5)
+    weights = normals(np.array([[0.25, 0.5], [0.75, 0.5]]), mean, deviation)
+    assert weights.under(np.array([0.6, 0.0])) == pytest.approx([0.25, 0.5], abs=1e-5)
+    sure = normals(np.array([0.7, 0.7]), mean, deviation)
+    assert sure.under(np.array([9.0, 9.0])).tolist() == [1, 1], "no probability exceeds one"
+
+
+def test_recalibration_keeps_certainties_within_reach_of_scores() -> None:
+    score = norm.ppf(1e-15)
+    assert turned(np.array([0.0]), 0.3, 0.5) == pytest.approx(norm.cdf(0.3 + 0.5 * score))
+    assert turned(np.array([1.0]), 0.3, 0.5) == pytest.approx(norm.cdf(0.3 - 0.5 * score), rel=1e-3)
+    law = normals(np.ones(1), np.zeros((1, 1)), np.ones((1, 1)))
+    assert recalibrated(law, 0.0, 1.0) is law
+    for offset, slope in ((0.0, 2.0), (1.0, 1.0), (0.0, 0.0)):
+        again = recalibrated(law, offset, slope)
+        assert again.under(np.array([0.7])) == pytest.approx(norm.cdf(offset + slope * 0.7))
