@@ -455,40 +455,38 @@ def _printed() -> dict[str, list[Figure]]:
 
 HEAD = """# The paper, claim by claim
 
-{total} claims of the paper that name a number, a comparison or a law, in our words, each judged
-twice:
+{total} claims of the paper with two verdicts each: all that name a number, a comparison or a law,
+in our words.
 
 {counts}
 
 *As the authors ran it* is their released code and their printed tables, *done properly* the same
 study with fine rays, λ chosen on other images, and fits in closed form
-([differences](differences.md)). Done properly, KO is the reconstruction that it starts from:
-training to the largest N lowers its error by {gain}. So a claim about how KO learns says nothing
-there: *nothing to learn*.
+([differences](differences.md)). Done properly, training KO to the largest N
+lowers its error by {gain}: claims about how KO learns are then *nothing to learn*.
 
-No verdict is typed. A claim states the range that it allows for a measured figure, and the two are
-compared, interval and all; where the interval has both answers, it is undecided. One clear failure
-refutes a claim of "every" or "any"; for others more than half of all figures decide, or, where a
-claim holds in one case and fails in as many of another, that case is its condition; else it is
-undecided. "About x" allows half a power of ten either way.
+Verdicts are computed: each claim allows a range, which is compared with the interval of a measured
+figure; an interval across the range's end is undecided. One clear failure refutes a claim of
+"every" or "any". Of other claims more than half of all figures must hold; if a claim holds in one
+case and fails in another, that case is its condition. "About x" allows half a power of ten either
+way.
 
 ```sh
 korisk reproduce --claims
 ```
 
-prints them; `--out DIR` sets figures of your own reproduction beside these, and in their place if
-it has all of a claim's; `--json` has every figure.
+prints them; `--out DIR` adds figures of your own reproduction, which replace these where all of a
+claim's are there; `--json` has every figure.
 
-Brackets hold intervals: 90% over seeds for sweeps, else ranges over seeds or networks. The end of a
-row measures it again: `korisk` goes before `reproduce`, `run`, `operators`,
-`python -m benchmarks.` before names with a dot, `python -m benchmarks.paper.claims --only` before
-other names; large images need `--device cuda`. Files and lines are of the released code at commit
-27517f8.
+Brackets hold intervals: 90% over seeds for sweeps, else ranges over seeds or networks. Each row
+ends with the command that measures it again: put `korisk` before `reproduce`, `run` and
+`operators`, `python -m benchmarks.` before names with a dot, and
+`python -m benchmarks.paper.claims --only` before other names; large images need `--device cuda`.
+Files and lines are of the released code at commit 27517f8.
 
 {sentences}
 `python -m benchmarks.paper.sentences PAPER.tex` counts them; `benchmarks/data/paper_sentences.csv`
-names the claims of each, or why it has none. Claims of tables, of displayed equations and of
-sentences without a number come on top.
+lists them. Claims of tables, of displayed equations and of sentences without a number come on top.
 """
 PICTURE = """```{picture} claims
 One test image under the released protocol, at H = 128 (above) and 256. Numbers are the sharpness of

@@ -25,9 +25,9 @@ from korisk.theory.bracket import NormBracket
 Operator = TypeVar("Operator", bound="LinearOperator")
 
 _LARGEST_MATRIX = 2**31  # bytes that as_matrix() may fill
-# How well products are known, each worse than the one before. Products that are off by 1e-5 of the
-# norm, in whatever direction, move the norm by at most 18e-5 sqrt(steps): that far away at most is
-# the Gram matrix for which Lanczos is exact. Solving may make such errors any size.
+# How accurate products are, from best to worst. Errors of 1e-5 of the norm in every product move
+# the norm by at most 18e-5 sqrt(steps): Lanczos is then exact for a Gram matrix within that
+# distance. Solving may amplify such errors without limit.
 EXACT, ROUNDED, SOLVED, UNCHECKED = INEXACT = "", "in float32", "solved in float32", "not checked"
 _INEXACT = 18e-5
 

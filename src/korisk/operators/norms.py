@@ -117,7 +117,10 @@ def random_start_norm(
 
 
 def missed(space: Krylov, chance: float) -> float:
-    """Largest distance of an eigenvalue from those of an exhausted space, up to a probability."""
+    """By how much the largest eigenvalue may exceed those of an exhausted Krylov space.
+
+    It exceeds them by more only with probability `chance`.
+    """
     # A component of the top eigenvector below chance / sqrt(n) is that improbable, eq:unlucky.
     rounding = _UNIT * float(space.tridiagonal.diagonal().max())
     return (space.length + rounding) * math.sqrt(space.basis.shape[1]) / chance

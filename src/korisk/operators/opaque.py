@@ -109,7 +109,7 @@ class _Product(torch.autograd.Function):
 
 
 class _TransformedProduct(torch.autograd.Function):
-    """The same for torch.func, in the form that it asks for, which is slower to call."""
+    """As `_Product`, with the separate `setup_context` that torch.func requires; slower to call."""
 
     @staticmethod
     def forward(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:

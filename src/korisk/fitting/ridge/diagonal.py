@@ -277,8 +277,8 @@ class DiagonalRidge:
         Value that the weights shrink towards, such as the analytic weights. By default zero, as in
         the released code.
     relu : bool, default True
-        Whether a ReLU follows B. The fit ignores it; every prediction applies it, also those that
-        lambda is chosen by.
+        Whether a ReLU follows B. The fit ignores it; predictions apply it, also those by which
+        lambda is chosen.
     gram : Tensor of shape (weights, weights), optional
         B^T B, see `tail_gram`; it belongs to the tail alone and can be shared between pools.
         Without it, products with the normal matrix go through the operators sample by sample, and

@@ -384,7 +384,7 @@ class Products:
     """C = A S A^T + diag(noise), and P = W S A^T, for rows of vectors.
 
     Operators and Fourier transforms work in the operator's precision. Vectors of inputs are
-    float64: what they are orthogonal to must stay so, however small the eigenvalues become.
+    float64, so that eigenvectors of small eigenvalues stay orthogonal to the others.
     """
 
     def __init__(self, examples: Examples, moment: Moment) -> None:
