@@ -373,5 +373,5 @@ def test_an_interruption_keeps_what_is_finished(
     code = run(["ablate", str(tmp_path / "study.yaml"), "--out", str(tmp_path), "--device", "cpu"])
     assert code == 130
     said = capsys.readouterr().err
-    assert "curves.csv keeps the curves of known A^T; the same command starts anew" in said
+    assert "curves.csv keeps the curves of known A^T; the same command starts again" in said
     assert [each.model for each in kr.Curve.read_all(tmp_path / "curves.csv")] == ["known A^T"]

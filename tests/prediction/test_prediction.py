@@ -146,7 +146,7 @@ def test_a_pilot_of_another_curve_is_followed_instead(pilot: kr.Curve) -> None:
         assert made.errors(n)[0] == pytest.approx(expected, rel=0.15)
     (said,) = trust_words(made)
     worst = max(made.checks, key=lambda check: abs(math.log(check.ratio)))
-    assert "speaks against the theory of FC" in said
+    assert "contradicts the theory of FC" in said
     assert f"at N = {worst.n:,} it measured {worst.measured:.4g}" in said
 
 
@@ -602,7 +602,7 @@ def test_a_theory_that_the_pilot_rejects_has_no_floor_and_no_first_check() -> No
     assert rejected.doubted
     for said in (rejected.explain(), rejected.explain(0.3)):
         assert "levels off" not in said
-        assert "speaks against" in said
+        assert "contradicts" in said
         assert "suspect noise" not in said
     assert (one.check is None, rejected.check) == (False, None)
 

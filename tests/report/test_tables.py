@@ -207,7 +207,7 @@ def test_a_study_of_ones_own_lists_costs_and_every_row(paper: Contents, own: Con
     status = records(report.status_table(own))[0]
     assert tuple(status.values()) == (NASTY, 3, 2, 1, "no")
     assert list(status)[1:] == ["cells asked", "done", "failed", "first error"]
-    assert "does not tell which" in report.status_table(own).caption
+    assert "does not record which" in report.status_table(own).caption
     assert not report.status_table(paper).rows
 
 

@@ -168,10 +168,10 @@ def ablate(
             )
         except KeyboardInterrupt:
             if resume is not None:
-                tell(f"{resume} keeps the finished networks; the same command goes on from there")
+                tell(f"{resume} keeps the finished networks; the same command continues from there")
             elif out is not None and curves:
                 models = ", ".join(curves)
-                again = "the same command starts anew, unless --resume DIR keeps finished networks"
+                again = "the same command starts again, unless --resume DIR keeps finished networks"
                 tell(f"{out / CURVES} keeps the curves of {models}; {again}")
             raise
     if json:

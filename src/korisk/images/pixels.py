@@ -112,7 +112,7 @@ class Conversion:
         if float(image.min()) == float(image.max()):
             low, high = float(values.min()), float(values.max())
             if low < high:
-                why = f"varies from {low!r} to {high!r}, which single precision does not tell apart"
+                why = f"varies from {low!r} to {high!r}, which are equal in single precision"
                 raise KoriskError(f"{why}; scale or shift its values")
             raise BlankError(f"is {low:g} everywhere")
         # Of the stored values: the same image has one digest whatever the options are.

@@ -118,7 +118,7 @@ class Adapted(Opaque):
         except Exception as error:
             remedy = "correct it, domain=, range= or batched=, which says whether it takes batches"
             if items.device != self._made_on:
-                remedy = f"it worked on {self._made_on}: make the operator anew for another device"
+                remedy = f"it worked on {self._made_on}: create it again on the other device"
             rule = f"map {shape_text(source)} to {shape_text(target)}"
             got = f"{type(error).__name__} {where}: {_one_line(error)}"
             raise invalid(subject, rule, items, remedy, got=got) from error

@@ -36,7 +36,7 @@ class Tikhonov(Wrapped, Opaque):
 
     It maps from the range of A back to its domain. A change of A's weights is noticed, except one
     that autograd does not see (`weights.data`) or of what the functions of an adapted operator hold
-    outside of modules: make the inverse anew after that. Gradients pass to the input, not to A's
+    outside of modules: create the inverse again after that. Gradients pass to the input, not to A's
     weights, which must not be trainable.
 
     Parameters

@@ -67,8 +67,8 @@ class Independence(NamedTuple):
         if self.unclear > _UNCLEAR * self.examples:
             sentences.append(
                 f"{self.unclear:,} of {self.examples:,} images show little beside their noise: "
-                "copies among them cannot be told from new images; bring images with less noise, "
-                "or say whose each is."
+                "copies among them cannot be detected; bring images with less noise, or name the "
+                "patient of each."
             )
         return sentences
 

@@ -878,7 +878,7 @@ def trust_words(prediction: Prediction) -> list[str]:
         ]
     worst = max(prediction.checks, key=lambda check: abs(math.log(check.ratio)))
     factor = times(max(worst.ratio, 1 / worst.ratio))
-    stands = "speaks against" if prediction.doubted else f"is within a factor of {factor} of"
+    stands = "contradicts" if prediction.doubted else f"is within a factor of {factor} of"
     if prediction.tested:
         weight = chance(prediction.trust)
         then = f"The theory has a weight of {weight} against curves fitted to the pilot"

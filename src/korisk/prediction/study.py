@@ -304,8 +304,8 @@ def _notes(spec: JsonMapping) -> Iterator[str]:
     known = spec["models"].get("KO", {})
     if known.get("fit") == "gradient":
         yield (
-            "The study trains KO by gradients; it is predicted as the closed form, which training "
-            "approaches if it goes on long enough."
+            "The study trains KO by gradients; the prediction is that of the closed form, which "
+            "long training approaches."
         )
     elif known.get("relu") and known.get("refine"):
         yield (

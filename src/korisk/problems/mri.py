@@ -107,7 +107,7 @@ class MriProblem(ImageProblem):
             # Rounded down to an odd number: the origin, and pairs of mirror images.
             object.__setattr__(self, "centre", centre - (centre + 1) % 2)
         if self.coils is not None:
-            remedy = "count the coils, or leave it out for one that sees everything alike"
+            remedy = "count the coils, or leave it out for one with uniform sensitivity"
             _checks.count("coils", self.coils, at_least=1, at_most=64, remedy=remedy)
         elif self.mu != MriProblem.mu:
             rule = f" belongs to several coils, got {self.mu} without them; give "

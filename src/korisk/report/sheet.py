@@ -36,7 +36,7 @@ Edges = tuple[float, float]  # left and right end of text, in inches from the le
 # The whole width, and the two columns at the foot of the page.
 _PAGE, _LEFT, _RIGHT = (0.8, 7.47), (0.8, 3.95), (4.32, 7.47)
 _BOX = (0.98, 7.29)  # inside the box of the advice
-_PICTURE = "The picture: chances of all targets, said and come true."
+_PICTURE = "The figure: stated chance of a target, and how often it was met."
 _ASSUMED, _HELD = "What this assumes", "How often such answers held"
 _CHECK, _PILOT = "Check it first", "What the pilot says"
 _FOOTER = "An estimate from {} errors: no guarantee, and no statement about single patients."
@@ -281,7 +281,7 @@ def _reliability(axes: Axes) -> None:
     panels.gridded(axes)
     axes.set(xlim=(-5, 105), ylim=(-5, 105), xticks=[0, 50, 100], yticks=[0, 50, 100])
     axes.tick_params(labelsize=FINE, length=2)
-    axes.set_xlabel("said, %", fontsize=FINE)
+    axes.set_xlabel("stated, %", fontsize=FINE)
     axes.set_ylabel("came true, %", fontsize=FINE)
 
 

@@ -141,7 +141,7 @@ def run_tasks(
                 count = len(tasks) - len(store.missing(tasks))
                 finished = f"{count} of {len(tasks)} cells are kept in {path}"
                 with suppress(OSError):  # the terminal may be closed
-                    tell(f"{finished}; the same command goes on from there")
+                    tell(f"{finished}; the same command continues from there")
                 raise
             except KoriskError:
                 if not had_store and not store.failures() and not list(store.results()):

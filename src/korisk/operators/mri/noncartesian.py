@@ -50,7 +50,7 @@ class Nufft(LinearOperator):
         -n / 2 and n / 2: `radial(shape)`, `spiral(shape)`, or your own. Integers are the places of
         `Fourier`.
     sensitivities : Tensor or array_like, optional
-        Of coils, as for `Sense`; one that sees everything alike where None.
+        Of coils, as for `Sense`; one with uniform sensitivity where None.
     real : bool, default False
         Whether images are real, without the last axis of 2.
     points : int, default 6

@@ -46,7 +46,7 @@ def print_claims(out: Path | None, *, as_json: bool) -> None:
         )
         sentences.append(f"{reading.capitalize()}: {summary}.")
     gain = f"Done properly, training lowers KO's error by {gain_text(judged)}"
-    sentences.append(f"{gain}: a claim about how it learns says nothing there.")
+    sentences.append(f"{gain}: there is nothing to learn.")
     show(" ".join(sentences) + "\n")
     for verdict in VERDICTS:
         rows = []

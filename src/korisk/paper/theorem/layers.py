@@ -1,7 +1,7 @@
 """Errors of the layers of trained networks, each against the layer of a true network.
 
 Values may take any way through a network: every call of a learned part is a layer, and errs at
-what the trained network hands it.
+the input that the trained network gives it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class KnownLayers:
     def errors(self, fitted: Tensor) -> dict[str, float]:
         """Of a network with these weights."""
         errors = {"W": sum_of_squares((self.weights - fitted) * self._inputs)}
-        # Each operator errs at what the trained network hands it.
+        # Each operator errs at the input that the trained network gives it.
         z = fitted * self._inputs
         for name, true, used in zip(self._names, self.true_tail, self._tail, strict=True):
             output = used(z)

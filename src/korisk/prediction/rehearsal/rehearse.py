@@ -312,7 +312,7 @@ def _train(
         sizes = {cell.n for cell in errors if cell.variant == "plain"}
         note = f"Interrupted: {len(errors)} of {len(cells)} trainings had finished"
         if finished is not None:
-            note += f", which {finished.folder} keeps: the same rehearsal goes on from there"
+            note += f", which {finished.folder} keeps: the same rehearsal continues from there"
         if len(sizes) < LEAST_SIZES:
             raise KeyboardInterrupt(f"{note}.") from None
         notes.append(f"{note}. The curve is that up to N = {max(sizes):,}.")

@@ -185,7 +185,7 @@ def overview(groups: Sequence[Group]) -> str:
     )
     caption = "A row opens its point; a heading sorts."
     if left_out:
-        caption += f" {counted(left_out, 'more model')} stand in the planner."
+        caption += f" The planner shows {counted(left_out, 'more model')}."
     sentences = bullets(f"{group.name}: {group.sentence}" for group in groups)
     return (
         '<div class="table" role="region" aria-label="Answers at every point" tabindex="0">'

@@ -58,7 +58,7 @@ def status_table(contents: Contents) -> ReportTable:
             total = done + failed + len(point.missing)
             row = (point.name, total, done, failed, reason, missing or None, left_out or None)
             rows.append(row)
-    attempted = "{} The store does not tell which were asked for: those that were tried count."
+    attempted = "{} The store does not record which were requested: those that were tried count."
     caption = "{}" if contents.known else attempted
     return worded("status", rows, caption=caption).without_empty_columns()
 
