@@ -280,3 +280,48 @@ def test_recalibration_keeps_certainties_within_reach_of_scores() -> None:
     for offset, slope in ((0.0, 2.0), (1.0, 1.0), (0.0, 0.0)):
         again = recalibrated(law, offset, slope)
         assert again.under(np.array([0.7])) == pytest.approx(norm.cdf(offset + slope * 0.7))
+
+
+def test_inside_the_pilot_curves_are_kriged_with_an_unknown_level() -> None:
+    """Mean and variance of a random walk given noisy values, by the textbook's formulas."""
+    result = posterior(power_pilot(noise=0.05, seeds=3), FEW)
+    n = np.array([40.0, 64.0, 300.0, 512.0, 2048.0])
+    mean, variance = result.moments(n)
+    pilot = result.pilot
+    away = np.maximum(-np.log2(n / result.last), 0)
+    for index in (0, 5, len(result.weight) - 1):
+        walk = result.walks[result.walk[index]]
+        distances = pilot.doublings
+        covariance = np.diag(walk.noise) + walk.drift**2 * np.minimum.outer(distances, distances)
+        near = walk.drift**2 * np.minimum.outer(distances, away)
+        one = np.ones(len(distances))
+        pull = np.linalg.solve(covariance, near)
+        precision = one @ np.linalg.solve(covariance, one)
+        row = (result.rate, result.floor, result.shift, result.cap)
+        rate, floor, shift, cap = (values[index] for values in row)
+        at_pilot = shape_of(rate, floor, shift, cap, pilot.x)
+        level = one @ np.linalg.solve(covariance, pilot.y - at_pilot) / precision
+        assert result.level[index] == pytest.approx(level)
+        rest = pilot.y - at_pilot - level
+        expected = level + shape_of(rate, floor, shift, cap, n / result.last) + rest @ pull
+        np.testing.assert_allclose(mean[index], expected, rtol=1e-9)
+        spread = walk.drift**2 * away - np.einsum("km,km->m", near, pull)
+        spread += (1 - one @ pull) ** 2 / precision
+        np.testing.assert_allclose(variance[index], spread, rtol=1e-6)
+        # The walk's factors are those of its covariance.
+        np.testing.assert_allclose(walk.inverse @ covariance @ walk.inverse.T, np.eye(6), atol=1e-9)
+        assert walk.precision == pytest.approx(precision)
+        determinant = -0.5 * np.linalg.slogdet(covariance)[1] - 0.5 * math.log(precision)
+        assert walk.log_determinant == pytest.approx(determinant)
+
+
+@pytest.mark.parametrize(("sizes", "merged"), [(5, False), (32, False), (33, True)])
+def test_up_to_32_sizes_are_used_as_they_are(sizes: int, merged: bool) -> None:
+    n = 100 + 10 * np.arange(sizes)
+    pilot = posterior(kr.Curve(n, 3.0 * n**-0.5), FEW).pilot
+    assert (len(pilot.x) < sizes) == merged
+    assert pilot.last == n[-1]
+    if not merged:
+        np.testing.assert_allclose(pilot.x, n / n[-1], rtol=1e-12)
+        np.testing.assert_allclose(pilot.y, np.log(3.0 * n**-0.5), rtol=1e-12)
+        np.testing.assert_allclose(pilot.doublings, np.log2(n[-1] / n))
