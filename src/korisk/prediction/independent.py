@@ -112,11 +112,11 @@ def _worth(count: int, mean: float) -> float:
 
 
 def relative_error(values: Array, groups: NDArray[np.int64] | None) -> float:
-    """The standard error of the mean of values (n,), relative to the mean; zero if that is.
+    """Standard error of the mean of `values` (n,), over the mean; zero where the mean is zero.
 
-    It comes from the scatter between groups, of those images that were compared. Few groups do not
-    determine it well, so it is as much larger then as Student's law is wider than the normal one;
-    of a single group, it comes from the scatter inside.
+    From the scatter between groups, such as patients, of the first len(groups) values. With few
+    groups it is multiplied by the ratio of Student's to normal quantiles; a single group counts as
+    independent values.
     """
     if groups is not None and groups.max() == 0:
         groups = None

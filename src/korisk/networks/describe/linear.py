@@ -311,8 +311,8 @@ def _quotient(first: Tensor, second: Tensor, step: Tensor) -> float:
 def _steepest(function: Function, point: Tensor, direction: Tensor, length: float) -> Tensor:
     """The direction in which the Jacobian stretches most, by power iteration.
 
-    Forward by a step of some length, back by a vector-Jacobian product. Only the direction is used:
-    a function may state a derivative that is not its own.
+    Forward by a step of some length, back by a vector-Jacobian product. Only the direction is used,
+    since a custom backward pass may return something other than the derivative.
     """
     try:
         point = point.clone().requires_grad_()
