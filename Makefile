@@ -6,10 +6,13 @@ PINS   ?= constraints.txt
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 TESTERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) # one more than cores: many tests wait
+# One thread a process. Bytecode is kept, even where the environment is told not to: tests start
+# some two hundred processes, and each would compile the package again.
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal
 RUN    ?= # options of `make run`, such as RUN="--points 8 --seeds 1,2"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit slow docs gallery coverage mutation fuzz release-check core lowest bench bench-operators bench-study bench-clusters clean
+.PHONY: help run test thorough lint types unit long slow docs gallery coverage mutation fuzz release-check core lowest bench bench-operators bench-study bench-clusters clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|' 2>/dev/null \
@@ -28,11 +31,13 @@ $(READY): Makefile pyproject.toml $(PINS)
 run: $(READY) ## reproduce the paper's study beside its tables, and draw it (two minutes)
 	@$(BIN)/korisk reproduce --out build/reproduction --page $(RUN)
 
-# Types, documents and the core alone are checked beside the tests, which leave some time of two
-# cores unused.
-test: $(READY) ## everything that CI checks: style, types, documents, the core alone, tests
+# Types are checked beside the tests, which leave some time of two cores unused.
+test: $(READY) ## style, types and the tests of single parts (six minutes on two cores)
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory --jobs 4 types docs core unit
+	@$(MAKE) --no-print-directory --jobs 2 types unit
+
+thorough: $(READY) ## what CI checks besides: documents and their commands, pages, workers, the core alone
+	@$(MAKE) --no-print-directory --jobs 3 docs core long
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -41,14 +46,14 @@ lint: $(READY)
 types: $(READY)
 	@$(BIN)/mypy
 
-# One process a core, each with one thread. Bytecode is kept, even where the environment is told not
-# to: tests start some two hundred processes, and each would compile the package again.
 unit: $(READY)
-	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal
+	@$(PYTEST) -m 'not slow and not long'
 
-slow: $(READY) ## what `make test` leaves out: whole clusters, ranks, compilers; new examples of every law
-	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal \
-	  -m 'slow or hypothesis' --hypothesis-profile long
+long: $(READY)
+	@$(PYTEST) -m 'long and not slow'
+
+slow: $(READY) ## what CI leaves out: whole clusters, ranks, compilers; new examples of every law
+	@$(PYTEST) -m 'slow or hypothesis' --hypothesis-profile long
 
 docs: $(READY) ## build the documentation into build/docs and run the gallery; warnings are errors
 	@OMP_NUM_THREADS=1 $(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs build/docs
@@ -68,7 +73,7 @@ core: $(READY) ## every command and public name with the core alone: lowest vers
 lowest: $(READY) ## the tests with the lowest versions that pyproject.toml allows (in an environment of its own)
 	@mkdir -p build && $(BIN)/python -m benchmarks.quality.lowest > build/lowest.new
 	@cmp -s build/lowest.new build/lowest.txt || mv build/lowest.new build/lowest.txt
-	@$(MAKE) --no-print-directory unit VENV=.venv-lowest PINS=build/lowest.txt
+	@$(MAKE) --no-print-directory unit long VENV=.venv-lowest PINS=build/lowest.txt
 
 release-check: $(READY) ## build the release, install it with each extra into clean environments, try it
 	@$(BIN)/python -m benchmarks.quality.release

@@ -26,6 +26,31 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Tests from end to end: pages and figures, commands of the documents, worker processes, trainings.
+# They take most of the time of all tests, so that `make test` leaves them to `make thorough`.
+LONG = {
+    "ablation/test_ablate.py",
+    "cli/test_rehearse_cli.py",
+    "fitting/test_sharded.py",
+    *(f"pages/test_{name}.py" for name in ("api_examples", "equations", "pages_run")),
+    "pilots/test_pilot_workers.py",
+    *(f"report/test_{name}.py" for name in ("live", "notebook", "one_answer", "page", "serve")),
+    *(f"report/test_{name}_figure.py" for name in ("pilot", "prediction")),
+    *(f"report/test_{name}.py" for name in ("planner_js", "sheet", "study_figures", "study_page")),
+    *(f"studies/test_{name}.py" for name in ("clusters", "dask", "engine", "killed", "pde")),
+    "studies/test_outside_kind.py",
+    *("test_examples.py", "test_without_paper.py"),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what takes long."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).as_posix() in LONG:
+            item.add_marker(pytest.mark.long)
+
+
 gc.disable()  # until all tests are found: what is made until then stays
 
 

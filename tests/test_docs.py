@@ -101,6 +101,7 @@ def test_the_answers_in_the_readme_are_those_of_the_planner() -> None:
     )
 
 
+@pytest.mark.long
 def test_the_readme_opens_with_the_answer_of_its_rehearsal() -> None:
     readme = " ".join((ROOT / "README.md").read_text().split())
     command = re.search(r"\.venv/bin/korisk (rehearse .*?) ```", readme)

@@ -37,20 +37,20 @@ def coverage(kept: dict[str, Any]) -> Iterator[str]:
 
 
 def test_time(kept: dict[str, Any]) -> Iterator[str]:
-    """CPU seconds of the parts of `make test`, and of the unit tests by folder."""
+    """CPU seconds of the parts of `make test` and `make thorough`, and of their tests by folder."""
     machine, parts, folders = kept["machine"], kept["parts"], kept["folders"]
     few = {name: taken for name, taken in folders.items() if taken < _FEW_SECONDS}
     folders = sorted(folders.items() - few.items(), key=lambda pair: -pair[1])
-    rest = parts["unit"] - sum(kept["folders"].values())
+    rest = parts["unit"] + parts["long"] - sum(kept["folders"].values())
     yield f"{machine['cores']} cores of {machine['processor']}."
     yield ""
     yield from header("part", "CPU seconds")
     for part, taken in parts.items():
         yield line(f"`make {part}`", f"{taken:,.0f}")
     for folder, taken in folders:
-        yield line(f"of these, `{folder}`", f"{taken:,.0f}")
-    yield line(f"of these, {len(few)} other folders and files", f"{sum(few.values()):,.0f}")
-    yield line("of these, to start and to find the tests", f"{rest:,.0f}")
+        yield line(f"of the tests, `{folder}`", f"{taken:,.0f}")
+    yield line(f"of the tests, {len(few)} other folders and files", f"{sum(few.values()):,.0f}")
+    yield line("of the tests, to start and to find them", f"{rest:,.0f}")
     yield line("**all**", f"{sum(parts.values()):,.0f}")
 
 

@@ -1,4 +1,4 @@
-"""Where the time of `make test` goes, in CPU seconds: its parts, and the unit tests by folder.
+"""Where the time of CI goes, in CPU seconds: the parts of its targets, and the tests by folder.
 
     python -m benchmarks.quality.test_time                      # every part, one after the other
     python -m benchmarks.quality.test_time --only unit --slowest 20
@@ -24,7 +24,8 @@ from xml.etree import ElementTree
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("lint", "types", "docs", "core", "unit")
+PARTS = ("lint", "types", "unit", "docs", "core", "long")
+TESTS = ("unit", "long")  # parts of which the time of every test is taken
 _BEGUN = pytest.StashKey[float]()
 
 
@@ -73,10 +74,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as made:
             report, before = Path(made) / "tests.xml", cpu()
             plugin = f"-p benchmarks.quality.test_time --junitxml={report}"
-            environment = os.environ | ({"PYTEST_ADDOPTS": plugin} if part == "unit" else {})
+            environment = os.environ | ({"PYTEST_ADDOPTS": plugin} if part in TESTS else {})
             subprocess.run(["make", part], cwd=ROOT, env=environment, check=False)
             seconds[part] = cpu() - before
-            taken = tests(report) if part == "unit" else {}
+            taken = tests(report) if part in TESTS else {}
         for test in sorted(taken, key=taken.__getitem__, reverse=True)[: options.slowest]:
             print(f"{taken[test]:8.1f} {test}")
         for test in taken:

@@ -184,7 +184,7 @@ NOTEBOOKS = sorted((ROOT / "docs").glob("[!g]*/*.ipynb"))  # those of the galler
 
 @pytest.mark.parametrize("page", NOTEBOOKS, ids=name)
 def test_a_notebook_has_no_outputs_and_asks_within_ten_lines(page: Path) -> None:
-    """The site shows the outputs of the build, which runs it, as `make test` does."""
+    """The site shows the outputs of the build, which runs it, as `make slow` does."""
     cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)

@@ -139,7 +139,7 @@ def run(made: Study, point: int = 0) -> Result:
         ),
         ("deep", {"problem": {"kind": "deep", "channels": 0}}, "channels must be"),
         ("deep", {"problem": {"kind": "deep", "network": "unet"}}, "network must be one of"),
-        ("deep", {"problem": {"kind": "deep", "near": 0.1}}, "without a network"),
+        ("deep", {"problem": {"kind": "deep", "near": 0.1}}, "there is no network"),
         (
             "deep",
             {

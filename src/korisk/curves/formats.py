@@ -17,12 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from korisk._checks import unique_keys
-from korisk.curves import foreign
 from korisk.errors import Argument, KoriskError, MissingExtraError, invalid, shown
 
 MAX_BYTES = 16_000_000
@@ -31,6 +31,7 @@ MAX_LINE = 1_000_000  # characters
 
 # First bytes of formats that are not text: ZIP (xlsx, ods, npz), old Excel, NumPy, Parquet.
 _FOREIGN = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x93NUMPY", b"PAR1")
+_READER = Path(__file__).with_name("foreign.py")  # runs in a process of its own, with limits
 _RULE = re.compile(r"[\s|+:=-]*(--|==|:-)[\s|+:=-]*")  # line between a header and its rows
 
 
@@ -439,7 +440,7 @@ def _of_pandas(content: dict[str, Any]) -> dict[str, Any]:
 
 def _foreign(content: bytes, source: Source) -> Any:
     """Read a binary format in a process with limits, which a damaged file may crash."""
-    command = [sys.executable, "-P", foreign.__file__, str(MAX_CELLS)]
+    command = [sys.executable, "-P", str(_READER), str(MAX_CELLS)]
     one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each takes memory
     run = subprocess.run(command, input=content, capture_output=True, check=False, env=one_thread)
     answer: dict[str, Any] = {"problem": "it takes too much memory or time"}

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from korisk.curves.cells import CellError, decimal_mark, folded, is_empty, label, number, rough
@@ -328,6 +327,8 @@ def _scores(layout: Layout, seeds: int | None) -> list[float]:
             ("seeds", ..., "with the number of seeds behind each mean (2 to 1000)"),
             layout.ignoring(places, "to read the means alone"),
         )
+    from statistics import NormalDist  # it loads fractions, which `import korisk` need not
+
     scores = [NormalDist().inv_cdf((k + 0.5) / seeds) for k in range(seeds)]
     unit = math.sqrt(sum(score * score for score in scores) / (seeds - 1))
     return [score / unit for score in scores]

@@ -9,7 +9,7 @@ that no reported figure uses. A pilot of an unknown metric gets the mixture of a
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from korisk.curves.curve import Curve
@@ -74,7 +74,7 @@ PLAIN = Kind(
 
 def _learned() -> dict[str, tuple[Kind, ...]]:
     """For each kind of metric, the components that benchmarks/planner/prior.py learned."""
-    content = json.loads(files(__package__).joinpath("prior.json").read_text(encoding="utf-8"))
+    content = json.loads(Path(__file__).with_name("prior.json").read_text(encoding="utf-8"))
 
     def kind(fields: dict[str, Any]) -> Kind:  # with tuples, so that it can be hashed
         lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
