@@ -24,7 +24,7 @@ from waiting import until
 import korisk as kr
 from korisk.errors import Argument, Message
 from korisk.report import serve
-from korisk.report.dropped import in_fields, suggestions
+from korisk.report.dropped import in_fields, suggestions, table_page
 from korisk.report.page.page import pilot_page
 from korisk.report.serve import TablePort
 
@@ -234,6 +234,17 @@ def test_messages_name_the_fields_and_what_they_suggest() -> None:
     assert said == "choose “Column with N: size”, “Column with seeds” or “Metric” as fit=1"
     named = [(each["field"], each["value"]) for each in suggestions(message)]
     assert named == [("n", "size"), ("seed", ""), ("only_metric", "")]
+
+
+def test_a_pilot_whose_probe_changes_the_advice_gets_no_page(tmp_path: Path) -> None:
+    def fit(n: int, seed: int, longer: float = 1.0) -> dict[str, float]:
+        return {"mse": 0.05 / longer**2, "train_mse": 0.04 / longer**2}
+
+    file = tmp_path / "probed.db"
+    pilot = kr.run_pilot(fit, [16, 64, 256], 2, store=file, probe=3, quiet=True, target=0.01)
+    assert pilot.recommend(0.01).action == "train"
+    with pytest.raises(kr.KoriskError, match=r"from test errors alone .* without a page"):
+        table_page(str(file), target="0.01")
 
 
 def test_one_table_at_a_time_and_none_for_ever(

@@ -14,6 +14,7 @@ from typing import Any
 from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.errors import Absent, Argument, KoriskError, Message, invalid
+from korisk.planning.limits import Evidence
 
 # Labels of the form's fields, by the arguments they set.
 FIELDS = {
@@ -96,8 +97,11 @@ def table_page(
     else:
         curves = Curve.read_all(name, **options)
     # Imported here: loading Matplotlib takes longer than refusing a table.
+    from korisk.report.page.answers import refuse_ignored_evidence
     from korisk.report.page.page import pilot_page
 
+    for curve in curves:
+        refuse_ignored_evidence(curve, Evidence.read(name, curve), target_value)
     return pilot_page(curves, title=name, target=target_value)
 
 
