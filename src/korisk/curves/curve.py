@@ -172,7 +172,7 @@ class Curve(Reported):
         sizes, measured = _numbers("n", n), _numbers("error", values)
         hidden = _masked(values)
         unmasked = ~(hidden | _masked(n)) if hidden.shape == sizes.shape else ~hidden
-        if unmasked.shape == sizes.shape and unmasked.any() and not unmasked.all():
+        if unmasked.shape == sizes.shape and not unmasked.all():
             if seed is not None:
                 seed = [name for name, used in zip(seed, unmasked, strict=False) if used]
             self._check(sizes[unmasked], measured[unmasked], seed, labels, values_unit)

@@ -394,8 +394,8 @@ def _of_json(text: str, name: str) -> Grid:
         try:
             return json.loads(fragment, object_pairs_hook=unique_keys)
         except json.JSONDecodeError as error:
-            if line is None and len(lines) > 1 and lines[0].lstrip().startswith("{"):  # JSON lines
-                return [parsed(record, number) for number, record in enumerate(lines, start=1)]
+            if line is None and len(lines) > 1 and lines[0][1].lstrip().startswith("{"):
+                return [parsed(record, number) for number, record in lines]  # JSON lines
             place = f"{name}, line {line or error.lineno}, column {error.colno}"
             raise KoriskError(f"{place}: not valid JSON: {error.msg.lower()}; correct it") from None
         except KoriskError as error:
@@ -403,7 +403,8 @@ def _of_json(text: str, name: str) -> Grid:
         except (RecursionError, ValueError):  # the latter for numbers of thousands of digits
             raise source.error("nested too deeply, or a number has too many digits") from None
 
-    lines = [line for line in text.splitlines() if line.strip()]
+    numbered = enumerate(text.splitlines(), start=1)
+    lines = [(number, line) for number, line in numbered if line.strip()]
     content = parsed(text)
     if isinstance(content, dict):
         content = _of_pandas(content)

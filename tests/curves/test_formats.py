@@ -1,0 +1,544 @@
+"""Forms of tables, each as small as it can be: what is read, and what is refused, told exactly."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from korisk import Curve, KoriskError
+from korisk.curves import formats
+from korisk.curves.formats import Grid, Source, grid_of_frame, grid_of_records, read_grid
+from korisk.errors import MissingExtraError
+
+SHORT = "16 0.3, 64 0.2"
+
+
+class File:
+    """One file that is written and read again and again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, content: str | bytes) -> Path:
+        self.path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return self.path
+
+    def told(self, content: str | bytes, **options: Any) -> tuple[str, str]:
+        """The rows of the only curve, and how it was read."""
+        curve = Curve.read(self.write(content), **options)
+        pairs = zip(curve.n, curve.error, curve.seed, strict=True)
+        return ", ".join(f"{n} {e:g} {seed}".rstrip() for n, e, seed in pairs), curve.read_as
+
+    def refused(self, content: str | bytes, **options: Any) -> str:
+        with pytest.raises(KoriskError) as caught:
+            Curve.read(self.write(content), **options)
+        assert "\n" not in str(caught.value)
+        return str(caught.value).replace(str(self.path), "FILE")
+
+    def grid(self, content: str | bytes, worksheet: str | None = None) -> Grid:
+        return read_grid(self.write(content), worksheet)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> File:
+    return File(tmp_path / "table")
+
+
+# --- Text ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "read_as"),
+    [
+        ("n,error\n16,0.3\n64,0.2\n", ""),
+        ("n;error\n16;0.3\n64;0.2\n", ""),
+        ("n\terror\n16\t0.3\n64\t0.2\n", ""),
+        ("  n   error\n 16     0.3\n 64     0.2\n", ""),
+        ('"n", "error"\n"16", "0.3"\n64, 0.2\n', ""),
+        ("\ufeffn,error\r\n16,0.3\r\n\r\n64,0.2\r\n", ""),
+        ("n,error\n16,0.3\n64,0.2\n".encode("utf-16"), ""),
+        (
+            "n,error\n16,0.3 \n64,0.2\n# gr\u00f6\u00dfer".encode("cp1252"),
+            "its text is in Windows-1252",
+        ),
+        ("A title\n\nn,error\n16,0.3\n64,0.2\n", "line 1 is a title"),
+        ("A title\nAnother\nn,error\n16,0.3\n64,0.2\n", "line 1 is a title; line 2 is a title"),
+        ("n,error\n16,0.3\n64,0.2\nby hand\n", "line 4 is a note"),
+        ("n,error\n16,0.3\n64,0.2\nby hand\nlast year\n", "line 5 is a note; line 4 is a note"),
+        ("# n error\n16 0.3\n64 0.2\n", "the header is a comment"),
+        ("# n,error\n16,0.3\n64,0.2\n", "the header is a comment"),
+        ("% first\n# n,error\n16,0.3\n64,0.2\n", "the header is a comment"),
+        ("# n,error\n16,0.3\n# n,x\n64,0.2\n", "the header is a comment"),
+        ("sep=;\nn;error\n16;0.3\n64;0.2\n", ""),
+        ("sep=,\nn,error\n16,0.3\n64,0.2\n", ""),
+        ("| n | error |\n|---|:-:|\n| 16 | 0.3 |\n| **64** | `0.2` |\n", ""),
+        ("+----+-----+\n| n | error |\n+====+=====+\n| 16 | 0.3 |\n| 64 | 0.2 |\n", ""),
+        ("n  error\n== =====\n16 0.3\n64 0.2\n", ""),
+        (
+            "\\begin{tabular}{cc}\nn & error \\\\ \\hline\n16 & 0.3 \\\\ % old\n64 & "
+            "\\textbf{0.2} \\\\\n\\end{tabular}\n",
+            "a table of LaTeX",
+        ),
+        ("n & error \\\\\n16 & $0.3$ \\\\\n64 & ~0.2 \\\\\n", "a table of LaTeX"),
+        # Rows that count or name the others.
+        (",n,error\n0,16,0.3\n1,64,0.2\n", ""),
+        ("index,n,error\n1,16,0.3\n2,64,0.2\n", ""),
+        ("Unnamed: 0,n,error\n0,16,0.3\n1,64,0.2\n", ""),
+        ("index,n,error\n2,16,0.3\n3,64,0.2\n", "not used: 'index'"),
+        (",n,error\n5,16,0.3\n7,64,0.2\n", "not used: 'column 1'"),
+        ("n,error\n0,16,0.3\n1,64,0.2\n", ""),
+        ("n,error\n1,16,0.3\n2,64,0.2\n", ""),
+        ("n,error\na,16,0.3\nb,64,0.2\n", "not used: 'column 1'"),
+        # Empty columns and rows.
+        ("n,error,,\n16,0.3,,\n64,0.2,,\n", ""),
+        ("n,error\n16,0.3,,\n64,0.2\n", ""),
+        ("n,,error\n16,,0.3\n,,\n64,,0.2\n", ""),
+        # A header of two rows.
+        ("n,error\n<int>,<dbl>\n16,0.3\n64,0.2\n", "the head has two rows"),
+        ("n,error\n[-],[-]\n16,0.3\n64,0.2\n", "the head has two rows"),
+        (",error,x\nn,,\n16,0.3,5\n64,0.2,5\n", "the head has two rows; not used: 'x'"),
+        ("n,error,x\nn,,\n16,0.3,5\n64,0.2,5\n", "not used: 'x'"),
+    ],
+)
+def test_text_of_many_forms_is_one_table(file: File, content: str | bytes, read_as: str) -> None:
+    assert file.told(content) == (SHORT, read_as)
+
+
+def test_seeds_may_stand_below_models(file: File) -> None:
+    rows = "16,0.3,0.2,0.5,0.4\n64,0.2,0.1,0.4,0.3\n"
+    path = file.write(f"n,KO,,FC,\n,1,2,1,2\n{rows}")
+    curves = Curve.read_all(path, wide="seed")
+    assert [(curve.model, curve.seeds) for curve in curves] == [
+        ("KO", ("1", "2")),
+        ("FC", ("1", "2")),
+    ]
+    assert curves[1].error.tolist() == [0.5, 0.4, 0.4, 0.3]
+    latex = "n & \\multicolumn{2}{c}{KO} \\\\\n & seed 1 & seed 2 \\\\\n16 & 0.3 & 0.2 \\\\\n"
+    (curve,) = Curve.read_all(file.write(latex))
+    assert (curve.model, curve.seed, curve.error.tolist()) == ("KO", ("1", "2"), [0.3, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "the file is empty; write a header such as n,error,seed first"),
+        (" \n ", "the file is empty; write a header such as n,error,seed first"),
+        ("# n,error\n", "holds only comments; write a header such as n,error,seed first"),
+        ("<html>", "is a web page (HTML or XML); save its table as CSV"),
+        ("n\0", "is a binary file and no table that korisk reads; save it as CSV"),
+        (b"\xff\xfen\x00,", "is damaged UTF-16 text; save it as UTF-8"),
+        ("16,0.3\n", "no header, found '16', '0.3'; name the columns in the first line"),
+        ("# n\n16,0.3\n", "no header, found '16', '0.3'; name the columns in the first line"),
+        ("n,error,n\n16,0.3,1\n", "column 'n' is there twice; rename or remove one"),
+        ("n,N,error\n16,1,0.3\n", "column 'N' is there twice; rename or remove one"),
+        (
+            'n,error\n16,0.3\n64,"0.2\n',
+            "line 3: not valid CSV: unexpected end of data; check its quotes",
+        ),
+        (
+            "n,error\n16,0,3\n64,0.2\n",
+            "line 2 has 3 cells where the header has 2; fill them up, write 0.5 and not 0,5 "
+            "between commas, and quote texts that hold the delimiter",
+        ),
+        (
+            "n,error\n7,16,0.3\n9,64,0.2\n",
+            "line 2 has 3 cells where the header has 2, line 3 has 3 cells where the header has 2; "
+            "fill them up, write 0.5 and not 0,5 between commas, and quote texts that hold the "
+            "delimiter",
+        ),
+        (
+            "n,error\n16,0.3\n64,0.2\n\n5\n",
+            "line 5 has 1 cells where the header has 2; fill them up, write 0.5 and not 0,5 "
+            "between commas, and quote texts that hold the delimiter",
+        ),
+    ],
+)
+def test_what_is_no_table_is_refused(file: File, content: str | bytes, problem: str) -> None:
+    assert file.refused(content) == f"FILE: {problem}"
+
+
+@pytest.mark.parametrize(("wrong", "rest"), [(10, ""), (11, " and 1 lines more")])
+def test_ten_rows_of_another_length_are_named(file: File, wrong: int, rest: str) -> None:
+    content = "n,error\n" + "16,0.3,5\n" * wrong + "64,0.2\n" * 20
+    places = ", ".join(f"line {k + 2} has 3 cells where the header has 2" for k in range(10))
+    assert file.refused(content).startswith(f"FILE: {places}{rest}; fill them up")
+
+
+def test_options_of_other_files_are_refused(file: File) -> None:
+    text = "n,error\n16,0.3\n"
+    assert file.refused(text, worksheet="a") == (
+        "FILE: is no spreadsheet, so worksheet= does not apply; leave it out"
+    )
+    assert file.refused(text, point="a") == (
+        "FILE: is no store, so point= does not apply; leave it out"
+    )
+
+
+def test_positions_are_lines_of_the_file(file: File) -> None:
+    grid = file.grid('\n# c\nn,error\n\n16,"0.\n3"\n64,0.2\n')
+    assert [position for position, _ in grid.rows] == [5, 7]
+    assert grid.header == ["n", "error"]
+    assert (grid.delimiter, grid.source.place, grid.source.column) == (",", "line", "column")
+
+
+@pytest.mark.parametrize(
+    ("content", "delimiter", "width"),
+    [
+        ("a,b;c\n1,2;3\n1,2;3\n", ";", 2),  # of two that fit alike the first in order counts
+        ("a b,c\n1 2,3\n4,5\n", ",", 2),
+        ("a b c,d\n1 2 3,4\n1 2 3,4\n", " ", 3),  # the one with more cells
+        ('n,"a;b;c"\n1,"2;3;4"\n', ",", 2),
+        ("a\n1\n2\n", "\t", 1),
+    ],
+)
+def test_the_delimiter_gives_most_lines_the_same_cells(
+    file: File, content: str, delimiter: str, width: int
+) -> None:
+    grid = file.grid(content)
+    assert (grid.delimiter, len(grid.header)) == (delimiter, width)
+
+
+# --- Limits --------------------------------------------------------------------------------------
+
+
+def test_the_limits_are_those_of_the_reference() -> None:
+    assert (formats.MAX_BYTES, formats.MAX_CELLS, formats.MAX_LINE) == (16 * 10**6, 200_000, 10**6)
+
+
+def test_as_much_as_the_limit_is_read_and_no_more(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = "n,error\n16,0.3\n64,0.2\n"
+    for name, most, problem in (
+        ("MAX_BYTES", len(content), "is larger than 2.1e-05 MB"),
+        ("MAX_LINE", 7, "line 1 has more than 6 characters; is this a table?"),
+        ("MAX_CELLS", 6, "holds more than 5 values; a pilot is some tens of rows"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(formats, name, most)
+            assert file.told(content)[0] == SHORT
+            patch.setattr(formats, name, most - 1)
+            assert problem in file.refused(content)
+
+
+def test_records_have_limits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "MAX_CELLS", 4)
+    alike = [{"n": 16, "error": 0.3}, {"n": 64, "error": 0.2}]
+    assert len(grid_of_records(alike, Source()).rows) == 2
+    with pytest.raises(KoriskError, match="holds more than 4 values"):
+        grid_of_records([*alike, {"n": 1}], Source())
+    different = [{"a": 1}, {"b": 1}, {"c": 1}]
+    with pytest.raises(KoriskError, match="has 3 different keys; is it a table"):
+        grid_of_records(different, Source())
+    assert grid_of_records(different[:2], Source()).header == ["a", "b"]
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '[{"n": 16, "error": 0.3}, {"n": 64, "error": 0.2}]',
+        '{"rows": [{"n": 16, "error": 0.3}, {"n": 64, "error": 0.2}], "about": 1}',
+        '{"n": [16, 64], "error": [0.3, 0.2]}',
+        '{"n": 16, "error": 0.3}\n\n{"n": 64, "error": 0.2}\n',
+        '{"n": {"0": 16, "1": 64}, "error": {"0": 0.3, "1": 0.2}}',
+        '{"0": {"n": 16, "error": 0.3}, "1": {"n": 64, "error": 0.2}}',
+        '{"columns": ["n", "error"], "data": [[16, 0.3], [64, 0.2]], "index": [0, 1]}',
+        '[{"n": 16, "error": {"value": 0.3}}, {"n": 64, "error": {"value": 0.2}}]',
+    ],
+)
+def test_json_of_many_forms_is_one_table(file: File, content: str) -> None:
+    assert file.told(content, **({"ignore": []} if "value" not in content else {}))[0] == SHORT
+
+
+def test_an_index_that_does_not_count_is_a_column(file: File) -> None:
+    grid = file.grid('{"16": {"error": 0.3}, "64": {"error": 0.2}}')
+    assert grid.header == ["index", "error"]
+    assert [row for _, row in grid.rows] == [["16", 0.3], ["64", 0.2]]
+    grid = file.grid('{"error": {"16": 0.3, "64": 0.2}, "x": {"64": 1}}')
+    assert [row for _, row in grid.rows] == [["16", 0.3, None], ["64", 0.2, 1]]
+
+
+def test_nested_keys_are_joined_down_to_the_fourth(file: File) -> None:
+    content = '[{"a": {"b": {"c": {"d": {"e": 1}}}}, "n": 16, "error": 0.3}]'
+    assert file.grid(content).header == ["a.b.c.d", "n", "error"]
+
+
+def test_folds_of_scores_are_columns(file: File) -> None:
+    content = '{"train_sizes": [16, 64], "test_scores": [[0.3, 0.2], [0.2, 0.1]]}'
+    grid = file.grid(content)
+    assert grid.header == ["train_sizes", "test_scores fold 1", "test_scores fold 2"]
+    assert [row for _, row in grid.rows] == [[16, 0.3, 0.2], [64, 0.2, 0.1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (
+            '{"n": [16], "error": [0.3, 0.2]}',
+            ": its columns have [1, 2] rows; save columns of one length",
+        ),
+        (
+            '{"n": 16}\n\n{"n": 64,\n',
+            ", line 3, column 10: not valid JSON: expecting property name enclosed in double "
+            "quotes; correct it",
+        ),
+        (
+            '[{"n": 16}\n,',
+            ", line 2, column 2: not valid JSON: expecting value; correct it",
+        ),
+        (
+            '{"n": 16,\n',
+            ", line 2, column 1: not valid JSON: expecting property name enclosed in double "
+            "quotes; correct it",
+        ),
+        (
+            '{"a": 1}',
+            ': must hold a list of records, or one key with such a list; write [{"n": 64, "error": '
+            "0.1}, ...]",
+        ),
+        (
+            '{"a": [1], "b": [{"n": 16, "error": 0.3}]}',
+            ': must hold a list of records, or one key with such a list; write [{"n": 64, "error": '
+            "0.1}, ...]",
+        ),
+        (
+            '[{"n": 16, "error": 0.3}, 2]',
+            ": record 2 must be a mapping with the keys n and error, got 2; write "
+            '{"n": 64, "error": 0.1}',
+        ),
+        ("[]", ': holds no records; add some such as {"n": 64, "error": 0.1}'),
+        ('[{"n": 16, "n": 17, "error": 0.3}]', ": the key 'n' is given twice; remove one"),
+        ("[" * 10**5, ": nested too deeply, or a number has too many digits"),
+        (
+            '{"x": [[1, 2], [3, 4]], "n": [16, 64]}',
+            ": 'x' has several axes and does not say what its columns are; save one list for each "
+            "model, or what learning_curve returns as train_sizes and test_scores",
+        ),
+        (
+            '{"test_scores": [[1, 2], [3]], "n": [16, 64]}',
+            ": 'test_scores' has several axes and does not say what its columns are; save one list "
+            "for each model, or what learning_curve returns as train_sizes and test_scores",
+        ),
+    ],
+)
+def test_wrong_json_is_refused_by_its_place(file: File, content: str, problem: str) -> None:
+    assert file.refused(content) == f"FILE{problem}"
+
+
+# --- Records and frames --------------------------------------------------------------------------
+
+
+def test_cells_are_texts_numbers_or_nothing() -> None:
+    record = {
+        "text": " a ",
+        "blank": "  ",
+        "nan": float("nan"),
+        "numpy": np.float32(0.5),
+        "whole": np.int64(3),
+        "masked": np.ma.masked,
+        "none": None,
+        "list": [1],
+        "flag": True,
+    }
+    (row,) = grid_of_records([record], Source()).rows
+    assert row == (1, ["a", None, None, 0.5, 3, None, None, [1], True])
+    assert type(row[1][3]) is float
+
+
+def test_empty_rows_go_and_positions_stay() -> None:
+    records = [{"n": None, "error": ""}, {"n": 16, "error": 0.3}, {}, {"n": 64}]
+    grid = grid_of_records(records, Source("", "record", "key"))
+    assert grid.rows == [(2, [16, 0.3]), (4, [64, None])]
+    with pytest.raises(KoriskError, match="these records: holds no measurements"):
+        grid_of_records([{"n": None}], Source("", "record", "key"))
+
+
+def frame(columns: dict[Any, list[Any]], levels: dict[str | None, list[Any]] | None = None) -> Any:
+    """What korisk uses of a data frame, with an index of these levels."""
+
+    class Frame(dict[Any, Any]):
+        @property
+        def columns(self) -> list[Any]:
+            return list(self)
+
+    made = Frame(columns)
+    if levels is not None:
+        values = list(levels.values())
+        made.index = SimpleNamespace(  # type: ignore[attr-defined]
+            names=list(levels), get_level_values=lambda level: values[level]
+        )
+    return made
+
+
+def test_named_levels_of_an_index_are_columns() -> None:
+    grid = grid_of_frame(frame({"error": [0.3, 0.2]}, {"n": [16, 64], "seed": [1, 2]}))
+    assert grid.header == ["n", "seed", "error"]
+    assert grid.rows == [(1, [16, 1, 0.3]), (2, [64, 2, 0.2])]
+    plain = grid_of_frame(frame({"n": [16], "error": [0.3]}, {None: [0]}))
+    assert plain.header == ["n", "error"]
+
+
+def test_columns_of_several_levels_are_joined() -> None:
+    grid = grid_of_frame(frame({("n", ""): [16], ("error", "mean"): [0.3], " x ": [1]}))
+    assert grid.header == ["n", "error mean", "x"]
+    with pytest.raises(KoriskError, match="two columns have the same name; rename one"):
+        grid_of_frame(frame({("a", "b"): [1], "a b": [2]}))
+
+
+# --- Other programs' files -----------------------------------------------------------------------
+
+
+class Reader:
+    """Stands for the process that reads other programs' files."""
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+        self.command: list[str] = []
+        self.env: dict[str, str] = {}
+
+    def __call__(self, command: list[str], *, input: bytes, env: Any, **_: Any) -> Any:
+        assert input.startswith((b"PK", b"PAR1", b"\x93NUMPY", b"\xd0\xcf"))
+        self.command, self.env = command, env
+        text = self.answer if isinstance(self.answer, str) else json.dumps(self.answer)
+        return SimpleNamespace(stdout=text.encode())
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
+    process = Reader()
+    monkeypatch.setattr("korisk.curves.formats.subprocess.run", process)
+    return process
+
+
+def sheet(*rows: list[Any], **marks: Any) -> dict[str, Any]:
+    return {"rows": rows, "visible": True, "hidden": [], "formulas": []} | marks
+
+
+GOOD = (["n", "error"], [16.0, 0.3], [64.0, 0.2])
+
+
+def test_a_file_is_read_with_limits(file: File, reader: Reader) -> None:
+    reader.answer = {"columns": {"n": [16, 64], "error": [0.3, 0.2]}}
+    for start in (b"PAR1", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x93NUMPY"):
+        assert file.told(start) == (SHORT, "")
+    assert reader.command[-1] == "200000"
+    assert reader.env["OPENBLAS_NUM_THREADS"] == "1"
+
+
+def test_problems_of_the_process_are_told(file: File, reader: Reader) -> None:
+    for answer, problem in (
+        ({"problem": "x" * 300}, f"cannot be read: {'x' * 200}; save it again, or as CSV"),
+        ("", "cannot be read: it takes too much memory or time; save it again, or as CSV"),
+    ):
+        reader.answer = answer
+        assert file.refused(b"PAR1") == f"FILE: {problem}"
+    reader.answer = {"missing": "python_calamine"}
+    with pytest.raises(MissingExtraError, match="needs python-calamine, which is not installed"):
+        Curve.read(file.write(b"PK\x03\x04"))
+
+
+@pytest.mark.parametrize(
+    ("sheets", "read_as"),
+    [
+        ({"a": sheet(*GOOD)}, ""),
+        ({"a": sheet(*GOOD), "b": sheet([""])}, "sheet 'a'"),
+        ({"b": sheet(["x"], visible=False), "a": sheet(*GOOD)}, "sheet 'a'"),
+        ({"a": sheet(*GOOD, [128.0, 9.0], hidden=[4])}, "1 hidden row left out"),
+        ({"a": sheet(*GOOD, [128.0, 9.0], [1.0, 2.0], hidden=[4, 5])}, "2 hidden rows left out"),
+        ({"a": sheet(*GOOD, ["", ""], hidden=[4])}, ""),
+        ({"a": sheet(*GOOD, [128.0, ""], hidden=[4], formulas=["B4"])}, "1 hidden row left out"),
+        ({"a": sheet(["# by hand", ""], *GOOD)}, ""),
+        ({"a": sheet(["A  title", ""], ["", ""], *GOOD)}, "row 1 is a title"),
+        ({"a": sheet(["n", "error", ""], [16.0, 0.3, ""], [64.0, 0.2, ""])}, ""),
+    ],
+)
+def test_a_sheet_is_read_as_it_is_seen(
+    file: File, reader: Reader, sheets: Any, read_as: str
+) -> None:
+    reader.answer = {"sheets": sheets}
+    assert file.told(b"PK\x03\x04") == (SHORT, read_as)
+
+
+@pytest.mark.parametrize(
+    ("sheets", "options", "problem"),
+    [
+        (
+            {"a": sheet(*GOOD), "b": sheet(*GOOD)},
+            {},
+            "has 2 sheets with content ('a', 'b'); name one, such as worksheet='a'",
+        ),
+        ({"a": sheet(*GOOD)}, {"worksheet": "c"}, "no sheet 'c'; there are 'a'"),
+        (
+            {"a": sheet(*GOOD, formulas=["B2"])},
+            {},
+            "has formulas without values (B2); open it in a spreadsheet program and save it, or as "
+            "CSV",
+        ),
+        (
+            {"a": sheet(*GOOD, formulas=[f"B{k}" for k in range(2, 8)])},
+            {},
+            "has formulas without values (B2, B3, B4, B5, B6, ...); open it in a spreadsheet "
+            "program and save it, or as CSV",
+        ),
+        (
+            {"a": sheet(*GOOD, formulas=[f"B{k}" for k in range(2, 7)])},
+            {},
+            "has formulas without values (B2, B3, B4, B5, B6); open it in a spreadsheet program "
+            "and save it, or as CSV",
+        ),
+        ({"a": sheet([""])}, {}, "is empty; write a header such as n,error,seed first"),
+        ({"a": sheet(["# x"])}, {}, "is empty; write a header such as n,error,seed first"),
+        (
+            {f"s{k}": sheet(*GOOD) for k in range(11)},
+            {},
+            f"has 11 sheets with content ({', '.join(repr(f's{k}') for k in range(10))}); name "
+            "one, such as worksheet='s0'",
+        ),
+        (
+            {f"s{k}": sheet(*GOOD) for k in range(11)},
+            {"worksheet": "x"},
+            f"no sheet 'x'; there are {', '.join(repr(f's{k}') for k in range(10))}",
+        ),
+    ],
+)
+def test_a_sheet_that_is_unclear_is_refused(
+    file: File, reader: Reader, sheets: Any, options: dict[str, str], problem: str
+) -> None:
+    reader.answer = {"sheets": sheets}
+    assert file.refused(b"PK\x03\x04", **options) == f"FILE: {problem}"
+
+
+def test_a_named_sheet_is_read_even_where_it_is_hidden(file: File, reader: Reader) -> None:
+    reader.answer = {"sheets": {"a": sheet(["x"]), "b": sheet(*GOOD, visible=False)}}
+    assert file.told(b"PK\x03\x04", worksheet="b") == (SHORT, "")
+
+
+def test_positions_are_rows_of_the_sheet(file: File, reader: Reader) -> None:
+    reader.answer = {"sheets": {"a": sheet(["", ""], *GOOD[:2], ["", ""], GOOD[2])}}
+    grid = file.grid(b"PK\x03\x04")
+    assert [position for position, _ in grid.rows] == [3, 5]
+    assert grid.header == ["n", "error"]
+    reader.answer = {"sheets": {"a": sheet([16.0, 64.0], [0.3, 0.2])}}
+    assert file.grid(b"PK\x03\x04").header == ["16", "64"]  # and not 16.0
+
+
+def test_arrays_are_columns_or_folds(
+    file: File, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader.answer = {"arrays": {"": [[16, 0.3], [64, 0.2]]}}
+    assert file.told(b"\x93NUMPY") == (SHORT, "")
+    reader.answer = {"arrays": {"": [[16, 0.3, 1], [64, 0.2, 1]]}}
+    assert "has several axes" in file.refused(b"\x93NUMPY")
+    reader.answer = {"arrays": {"n": [16], "scores": [[0.5] * 3]}}
+    assert file.grid(b"\x93NUMPY").header == ["n", *(f"scores fold {k}" for k in (1, 2, 3))]
+    reader.answer = {"arrays": {"n": [16, 64], "error": [0.3, 0.2]}}
+    monkeypatch.setattr(formats, "MAX_CELLS", 4)
+    assert file.told(b"\x93NUMPY") == (SHORT, "")
+    monkeypatch.setattr(formats, "MAX_CELLS", 3)
+    assert "holds more than 3 values" in file.refused(b"\x93NUMPY")

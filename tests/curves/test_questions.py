@@ -1,0 +1,1018 @@
+"""What a table is read as, or what is asked: one small table for each rule, told exactly."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from korisk import Curve, KoriskError
+from korisk.curves.columns import in_short, short
+from korisk.curves.read import DIGEST
+from korisk.store.cells import row_digests
+
+Told = list[tuple[str, str, str, str]]  # model, metric, "N value seed" of each row, read as
+
+EPOCHS = "n,error,epoch,seed\n16,0.4,3,1\n16,0.5,1,1\n16,0.3,2,1\n64,0.1,2,1\n64,0.2,1,1\n"
+DATASETS = "n,error,dataset\n16,0.5,A\n16,0.4,B\n64,0.3,A\n64,0.2,B\n"
+
+
+class Table:
+    """A file of text that is read again and again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def told(self, text: str, **options: Any) -> Told:
+        self.path.write_text(text, encoding="utf-8")
+        return [
+            (
+                curve.model,
+                curve.metric,
+                ", ".join(
+                    f"{n} {round(float(value), 9):g} {seed}".rstrip()
+                    for n, value, seed in zip(
+                        curve.n, curve.unit.from_error(curve.error), curve.seed, strict=True
+                    )
+                ),
+                curve.read_as,
+            )
+            for curve in Curve.read_all(self.path, **options)
+        ]
+
+    def asked(self, text: str, **options: Any) -> str:
+        with pytest.raises(KoriskError) as caught:
+            self.told(text, **options)
+        question = str(caught.value)
+        assert "\n" not in question
+        start = f"{self.path}: "
+        return question.removeprefix(start)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    return Table(tmp_path_factory.mktemp("tables") / "t.csv")
+
+
+def rows(*lines: object) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def crossed(header: str, labels: range) -> str:
+    """Rows of two N for every label."""
+    lines = [f"{n},{label / 100},{label}" for n in (16, 64) for label in labels]
+    return rows(header, *lines)
+
+
+# --- Columns -------------------------------------------------------------------------------------
+
+QUESTIONS: list[tuple[str, str, str]] = [
+    # Half of the cells make a column one of numbers; a third does not.
+    (
+        "half of a column are numbers",
+        "n,FC\n16,0.3\n64,bad\n",
+        "line 3, column 'FC': 'bad' is no number; write numbers as 64, 0.001 or 1e-3",
+    ),
+    (
+        "a third are numbers",
+        "n,FC\n16,0.3\n64,bad\n128,bad\n",
+        "no column 'error', found 'n', 'FC'; needed are n and error, or n and one column per seed "
+        "or model: pass columns={'error': '...'}",
+    ),
+    (
+        "two counts of training samples",
+        "n_train,n_test,train_n,error\n16,5,7,0.3\n",
+        "N may be in 'n_train', 'train_n'; pass columns={'n': 'n_train'} if that is right",
+    ),
+    (
+        "two columns of models",
+        "n,error,model,method\n16,0.3,a,b\n",
+        "model may be in 'model', 'method'; pass columns={'model': 'model'} if that is right",
+    ),
+    (
+        "columns of numbers",
+        "n,1,2\n16,0.3,0.2\n",
+        "'1', '2' may be models, seeds, or no errors at all; pass wide='seed' if each is a seed, "
+        "wide='model' if each column is a model, wide='n' if each is an N, or ignore=['1', '2'] to "
+        "leave that out",
+    ),
+    (
+        "a statistic beside a model",
+        "n,FC,min\n16,0.3,0.2\n64,0.2,0.1\n",
+        "'min' may be models, seeds, or no errors at all; pass ignore='min' to leave that out, "
+        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "columns={'error': 'FC'} for one alone",
+    ),
+    (
+        "statistics alone",
+        "n,min,max\n16,0.3,0.2\n64,0.2,0.1\n",
+        "'min', 'max' may be models, seeds, or no errors at all; pass columns={'error': 'min'} for "
+        "one alone, wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "ignore=['min', 'max'] to leave that out",
+    ),
+    (
+        "words that describe other columns",
+        "n,test,size\n16,0.3,0.2\n64,0.2,0.1\n",
+        "'test', 'size' may be models, seeds, or no errors at all; pass columns={'error': 'test'} "
+        "for one alone, wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "ignore=['test', 'size'] to leave that out",
+    ),
+    (
+        "seeds of models",
+        "n,KO 1,KO 2,FC 1,FC 2\n16,0.3,0.2,0.3,0.2\n64,0.2,0.1,0.2,0.1\n",
+        "'KO 1', 'KO 2', 'FC 1', 'FC 2' may be models, seeds, or no errors at all; pass "
+        "wide='seed' if each is a seed of a model, wide='model' if each column is a model, or "
+        "ignore=['KO 1', 'KO 2', 'FC 1', 'FC 2'] to leave that out",
+    ),
+    (
+        "a time rises where errors fall",
+        "n,FC,time\n64,0.2,2\n16,0.3,1\n",
+        "'time' may be models, seeds, or no errors at all; pass ignore='time' to leave that out, "
+        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "columns={'error': 'FC'} for one alone",
+    ),
+    (
+        "a longer name of a model",
+        "n,FC,FC CI95\n16,0.3,0.2\n64,0.2,0.1\n",
+        "'FC CI95' may be models, seeds, or no errors at all; pass ignore='FC CI95' to leave that "
+        "out, wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "columns={'error': 'FC'} for one alone",
+    ),
+    (
+        "thousands",
+        "n [k],error\n16,0.3\n64,0.2\n",
+        "'n [k]' may count in 'k'; pass scale={'n': 1000} to multiply them, or scale={'n': 1} if "
+        "they are plain numbers",
+    ),
+    (
+        "another unit of N",
+        "n [epochs],error\n16,0.3\n64,0.2\n",
+        "'n [epochs]' may count in 'epochs'; pass scale={'n': 1} if they are plain numbers, or "
+        "scale={'n': ...} to multiply them",
+    ),
+    (
+        "scaled errors",
+        "n,error (x 1e3)\n16,0.3\n64,0.2\n",
+        "'error (x 1e3)' may count in 'x 1e3'; pass scale={'error': 0.001} to multiply them, or "
+        "scale={'error': 1} if they are plain numbers",
+    ),
+    (
+        "numbers that name the rows of sizes",
+        "x,16,64\n1,0.3,0.2\n2,0.4,0.3\n",
+        "columns are named after N, and 'x' names the rows; pass columns={'seed': 'x'} if it has "
+        "seeds",
+    ),
+    (
+        "texts that name the rows of sizes, beside others",
+        "x,y,16,64\na,c,0.3,0.2\nb,d,0.4,0.3\n",
+        "columns are named after N, and 'x' names the rows; pass columns={'model': 'x'} if it has "
+        "models",
+    ),
+    (
+        "standard deviations",
+        "n,mse mean,mse std\n16,0.3,0.1\n64,0.2,0.1\n",
+        "'mse std' has standard deviations; pass seeds= with the number of seeds behind each mean "
+        "(2 to 1000), or ignore='mse std' to read the means alone",
+    ),
+    (
+        "training errors alone",
+        "n,train_mse\n16,0.3\n64,0.2\n",
+        "'train_mse' is of the training data, not of test data; pass "
+        "columns={'error': 'train_mse'} if it is not",
+    ),
+    (
+        "a metric beside that of a model",
+        "n,mse,FC mae\n16,0.3,0.1\n64,0.2,0.1\n",
+        "values may be in 'mse', 'FC mae'; pass columns={'error': 'mse'} for that one alone, or "
+        "ignore='mse' to read the others",
+    ),
+    (
+        "no column of errors at all",
+        "n\n16\n64\n",
+        "no column 'error', found 'n'; needed are n and error, or n and one column per seed or "
+        "model: pass columns={'error': '...'}",
+    ),
+    (
+        "a misspelt name",
+        "m,errors\n16,0.3\n",
+        "no column 'n', found 'm', 'errors'; needed are n and error, or n and one column per seed "
+        "or model: pass columns={'n': '...'}",
+    ),
+    (
+        "errors larger than N",
+        "n,FC,time\n16,30,1\n64,20,2\n",
+        "'time' may be models, seeds, or no errors at all; pass ignore='time' to leave that out, "
+        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "columns={'error': 'FC'} for one alone",
+    ),
+    (
+        "a column that ends where it began, beside one that falls",
+        "n,FC,KO\n16,0.3,0.3\n64,0.2,0.2\n256,0.1,0.3\n",
+        "'KO' may be models, seeds, or no errors at all; pass ignore='KO' to leave that out, "
+        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "columns={'error': 'FC'} for one alone",
+    ),
+    (
+        "percent of N",
+        "n [%],error\n16,0.3\n",
+        "'n [%]' may count in '%'; pass scale={'n': 1} if they are plain numbers, or "
+        "scale={'n': ...} to multiply them",
+    ),
+    (
+        "two metrics beside that of a model, the test set first",
+        "n,mse,test_mae,FC loss\n16,0.3,0.2,0.1\n64,0.2,0.1,0.05\n",
+        "values may be in 'test_mae', 'mse', 'FC loss'; pass columns={'error': 'test_mae'} for "
+        "that one alone, or ignore=['test_mae', 'mse'] to read the others",
+    ),
+    (
+        "two training errors",
+        "n,train_mse,training_loss\n16,0.3,0.2\n",
+        "'train_mse' is of the training data, not of test data; pass "
+        "columns={'error': 'train_mse'} if it is not",
+    ),
+    (
+        "one column named by a number",
+        "x,16\n1,0.3\n",
+        "no column 'n', found 'x', '16'; needed are n and error, or n and one column per seed or "
+        "model: pass columns={'n': '...'}",
+    ),
+    (
+        "a mean beside a model",
+        "n,mean,KO\n16,0.3,0.2\n64,0.2,0.1\n",
+        "'mean' may be models, seeds, or no errors at all; pass ignore='mean' to leave that out, "
+        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "columns={'error': 'KO'} for one alone",
+    ),
+    (
+        "percent in every header",
+        "n,FC [%],KO [%]\n16,0.3,0.2\n64,0.2,0.1\n",
+        "column 'FC [%]' is in percent; pass unit='error' to take its numbers as they are, and "
+        "give targets in percent too",
+    ),
+    (
+        "a column of metrics beside columns of metrics",
+        "n,metric,mse,mae\n16,a,0.3,0.2\n",
+        "values may be in 'mse', 'mae'; pass columns={'error': 'mse'} for that one alone",
+    ),
+    (
+        "a column of seeds beside columns of seeds",
+        "n,seed,mse seed 1,mse seed 2\n16,1,0.3,0.2\n",
+        "'seed' may be models, seeds, or no errors at all; pass ignore='seed' to leave that out, "
+        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "columns={'error': 'mse seed 1'} for one alone",
+    ),
+    (
+        "a column of seeds beside columns of plain seeds",
+        "n,seed,seed 1,seed 2\n16,1,0.3,0.2\n",
+        "'seed' may be models, seeds, or no errors at all; pass ignore='seed' to leave that out, "
+        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "columns={'error': 'seed 1'} for one alone",
+    ),
+    (
+        "a column of models beside columns of models",
+        "n,model,a,b\n16,KO,0.3,0.2\n64,KO,0.2,0.1\n",
+        "'a', 'b' may be models, seeds, or no errors at all; pass columns={'error': 'a'} for one "
+        "alone, wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "ignore=['a', 'b'] to leave that out",
+    ),
+    (
+        "a seed beside a model",
+        "n,KO,seed 1\n16,0.3,0.2\n64,0.2,0.1\n",
+        "'KO' may be models, seeds, or no errors at all; pass ignore='KO' to leave that out, "
+        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
+        "columns={'error': 'seed 1'} for one alone",
+    ),
+    ("no rows", "n,error\n", "holds no measurements; add rows with n and error"),
+    # --- Rows ---
+    (
+        "several problems",
+        "n,error\n16,x\n17,0.1\n,0.2\n",
+        "line 2, column 'error': 'x' is no number, line 4, column 'n': is missing; write numbers "
+        "as 64, 0.001 or 1e-3, write N",
+    ),
+    (
+        "shares of a training set",
+        "n,error\n2,0.4\n0.5,0.2\n0.25,0.3\n",
+        "line 3, column 'n': N must be a whole number from 2 to 10^15, got 0.5; pass "
+        "scale={'n': ...} to multiply a share by the size of all",
+    ),
+    (
+        "epochs of seeds",
+        EPOCHS,
+        "'epoch' has '3', '1', '2' in one curve; pass last='epoch' for the last of each run, "
+        "best='epoch' for the best, filter={'epoch': '1'} for one of them, "
+        "columns={'model': 'epoch'} if it tells models apart, columns={'seed': 'epoch'} if it "
+        "numbers repetitions, or ignore='epoch' if it says nothing",
+    ),
+    (
+        "up to ten numbers may be anything",
+        crossed("n,error,k", range(1, 11)),
+        "'k' has '1', '2', '3', '4', ... in one curve; pass columns={'model': 'k'} if it tells "
+        "models apart, columns={'seed': 'k'} if it numbers repetitions, filter={'k': '10'} for one "
+        "of them, last='k' for the last of each run, or ignore='k' if it says nothing",
+    ),
+    (
+        "eleven are epochs",
+        crossed("n,error,k", range(1, 12)),
+        "'k' has '1', '2', '3', '4', ... in one curve; pass last='k' for the last of each run, "
+        "best='k' for the best, filter={'k': '11'} for one of them, columns={'model': 'k'} if it "
+        "tells models apart, columns={'seed': 'k'} if it numbers repetitions, or ignore='k' if it "
+        "says nothing",
+    ),
+    (
+        "data sets",
+        DATASETS,
+        "'dataset' has 'A', 'B' in one curve; pass columns={'model': 'dataset'} if it tells models "
+        "apart, filter={'dataset': 'B'} for one of them, columns={'seed': 'dataset'} if it numbers "
+        "repetitions, or ignore='dataset' if it says nothing",
+    ),
+    (
+        "summaries among seeds",
+        "n,error,seed\n16,0.5,1\n16,0.3,2\n16,0.4,mean\n",
+        "'seed' has rows that sum up others (mean); pass filter={'seed': ['!mean']} to leave such "
+        "rows out",
+    ),
+    (
+        "a remark",
+        "n,error,day,remark\n16,0.5,2024-01-01,\n64,0.3,1.2.2024,bad scan\n",
+        "1 of 2 rows have a remark in 'remark', such as 'bad scan'; pass filter={'remark': ''} to "
+        "leave these rows out, or ignore='remark' if it says nothing",
+    ),
+    (
+        "repetitions without a seed",
+        "n,error,key\n64,0.3,c\n16,0.5,a\n16,0.4,b\n16,0.45,d\n",
+        "N = 16 is there 3 times, and no column tells the seed; pass columns={'seed': 'key'} if "
+        "rows repeat one model",
+    ),
+    (
+        "a model in some rows",
+        "n,error,model\n16,0.5,KO\n16,0.4,\n",
+        "'model' is missing in some rows, as where cells are merged; name the model in every row",
+    ),
+    (
+        "percent signs in some rows",
+        "n,error\n16,50%\n64,0.3\n",
+        "column 'error': 1 of 2 values have percent signs; write all with or without",
+    ),
+    (
+        "percent signs in all rows",
+        "n,error\n16,50%\n64,30%\n",
+        "column 'error' is in percent; pass unit='error' to take its numbers as they are, and give "
+        "targets in percent too",
+    ),
+    (
+        "a row of totals",
+        "n,error\n16,0.5\nTotal,0.5\n",
+        "line 3, column 'n': 'Total' is no number; pass filter={'n': '!Total'} to leave such rows "
+        "out",
+    ),
+    (
+        "a header again",
+        "n,error\n16,0.5\nn,error\n64,0.3\n",
+        "line 3, column 'n': another head; save each table in a file of its own",
+    ),
+    (
+        "nothing but empty cells",
+        "n,error\n16,\n64,\n",
+        "holds no measurements but 2 empty cells left out; add rows with n and error",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "question"), [case[1:] for case in QUESTIONS])
+def test_a_question_names_what_is_unclear_and_every_answer(
+    table: Table, text: str, question: str
+) -> None:
+    assert table.asked(text) == question
+
+
+ANSWERS: list[tuple[str, dict[str, Any], Told]] = [
+    (
+        "n,error,seed,run\n16,0.3,1,1\n16,0.2,1,2\n",
+        {},
+        [("", "", "16 0.3 1/1, 16 0.2 1/2", "each of 'seed', 'run' together is a seed")],
+    ),
+    ("n (images),error\n16,0.3\n", {}, [("", "", "16 0.3", "N from 'n (images)'")]),
+    ("n,error\n16,0.3\n", {"scale": {"n": 2}}, [("", "", "32 0.3", "n times 2")]),
+    ("n,error\n16,0.3\n", {"scale": {"error": 2}}, [("", "", "16 0.6", "error times 2")]),
+    ("n,error\n16,0.3\n", {"scale": {"error": 1}}, [("", "", "16 0.3", "")]),
+    ("n,error\n0.5,0.2\n", {"scale": {"n": 100}}, [("", "", "50 0.2", "n times 100")]),
+    # --- One column for each N ---
+    (
+        "name,16,64\nKO,0.3,0.2\nFC,0.4,0.3\n",
+        {},
+        [
+            ("KO", "", "16 0.3, 64 0.2", "one column for each N; models from 'name'"),
+            ("FC", "", "16 0.4, 64 0.3", "one column for each N; models from 'name'"),
+        ],
+    ),
+    (
+        "name,n=16,N = 64\nseed 1,0.3,0.2\nseed 2,0.4,0.3\n",
+        {},
+        [
+            (
+                "",
+                "",
+                "16 0.3 seed 1, 16 0.4 seed 2, 64 0.2 seed 1, 64 0.3 seed 2",
+                "one column for each N; seeds from 'name'",
+            )
+        ],
+    ),
+    (
+        "seed,16,64\n1,0.3,0.2\n2,0.4,0.3\n",
+        {},
+        [("", "", "16 0.3 1, 16 0.4 2, 64 0.2 1, 64 0.3 2", "one column for each N")],
+    ),
+    # --- One column for each seed or model ---
+    ("n,a,b\n16,0.3,0.2\n", {"wide": "seed"}, [("", "", "16 0.3 a, 16 0.2 b", "")]),
+    (
+        "n,KO s1,KO s2,FC s1,FC s2\n16,0.3,0.2,0.5,0.4\n",
+        {"wide": "seed"},
+        [("KO", "", "16 0.3 s1, 16 0.2 s2", ""), ("FC", "", "16 0.5 s1, 16 0.4 s2", "")],
+    ),
+    (
+        "n,min,max\n16,0.3,0.2\n",
+        {"wide": "model"},
+        [("min", "", "16 0.3", ""), ("max", "", "16 0.2", "")],
+    ),
+    (
+        "n,seed 1,seed 2\n16,0.3,0.2\n",
+        {},
+        [
+            (
+                "",
+                "",
+                "16 0.3 seed 1, 16 0.2 seed 2",
+                "one column for each seed (seed 1, seed 2)",
+            )
+        ],
+    ),
+    (
+        "n,KO seed 1,KO seed 2\n16,0.3,0.2\n64,0.2,0.1\n",
+        {},
+        [
+            (
+                "KO",
+                "",
+                "16 0.3 1, 16 0.2 2, 64 0.2 1, 64 0.1 2",
+                "one column for each model and seed ('KO')",
+            )
+        ],
+    ),
+    (
+        "n,KO,FC\n16,0.3,0.2\n64,0.2,0.1\n",
+        {},
+        [
+            ("KO", "", "16 0.3, 64 0.2", "one column for each model ('KO', 'FC')"),
+            ("FC", "", "16 0.2, 64 0.1", "one column for each model ('KO', 'FC')"),
+        ],
+    ),
+    # --- Metrics ---
+    (
+        "n,train_mse,val_mse,test_mse\n16,0.3,0.2,0.1\n",
+        {},
+        [
+            (
+                "",
+                "test_mse",
+                "16 0.1",
+                "values from 'test_mse'; not used: 'train_mse', 'val_mse'",
+            )
+        ],
+    ),
+    (
+        "n,train_mse,val_mse\n16,0.3,0.2\n",
+        {},
+        [("", "val_mse", "16 0.2", "values from 'val_mse'; not used: 'train_mse'")],
+    ),
+    (
+        "n,mse seed 1,mse seed 2\n16,0.3,0.2\n",
+        {},
+        [
+            (
+                "",
+                "mse",
+                "16 0.3 1, 16 0.2 2",
+                "values from 'mse'; one column for each seed (2)",
+            )
+        ],
+    ),
+    (
+        "n,mse,mae,loss,rmse,nmse,mape\n16,1,2,3,4,5,6\n",
+        {"metric": "mse"},
+        [("", "mse", "16 1", "values from 'mse', 'mae', 'loss', 'rmse', 'nmse'")],
+    ),
+    (
+        "n,mse,model\n16,0.3,KO\n16,0.2,FC\n",
+        {},
+        [
+            ("KO", "mse", "16 0.3", "values from 'mse'"),
+            ("FC", "mse", "16 0.2", "values from 'mse'"),
+        ],
+    ),
+    (
+        "params.n,metrics.mse\n16,0.3\n",
+        {},
+        [("", "mse", "16 0.3", "N from 'params.n'; values from 'mse'")],
+    ),
+    ("n,value\n16,0.3\n", {}, [("", "", "16 0.3", "")]),
+    ("n,Fehler\n16,0.3\n", {}, [("", "", "16 0.3", "")]),
+    ("n,mean\n16,0.3\n64,0.2\n", {}, [("", "", "16 0.3, 64 0.2", "")]),
+    # --- Names of N ---
+    (
+        "samples,train size,error\n5,16,0.3\n",
+        {},
+        [("", "", "16 0.3", "N from 'train size'; not used: 'samples'")],
+    ),
+    (
+        "n,size,error\na,16,0.3\nb,64,0.2\n",
+        {},
+        [("", "", "16 0.3, 64 0.2", "N from 'size'; not used: 'n'")],
+    ),
+    (
+        "Anzahl Bilder,mse\n16,0.3\n",
+        {},
+        [("", "mse", "16 0.3", "N from 'Anzahl Bilder'; values from 'mse'")],
+    ),
+    ("seed,16\n1,0.3\n", {"wide": "n"}, [("", "", "16 0.3 1", "one column for each N")]),
+    # --- Names of models and seeds ---
+    (
+        "n,FC,KO\n16,0.3,0.2\n64,0.2,\n",
+        {},
+        [
+            (
+                "FC",
+                "",
+                "16 0.3, 64 0.2",
+                "one column for each model ('FC', 'KO'); 1 empty cell left out",
+            ),
+            ("KO", "", "16 0.2", "one column for each model ('FC', 'KO'); 1 empty cell left out"),
+        ],
+    ),
+    (
+        "n,FC,KO,GPU\n16,0.3,0.1,2\n64,0.2,0.05,2\n",
+        {},
+        [
+            (
+                "FC",
+                "",
+                "16 0.3, 64 0.2",
+                "one column for each model ('FC', 'KO'); not used: 'GPU'",
+            ),
+            (
+                "KO",
+                "",
+                "16 0.1, 64 0.05",
+                "one column for each model ('FC', 'KO'); not used: 'GPU'",
+            ),
+        ],
+    ),
+    (
+        "n,FC,KO\n16,0.3,0.2\n",
+        {},
+        [
+            ("FC", "", "16 0.3", "one column for each model ('FC', 'KO')"),
+            ("KO", "", "16 0.2", "one column for each model ('FC', 'KO')"),
+        ],
+    ),
+    (
+        "n,KO_mse,KO/mse\n16,0.3,0.2\n",
+        {},
+        [
+            ("KO_mse", "", "16 0.3", "one column for each model ('KO_mse', 'KO/mse')"),
+            ("KO/mse", "", "16 0.2", "one column for each model ('KO_mse', 'KO/mse')"),
+        ],
+    ),
+    (
+        "n,KO (a),KO (b)\n16,0.3,0.2\n",
+        {},
+        [
+            ("KO (a)", "", "16 0.3", "one column for each model ('KO (a)', 'KO (b)')"),
+            ("KO (b)", "", "16 0.2", "one column for each model ('KO (a)', 'KO (b)')"),
+        ],
+    ),
+    (
+        "n,FC 50%,KO\n16,0.3,0.2\n",
+        {},
+        [
+            ("FC 50%", "", "16 0.3", "one column for each model ('FC 50%', 'KO')"),
+            ("KO", "", "16 0.2", "one column for each model ('FC 50%', 'KO')"),
+        ],
+    ),
+    (
+        "n,KO 1,FC 2\n16,0.3,0.2\n",
+        {"wide": "seed"},
+        [("", "", "16 0.2 FC 2, 16 0.3 KO 1", "")],
+    ),
+    ("n,KO 1,KO 2\n16,0.3,0.2\n", {"wide": "seed"}, [("", "", "16 0.3 KO 1, 16 0.2 KO 2", "")]),
+    ("n,KO s1,KO s2\n16,0.3,0.2\n", {"wide": "seed"}, [("KO", "", "16 0.3 s1, 16 0.2 s2", "")]),
+    # --- Names of runs ---
+    (
+        "n,error,run\n16,0.3,run1\n16,0.2,run2\n",
+        {},
+        [("", "", "16 0.3 run1, 16 0.2 run2", "")],
+    ),
+    ("n,error,run\n16,0.3,1\n16,0.2,2\n", {}, [("", "", "16 0.3 1, 16 0.2 2", "")]),
+    (
+        "n,error,run\n16,0.3,unet-1\n64,0.2,ko-2\n",
+        {},
+        [("", "", "16 0.3, 64 0.2", "not used: 'run'")],
+    ),
+    ("n,error,run\n16,0.3,a\n64,0.2,a\n", {}, [("", "", "16 0.3, 64 0.2", "not used: 'run'")]),
+    (
+        "n,error,failed\n16,0.3,maybe\n64,0.2,maybe\n",
+        {},
+        [("", "", "16 0.3, 64 0.2", "not used: 'failed'")],
+    ),
+    (
+        "n,error,\n16,0.3,\n64,0.2,5\n",
+        {},
+        [("", "", "16 0.3, 64 0.2", "not used: 'column 3'")],
+    ),
+    # --- Deviations ---
+    (
+        "n,x,std\n16,0.3,0.1\n",
+        {"columns": {"error": "x", "deviation": "std"}, "seeds": 3},
+        [("", "x", "16 0.2 1, 16 0.3 2, 16 0.4 3", "")],
+    ),
+    (
+        "n,mean,std\n16,0.3,0.1\n",
+        {"seeds": 3},
+        [("", "", "16 0.2 1, 16 0.3 2, 16 0.4 3", "")],
+    ),
+    (
+        "n,KO mean,KO std,FC mean,FC std\n16,0.3,0.1,0.5,0.2\n",
+        {"seeds": 3},
+        [
+            (
+                "KO mean",
+                "",
+                "16 0.2 1, 16 0.3 2, 16 0.4 3",
+                "one column for each model ('KO mean', 'FC mean')",
+            ),
+            (
+                "FC mean",
+                "",
+                "16 0.3 1, 16 0.5 2, 16 0.7 3",
+                "one column for each model ('KO mean', 'FC mean')",
+            ),
+        ],
+    ),
+    (
+        "n,mse mean,mse std\n16,0.3,0.1\n",
+        {"seeds": 3},
+        [("", "mse mean", "16 0.2 1, 16 0.3 2, 16 0.4 3", "values from 'mse mean'")],
+    ),
+    (
+        "n,error\n16,0.5 ± 0.1\n64,0.3\n",
+        {"seeds": 3},
+        [("", "", "16 0.4 1, 16 0.5 2, 16 0.6 3, 64 0.3", "")],
+    ),
+    (
+        "n,error\n16,0.5 (0.1)\n",
+        {"seeds": 3, "scale": {"error": 2}},
+        [("", "", "16 0.8 1, 16 1 2, 16 1.2 3", "error times 2")],
+    ),
+    # --- Rows ---
+    (EPOCHS, {"last": "epoch"}, [("", "", "16 0.4 1, 64 0.1 1", "the last 'epoch' of each run")]),
+    (EPOCHS, {"best": "epoch"}, [("", "", "16 0.3 1, 64 0.1 1", "the best 'epoch' of each run")]),
+    (
+        DATASETS,
+        {"filter": {"dataset": "a"}},
+        [("", "", "16 0.5, 64 0.3", "2 rows left out by dataset=a")],
+    ),
+    (
+        DATASETS + "128,0.1,C\n",
+        {"filter": {"dataset": ["!A", "!C"]}},
+        [("", "", "16 0.4, 64 0.2", "3 rows left out by dataset=!A, !C")],
+    ),
+    (
+        "n,error,dataset\n16,0.5,A\n64,0.3,B\n",
+        {"filter": {"dataset": "A"}},
+        [("", "", "16 0.5", "1 row left out by dataset=A")],
+    ),
+    (
+        "n,error,status\n16,0.5,finished\n64,0.3,crashed\n128,0.2,crashed\n256,0.2,running\n",
+        {},
+        [("", "", "16 0.5", "2 crashed runs left out; 1 running run left out")],
+    ),
+    (
+        "n,error,exclude\n16,0.5,no\n64,0.3,yes\n",
+        {},
+        [("", "", "16 0.5", "1 excluded row left out")],
+    ),
+    ("n,error,valid\n16,0.5,no\n64,0.3,yes\n", {}, [("", "", "64 0.3", "1 excluded row left out")]),
+    ("n,error,seed\n16,0.5,mean\n64,0.3,mean\n", {}, [("", "", "16 0.5 mean, 64 0.3 mean", "")]),
+    (
+        "n,error,day\n16,0.5,2024-01-01\n64,0.3,2024-02-01\n",
+        {},
+        [("", "", "16 0.5, 64 0.3", "not used: 'day'")],
+    ),
+    (
+        "n,error,a,b,c,d,e\n16,0.2,1,2,3,4,5\n",
+        {},
+        [("", "", "16 0.2", "not used: 'a', 'b', 'c', 'd', 'e'")],
+    ),
+    (
+        "n,error,a,b,c,d,e,f\n16,0.2,1,2,3,4,5,6\n",
+        {},
+        [("", "", "16 0.2", "not used: 'a', 'b', 'c', 'd', 'e' and others")],
+    ),
+    (
+        "n;error\n16;0,5\n64;0,25\n",
+        {},
+        [("", "", "16 0.5, 64 0.25", "decimal commas")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "options", "told"), ANSWERS)
+def test_a_clear_table_is_read_and_tells_how(
+    table: Table, text: str, options: dict[str, Any], told: Told
+) -> None:
+    assert table.told(text, **options) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "question"),
+    [
+        (DATASETS, {"filter": {"dataset": "C"}}, "no row has dataset=C; it has 'A', 'B'"),
+        (
+            DATASETS,
+            {"filter": {"datset": "A"}},
+            "no column 'datset', found 'n', 'error', 'dataset'; did you mean 'dataset'? name one "
+            "of these",
+        ),
+        (
+            DATASETS,
+            {"columns": {"n": "errors"}},
+            "no column 'errors', found 'n', 'error', 'dataset'; did you mean 'error'? needed are n "
+            "and error, or n and one column per seed or model: pass columns={'n': 'error'}",
+        ),
+        (DATASETS, {"wide": "x"}, "wide must be one of seed, model, n, got 'x'; leave it out"),
+        (
+            DATASETS,
+            {"scale": {"seed": 2}},
+            "scale must map n, error, got 'seed'; known: n, error",
+        ),
+        (DATASETS, {"scale": {"n": "2"}}, "scale['n'] must be a number, got '2'; write one"),
+        (
+            DATASETS,
+            {"columns": {"n": 2}},
+            "columns['n'] must be a column's name, got 2; write one",
+        ),
+        (DATASETS, {"columns": "n"}, "columns must map our names to yours, got 'n'; pass a dict"),
+        (
+            "n [k],error (x 1e3)\n16,0.3\n",
+            {"scale": {"n": 1000}},
+            "'error (x 1e3)' may count in 'x 1e3'; pass scale={'error': 0.001} to multiply them",
+        ),
+        ("n,error\n16,0.5 (0.1)\n", {"seeds": 1}, "'error std' has standard deviations"),
+        ("n,error\n16,0.5 (0.1)\n", {"seeds": 1001}, "'error std' has standard deviations"),
+        ("n,error\n16,0.5 (0.1)\n", {"seeds": 2.0}, "'error std' has standard deviations"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    table: Table, text: str, options: dict[str, Any], question: str
+) -> None:
+    assert table.asked(text, **options).startswith(question)
+
+
+@pytest.mark.parametrize(("wrong", "rest"), [(10, ""), (11, ", and 1 more"), (13, ", and 3 more")])
+def test_ten_problems_are_named(table: Table, wrong: int, rest: str) -> None:
+    text = rows("n,error", *(f"16,x{k}" for k in range(wrong)), *(f"{k},1" for k in range(2, 20)))
+    question = table.asked(text)
+    places = ", ".join(f"line {k + 2}, column 'error': 'x{k}' is no number" for k in range(10))
+    assert question == f"{places}{rest}; write numbers as 64, 0.001 or 1e-3"
+
+
+@pytest.mark.parametrize("seeds", [2, 7, 1000])
+def test_seeds_behind_a_mean_have_its_mean_and_deviation(table: Table, seeds: int) -> None:
+    table.path.write_text("n,error\n16,5 (0.25)\n", encoding="utf-8")
+    curve = Curve.read(table.path, seeds=seeds)
+    assert len(curve) == seeds
+    assert curve.means == pytest.approx([5])
+    assert np.std(curve.error, ddof=1) == pytest.approx(0.25)
+    ordered = curve.error[np.argsort([int(seed) for seed in curve.seed])]
+    assert np.all(np.diff(ordered) > 0)
+    assert curve.seeds[0] == "1"
+
+
+def test_a_name_that_is_too_long_for_a_message_is_not_told() -> None:
+    assert short("x" * 80) == "x" * 80
+    assert short("x" * 81) == "..."
+
+
+def test_texts_are_cut_after_the_tenth() -> None:
+    names = [f"u{k}" for k in range(11)]
+    assert in_short([*names[:10], "u0"]) == ", ".join(names[:10])
+    assert in_short(names) == ", ".join(names[:10]) + ", ..."
+    assert in_short(names, 2) == "u0, u1, ..."
+
+
+# --- Checksums -----------------------------------------------------------------------------------
+
+
+def signed(lines: list[list[str]], header: list[str]) -> str:
+    digests = row_digests(header, [list(line) for line in lines])
+    return rows(
+        ",".join([header[0], DIGEST, *header[1:]]),
+        *(
+            ",".join([line[0], digest, *line[1:]])
+            for line, digest in zip(lines, digests, strict=True)
+        ),
+    )
+
+
+LINES = [[str(n), f"{1 / n:g}"] for n in range(2, 16)]
+
+
+def test_a_checked_table_is_read_without_its_checksums(table: Table) -> None:
+    text = signed(LINES, ["n", "error"])
+    assert table.told(text) == table.told(rows("n,error", *map(",".join, LINES)))
+    # Anyone may call a column digest; theirs is no checksum.
+    other = rows("n,error,digest", "16,0.5,d1", "64,0.3,d2")
+    assert table.told(other) == [("", "", "16 0.5, 64 0.3", "not used: 'digest'")]
+
+
+@pytest.mark.parametrize(
+    ("changed", "which"),
+    [
+        ([3], "line 4: changed after korisk wrote them"),
+        ([3, 5], "line 4, line 6: changed after"),
+        (range(2, 12), ", ".join(f"line {k + 1}" for k in range(2, 12)) + ": changed"),
+        (range(2, 13), ", ".join(f"line {k + 1}" for k in range(2, 12)) + " and 1 more: changed"),
+        (range(1, 15), "the header or the number of rows: changed after korisk wrote them"),
+    ],
+)
+def test_a_changed_row_is_named(table: Table, changed: Any, which: str) -> None:
+    lines = signed(LINES, ["n", "error"]).splitlines()
+    for k in changed:
+        lines[k] += "1"
+    question = table.asked(rows(*lines))
+    assert question.startswith(which)
+    assert "remove the column 'digest' if you changed them on purpose" in question
+
+
+def test_a_removed_row_changes_all(table: Table) -> None:
+    lines = signed(LINES, ["n", "error"]).splitlines()
+    assert table.asked(rows(*lines[:-1])).startswith("the header or the number of rows: changed")
+
+
+# --- Units ---------------------------------------------------------------------------------------
+
+
+def risen(name: str, *values: float) -> str:
+    return rows(f"n,{name}", *(f"{16 * 4**k},{value}" for k, value in enumerate(values)))
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        (
+            risen("log mse", -1, -2),
+            "column 'log mse' has logarithms; pass unit='log10', unit='ln', or unit='error'",
+        ),
+        (
+            risen("decibel", 1, 2),
+            "column 'decibel' is in decibels; pass unit='psnr' if larger is better, or "
+            "unit='error_db'",
+        ),
+        (
+            risen("accuracy", 0.5, 0.25),
+            "of 'accuracy' larger is better, and its values fall with N; pass unit='error' if they "
+            "are errors, or unit='accuracy' if that is right",
+        ),
+        (
+            rows("n,dice", "16,50%", "64,60%"),
+            "column 'dice' is in percent; pass unit='percent' to take its numbers as they are, and "
+            "give targets in percent too",
+        ),
+        (
+            risen("dice [%]", 0.5, 0.6),
+            "column 'dice [%]' is in percent, and its values are at most 1; pass unit='dice' if 1 "
+            "is perfect, or unit='percent' if 100 is perfect",
+        ),
+        (
+            risen("dice [%]", 1, 1.5),
+            "column 'dice [%]' is in percent; pass unit='percent' to take its numbers as they are, "
+            "and give targets in percent too",
+        ),
+        (
+            risen("KO", 0.5, 0.6),
+            "column 'KO' does not say whether larger is better, and its values rise with N; pass "
+            "unit='accuracy' for fractions of 1, or unit='error'",
+        ),
+        (
+            risen("KO", 0.5, 1, 1.5),
+            "column 'KO' does not say whether larger is better, and its values rise with N; pass "
+            "unit='percent' for scores up to 100, unit='psnr' for decibels, or unit='error'",
+        ),
+        (
+            risen("KO", 0.5, 1),
+            "column 'KO' does not say whether larger is better, and its values rise with N; pass "
+            "unit='accuracy' for fractions of 1, or unit='error'",
+        ),
+        (
+            risen("KO", -3, -0.5),
+            "column 'KO' does not say whether larger is better, and its values rise with N; pass "
+            "unit='negated' for scores such as neg_mean_squared_error, or unit='error'",
+        ),
+        (
+            risen("KO", -0.5, 0),
+            "column 'KO' does not say whether larger is better, and its values rise with N; pass "
+            "unit='accuracy' for fractions of 1, or unit='error'",
+        ),
+        (
+            risen("score", 0.5, 0.25),
+            "column 'score' does not say whether larger is better; pass unit='accuracy' for "
+            "fractions of 1, or unit='error'",
+        ),
+        (
+            risen("1 - ssim", 0.25, 0.5),
+            "column '1 - ssim' does not say whether larger is better, and its values rise with N; "
+            "pass unit='accuracy' for fractions of 1, or unit='error'",
+        ),
+        (
+            rows("n,error,unit", "16,0.5,dice", "64,0.6,psnr"),
+            "has '' in units dice, psnr; write all in one",
+        ),
+        (
+            rows("n,error,unit", "16,0.5,dice", "64,0.25,dice"),
+            "its column unit says dice, of which larger is better, and values fall with N; pass "
+            "unit='error', or unit='dice' if that is right",
+        ),
+    ],
+)
+def test_an_unclear_unit_is_asked_for(table: Table, text: str, question: str) -> None:
+    assert table.asked(text) == question
+
+
+def test_a_fraction_above_one_is_named_by_its_row(table: Table) -> None:
+    question = table.asked(risen("dice", 0.5, 1, 1.5, 93))
+    assert question.removeprefix(str(table.path)) == (
+        ", line 4, column 'dice': 'dice' is 1.5, and fractions are at most 1; pass unit='percent' "
+        "if 100 is perfect, or leave it out if it marks a missing value"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "unit", "values"),
+    [
+        (risen("psnr", 20, 30), "psnr", "psnr", [20, 30]),
+        (risen("rmse", 0.5, 0.25), "rmse", "rmse", [0.5, 0.25]),
+        (risen("MSE (log10)", -1, -2), "MSE", "log10", [-1, -2]),
+        (risen("mse", 0.25, 0.5), "mse", "error", [0.25, 0.5]),  # its name leaves no doubt
+        (risen("1 - ssim", 0.5, 0.25), "1 - ssim", "error", [0.5, 0.25]),
+        (rows("n,error,unit", "16,0.5,dice", "64,0.75,dice"), "", "dice", [0.5, 0.75]),
+        (rows("n,error,unit", "16,0.5,mm", "64,0.25,mm"), "", "error", [0.5, 0.25]),
+    ],
+)
+def test_a_unit_is_known_by_a_name(
+    table: Table, text: str, metric: str, unit: str, values: list[float]
+) -> None:
+    table.path.write_text(text, encoding="utf-8")
+    curve = Curve.read(table.path)
+    assert (curve.metric, curve.unit.name) == (metric, unit)
+    assert curve.unit.from_error(curve.error) == pytest.approx(values)
+    named = f"unit {unit}, by its name" in curve.read_as
+    assert named is (unit != "error" and "unit" not in text)
+
+
+def test_falling_values_of_a_score_may_be_called_errors(table: Table) -> None:
+    table.path.write_text(risen("accuracy", 0.5, 0.25), encoding="utf-8")
+    curve = Curve.read(table.path, unit="error")
+    assert (curve.metric, curve.error.tolist()) == ("accuracy error", [0.5, 0.25])
+    # Rising ones are not: the name stays, and is refused.
+    table.path.write_text(risen("accuracy", 0.25, 0.5), encoding="utf-8")
+    with pytest.raises(KoriskError, match="needs a unit in which larger is better"):
+        Curve.read(table.path, unit="error")
+
+
+@pytest.mark.parametrize(
+    ("values", "rises"),
+    [
+        ([0.5, 0.6], True),
+        ([0.5, 0.5], False),
+        ([0.5, 0.4, 0.6], False),  # as often up as down
+        ([0.5, 0.4, 0.55, 0.6], True),
+        ([0.5, 0.7, 0.8, 0.4], False),  # the last is below the first
+        ([0.5, 0.8, 0.7, 0.6], False),
+    ],
+)
+def test_values_rise_by_their_ends_and_by_most_steps(
+    table: Table, values: list[float], rises: bool
+) -> None:
+    text = risen("KO", *values)
+    if rises:
+        assert "its values rise with N" in table.asked(text)
+    else:
+        assert table.told(text)[0][0] == "KO"
+
+
+def test_seeds_of_one_n_are_averaged_before_they_are_compared(table: Table) -> None:
+    # Single values go up and down; the means of 0.5 and 0.55 rise.
+    text = rows("n,KO,seed", "16,0.9,1", "16,0.1,2", "64,0.8,1", "64,0.3,2")
+    assert "its values rise with N" in table.asked(text)
+    assert math.isclose(0.55, (0.8 + 0.3) / 2)
