@@ -57,6 +57,13 @@ import torch, korisk as kr
 from torch import nn
 net = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 1, 3, padding=1))
 """
+DEEPER = """
+import torch, korisk as kr
+from torch import nn
+channels = (1, 16), (16, 16), (16, 16), (16, 16), (16, 1)
+convolutions = [nn.Conv2d(*pair, 3, padding=1) for pair in channels]
+net = nn.Sequential(*(module for layer in convolutions for module in (layer, nn.ReLU())))
+"""
 JOBS = {
     "import korisk": "import time\nbegun = time.process_time()\nimport korisk\n"
     "print(time.process_time() - begun)",
@@ -70,6 +77,9 @@ JOBS = {
     "describe a small CNN": TIMED
     + MODULE
     + "timed(lambda: kr.describe(net, torch.rand(1, 1, 16, 16)), 3)",
+    "describe a CNN of five layers": TIMED
+    + DEEPER
+    + "timed(lambda: kr.describe(net, torch.rand(1, 1, 32, 32)), 2)",
 }
 
 
