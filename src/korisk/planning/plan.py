@@ -228,18 +228,18 @@ class Plan(Reported, Situation):
                 f"smallest N = {samples:,} (chance {fields['chance']}); ask for a harder target, "
                 "or measure smaller N."
             )
-        # Another fit may meet the target inside the pilot although the measured means do not.
-        passed = self.forecast.measured.crossing(self.goal) if samples <= self.last else None
-        if samples <= self.last and (self.fit != DEFAULT_FIT or passed is None):
-            return (
-                f"By fit {self.fit!r}, {fields['model']} meets the target {fields['target']} "
-                f"inside the pilot, at about N = {samples:,} (chance {fields['chance']})."
-            )
+        if samples <= self.last:
+            # Another fit may meet the target inside the pilot although the measured means do not.
+            if self.fit != DEFAULT_FIT or self.between is None:
+                return (
+                    f"By fit {self.fit!r}, {fields['model']} meets the target {fields['target']} "
+                    f"inside the pilot, at about N = {samples:,} (chance {fields['chance']})."
+                )
+            before, after = map(count, self.between)
+            return ANSWERS["inside"].format(**fields, before=before, after=after)
         kind = "beyond" if self.reach >= SURE else "if_reachable"
         kind = "unlikely" if self.verdict == "unlikely" else kind
-        _, before, after = passed or (0.0, 0, 0)
-        between = {"before": count(before), "after": count(after)}
-        text = ANSWERS["inside" if passed else kind].format(**fields, **between)
+        text = ANSWERS[kind].format(**fields)
         return f"{text} {ANSWERS['rough']}" if samples > FAR * self.last else text
 
     def brief(self) -> str:
