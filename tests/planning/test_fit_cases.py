@@ -176,6 +176,16 @@ def test_the_band_of_single_seeds_is_stretched_and_widens_with_every_doubling() 
     assert two[0] < two[1]
 
 
+def test_two_seeds_are_resampled() -> None:
+    sizes, means = np.array([16, 32, 64, 128, 256]), np.array([0.4, 0.25, 0.16, 0.11, 0.08])
+    scatter = np.tile([0.8, 1.2], 5)
+    twice = kr.Curve(np.repeat(sizes, 2), np.repeat(means, 2) * scatter, ["1", "2"] * 5)
+    bands = [pooled_band(calibrate(curve), FAR) for curve in (twice, kr.Curve(sizes, twice.means))]
+    widths = [np.log(high / low) for low, high in bands]
+    assert (widths[0] > widths[1] + 0.1).all()
+    np.testing.assert_array_equal(pooled_band(calibrate(twice), FAR), bands[0])
+
+
 # --- Targets -------------------------------------------------------------------------------------
 
 ERRORS = kr.Curve([16, 64, 256], [0.4, 0.2, 0.1])

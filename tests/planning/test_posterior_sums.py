@@ -161,9 +161,9 @@ def test_the_heaviest_curves_carry_nearly_all_of_the_weight() -> None:
 
 def test_two_usable_sizes_are_enough_and_one_is_not() -> None:
     """Sizes at rounding are left out, unless fewer than two would be left."""
-    two = posterior(kr.Curve([16, 32, 64, 128], [1.0, 0.5, 1e-17, 1e-17]))
+    two = posterior(kr.Curve([16, 32, 64, 128], [1.0, 0.5, 1e-17, 1e-17]), FEW)
     assert (two.last, len(two.pilot.x)) == (32.0, 2)
-    alone = posterior(kr.Curve([16, 32, 64], [1.0, 1e-17, 1e-17]))
+    alone = posterior(kr.Curve([16, 32, 64], [1.0, 1e-17, 1e-17]), FEW)
     assert (alone.last, len(alone.pilot.x)) == (64.0, 3)
 
 
@@ -183,6 +183,7 @@ def test_every_prior_has_a_share_of_plain_power_laws_beside_what_was_learned() -
         offset, slope = prior.recalibration
         assert abs(offset) <= 0.15
         assert 0.9 <= slope <= 1.1
+    assert prior_of(kr.Curve([16, 32], [0.2, 0.1])) is PRIOR
     assert SHARES == {"squares": 0.15, "rates": 0.25, "losses": 0.25, "mixture": 0.25}
     # Squared errors count twice in the mixture.
     kinds = iter(PRIOR.kinds)
@@ -199,6 +200,7 @@ def test_every_prior_has_a_share_of_plain_power_laws_beside_what_was_learned() -
 
 def test_grids_of_a_prior_have_steps_of_about_a_factor_of_three() -> None:
     """No two neighbours differ by more than a factor of ten, none by less than a fifth."""
+    assert prior_of(kr.Curve([16, 32], [0.2, 0.1])) is PRIOR
     grid = Prior(kinds=(FIRST,))
     for values in (grid.drifts, grid.shifts[1:], grid.noises):
         steps = np.diff(np.log10(values))
@@ -243,6 +245,7 @@ def test_a_quantile_takes_about_ten_steps(p: float) -> None:
     law, calls = counted(normal)
     assert law.quantile(p) == pytest.approx(norm.ppf(p, [0.3, -2.0], [0.1, 0.5]), abs=2e-7)
     assert 3 <= len(calls) <= 12
+    np.testing.assert_allclose(calls[0], [0.3, -2.0], atol=1e-12)  # the middle of the support
     weight, mean = rng.dirichlet(np.ones(6)), rng.normal(0, 1, (6, 3))
     law, calls = counted(normals(weight, mean, rng.uniform(0.05, 1.5, (6, 3))))
     quantile = law.quantile(p)
