@@ -10,8 +10,17 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 import korisk as kr
-from korisk.planning.compare import Crossing, Crossover, crossing, first_above, mean_at
+from korisk.curves.noise import paired_correlation
+from korisk.planning.compare import (
+    Crossing,
+    Crossover,
+    crossing,
+    first_above,
+    mean_at,
+    odds_between,
+)
 from korisk.planning.forecast import Forecast
+from korisk.planning.futures.law import Law, normals
 
 Array = NDArray[np.float64]
 SIZES = np.array([16, 32, 64, 128, 256])
@@ -125,12 +134,13 @@ def test_the_last_change_counts_and_its_lower_end_comes_after_the_one_before(
 def test_of_many_sizes_only_three_per_doubling_are_compared(
     plain: kr.Comparison, with_odds: Callable[..., tuple[Crossover | None, Array]]
 ) -> None:
+    """Forty sizes of both are compared; with one more, only those of the grid are."""
     for number, all_sizes in ((20, True), (21, False)):
-        sizes = 1000 + 7 * np.arange(number)
-        curve = kr.Curve(sizes, 3.0 * sizes**-0.5)
-        plan = replace(plain.first, forecast=Forecast(curve, "posterior"))
-        pair = kr.Comparison(plan, plan)
-        _, n = with_odds(pair, lambda n: np.full(len(n), 0.5))
+        plans = []
+        for sizes in (1000 + 7 * np.arange(20), 1001 + 7 * np.arange(number)):
+            curve = kr.Curve(sizes, 3.0 * sizes**-0.5)
+            plans.append(replace(plain.first, forecast=Forecast(curve, "posterior")))
+        _, n = with_odds(kr.Comparison(*plans), lambda n: np.full(len(n), 0.5))
         assert (1007 in n) == all_sizes
 
 
@@ -220,16 +230,58 @@ def test_three_sizes_are_needed_to_extrapolate(sizes: int, enough: bool) -> None
     assert few.to_dict()["found"] is None
 
 
-def test_means_are_compared_at_common_sizes_and_interpolated_between() -> None:
+def test_means_are_compared_at_common_sizes_and_interpolated_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kr.Comparison, "odds", lambda self, n: np.full(len(n), 0.5))
     first = kr.Curve([16, 64, 256], [0.4, 0.2, 0.1], model="KO")
     second = kr.Curve([8, 32, 256, 512], [0.9, 0.3, 0.05, 0.02], model="FC")
     pair = kr.compare(first, second, 0.05)
     # At 32 KO has 0.283 by interpolation in log N; at 64 FC has 0.165.
     assert (pair.crossing.means, pair.crossing.better) == ((32, 64), "FC")
     assert (pair.crossing.last, pair.crossing.sizes) == (256, 4)
+    for means, between in (([0.5, 0.1, 0.05], (16, 64)), ([0.5, 0.3, 0.05], (64, 256))):
+        ends = kr.compare(first, kr.Curve([16, 64, 256], means, model="FC"), 0.05).crossing
+        assert (ends.means, ends.last, ends.sizes) == (between, 256, 3)
     equal = kr.compare(first, kr.Curve([16, 64, 256], [0.4, 0.2, 0.1], model="FC"), 0.05)
     assert equal.crossing.better == ""
     apart = kr.compare(first, kr.Curve([300, 600, 900], [0.09, 0.06, 0.05]), 0.05)
     assert apart.crossing == Crossing(apart.crossover)
     assert mean_at(first, 64) == 0.2
     assert crossing(first, second) == Crossing(pair.crossover, None, "FC", 256, 1)
+
+
+class NormalForecast:
+    """A forecast whose log error is normal at every N."""
+
+    def __init__(self, curve: kr.Curve, mean: float, deviation: float) -> None:
+        self.curve, self.mean, self.deviation = curve, mean, deviation
+        self.last = int(curve.sizes[-1])
+
+    def law(self, n: Array) -> Law:
+        ones = np.ones((1, len(n)))
+        return normals(np.ones(1), self.mean * ones, self.deviation * ones)
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation"), [(-1.0, 0.1), (-0.9, 0.1), (-1.1, 0.2), (-1.3, 0.1)]
+)
+def test_odds_of_two_normal_laws_have_a_closed_form(mean: float, deviation: float) -> None:
+    """Correlated by shared seeds inside both pilots, by 0.2 beyond both, and not between."""
+    rng = np.random.default_rng(0)
+    shared = 0.2 * rng.standard_normal((3, 8))
+    curves = []
+    for last in (64, 128):
+        sizes = np.repeat([16, 32, last], 8)
+        errors = np.exp(shared + 0.1 * rng.standard_normal((3, 8))).ravel() / sizes
+        curves.append(kr.Curve(sizes, errors, [str(seed) for seed in range(8)] * 3))
+    first, second = NormalForecast(curves[0], -1.0, 0.1), NormalForecast(curves[1], mean, deviation)
+    paired = paired_correlation(curves[0], curves[1])
+    assert paired > 0.3
+    asked = (20.0, 64.0, 65.0, 128.0, 129.0, 1000.0)
+    odds = odds_between(first, second, asked)  # type: ignore[arg-type]
+    for n, chance in zip(asked, odds, strict=True):
+        correlation = paired if n <= 64 else 0.2 if n > 128 else 0.0
+        square = 0.1**2 + deviation**2 - 2 * correlation * 0.1 * deviation
+        # Forty steps of the error resolve odds to about half a per cent.
+        assert chance == pytest.approx(ndtr((-1.0 - mean) / math.sqrt(square)), abs=0.006)

@@ -244,6 +244,6 @@ def first_met(errors: Callable[[Array], Array], grid: Array, goal: float) -> int
     low = math.floor(float(grid[index - 1])) if index else high - 1
     while high - low > 1:  # the goal is missed at low and met at high
         middle = (low + high) // 2
-        met = bool(errors(np.array([float(middle)]))[0] <= goal)
+        met = errors(np.array([float(middle)])).item() <= goal
         low, high = (low, middle) if met else (middle, high)
     return high

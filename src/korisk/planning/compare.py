@@ -261,17 +261,18 @@ class Comparison(Reported):
         if self.ratio is None and len(answered) != 1:
             return None
         if len(answered) == 1:
-            larger = plans[1] if answered[0] is plans[0] else plans[0]
+            (smaller,) = answered
+            larger = plans[1] if smaller is plans[0] else plans[0]
             if math.isinf(larger.lower) and larger.doubt:  # below rounding
                 return None
-            at_most = [answered[0].chances.first(share) for share in _SHARES]
+            at_most = [smaller.chances.first(share) for share in _SHARES]
             # Cut at the horizon, so that the bound holds whatever happens beyond it.
             horizon = larger.forecast.horizon
             needed = [min(larger.chances.first(share), horizon) for share in _SHARES]
-            least = float(np.exp(_quantiles(needed, at_most, self.together, (0.05,))[0]))
+            least = float(np.exp(_quantiles(needed, at_most, self.together, (0.05,)).item()))
             if not least:
                 return None
-            return (least, math.inf) if answered[0] is plans[0] else (0.0, 1 / least)
+            return (least, math.inf) if smaller is plans[0] else (0.0, 1 / least)
         # Futures without an answer get an N so large that a quantile which falls on one is seen.
         first, second = (
             [min(plan.chances.first(share), _NEVER * plan.forecast.horizon) for share in _SHARES]
@@ -357,16 +358,16 @@ class Comparison(Reported):
         # The posterior's crossing is where odds are even; that of fitted curves, where they meet.
         if self.first.fit == DEFAULT_FIT:
             crossing_n = first_above(n, odds, 0.5)
-            ends = [low, first_above(n, odds, 0.95)]
+            high = first_above(n, odds, 0.95)
         else:
             fitted = np.log(self.first.forecast.middle(n) / self.second.forecast.middle(n))
             crossing_n = first_above(n, -fitted if falls else fitted, 0.0)
-            ends = [math.nan, math.nan]
+            low = high = math.nan
         if math.isinf(crossing_n):
             return None
         measured = crossing_n <= min(self.first.last, self.second.last)
         leader = self.names[0 if falls else 1]
-        return Crossover(round(crossing_n), ends[0], ends[1], leader, measured)
+        return Crossover(round(crossing_n), low, high, leader, measured)
 
     def odds(self, n: ArrayLike) -> Array:
         """(M,) the probability that the second curve lies below the first at each N.

@@ -375,7 +375,7 @@ class Calibration:
         """
         values = sample_counts(n)
         errors = self._predict(np.atleast_1d(values))
-        return float(errors[0]) if values.ndim == 0 else errors
+        return errors.item() if values.ndim == 0 else errors
 
     def samples(self, target: float) -> int:
         """The smallest N from which on the curve stays at or below a target error.
@@ -401,7 +401,7 @@ class Calibration:
             return RiskLine(self.floor, self.parameters["a"]).samples(error)
 
         def reached(n: int) -> bool:
-            return bool(self._predict(np.array([float(n)]))[0] <= error)
+            return bool(self._predict(np.array([float(n)])).item() <= error)
 
         if reached(3) and self.fit != "paper":
             return 3

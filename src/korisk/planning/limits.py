@@ -300,7 +300,7 @@ class _Case:
             noise = min(_error("noise", evidence.noise, curve.unit) / error, 1.0)
         if evidence.training is not None:
             n, on_training = _training_error(curve, evidence.training)
-            gap = max(1 - on_training / float(curve.means[curve.sizes == n][0]), 0.0)
+            gap = max(1 - on_training / curve.means[curve.sizes == n].item(), 0.0)
             if noise is not None:  # a network that fits the noise has a training error below it
                 gap = min(gap, 1 - noise)
         if evidence.longer is not None:
@@ -358,7 +358,7 @@ class _Case:
         facts = {}
         if evidence.training is not None:
             n, on_training = _training_error(curve, evidence.training)
-            name, test = curve.metric or unit.noun, float(curve.means[curve.sizes == n][0])
+            name, test = curve.metric or unit.noun, curve.means[curve.sizes == n].item()
             facts["gap"] = f"at N = {n:,} the {name} is {_shown(unit, on_training)} on training "
             facts["gap"] += f"samples and {_shown(unit, test)} on test samples"
         if (longer := evidence.longer) is not None:
@@ -423,7 +423,7 @@ def _training_error(curve: Curve, training: Curve) -> tuple[int, float]:
     remedy = "give the training errors of the same networks"
     require(len(shared) > 0, "training", "have a size of the curve", training, remedy)
     n = int(shared[-1])
-    return n, float(training.means[training.sizes == n][0])
+    return n, training.means[training.sizes == n].item()
 
 
 def _training_share(curve: Curve, longer: Longer) -> float | None:

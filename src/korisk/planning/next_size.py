@@ -323,7 +323,7 @@ class Outlook:
         """The probability that a new mean at n settles whether the target is met by the end."""
         nodes, shares = np.polynomial.legendre.leggauss(_OUTCOMES)
         probabilities = self._after(n, noise, np.array([float(self.end)]), levels=0.5 + 0.5 * nodes)
-        met = np.array([float(chance[-1]) for chance in probabilities])
+        met = np.array([chance.item() for chance in probabilities])
         return float(0.5 * shares @ ((met >= _SETTLED) | (met < LEAST_REACH)))
 
     def widths_after(
@@ -348,8 +348,8 @@ class Outlook:
         log error along the grid by gain * surprise, and leaves the deviation `deviation_left`.
         """
         size = np.array([float(n)])
-        mean_there, group = self._mean(size)[:, 0], self._group
-        variance_there = self._covariance(size, size)[:, 0, 0]
+        mean_there, group = self._mean(size).ravel(), self._group
+        variance_there = self._covariance(size, size).ravel()
         shared = self._covariance(grid, size)[:, :, 0][group]  # (J P, M)
         seed_noise = np.maximum(noise, _LEAST_NOISE**2)
         seed_noise = np.concatenate([seed_noise] * len(self._posterior.prior.stretches))

@@ -134,7 +134,7 @@ def _repeat(plan: Situation, sure: float, cost: float | None) -> Recommendation:
     # The first size from which on every mean meets the target.
     met = plan.curve.means <= plan.goal
     n = int(plan.curve.sizes[met.size - met[::-1].argmin() if not met.all() else 0])
-    seeds = max(2 * int(plan.curve.counts[plan.curve.sizes == n][0]), LEAST_SEEDS)
+    seeds = max(2 * int(plan.curve.counts[plan.curve.sizes == n].item()), LEAST_SEEDS)
     text = f"measure N = {n:,} again, with {seeds} seeds: its mean meets {value(plan.target)}, but "
     text += f"the seeds measured so far give it a chance of {chance(plan.probability(n))}"
     price, paid = price_of(n, plan.last, cost)
@@ -230,7 +230,7 @@ def _why_not(plan: Situation, sure: float) -> str:
 
 def _relied_on(plan: Situation, n: int, sure: float) -> str:
     """The error that N samples reach with the requested probability."""
-    error = float(plan.forecast.quantile([n], sure)[0])
+    error = plan.forecast.quantile([n], sure).item()
     reached = value(float(plan.curve.unit.from_error(error)))
     return f"What N = {n:,} does reach is {reached} ({level_text(sure)})."
 

@@ -155,7 +155,7 @@ class Situation(Enough):
         forecast, error = self.forecast, self.forecast.calibration.floor
         # Related curves change the shape: the error at the horizon replaces the fit's floor.
         if self.related and not forecast.doubt:
-            error = float(forecast.quantile(forecast.horizon, 0.5)[0])
+            error = forecast.quantile(forecast.horizon, 0.5).item()
         return float(self.curve.unit.from_error(error))
 
     @cached_property
