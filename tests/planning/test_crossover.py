@@ -279,7 +279,7 @@ def test_odds_of_two_normal_laws_have_a_closed_form(mean: float, deviation: floa
     paired = paired_correlation(curves[0], curves[1])
     assert paired > 0.3
     asked = (20.0, 64.0, 65.0, 128.0, 129.0, 1000.0)
-    odds = odds_between(first, second, asked)  # type: ignore[arg-type]
+    odds = odds_between(first, second, asked)
     for n, chance in zip(asked, odds, strict=True):
         correlation = paired if n <= 64 else 0.2 if n > 128 else 0.0
         square = 0.1**2 + deviation**2 - 2 * correlation * 0.1 * deviation

@@ -163,3 +163,5 @@ def test_a_floor_shows_where_more_than_half_of_the_sizes_have_two_seeds(
     assert told or no_floor(curve) == ""
     two = kr.Curve([16, 16, 32, 32], [0.8, 0.81, 0.4, 0.41], ["1", "2"] * 2)
     assert "shows no floor" in no_floor(two), "two sizes have no bend"
+    three = kr.Curve([16, 16, 32, 32, 64, 64], [0.8, 0.81, 0.4, 0.41, 0.38, 0.39], ["1", "2"] * 3)
+    assert no_floor(three) == "", "three have one"

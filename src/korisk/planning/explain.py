@@ -192,9 +192,10 @@ def no_floor(curve: Curve) -> str:
         return f"the pilot shows no learning beyond its noise, from {ends}"
     if np.mean(curve.counts > 1) <= 0.5:
         return "most sizes have a single seed, which cannot tell a floor from noise"
-    bend, deviation = _coefficient(curve, 2, _LEAST_NOISE) if len(curve.sizes) > 2 else (0.0, 0.0)
-    if bend > _BEYOND_NOISE * deviation:
-        return ""
+    if len(curve.sizes) > 2:
+        bend, deviation = _coefficient(curve, 2, _LEAST_NOISE)
+        if bend > _BEYOND_NOISE * deviation:
+            return ""
     return "the pilot falls as fast at its end as at its start, up to noise, and shows no floor"
 
 
