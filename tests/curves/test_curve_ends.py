@@ -195,8 +195,8 @@ def test_masked_scores_of_folds_stay_out() -> None:
     nothing = masked([[0.5]], [[1]])
     with pytest.raises(KoriskError, match="have a value that is not masked"):
         Curve.from_learning_curve([4], nothing, unit="error")
-    wrong = masked([[0.5, 0.25], [0.125, -1]], [[0, 1], [0, 0]])
-    with pytest.raises(KoriskError, match=r"train size 8, fold 2, N = 8"):
+    wrong = masked([[0.5, 0.25], [-1, 0.125]], [[0, 1], [0, 0]])
+    with pytest.raises(KoriskError, match=r"train size 8, fold 1, N = 8"):
         Curve.from_learning_curve([4, 8], wrong, unit="error")
 
 

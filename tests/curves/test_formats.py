@@ -116,6 +116,8 @@ def test_seeds_may_stand_below_models(file: File) -> None:
         ("FC", ("1", "2")),
     ]
     assert curves[1].error.tolist() == [0.5, 0.4, 0.4, 0.3]
+    beside = file.grid("n,KO,,x\n,1,2,\n16,0.3,0.2,a\n64,0.2,0.1,b\n")
+    assert beside.header == ["n", "KO 1", "KO 2", "x"]
     latex = "n & \\multicolumn{2}{c}{KO} \\\\\n & seed 1 & seed 2 \\\\\n16 & 0.3 & 0.2 \\\\\n"
     (curve,) = Curve.read_all(file.write(latex))
     assert (curve.model, curve.seed, curve.error.tolist()) == ("KO", ("1", "2"), [0.3, 0.2])
@@ -132,6 +134,16 @@ def test_seeds_may_stand_below_models(file: File) -> None:
         (b"\xff\xfen\x00,", "is damaged UTF-16 text; save it as UTF-8"),
         ("16,0.3\n", "no header, found '16', '0.3'; name the columns in the first line"),
         ("# n\n16,0.3\n", "no header, found '16', '0.3'; name the columns in the first line"),
+        (
+            ",".join(map(str, range(11))) + "\n",
+            f"no header, found {', '.join(repr(str(k)) for k in range(10))}; name the columns in "
+            "the first line",
+        ),
+        (
+            "abc\ndef\n",
+            "no column 'n', found 'abc'; needed are n and error, or n and one column per seed or "
+            "model: pass columns={'n': '...'}",
+        ),
         ("n,error,n\n16,0.3,1\n", "column 'n' is there twice; rename or remove one"),
         ("n,N,error\n16,1,0.3\n", "column 'N' is there twice; rename or remove one"),
         (
@@ -310,6 +322,11 @@ def test_folds_of_scores_are_columns(file: File) -> None:
         (
             '[{"n": 16, "error": 0.3}, 2]',
             ": record 2 must be a mapping with the keys n and error, got 2; write "
+            '{"n": 64, "error": 0.1}',
+        ),
+        (
+            '{"list": [1, 2]}',
+            ": record 1 must be a mapping with the keys n and error, got 1; write "
             '{"n": 64, "error": 0.1}',
         ),
         ("[]", ': holds no records; add some such as {"n": 64, "error": 0.1}'),

@@ -1,5 +1,8 @@
 """How a table was read, told before a plan."""
 
+from pathlib import Path
+
+from korisk import Curve
 from korisk.curves.preview import Preview, Understood
 
 
@@ -72,3 +75,20 @@ def test_a_question_stands_for_everything_else() -> None:
             "seeds": (1, 1),
         }
     ]
+
+
+def test_a_table_is_previewed_as_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "pilot.csv"
+    path.write_text("n,KO,FC,GPU\n16,20,15,2\n64,25,18,2\n")
+    preview = Curve.preview(path, unit="psnr")
+    assert preview.name == str(path)
+    assert [(curve.model, curve.unit, curve.larger_is_better) for curve in preview.curves] == [
+        *(("KO", "psnr", True), ("FC", "psnr", True)),
+    ]
+    assert [round(value, 9) for value in preview.curves[1].values] == [15, 18]
+    assert preview.notes == ("one column for each model ('KO', 'FC')",)
+    assert preview.unused == ("GPU",)
+    assert not preview.question
+    asked = Curve.preview(path)
+    assert "does not say whether larger is better" in str(asked.question)
+    assert asked.curves == ()

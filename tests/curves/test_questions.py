@@ -346,6 +346,18 @@ QUESTIONS: list[tuple[str, str, str]] = [
         "rows repeat one model",
     ),
     (
+        "repetitions of a table of sizes",
+        "seed,16,64,x\n1,0.3,0.2,5\n1,0.4,0.3,6\n",
+        "a row is there 2 times, and no column tells the seed; pass columns={'seed': 'x'} if rows "
+        "repeat one model",
+    ),
+    (
+        "eleven summaries among seeds",
+        rows("n,error,seed", "16,0.5,1", *(f"16,0.5,mean {k}" for k in range(10, 21))),
+        f"'seed' has rows that sum up others ({', '.join(f'mean {k}' for k in range(10, 20))}); "
+        f"pass filter={{'seed': {[f'!mean {k}' for k in range(10, 20)]}}} to leave such rows out",
+    ),
+    (
         "a model in some rows",
         "n,error,model\n16,0.5,KO\n16,0.4,\n",
         "'model' is missing in some rows, as where cells are merged; name the model in every row",
@@ -702,6 +714,27 @@ ANSWERS: list[tuple[str, dict[str, Any], Told]] = [
         {},
         [("", "", "16 0.5", "1 excluded row left out")],
     ),
+    (
+        rows("n,error,status", "16,0.5,ok", f"64,0.3,{'a' * 25}"),
+        {},
+        [("", "", "16 0.5", f"1 {'a' * 20} run left out")],
+    ),
+    # A number that follows from N, such as a time, splits nothing.
+    (
+        rows(
+            "n,error,seed,t",
+            *(f"{n},{k / 10},{k},{n + k // 3}" for n in (16, 64) for k in (1, 2, 3)),
+        ),
+        {},
+        [
+            (
+                "",
+                "",
+                "16 0.1 1, 16 0.2 2, 16 0.3 3, 64 0.1 1, 64 0.2 2, 64 0.3 3",
+                "not used: 't'",
+            )
+        ],
+    ),
     ("n,error,valid\n16,0.5,no\n64,0.3,yes\n", {}, [("", "", "64 0.3", "1 excluded row left out")]),
     ("n,error,seed\n16,0.5,mean\n64,0.3,mean\n", {}, [("", "", "16 0.5 mean, 64 0.3 mean", "")]),
     (
@@ -978,6 +1011,17 @@ def test_a_unit_is_known_by_a_name(
     assert curve.unit.from_error(curve.error) == pytest.approx(values)
     named = f"unit {unit}, by its name" in curve.read_as
     assert named is (unit != "error" and "unit" not in text)
+
+
+def test_a_requested_unit_overrules_a_column_of_units(table: Table) -> None:
+    text = rows("n,error,unit", "16,0.5,dice", "64,0.25,psnr")
+    assert table.told(text, unit="error") == [("", "", "16 0.5, 64 0.25", "")]
+
+
+def test_a_header_that_is_too_long_for_a_model_is_refused(table: Table) -> None:
+    text = rows(f"n,{'x' * 81}", "16,0.5", "64,0.25")
+    assert table.asked(text).startswith("model must be a printable text of at most 80 characters")
+    assert table.told(text.replace("x" * 81, "x" * 80))[0][0] == "x" * 80
 
 
 def test_falling_values_of_a_score_may_be_called_errors(table: Table) -> None:

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 import korisk as kr
 from korisk.errors import KoriskWarning, UnreachableError
 from korisk.theory import BOUNDS, RiskLine, Savings
-from korisk.theory.budget import line_samples, root_sum_samples, uncalibrated
+from korisk.theory.budget import (
+    line_samples,
+    root_sum_samples,
+    samples_needed,
+    uncalibrated,
+)
 
 SCAN = np.arange(2.0, 3000.0)
 RATES = np.log(SCAN) / SCAN
@@ -212,6 +217,28 @@ def test_one_erring_layer_makes_a_line_and_two_do_not() -> None:
         kr.theory.risk_line(NET)
     line = kr.theory.risk_line(NET, bound="paper")
     assert line.predict(50) == pytest.approx(by_hand(np.array([50.0]), "paper")[0])
+
+
+def test_a_layer_whose_floor_equals_its_slope_errs_as_well() -> None:
+    # C^2 / n = kappa p = 4, so that their difference vanishes.
+    layer = kr.Learned("V", C=2, parameters=4)
+    with pytest.raises(kr.KoriskError, match="of several erring layers is not a line"):
+        kr.theory.risk_line(kr.Network([layer, kr.Learned("W", C=2, parameters=4, lipschitz=1)]))
+    with pytest.raises(kr.KoriskError, match="layer 'U': lipschitz has no upper end"):
+        kr.sample_size(kr.Network([layer, kr.Known("U")]), 100.0)
+
+
+def test_lines_and_savings_of_floors() -> None:
+    for wrong in ((-0.5, 1.0), (0.5, -0.5)):
+        with pytest.raises(kr.KoriskError, match="must be a finite number >= 0"):
+            RiskLine(*wrong)
+    net = kr.Network([kr.Learned("W", C=2, parameters=4), kr.Known("K", lipschitz=1, mismatch=1)])
+    # (sqrt(4) + 1)^2 before, and the mismatch alone after.
+    assert kr.theory.savings(net, "W").approximation == pytest.approx(9 - 1)
+    layer = kr.Learned("W", parameters=8, effective=2, kappa=0.5)
+    plain = kr.Learned("W", parameters=8, kappa=0.5)
+    sizes = [samples_needed(kr.Network([learned]), 0.1) for learned in (layer, plain)]
+    assert sizes[0] == sizes[1]
 
 
 def test_a_warning_names_the_call_that_caused_it() -> None:

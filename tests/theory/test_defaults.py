@@ -100,6 +100,7 @@ def test_a_learned_layer_begins_with_the_reference_constants() -> None:
     optional = (layer.parameters, layer.effective, layer.lipschitz, layer.inputs)
     assert optional == (None, None, None, None)
     assert kr.Known("K").mismatch == 0
+    assert (kr.Known("K").bracket.lower, kr.Known("K").bracket.upper) == (0, math.inf)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +123,7 @@ def test_constants_go_down_to_their_rule(field: str, least: Any, below: Any) -> 
 def test_shared_parameters_are_at_most_all_of_them() -> None:
     assert kr.Learned("W", parameters=3, shared=3).shared == 3
     assert kr.Learned("W", shared=10**9).shared == 10**9
+    assert kr.Learned("W", parameters=7, effective=7).effective == 7
     with pytest.raises(kr.KoriskError, match="shared must be"):
         kr.Learned("W", parameters=3, shared=4)
     with pytest.raises(kr.KoriskError, match="mismatch must be"):

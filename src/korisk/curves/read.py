@@ -388,5 +388,6 @@ def _check_others(layout: Layout, rows: list[_Row]) -> None:
         names = in_short(values, 4)
         raise layout.ask(f"{shown(name)} has {names} in one curve", *answers, unused)
     if telling:
-        problem = f"N = {n or 0:g} is there {most} times, and no column tells the seed"
+        row_name = "a row" if n is None else f"N = {n:g}"  # columns may be named after N
+        problem = f"{row_name} is there {most} times, and no column tells the seed"
         raise layout.ask(problem, layout.column("seed", telling[0], "if rows repeat one model"))

@@ -1,0 +1,209 @@
+"""Units and kinds of metrics by their names, and cells as numbers."""
+
+import math
+
+import numpy as np
+import pytest
+
+from korisk import Curve, KoriskError
+from korisk.curves import UNITS
+from korisk.curves.cells import (
+    CellError,
+    begins_as_number,
+    decimal_mark,
+    folded,
+    is_empty,
+    number,
+    rough,
+)
+from korisk.curves.noise import ROUNDING, collapsed, collapsed_sizes, resampled_means
+from korisk.curves.unit import metric_family, suggested_unit, unit, unit_by_name, words
+
+
+def test_a_root_is_positive() -> None:
+    errors = UNITS["rmse"].to_error([2, 0, -0.5, -2])
+    assert errors[0] == 4
+    assert np.isnan(errors[1:]).all()
+
+
+def test_errors_and_roots_are_drawn_on_logarithmic_axes() -> None:
+    logarithmic = {name for name, known in UNITS.items() if known.logarithmic}
+    assert logarithmic == {"error", "squared", "rmse"}
+
+
+@pytest.mark.parametrize(
+    ("metric", "name", "family"),
+    [
+        ("mse", "error", "squares"),
+        ("test R2", "r2", "squares"),
+        ("x", "psnr", "squares"),
+        ("x", "db", "squares"),
+        ("x", "squared", "squares"),
+        ("mse loss", "error", "squares"),
+        ("accuracy", "accuracy", "rates"),
+        ("top1", "error", "rates"),
+        ("dice", "dice", "rates"),
+        ("auroc", "auc", "rates"),
+        ("x", "percent", "rates"),
+        ("loss", "error", "losses"),
+        ("cross entropy", "error", "losses"),
+        ("perplexity", "error", "losses"),
+        ("x", "error", ""),
+        ("x", "negated", ""),
+    ],
+)
+def test_a_metric_is_of_a_kind_by_its_name_or_unit(metric: str, name: str, family: str) -> None:
+    assert metric_family(metric, UNITS[name]) == family
+
+
+@pytest.mark.parametrize(
+    ("metric", "head", "name"),
+    [
+        ("psnr", "", "psnr"),
+        ("mse", "", "error"),
+        ("mse", "MSE (log10)", "log10"),
+        ("log mse", "", ""),
+        ("ln error", "", ""),
+        ("logmse", "", ""),
+        ("logistic", "", "error"),
+        ("catalog", "", "error"),
+        ("abcmse", "", "error"),
+        ("mse", "mse [dB]", "error_db"),
+        ("x", "x [decibels]", ""),
+        ("rmse", "", "rmse"),
+        ("x", "rmse", "error"),
+        ("rmse_over_max", "", "error"),
+    ],
+)
+def test_a_unit_follows_from_names(metric: str, head: str, name: str) -> None:
+    assert unit_by_name(metric, head) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        *((" PSNR ", "psnr"), ("acc", "accuracy"), ("roc_auc", "auc"), ("nrmse", "rmse")),
+        *(("MAE", "error"), ("neg_log_loss", "negated"), ("dice loss", "error")),
+    ],
+)
+def test_a_unit_may_be_called_by_its_metric(name: str, found: str) -> None:
+    assert unit(name) == UNITS[found]
+    assert unit(UNITS[found]) is UNITS[found]
+
+
+@pytest.mark.parametrize("name", ["mile", "", "x" * 100])
+def test_an_unknown_unit_is_refused(name: str) -> None:
+    with pytest.raises(KoriskError, match="unit must be one of"):
+        unit(name)
+
+
+def test_scores_are_known_by_their_words() -> None:
+    assert suggested_unit("neg_mean_squared_error") == "negated"
+    assert suggested_unit("neg_words") is None
+    assert suggested_unit("1 - ssim") is suggested_unit("dice loss") is None
+    assert suggested_unit("Test Jaccard") == "iou"
+    assert suggested_unit("recall") == "complement"
+    assert words("test_R²") == words("testR2") == ["test", "r2"]
+    assert words("valMSE") == ["val", "mse"]
+
+
+# --- Cells ---------------------------------------------------------------------------------------
+
+
+def test_a_thousand_is_guessed_for_counts_alone() -> None:
+    assert number("1,024", None, is_count=True) == 1024
+    assert number("1.024", None, is_count=True) == 1024
+    for options in ({}, {"is_count": False}):
+        with pytest.raises(CellError, match="may be a thousand or a decimal"):
+            number("1,024", None, **options)
+    with pytest.raises(CellError):  # one that ends in 000 may be a decimal with zeros
+        number("1,000", None, is_count=True)
+    assert number("1,024", ".", is_count=True) == 1024
+    assert number("1.024", ",", is_count=True) == 1024
+    assert number("1,024", ",") == 1.024
+    assert number("1.024", ".") == 1.024
+
+
+@pytest.mark.parametrize(
+    ("cell", "mark", "value"),
+    [
+        *(("12%", None, 12.0), ("\u22123", None, -3.0), ("1 024", None, 1024.0)),
+        *(("1e-3", None, 1e-3), ("0,5", ",", 0.5), (".5", None, 0.5), (3, None, 3.0)),
+        *(("12.345,5", ",", 12345.5), ("1,234,567", ".", 1234567.0), (10**400, None, math.inf)),
+    ],
+)
+def test_numbers_of_many_forms(cell: object, mark: str | None, value: float) -> None:
+    assert number(cell, mark) == value
+
+
+@pytest.mark.parametrize("cell", ["inf", "-Infinity", "x", "0,5", "1" * 81, "½", True, "0.1*"])
+def test_what_is_no_number_is_refused(cell: object) -> None:
+    with pytest.raises(CellError):
+        number(cell, None if cell != "0,5" else ".")
+
+
+def test_cells_are_compared_without_case_and_zeros() -> None:
+    assert [folded(cell) for cell in (64.0, 64, " A ", None, "NaN", 0.5)] == [
+        *("64", "64", "a", "", "", "0.5"),
+    ]
+    assert [is_empty(cell) for cell in (None, "N/A", "--", "", 0)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [rough(cell) for cell in ("0,5", "12%", 3)] == [0.5, 12, 3]
+    assert math.isnan(rough("x"))
+    assert [begins_as_number(cell) for cell in ("0.10*", "1", 2, "a", None)] == [
+        *(True, True, True, False, False),
+    ]
+
+
+def test_one_decimal_mark_holds_for_a_table() -> None:
+    def mark(*cells: object, delimiter: str = ";") -> str | None:
+        return decimal_mark([(cell, f"row {k}") for k, cell in enumerate(cells)], delimiter)
+
+    assert [mark("0.5"), mark("0,5"), mark("5", 3), mark("1,024")] == [".", ",", None, None]
+    assert mark("1.024", delimiter=",") == mark("1.024", delimiter=" ") == "."
+    assert mark("1,024", delimiter=",") is None
+    with pytest.raises(CellError) as caught:
+        mark("1", "0.5", "0,25")
+    assert caught.value.args[0] == (
+        "decimal points (row 1: '0.5') and commas (row 2: '0,25') are mixed"
+    )
+
+
+# --- Noise ---------------------------------------------------------------------------------------
+
+
+def test_errors_at_rounding_have_collapsed() -> None:
+    eps = float(np.finfo(float).eps)
+    assert 16 * eps == ROUNDING
+    curve = Curve([4, 8, 16], [1.0, 15.9 * eps, 16.1 * eps])
+    assert collapsed(curve).tolist() == collapsed_sizes(curve).tolist() == [False, True, False]
+    mixed = Curve([4, 4, 8, 8], [1.0, 1.0, 0.5, eps], [1, 2, 1, 2])
+    assert collapsed(mixed).tolist() == [False, False, False, True]
+    assert not collapsed_sizes(mixed).any()
+
+
+def test_whole_seeds_are_drawn() -> None:
+    # The second seed is three times the first, and errors fall to a tenth from N to N.
+    curve = Curve([4, 4, 8, 8, 16, 16], [1, 3, 0.1, 0.3, 0.01, 0.03], [1, 2] * 3)
+    means = resampled_means(curve, 400, np.random.default_rng(1))
+    assert means.shape == (400, 3)
+    assert set(means[:, 0].round(9)) == {1, 2, 3}
+    assert means[:, 1] == pytest.approx(means[:, 0] / 10)
+    assert means[:, 2] == pytest.approx(means[:, 0] / 100)
+    assert means.mean(axis=0) == pytest.approx(curve.means, rel=0.1)
+    renamed = Curve([4, 4, 8, 8, 16, 16], [3, 1, 0.3, 0.1, 0.03, 0.01], [1, 2] * 3)
+    again = resampled_means(renamed, 400, np.random.default_rng(1))
+    assert np.array_equal(again, means)
+
+
+def test_every_n_draws_its_own_where_seeds_differ() -> None:
+    curve = Curve([4, 4, 8, 8], [1, 3, 0.1, 0.3], ["a", "b", "c", "d"])
+    means = resampled_means(curve, 400, np.random.default_rng(1))
+    assert set(means[:, 0].round(9)) == {1, 2, 3}
+    assert set(means[:, 1].round(9)) == {0.1, 0.2, 0.3}
+    assert abs(np.asarray(np.corrcoef(means.T))[0, 1]) < 0.2
