@@ -229,6 +229,16 @@ def test_a_target_far_from_the_pilot_may_be_meant_otherwise(
     assert hint == "" or f"the pilot runs from {ends}: was the target given " in words
 
 
+def test_up_to_three_times_worse_and_ten_times_better_a_target_is_taken_at_its_word() -> None:
+    worse = kr.Curve([16, 64, 256], [0.5, 0.2, 0.04])
+    assert (other_unit(worse, 1.5), other_unit(worse, 1.501) != "") == ("", True)
+    better = kr.Curve([16, 64, 256], [8.0, 2.0, 0.5])
+    assert (other_unit(better, 0.05), other_unit(better, 0.0499) != "") == ("", True)
+    # A tenth of the worst score, where that is above zero.
+    scores = kr.Curve([16, 64, 256], [0.5, 0.7, 0.9], unit="accuracy")
+    assert (other_unit(scores, 0.05), other_unit(scores, 0.0499) != "") == ("", True)
+
+
 def test_a_target_is_refused_outside_its_unit_or_where_it_is_worse_than_all() -> None:
     for target in (1e-100, 1e-50, 0.2):
         check_target([ERRORS], target)
