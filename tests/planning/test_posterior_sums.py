@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.special import logsumexp
-from scipy.stats import beta, norm
+from scipy.stats import beta, chi2, norm
 
 import korisk as kr
 from korisk.curves.noise import relative_variance
@@ -149,6 +149,40 @@ def test_the_moments_of_a_posterior_are_those_of_its_walks() -> None:
     mean, _ = result.moments(n)
     np.testing.assert_allclose(result.centre(n), result.weight @ mean)
     np.testing.assert_allclose(result.ahead(np.array([100.0, 512.0, 4096.0])), [0, 0, 3**1.2])
+
+
+def test_the_law_beyond_the_pilot_is_a_mixture_of_usual_and_larger_steps() -> None:
+    """Of all curves, with the seeds' lasting effect, recalibrated by Phi(0.2 + 0.9 Phi^-1(p))."""
+    fitted = replace(posterior(power_pilot(noise=0.05, seeds=3), FEW).heaviest(5), lasting=0.003)
+    n = np.array([300.0, 700.0, 9000.0])
+    mean, variance = fitted.moments(n)
+    errors = fitted.centre(n) + np.array([-0.1, 0.05, 0.2])
+    total = np.zeros(3)
+    for share, stretch in ((0.8 / 1.2, 1.0), (0.4 / 1.2, 3.0)):
+        ahead = np.maximum(np.log2(n / 512), 0) ** 1.2
+        square = variance + 0.003 + (stretch * fitted.drift[:, None]) ** 2 * ahead
+        total += share * fitted.weight @ norm.cdf((errors - mean) / np.sqrt(square))
+    expected = norm.cdf(0.2 + 0.9 * norm.ppf(total))
+    np.testing.assert_allclose(fitted.law(n).under(errors), expected, rtol=1e-9)
+    targets = [fitted.probability(n, math.exp(error))[k] for k, error in enumerate(errors)]
+    np.testing.assert_allclose(targets, expected, rtol=1e-9)
+    shown = repr(fitted)
+    assert not any(f"{name}=" in shown for name in ("walks", "pilot", "prior"))
+
+
+@pytest.mark.parametrize(("sizes", "freedom"), [(3, 1), (4, 1), (5, 2), (6, 3)])
+def test_the_misfit_is_the_p_value_of_a_chi_squared_distance(sizes: int, freedom: int) -> None:
+    """Degrees of freedom: sizes less level, rate and floor, at least one."""
+    n = 16 * 2 ** np.arange(sizes)
+    factors = np.array([1.1, 0.85, 1.12, 0.9, 1.1, 0.93])[:sizes]
+    fitted = posterior(kr.Curve(n, 3.0 * n**-0.5 * factors), FEW)
+    distances = [
+        np.square(fitted.walks[walk].inverse @ residual).sum()
+        for walk, residual in zip(fitted.walk, fitted.residuals, strict=True)
+    ]
+    expected = fitted.weight @ chi2.sf(distances, freedom)
+    assert 0.01 < fitted.misfit < 0.99
+    assert fitted.misfit == pytest.approx(expected)
 
 
 def test_the_fewest_curves_that_carry_999_in_1000_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
