@@ -14,17 +14,7 @@ import korisk as kr
 from korisk.curves.noise import relative_variance
 from korisk.planning.futures.law import Law, normals, recalibrated, turned
 from korisk.planning.futures.posterior import heavy, log_shape, posterior
-from korisk.planning.futures.prior import (
-    LEARNED,
-    PRIOR,
-    PRIORS,
-    RECALIBRATION,
-    SHARES,
-    Kind,
-    Prior,
-    prior_of,
-)
-from korisk.planning.futures.prior import PLAIN as PLAIN_KIND
+from korisk.planning.futures.prior import Kind, Prior
 from pilots import power_pilot
 
 Array = NDArray[np.float64]
@@ -207,62 +197,6 @@ def test_two_usable_sizes_are_enough_and_one_is_not() -> None:
     assert (two.last, len(two.pilot.x)) == (32.0, 2)
     alone = posterior(kr.Curve([16, 32, 64], [1.0, 1e-17, 1e-17]), FEW)
     assert (alone.last, len(alone.pilot.x)) == (64.0, 3)
-
-
-# --- Priors --------------------------------------------------------------------------------------
-
-
-def test_every_prior_has_a_share_of_plain_power_laws_beside_what_was_learned() -> None:
-    for name, prior in {**PRIORS, "mixture": PRIOR}.items():
-        *learned, plain = prior.kinds
-        assert plain == replace(PLAIN_KIND, weight=SHARES[name])
-        assert sum(kind.weight for kind in learned) == pytest.approx(1 - SHARES[name])
-        assert prior.recalibration == RECALIBRATION[name]
-        assert sum(kind.weight for kind in LEARNED.get(name, learned)) == pytest.approx(
-            1 if name in LEARNED else 0.75
-        )
-        # A recalibration of odds moves them by a few per cent, never over to the other side.
-        offset, slope = prior.recalibration
-        assert abs(offset) <= 0.15
-        assert 0.9 <= slope <= 1.1
-    assert prior_of(kr.Curve([16, 32], [0.2, 0.1])) is PRIOR
-    assert SHARES == {"squares": 0.15, "rates": 0.25, "losses": 0.25, "mixture": 0.25}
-    # Squared errors count twice in the mixture.
-    kinds = iter(PRIOR.kinds)
-    for name, weight in (("squares", 2), ("rates", 1), ("losses", 1)):
-        for kind in LEARNED[name]:
-            assert next(kinds).weight == pytest.approx(0.75 * weight * kind.weight / 4)
-    assert PLAIN_KIND.weight == 1
-    assert PLAIN_KIND.floor_shape == (1.0, 1.0), "any floor is as likely"
-    assert sum(PLAIN_KIND.drift_weights) == pytest.approx(1)
-    assert sum(PLAIN_KIND.shift_weights + PLAIN_KIND.cap_weights) == pytest.approx(1)
-    assert PLAIN_KIND.no_floor > 0.5, "most have none"
-    assert PLAIN_KIND.rate_median * math.exp(2 * PLAIN_KIND.rate_spread) < 2
-
-
-def test_grids_of_a_prior_have_steps_of_about_a_factor_of_three() -> None:
-    """No two neighbours differ by more than a factor of ten, none by less than a fifth."""
-    assert prior_of(kr.Curve([16, 32], [0.2, 0.1])) is PRIOR
-    grid = Prior(kinds=(FIRST,))
-    for values in (grid.drifts, grid.shifts[1:], grid.noises):
-        steps = np.diff(np.log10(values))
-        assert ((steps > 0.25) & (steps < 1.01)).all()
-    assert np.diff(grid.caps).max() <= 0.2
-    assert grid.caps[0] == pytest.approx(0.1)
-    assert grid.shifts[-1] == 1
-    assert grid.recalibration == (0, 1), "none, unless a metric has one"
-
-
-@pytest.mark.parametrize(
-    ("metric", "unit", "name"),
-    [("psnr", "psnr", "squares"), ("accuracy", "accuracy", "rates"), ("loss", "error", "losses")],
-)
-def test_a_metric_has_the_prior_of_its_kind(metric: str, unit: str, name: str) -> None:
-    values: list[float] = {"psnr": [10.0, 20.0, 30.0], "accuracy": [0.5, 0.7, 0.8]}.get(
-        metric, [0.3, 0.2, 0.1]
-    )
-    assert prior_of(kr.Curve([16, 32, 64], values, metric=metric, unit=unit)) is PRIORS[name]
-    assert prior_of(kr.Curve([16, 32, 64], [0.3, 0.2, 0.1], metric="thing")) is PRIOR
 
 
 # --- Laws ----------------------------------------------------------------------------------------
