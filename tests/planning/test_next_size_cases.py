@@ -137,3 +137,21 @@ def test_a_doubtful_pilot_is_looked_at_up_to_sixteen_times_its_last() -> None:
     )
     outlook = Outlook.of(rising, 0.05, odds)  # type: ignore[arg-type]
     assert outlook.end == 16 * 64
+
+
+def test_an_interval_begins_and_ends_with_the_grid() -> None:
+    """At its first size the target is met with even odds; its upper end has 95%."""
+    forecast = extrapolate(PILOT)
+    start = Outlook(forecast, 0.4, 2048).width_now
+    posterior = forecast.posterior.heaviest(500)
+    upper = np.array([16 * math.exp(start)])
+    assert 16.1 < upper[0] < 32
+    assert posterior.probability(upper, 0.4)[0] == pytest.approx(0.95, abs=0.01)
+    assert posterior.probability(np.array([16.0]), 0.4)[0] == pytest.approx(0.5, abs=0.1)
+    # Where no size of the grid has 5%, both ends are its last; where all have 95%, its first.
+    assert Outlook(forecast, 1e-6, 2048).width_now == 0
+    assert Outlook(forecast, 4.0, 2048).width_now == 0
+    # With an upper end beyond the grid, the interval ends with it.
+    ended = Outlook(forecast, 0.025, 270).width_now
+    lower = np.array([270 * math.exp(-ended)])
+    assert posterior.probability(lower, 0.025)[0] == pytest.approx(0.05, abs=0.005)

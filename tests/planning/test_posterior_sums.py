@@ -114,6 +114,30 @@ def test_every_part_of_the_prior_is_summed_over(seeds: int) -> None:
         assert result.evidence == pytest.approx(evidence, abs=0.08)
 
 
+@pytest.mark.parametrize("kind", [FIRST, SECOND])
+def test_a_pilot_that_says_nothing_leaves_the_prior(kind: Kind) -> None:
+    """Single seeds that deviate by a factor of e^100: every curve explains them as well."""
+    prior = replace(FEW, kinds=(replace(kind, weight=1.0),), noises=(100.0,))
+    fitted = posterior(kr.Curve([16, 32, 64, 128], [0.4, 0.2, 0.1, 0.05]), prior)
+    weight = fitted.weight  # 999 in 1000 of it are used, on cells of a twelfth
+    assert weight[fitted.floor == 0].sum() == pytest.approx(kind.no_floor, abs=0.003)
+    mean_floor = (1 - kind.no_floor) * beta.mean(*kind.floor_shape)
+    assert weight @ fitted.floor == pytest.approx(mean_floor, rel=0.02)
+    square = (1 - kind.no_floor) * beta.moment(2, *kind.floor_shape)
+    assert weight @ fitted.floor**2 == pytest.approx(square, rel=0.02)
+    law = norm(math.log(kind.rate_median), kind.rate_spread)
+    inside = law.cdf(math.log(2.5)) - law.cdf(math.log(0.02))
+    assert weight @ np.log(fitted.rate) == pytest.approx(
+        law.expect(lambda x: x, lb=math.log(0.02), ub=math.log(2.5)) / inside, abs=0.02
+    )
+    shares = np.array([*kind.shift_weights, *kind.cap_weights])
+    for place, (shift, cap) in enumerate(((0.0, 0.0), (0.5, 0.0), (0.0, 0.3), (0.0, 0.7))):
+        share = weight[(fitted.shift == shift) & (fitted.cap == cap)].sum()
+        assert share == pytest.approx(shares[place] / shares.sum(), abs=0.003)
+    for drift, share in zip((0.02, 0.08), kind.drift_weights, strict=True):
+        assert weight[fitted.drift == drift].sum() == pytest.approx(share, abs=0.003)
+
+
 def test_curves_have_their_formula_and_are_one_at_the_last_size() -> None:
     rng = np.random.default_rng(1)
     rate, floor, shift, cap = rng.uniform(0.1, 0.9, (4, 5))
