@@ -147,7 +147,9 @@ def test_only_the_asked_form_needs_its_constants(tmp_path: Path) -> None:
     assert found["bounds"]["composed"]["total"] <= 0.1
     assert (found["bounds"]["paper"], found["samples"]["paper"]) == (None, None)
     assert "A dash: the file lacks a constant" in text("bound", path)
-    assert "lipschitz has no upper end" in refused("bound", path, "--bound", "paper")
+    message = refused("bound", path, "--bound", "paper")
+    assert "lipschitz has no upper end" in message
+    assert f"give lipschitz= to that layer in {path}" in message
 
 
 def test_sample_sizes_beyond_doubles_are_shown(tmp_path: Path) -> None:

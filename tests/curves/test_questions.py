@@ -1060,3 +1060,34 @@ def test_seeds_of_one_n_are_averaged_before_they_are_compared(table: Table) -> N
     text = rows("n,KO,seed", "16,0.9,1", "16,0.1,2", "64,0.8,1", "64,0.3,2")
     assert "its values rise with N" in table.asked(text)
     assert math.isclose(0.55, (0.8 + 0.3) / 2)
+
+
+@pytest.mark.parametrize("word", ["percent", "pct", "in percent", "percentage", "Prozent"])
+def test_percent_in_words_is_asked_about_like_its_sign(table: Table, word: str) -> None:
+    for sign, spelled in [
+        ("error [%]", f"error [{word}]"),
+        ("error [%]", f"error {word}"),
+        ("test_error [%]", f"test_error_{word.replace(' ', '_')}"),
+        ("KO error [%]", f"KO error {word}"),
+        ("dice [%]", f"dice {word}"),
+    ]:
+        values = (60, 70) if "dice" in sign else (30, 20)
+        expected = table.asked(risen(sign, *values)).replace(sign, spelled)
+        assert table.asked(risen(spelled, *values)) == expected
+    # The word is no model's name, whatever the answer.
+    (curve,) = table.told(risen(f"KO error {word}", 30, 20), unit="error")
+    assert curve[0] == "KO"
+
+
+@pytest.mark.parametrize(
+    ("head", "factor"),
+    [
+        ("x1000", "0.001"),
+        ("10^-3", "0.001"),
+        ("1e-3", "0.001"),
+        ("x100", "..."),
+        ("1e4", "..."),
+    ],
+)
+def test_only_thousands_have_a_factor_in_the_question(table: Table, head: str, factor: str) -> None:
+    assert f"scale={{'error': {factor}}} to multiply" in table.asked(f"n,mse ({head})\n16,3\n")

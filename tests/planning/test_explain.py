@@ -512,3 +512,21 @@ def test_three_are_told_in_full_and_the_rest_counted() -> None:
     assert "There are 2 more outliers." in told
     exact = words.findings(_repeated({n: odd[n] for n in (4, 8, 16)}))
     assert not any("more" in each and "outliers" in each for each in exact)
+
+
+def test_seeds_that_are_copies_are_named() -> None:
+    def sentences(table: list[list[float]]) -> list[str]:
+        """Findings on copies in a pilot of N = 4, 8, 16 with one list of errors for each seed."""
+        n, seeds = [4, 8, 16] * len(table), [str(k) for k in range(len(table)) for _ in range(3)]
+        curve = kr.Curve(n, [error for run in table for error in run], seed=seeds)
+        return [text for text in words.findings(curve) if "same error" in text]
+
+    run, another = [0.3, 0.2, 0.1], [0.31, 0.2, 0.1]
+    assert sentences([run, another]) == []  # one N tells them apart
+    (pasted,) = sentences([another, run, run])
+    assert pasted.startswith("Seeds 1, 2 have the same error")
+    (unused,) = sentences([run] * 5)
+    assert unused.startswith("Seeds 0, 1, 2, ... have")
+    # Two sizes may agree by chance, as rates of a small test set do.
+    few = kr.Curve([4, 8, 4, 8, 16], [0.3, 0.2, 0.3, 0.2, 0.1], seed=["1", "1", "2", "2", "3"])
+    assert not any("same error" in text for text in words.findings(few))

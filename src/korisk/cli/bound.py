@@ -73,14 +73,16 @@ def bound(
     try:
         result = overview(net, n, target, bound=bound, effective=effective, replace=replace)
     except KoriskError as error:
-        # A described module has no file to edit: say where its constant can be given.
-        if module is None or Argument("lipschitz", ...) not in error.message.parts:
+        # Say where the constant can be given: a described module has no file to edit.
+        if Argument("lipschitz", ...) not in error.message.parts:
             raise
-        raise KoriskError(
-            error.message,
-            " to its mark in the code (kr.mark_known or kr.mark_learned), or in the file that "
-            "--write FILE.yaml keeps",
-        ) from None
+        place = f" to that layer in {network}"
+        if module is not None:
+            place = (
+                " to its mark in the code (kr.mark_known or kr.mark_learned), or in the file that "
+                "--write FILE.yaml keeps"
+            )
+        raise KoriskError(error.message, place) from None
     if plot is not None:
         from korisk.report.figures.bound import overview_figure
 

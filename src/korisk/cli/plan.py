@@ -31,7 +31,10 @@ def plan(
     sure: Annotated[float, "P"] = 0.9,
     cost: Annotated[float | None, "PRICE"] = None,
     related: list[Path] | None = None,
-    model: Annotated[str | None, "Which model. [default: every one]"] = None,
+    model: Annotated[
+        str | None,
+        "Which model; where the file names none, what to call it. [default: every one]",
+    ] = None,
     reading: options.Reading,
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
     plot: options.Plot = None,

@@ -54,6 +54,7 @@ _BESIDE_METRICS |= vocabulary(
     "test eval holdout final best rel relative normalised normalized neg drop gap decrease squared "
     "absolute root rate top1 top5 image log log10 ln db m 1"
 )
+_PERCENT = vocabulary("percent pct percentage prozent pourcent pourcentage")
 _MEANS = vocabulary("mean average avg mittelwert mittel")
 _DEVIATIONS = vocabulary("std stdev stddev sd streuung standardabweichung deviation")
 SUMMARIES = _MEANS | _DEVIATIONS | vocabulary("median total sum summe sem min max")
@@ -78,6 +79,9 @@ _SHORT = re.compile(r"[A-Za-z]?[\s_-]?[0-9]+")  # a seed, a site, a width or an 
 _SIZE = re.compile(r"(?i)(n\s*=?\s*)?[0-9]+")
 _SCALED = re.compile(
     r"(?i)(x|\*|\u00d7|\u00b7)\s*(1e|10)|1e[-+]?\d|10\s*\^|10[\u2070-\u207f\u00b9\u00b2\u00b3]|thousand|tsd|\bk\b"
+)
+_THOUSANDS = re.compile(
+    r"(?i)1e[-+]?0*3(?!\d)|10\s*\^[\s({]*[-\u2212]?3(?!\d)|10\u207b?\u00b3|1[,.\s]?000(?!\d)|thousand|tsd|\bk\b"
 )
 _LOG_N = re.compile(r"(?i)(\b|_)(log|ln)(\d|\b|_)")
 
@@ -206,7 +210,8 @@ class Layout:
     def in_percent(self, col: int) -> bool:
         """Whether the header of a column states percent, other than in a model's name."""
         head = self.header[col]
-        return "%" in head and (_names_metric(head) or base(head) != head)
+        percent = "%" in head or not _PERCENT.isdisjoint(words(head))
+        return percent and (_names_metric(head) or base(head) != head)
 
     # --- Errors for ambiguous tables ---
 
@@ -259,7 +264,9 @@ class Layout:
                 raise self.grid.source.error(f"{shown(head)} has logarithms; add a column n with N")
             if not (scaled or (role == "n" and unknown)):
                 continue
-            factor: object = ... if not scaled else 1000 if role == "n" else 0.001
+            # Any other factor than a thousand is left to the user: a wrong one would be taken.
+            thousands = scaled and _THOUSANDS.search(inside[1] if inside else head)
+            factor: object = ... if not thousands else 1000 if role == "n" else 0.001
             answers = [
                 ("scale", {role: factor}, "to multiply them"),
                 ("scale", {role: 1}, "if they are plain numbers"),
@@ -524,7 +531,9 @@ def _parted(col: int, name: str) -> Values:
     if match and not rest:
         return Values(col, seed=name)
     tokens = re.split(r"[\s_/:]+", rest)
-    known = _VALUES | _BESIDE_METRICS | _MEANS
+    known = _VALUES | _BESIDE_METRICS | _MEANS | _PERCENT
+    if not _PERCENT.isdisjoint(words(rest)):
+        known |= {"in"}  # "error in percent"
     metric_words = [
         token
         for token in tokens

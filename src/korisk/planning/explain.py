@@ -24,6 +24,7 @@ _MOST_OUTSIDE = 0.5  # of the seeds outside their 90% range; a tenth is expected
 _OUTLYING = 4.0  # robust standard deviations from the median of its N
 _OUTLYING_AT_LEAST = math.log(1.5)  # seeds that agree closely have no outlier below this factor
 _LISTED = 3  # findings of one kind that are listed in full
+_COPIED = 3  # sizes at which seeds must agree in every digit to be taken for copies
 
 
 # Templates of answers: the page's table.js fills in the same names.
@@ -150,6 +151,12 @@ def findings(curve: Curve) -> tuple[str, ...]:
             f"), or that the network has learned all it can at N = {sizes[0]:,} already.",
         )
         sentences.insert(0, no_gain)  # first, because a wrong unit makes the rest meaningless
+    if copies := _copies(curve):
+        labels = ", ".join(copies[:_LISTED]) + ", ..." * (len(copies) > _LISTED)
+        sentences.append(
+            f"Seeds {labels} have the same error at every N: if they are copies of one run, or the "
+            "seed is not used, they do not measure the noise; leave all but one of them out."
+        )
     if relative_variance(curve) is None:
         sentences.append("With one seed at every N, the noise is guessed: repeat with other seeds.")
     elif int(curve.counts.min()) < 3:
@@ -161,6 +168,19 @@ def findings(curve: Curve) -> tuple[str, ...]:
             "its trend is a guess: measure smaller sizes too, they are cheap."
         )
     return tuple(sentences)
+
+
+@lru_cache(maxsize=32)  # needed for every target
+def _copies(curve: Curve) -> tuple[str, ...]:
+    """The first seeds with equal errors at all their N, as after rows were pasted twice."""
+    runs: dict[str, list[tuple[float, float]]] = {seed: [] for seed in curve.seeds}
+    for seed, n, error in zip(curve.seed, curve.n.tolist(), curve.error.tolist(), strict=True):
+        runs[seed].append((n, error))
+    alike: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for seed, run in runs.items():
+        if len(run) >= _COPIED:
+            alike.setdefault(tuple(run), []).append(seed)
+    return next((tuple(seeds) for seeds in alike.values() if len(seeds) > 1), ())
 
 
 @lru_cache(maxsize=32)  # needed for every target
