@@ -283,6 +283,20 @@ QUESTIONS: list[tuple[str, str, str]] = [
         "wide='model' if each column is a model, wide='seed' if each is a seed, or "
         "columns={'error': 'seed 1'} for one alone",
     ),
+    (
+        "a text that changes from N to N",
+        "n,error,seed,phase\n16,0.5,1,A\n16,0.4,2,A\n64,0.3,1,B\n64,0.2,2,B\n",
+        "'phase' has 'A', 'B' in one curve; pass columns={'model': 'phase'} if it tells models "
+        "apart, filter={'phase': 'B'} for one of them, columns={'seed': 'phase'} if it numbers "
+        "repetitions, or ignore='phase' if it says nothing",
+    ),
+    (
+        "the first of two models is scaled",
+        "n,KO (x 1e3),FC\n16,300,0.3\n64,200,0.2\n",
+        "'KO (x 1e3)' may count in 'x 1e3'; pass scale={'error': 0.001} to multiply them, or "
+        "scale={'error': 1} if they are plain numbers",
+    ),
+    ("an empty column", "n,x\n16,\n64,\n", "holds no measurements; add rows with n and error"),
     ("no rows", "n,error\n", "holds no measurements; add rows with n and error"),
     # --- Rows ---
     (
@@ -864,6 +878,11 @@ LINES = [[str(n), f"{1 / n:g}"] for n in range(2, 16)]
 def test_a_checked_table_is_read_without_its_checksums(table: Table) -> None:
     text = signed(LINES, ["n", "error"])
     assert table.told(text) == table.told(rows("n,error", *map(",".join, LINES)))
+    lines = [line.split(",") for line in text.splitlines()]
+    first = rows(*(",".join([digest, n, error]) for n, digest, error in lines))
+    assert table.told(first) == table.told(text)
+    changed = first.replace(",0.5", ",0.6")
+    assert table.asked(changed).startswith("line 2: changed after korisk wrote them")
     # Anyone may call a column digest; theirs is no checksum.
     other = rows("n,error,digest", "16,0.5,d1", "64,0.3,d2")
     assert table.told(other) == [("", "", "16 0.5, 64 0.3", "not used: 'digest'")]

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import polygamma
 
 from korisk import Curve, KoriskError
 from korisk.curves import UNITS
@@ -16,8 +17,21 @@ from korisk.curves.cells import (
     number,
     rough,
 )
-from korisk.curves.noise import ROUNDING, collapsed, collapsed_sizes, resampled_means
+from korisk.curves.noise import (
+    ROUNDING,
+    collapsed,
+    collapsed_sizes,
+    lasting_share,
+    relative_variance,
+    resampled_means,
+)
 from korisk.curves.unit import metric_family, suggested_unit, unit, unit_by_name, words
+
+
+def test_scores_are_better_where_they_are_larger() -> None:
+    scores = {"complement", "percent", "psnr", "db", "negated", "accuracy", "auc", "dice", "f1"}
+    larger = {name for name, known in UNITS.items() if known.larger_is_better}
+    assert larger == scores | {"iou", "r2", "ssim"}
 
 
 def test_a_root_is_positive() -> None:
@@ -124,6 +138,20 @@ def test_a_thousand_is_guessed_for_counts_alone() -> None:
     assert number("1.024", ".") == 1.024
 
 
+def test_a_remedy_names_the_mark_and_the_factor() -> None:
+    with pytest.raises(CellError) as caught:
+        number("1.024", ".", is_count=True)
+    assert str(caught.value.args[1]) == (
+        "pass scale={'n': 1000} for thousands, or scale={'n': 1} for decimals"
+    )
+    assert number("1,024", ",", is_count=True) == 1.024
+    for cell, mark, name in (("0,5", ".", "point"), ("0.5", ",", "comma")):
+        with pytest.raises(CellError) as caught:
+            number(cell, mark)
+        assert caught.value.args[1] == f"write all with a decimal {name}"
+    assert number("1" * 80, None) == pytest.approx(1.1111111111e79)
+
+
 @pytest.mark.parametrize(
     ("cell", "mark", "value"),
     [
@@ -185,6 +213,33 @@ def test_errors_at_rounding_have_collapsed() -> None:
     mixed = Curve([4, 4, 8, 8], [1.0, 1.0, 0.5, eps], [1, 2, 1, 2])
     assert collapsed(mixed).tolist() == [False, False, False, True]
     assert not collapsed_sizes(mixed).any()
+
+
+def test_a_size_where_all_seeds_collapsed_is_not_mixed() -> None:
+    eps = float(np.finfo(float).eps)
+    curve = Curve([4, 4, 8, 8, 16, 16], [1.0, 1.1, eps, 1.1 * eps, 1.0, eps], [1, 2] * 3)
+    variance = relative_variance(curve)
+    assert variance is not None
+    # One of two seeds is uncertain by far more than the spread of those that agree.
+    assert variance[1] < variance[2]
+    assert variance[2] > polygamma(1, 1.5) - polygamma(1, 3)
+
+
+@pytest.mark.parametrize(
+    ("factors", "share"),
+    [
+        ([2, 2, 2], 0.95),  # the second seed is worse at every N; some variance always varies
+        ([2, 2], 0.0),  # too few N to tell
+        ([2, 0.5, 2, 0.5], 0.0),  # as often worse as better
+        ([1, 1, 1], 0.0),  # seeds that agree
+    ],
+)
+def test_what_lasts_of_a_seed(factors: list[float], share: float) -> None:
+    sizes = [2 ** (k + 2) for k in range(len(factors))]
+    errors = [error for k, factor in enumerate(factors) for error in (1 / 2**k, factor / 2**k)]
+    n = np.repeat(sizes, 2)
+    assert lasting_share(Curve(n, errors, [1, 2] * len(sizes))) == share
+    assert lasting_share(Curve(sizes, errors[::2], [1] * len(sizes))) == 0
 
 
 def test_whole_seeds_are_drawn() -> None:
