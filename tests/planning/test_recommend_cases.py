@@ -247,3 +247,17 @@ def test_prices_and_missing_numbers_are_sentences() -> None:
     assert no_number(0.9, 0.896).endswith("90%; the most is a little less.")
     words = check_words(Expectation(1024, 0.5, 0.25, 0.75))
     assert "Check it at N = 1,024: expect 0.5 (90%: 0.25 to 0.75); if not" in words
+
+
+@pytest.mark.parametrize(("last", "seeds"), [(2, 3), (3, 3), (5, 5)])
+def test_a_next_size_has_as_many_seeds_as_the_last_at_least_three(
+    monkeypatch: pytest.MonkeyPatch, last: int, seeds: int
+) -> None:
+    counts = [4, 1, 2, last]
+    sizes = np.repeat([16, 32, 64, 128], counts)
+    names = [str(seed) for count in counts for seed in range(count)]
+    curve = kr.Curve(sizes, 6.4 / sizes, names, "KO")
+    target = "korisk.planning.recommend.settling_size"
+    monkeypatch.setattr(target, lambda forecast, goal, odds, number: (256, 0.1 * number))
+    advice = otherwise(bare_plan(None, curve=curve))
+    assert (advice.action, advice.seeds, advice.chance) == ("measure", seeds, 0.1 * seeds)
