@@ -1110,3 +1110,11 @@ def test_percent_in_words_is_asked_about_like_its_sign(table: Table, word: str) 
 )
 def test_only_thousands_have_a_factor_in_the_question(table: Table, head: str, factor: str) -> None:
     assert f"scale={{'error': {factor}}} to multiply" in table.asked(f"n,mse ({head})\n16,3\n")
+
+
+@pytest.mark.parametrize("head", ["log_loss", "test log loss", "logloss"])
+def test_the_log_loss_is_likelier_an_error_than_a_logarithm(table: Table, head: str) -> None:
+    answers = table.asked(risen(head, 0.6, 0.5)).split("; pass ")[1]
+    assert answers.startswith("unit='error' for the log loss")
+    assert table.told(risen(head, 0.6, 0.5), unit="error")[0][2] == "16 0.6, 64 0.5"
+    assert "has logarithms" in table.asked(risen("log mse", 0.6, 0.5))

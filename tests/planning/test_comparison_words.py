@@ -261,3 +261,14 @@ def test_inside_the_pilots_shared_seeds_say_how_forecasts_err() -> None:
     paired = paired_correlation(curves[0], curves[1])
     assert 0.3 < paired < 1
     assert inside.together == paired
+
+
+@pytest.mark.parametrize(("factor", "doubted"), [(150.0, True), (15.0, False), (1.5, False)])
+def test_percent_beside_fractions_is_asked_about(factor: float, doubted: bool) -> None:
+    n, errors = [8, 16, 32, 64], np.array([0.4, 0.3, 0.2, 0.15])
+    known = kr.Curve(n, errors, model="KO")
+    dense = kr.Curve(n, factor * errors, model="FC")
+    for pair in ((known, dense), (dense, known)):
+        comparison = kr.compare(*pair, target=0.1)
+        for text in (comparison.brief(), comparison.explain()):
+            assert ("All errors of FC are above 1 and all of KO below" in text) is doubted

@@ -948,6 +948,10 @@ def _ask_for_unit(
             raise table.source.error(
                 f"{where} is in decibels; pass ", scores, " if larger is better, or ", decibels
             )
+        if " ".join(words(column)).endswith(("log loss", "logloss")):  # the cross-entropy, mostly
+            usual = Message(_ERROR, " for the log loss (cross-entropy)")
+            problem = f"{where} may be the log loss, or logarithms of a loss; pass "
+            raise table.source.error(problem, usual, ", or ", log10, " or ", ln, " for logarithms")
         raise table.source.error(f"{where} has logarithms; pass ", log10, ", ", ln, ", or ", _ERROR)
     if suggested and _rise(n, UNITS[suggested].to_error(values)) and not rises:
         confirmed = Message(Argument("unit", suggested), " if that is right")

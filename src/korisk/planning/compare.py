@@ -29,6 +29,7 @@ _CLEAR = 0.75  # probability from which on one curve counts as the better one
 _STEPS = 40  # grid points of the error at which two distributions are compared
 _FEW = 40  # measured sizes up to which odds are computed at all of them
 _NEVER = 1e12  # times the horizon: N of futures that do not meet the target
+_LIKE_PERCENT = 20.0  # ratio of errors: percent is 100 times a fraction, models differ by 5 times
 _SHARES = np.arange(0.005, 1.0, 0.01)  # levels of the quantiles that represent a distribution
 # Correlation, in normal scores, of the errors of two forecasts of one problem. Measured by
 # `python -m benchmarks.planner.odds --part tune --sets ratios`.
@@ -529,7 +530,23 @@ class Comparison(Reported):
             # The line begins with the name already.
             advice = plan.recommend().sentence.removeprefix(f"{plan.curve.model}: ")
             lines.append(f"{name}: {advice[0].lower()}{advice[1:]}")
-        return "\n".join([*lines, self.crossing.explain()])
+        return "\n".join(filter(None, [*lines, self.crossing.explain(), self._unit_doubt()]))
+
+    def _unit_doubt(self) -> str:
+        """A question where one model may have percent and the other fractions; else empty."""
+        (low_name, low), (high_name, high) = sorted(
+            zip(self.names, (plan.curve for plan in self._plans), strict=True),
+            key=lambda pair: float(pair[1].means[-1]),
+        )
+        _, of_low, of_high = np.intersect1d(low.sizes, high.sizes, return_indices=True)
+        ratios = high.means[of_high] / low.means[of_low]
+        fractions = low.unit.law == "error" and low.means.max() < 1 < high.means.min()
+        if not (fractions and ratios.size and ratios.min() > _LIKE_PERCENT):
+            return ""
+        return (
+            f"All errors of {high_name} are above 1 and all of {low_name} below: if the former are "
+            "in percent, divide them by 100 and compare again."
+        )
 
     def require(self) -> None:
         """Raise `UnreachableError` if no amount of data lets one of the two reach the target."""
@@ -555,6 +572,7 @@ class Comparison(Reported):
             floors = f"{times(factors.approximation_budget)} (distances of the floors from the"
             why += f"{times(factors.structural)} (sigmas) times {floors} target)."
         sentences = [self.saving(), self.headline(), why, self.crossing.explain()]
+        sentences += filter(None, [self._unit_doubt()])
         for name, plan in zip(self.names, self._plans, strict=True):
             sentences += [Message(f"{name}: ", finding) for finding in plan.findings]
         return paragraph(sentences)
