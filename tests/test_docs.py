@@ -92,8 +92,11 @@ def test_the_tables_of_a_page_are_those_of_the_benchmarks(page: str, made: str, 
 def test_the_answers_in_the_readme_are_those_of_the_planner() -> None:
     readme = " ".join((ROOT / "README.md").read_text().split())
     dense = kr.plan(kr.Curve.read(ROOT / "examples" / "pilot_h8.csv", model="FC"), target=0.003)
-    advice = dense.recommend()
-    assert f"{advice.sentence} {advice.odds}" in readme
+    printed = readme.split("--model FC --target 0.003 ```")[1].split("```")[1]
+    sentence, row = printed.strip().split(" ... ")
+    assert sentence == dense.recommend().sentence
+    numbers = f"{dense.samples()} {dense.even} {dense.lower:.0f} {dense.upper:.0f}"
+    assert f"at most 0.003 FC {numbers} {dense.reach:.0%}" in row
     home = " ".join((ROOT / "docs" / "index.md").read_text().split())
     assert (
         f"collect {dense.samples()} samples for an error of 0.003 (90% sure); even odds are at "
