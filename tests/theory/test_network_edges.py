@@ -278,6 +278,12 @@ def test_a_replacement_takes_the_inputs_of_the_old_layer() -> None:
     assert again.names == ("f", "g", "k", "l", "add")
     assert [again.inputs_of(name) for name in ("k", "l", "add")] == [("f",), ("k",), ("g", "l")]
     assert again.tails().tolist() == [3 * 7 + 2 * 11, 7, 22, 11, 1]
+    # The first new layer takes the old one's inputs, whatever the others state.
+    stated = kr.Known("l", lipschitz=2, inputs=["k"])
+    again = GRAPH.replace("h", kr.Known("k", lipschitz=1), stated)
+    assert [again.inputs_of(name) for name in ("k", "l")] == [("f",), ("k",)]
+    around = GRAPH.replace("h", kr.Known("k", lipschitz=1, inputs=["g"]), stated)
+    assert around.inputs_of("k") == ("g",)
     moved = GRAPH.replace("f", kr.Known("e", lipschitz=1))
     assert [moved.inputs_of(name) for name in ("g", "h")] == [("e",), ("e",)]
 
