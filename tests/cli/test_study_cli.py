@@ -82,7 +82,7 @@ def test_an_interrupted_run_says_what_is_kept_and_how_to_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(Store, "record", interrupted)
         said = outputs(*command, code=130)[1]
-    assert f"2 of 3 cells are kept in {out / 'study.db'}; the same command goes on" in said
+    assert f"2 of 3 cells are kept in {out / 'study.db'}; the same command continues" in said
     assert content(*command)["skipped"] == 2
 
 

@@ -225,7 +225,10 @@ def test_arrays_that_are_no_images_are_named(tmp_path: Path) -> None:
         (spoiled, "has 1 values that are NaN or infinite"),
         (np.array([[1, 2], [3, 1e300]]), r"pixel value 1e\+300 does not fit single precision"),
         (np.full((6, 6), 1e39), r"pixel value 1e\+39 does not fit single precision"),
-        (np.array([[1, 2], [3, 4]]) * 1e-60, "varies from 1e-60 to 4e-60, which single precision"),
+        (
+            np.array([[1, 2], [3, 4]]) * 1e-60,
+            "varies from 1e-60 to 4e-60, which are equal in single precision",
+        ),
         (picture() - 5, "has values below 0"),
         (picture(2, 2, 6, 6), "must have 2 axes"),
         (picture(6, 6, 3), "colours in the last axis"),

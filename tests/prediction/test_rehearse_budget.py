@@ -278,7 +278,7 @@ def test_an_interrupted_rehearsal_goes_on(scan: LinearOperator, tmp_path: Path) 
     part = kr.rehearse(Net, scan, images(), folder=tmp_path, **own)
     assert part.curve.sizes.tolist() == [4, 8, 16, 32]
     note = next(note for note in part.notes if note.startswith("Interrupted"))
-    assert all(fact in note for fact in ("11 of 15", str(tmp_path), "goes on"))
+    assert all(fact in note for fact in ("11 of 15", str(tmp_path), "continues"))
     stop["after"] = 15
     resumed = kr.rehearse(Net, scan, images(), folder=tmp_path, **own)
     assert trained == [*[4] * 3, *[8] * 3, *[16] * 3, *[32] * 6]

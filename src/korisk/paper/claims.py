@@ -52,6 +52,7 @@ _CLINICAL = 1000  # smallest N of what the paper calls a clinical budget
 _CLOSE = 1.1  # factor above the lowest error within which a curve counts as near its end
 _TARGETS = 12  # targets at which an inverted line is tried
 _POWERS = np.geomspace(0.1, 10, 47)  # grid of exponents of log N / N
+_FLAT = 1e-9  # relative change of an error that rounding alone explains
 
 
 @dataclass(frozen=True)
@@ -473,15 +474,28 @@ def _small_n(known: Pair, dense: Pair) -> float:
     return float((dense[1] / known[1])[small].min())
 
 
-def _power(pair: Pair) -> float:
-    """The power of log N / N with which an error falls towards a floor, by least squares."""
+def _power(pair: Pair) -> float | None:
+    """The power of log N / N with which an error falls towards a floor, by least squares.
+
+    None where the error is the same at every N to rounding: any power would fit.
+    """
     sizes, errors = pair
+    if np.ptp(errors) <= _FLAT * errors.max():
+        return None
 
     def misfit(logarithm: float) -> float:
         # Floor and slope >= 0 that fit the errors relatively, for one exponent.
         term = (np.log(sizes) / sizes) ** math.exp(logarithm)
         columns = np.stack([np.ones_like(sizes), term / term.max()], 1) / errors[:, None]
-        return float(scipy.optimize.nnls(columns, np.ones_like(sizes))[1])
+        # Both terms, or one alone where the other would be negative. (SciPy 1.12's nnls, which is
+        # allowed, stops early or ends at a wrong minimum here.)
+        return min(map(relative_misfit, (columns, columns[:, :1], columns[:, 1:])))
+
+    def relative_misfit(columns: NDArray[np.float64]) -> float:
+        coefficients = np.linalg.lstsq(columns, np.ones_like(sizes), rcond=None)[0]
+        if coefficients.min() < 0:
+            return math.inf
+        return float(np.linalg.norm(columns @ coefficients - 1))
 
     # A grid first, since there may be several minima; then between the neighbours of its best.
     grid = np.log(_POWERS)
