@@ -180,7 +180,8 @@ def test_a_brief_has_a_line_for_every_model(pair: kr.Comparison) -> None:
     assert lines[0] == pair.saving()
     assert lines[1:3] == advice
     assert lines[1].startswith("KO: collect ")
-    assert lines[3:] == [pair.crossing.explain()]
+    assert lines[3] == pair.crossing.explain()
+    assert lines[4:] == [f"{model}: {pair.first.findings[0]}" for model in ("KO", "FC")]
     bare = kr.compare(kr.Curve(SIZES, MEANS), kr.Curve(SIZES, 4 * MEANS), 0.01)
     advice = [plan.recommend().sentence for plan in (bare.first, bare.second)]
     assert advice[0].startswith("Collect ")
@@ -188,6 +189,9 @@ def test_a_brief_has_a_line_for_every_model(pair: kr.Comparison) -> None:
         f"first: c{advice[0][1:]}",
         f"second: c{advice[1][1:]}",
     ]
+    guessed = "With one seed at every N, the noise is guessed: repeat with other seeds."
+    assert bare.first.findings == (guessed,)
+    assert bare.brief().split("\n")[-2:] == [f"first: {guessed}", f"second: {guessed}"]
     bare.require()
 
 

@@ -517,20 +517,27 @@ class Comparison(Reported):
             bound = f"90%: {times(low)} to {times(high)}"
         return f"{times(self.ratio)}{self.open_end}" + (f" ({bound})" if bound else "")
 
-    def brief(self) -> str:
+    def brief(self) -> Message:
         """Who needs fewer samples, what to do with each model, and where the curves cross.
 
         Returns
         -------
         str
-            One line for each.
+            One line for each, and one for what is odd about a pilot.
         """
-        lines = [self.saving()]
+        lines: list[str] = [self.saving()]
         for name, plan in zip(self.names, self._plans, strict=True):
             # The line begins with the name already.
             advice = plan.recommend().sentence.removeprefix(f"{plan.curve.model}: ")
             lines.append(f"{name}: {advice[0].lower()}{advice[1:]}")
-        return "\n".join(filter(None, [*lines, self.crossing.explain(), self._unit_doubt()]))
+        lines += [self.crossing.explain(), self._unit_doubt()]
+        for name, plan in zip(self.names, self._plans, strict=True):
+            if plan.findings:
+                rest = len(plan.findings) - 1
+                note = f" ({rest} more in full)" if rest else ""
+                lines.append(Message(f"{name}: ", plan.findings[0], note))
+        filled = [line for line in lines if line]
+        return Message(filled[0], *(part for line in filled[1:] for part in ("\n", line)))
 
     def _unit_doubt(self) -> str:
         """A question where one model may have percent and the other fractions; else empty."""
