@@ -1,6 +1,7 @@
 """The direction of imports, and that the core stays light."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from types import FunctionType
 
 import pytest
 
+import korisk as kr
 from benchmarks.quality.house import circles, parsed
 
 SOURCE = Path(__file__).parents[1] / "src" / "korisk"
@@ -155,6 +157,22 @@ def test_studies_and_pilots_load_no_torch_before_they_run() -> None:
     code += f"print([m for m in {heavy!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("old", "now"),
+    [
+        *kr._MOVED.items(),
+        *(("UNITS", "curves.UNITS"), ("limit", "planning.limit"), ("savings", "theory.savings")),
+    ],
+)
+def test_a_name_of_0_2_0_says_where_it_is_now(old: str, now: str) -> None:
+    with pytest.raises(AttributeError, match=rf"since 0\.3\.0 it is korisk\.{now}$"):
+        getattr(kr, old)
+    package, _, name = f"korisk.{now}".rpartition(".")
+    assert hasattr(importlib.import_module(package), name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
+        kr.nonsense  # noqa: B018
 
 
 def test_every_public_name_exists_and_is_documented() -> None:
