@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from korisk.curves.curve import Curve
+from korisk.curves.formats import is_store
 from korisk.curves.stored import (
     Chosen,
     by_point,
     chosen,
     error_of,
-    is_store,
     stored_curves,
     stored_fits,
     training_name,

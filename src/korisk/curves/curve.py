@@ -14,10 +14,9 @@ from korisk._checks import LARGEST_N, natural, require
 from korisk._show import Reported
 from korisk.curves.cells import label
 from korisk.curves.columns import ERROR_NAMES, Options
-from korisk.curves.formats import Source, grid_of_frame, read_grid
+from korisk.curves.formats import Source, grid_of_frame, is_store, read_grid
 from korisk.curves.preview import Preview, Understood
 from korisk.curves.read import Measurement, Measurements, measurements, record_measurements
-from korisk.curves.stored import is_store, stored_curves
 from korisk.curves.unit import (
     LARGEST_ERROR,
     SMALLEST_ERROR,
@@ -430,6 +429,8 @@ class Curve(Reported):
             leave = Message("; leave ", columns, ", ", sheet, " and ", its_unit, " out, or give a ")
             problem = f"{path}: is a store, which knows its columns and the unit of its metric"
             raise KoriskError(problem, leave, Argument("metric", ...), " with its ", its_unit)
+        from korisk.curves.stored import stored_curves  # `import korisk` needs no store
+
         curves = []
         for stored in stored_curves(path, point, metric, None if unit is None else as_unit(unit)):
             n, error, seed = zip(*stored.values, strict=True)

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from korisk._checks import path as as_path
 from korisk._checks import unique_keys
 from korisk.errors import Argument, KoriskError, MissingExtraError, invalid, shown
 
@@ -62,6 +63,20 @@ class Grid:
     rows: list[tuple[int, list[Any]]]
     notes: list[str] = field(default_factory=list)  # how it was read
     delimiter: str = ""  # of text
+
+
+def is_store(path: str | PathLike[str]) -> bool:
+    """Whether a path names a folder, or a file that SQLite wrote."""
+    file_path = as_path("path", path, remedy="name a table such as 'pilot.csv', or a store")
+    try:
+        if file_path.is_dir():
+            return True
+        if not file_path.is_file():
+            return False
+        with file_path.open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
 
 
 def read_grid(path: str | PathLike[str], worksheet: str | None = None) -> Grid:

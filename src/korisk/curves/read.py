@@ -27,7 +27,6 @@ from korisk.curves.columns import (
 from korisk.curves.formats import Grid, Source, grid_of_records
 from korisk.curves.unit import UNITS, vocabulary, words
 from korisk.errors import Argument, KoriskError, Message, invalid, shown
-from korisk.store.cells import row_digests
 
 DIGEST = "digest"  # the column of checksums, in tables that korisk wrote
 MAX_PROBLEMS = 10  # that one message names
@@ -288,6 +287,8 @@ def _verified(grid: Grid) -> Grid:
     # Anyone may call a column "digest"; only korisk's checksums have this alphabet.
     header = grid.header[:col] + grid.header[col + 1 :]
     rows = [(position, row[:col] + row[col + 1 :]) for position, row in grid.rows]
+    from korisk.store.cells import row_digests  # `import korisk` needs no store
+
     digests = row_digests(header, [row for _, row in rows])
     wrong = [rows[k][0] for k, digest in enumerate(digests) if digest != stored[k]]
     if wrong:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from korisk import _checks
+from korisk.curves.formats import is_store
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
 from korisk.errors import Argument, KoriskError, did_you_mean, shown
-from korisk.store.cells import Row, Task
 
 if TYPE_CHECKING:
+    from korisk.store.cells import Row, Task
     from korisk.store.store import FlatRow
 
 LEAST_N = 2  # of a learning curve; smaller N are errors before training
@@ -195,20 +195,6 @@ def stored_fits(path: str | PathLike[str], model: str, metric: str) -> list[Meas
         for flat in rows
         if (value := renamed(flat.row, metric).get(metric)) is not None
     ]
-
-
-def is_store(path: str | PathLike[str]) -> bool:
-    """Whether a path names a folder, or a file that SQLite wrote."""
-    file_path = _checks.path("path", path, remedy="name a table such as 'pilot.csv', or a store")
-    try:
-        if file_path.is_dir():
-            return True
-        if not file_path.is_file():
-            return False
-        with file_path.open("rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except OSError:
-        return False
 
 
 def stored_curves(
