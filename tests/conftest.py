@@ -30,10 +30,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # They take most of the time of all tests, so that `make test` leaves them to `make thorough`.
 LONG = {
     "ablation/test_ablate.py",
-    "cli/test_rehearse_cli.py",
+    *(f"cli/test_{name}_cli.py" for name in ("plan", "rehearse", "study")),
     "fitting/test_sharded.py",
     *(f"pages/test_{name}.py" for name in ("api_examples", "equations", "pages_run")),
-    "pilots/test_pilot_workers.py",
+    *("networks/test_local.py", "paper/test_claims.py"),
+    *(f"pilots/test_{name}.py" for name in ("pilot_growing", "pilot_workers", "probe")),
+    *(f"prediction/test_{name}.py" for name in ("dense_examples", "independent", "sensitivity")),
+    *(f"prediction/test_{name}.py" for name in ("rehearse", "rehearse_budget")),
+    "prediction/test_pilot_beside_rehearsal.py",
+    "report/test_rehearsal_page.py",
     *(f"report/test_{name}.py" for name in ("live", "notebook", "one_answer", "page", "serve")),
     *(f"report/test_{name}_figure.py" for name in ("pilot", "prediction")),
     *(f"report/test_{name}.py" for name in ("planner_js", "sheet", "study_figures", "study_page")),

@@ -537,7 +537,7 @@ class Comparison(Reported):
                 note = f" ({rest} more in full)" if rest else ""
                 lines.append(Message(f"{name}: ", plan.findings[0], note))
         filled = [line for line in lines if line]
-        return Message(filled[0], *(part for line in filled[1:] for part in ("\n", line)))
+        return Message(filled[0], *(text for line in filled[1:] for text in ("\n", line)))
 
     def _unit_doubt(self) -> str:
         """A question where one model may have percent and the other fractions; else empty."""
