@@ -31,9 +31,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 LONG = {
     "ablation/test_ablate.py",
     *(f"cli/test_{name}_cli.py" for name in ("plan", "rehearse", "study")),
+    *("cli/test_cli.py", "curves/test_kept_tables.py", "hardening/test_bombs.py"),
     "fitting/test_sharded.py",
     *(f"pages/test_{name}.py" for name in ("api_examples", "equations", "pages_run")),
-    *("networks/test_local.py", "paper/test_claims.py"),
+    *("networks/test_large_graphs.py", "networks/test_local.py", "paper/test_claims.py"),
+    *("operators/test_anywhere.py", "operators/test_geometry_figure.py"),
     *(f"pilots/test_{name}.py" for name in ("pilot_growing", "pilot_workers", "probe")),
     *(f"prediction/test_{name}.py" for name in ("dense_examples", "independent", "sensitivity")),
     *(f"prediction/test_{name}.py" for name in ("rehearse", "rehearse_budget")),
@@ -43,7 +45,7 @@ LONG = {
     *(f"report/test_{name}_figure.py" for name in ("pilot", "prediction")),
     *(f"report/test_{name}.py" for name in ("planner_js", "sheet", "study_figures", "study_page")),
     *(f"studies/test_{name}.py" for name in ("clusters", "dask", "engine", "killed", "pde")),
-    "studies/test_outside_kind.py",
+    *("studies/test_kinds.py", "studies/test_outside_kind.py"),
     *("test_examples.py", "test_without_paper.py"),
 }
 
