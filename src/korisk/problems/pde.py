@@ -73,10 +73,10 @@ class PdeProblem(Problem):
     Notes
     -----
     Sensors show x = g (u(0) + noise). u(0) is a random series of all waves that the points resolve,
-    whose variances add up to `amplitude`^2, plus a random constant with a quarter of the amplitude
-    as its standard deviation. In the plane the series is half the sum of four, along both axes
-    and both diagonals. With Burgers it is clipped at 4 amplitudes, and fields are means over cells.
-    The gains are learned; the flow behind them, `Diffusion` or `Burgers`, is known.
+    whose variances add up to the square of `amplitude`, plus a random constant with a quarter of
+    the amplitude as its standard deviation. In the plane the series is half the sum of four, along
+    both axes and both diagonals. With Burgers it is clipped at 4 amplitudes, and fields are means
+    over cells. The gains are learned; the flow behind them, `Diffusion` or `Burgers`, is known.
 
     Examples
     --------
