@@ -55,10 +55,15 @@ _LAZY = {
 _NAMES = {name: module for module, names in _LAZY.items() for name in names}
 # Names of 0.2.0 that are elsewhere now, besides those of `curves`, `planning` and `theory`.
 _MOVED = {
-    **{name: f"prediction.{name}" for name in ("Prediction", "predict_dense", "predict_study")},
-    **{"predict_structured": "prediction.predict_structured", "Ablation": "ablation.Ablation"},
-    **{"Probe": "pilots.Probe", "known": "mark_known", "learned": "mark_learned"},
-    **{"OutOfReachError": "errors.UnreachableError"},
+    "Ablation": "ablation.Ablation",
+    "OutOfReachError": "errors.UnreachableError",
+    "Prediction": "prediction.Prediction",
+    "Probe": "pilots.Probe",
+    "known": "mark_known",
+    "learned": "mark_learned",
+    "predict_dense": "prediction.predict_dense",
+    "predict_structured": "prediction.predict_structured",
+    "predict_study": "prediction.predict_study",
 }
 # Names of `_NAMES` are loaded when they are first used; some of them need PyTorch.
 __all__ = ["KoriskError", "KoriskWarning", "__version__"]
