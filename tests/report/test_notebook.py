@@ -215,6 +215,12 @@ def test_to_html_refuses_what_the_page_cannot_compute_or_write(tmp_path: Path) -
     trained = kr.planning.Evidence(longer=longer)
     with pytest.raises(kr.KoriskError, match=r"from test errors alone .* without a page"):
         kr.plan(CURVE, target=0.02, evidence=trained).to_html(file)
+    noise = float(CURVE.means[-1]) / 5
+    noisy = kr.planning.Evidence(noise=noise)
+    with pytest.raises(kr.KoriskError, match="from test errors alone"):  # at the page's target
+        kr.plan(CURVE, target=float(CURVE.means[-1]), evidence=noisy).to_html(
+            file, target=noise / 2
+        )
     with pytest.raises(kr.KoriskError, match=r"must be \.html, got \.pdf"):
         kr.plan(CURVE, target=0.02).to_html(tmp_path / "answer.pdf")
     with pytest.raises(kr.KoriskError, match="no such folder"):

@@ -55,7 +55,7 @@ def to_html(
     file = page_file(path)
     kind = kind_of(answer)
     if kind == "Plan":
-        _refuse_what_no_page_computes(answer)
+        _refuse_what_no_page_computes(answer, target)
     if kind in ("Curve", "Plan", "Pilot"):
         # A pilot or a plan has a target of its own; a curve has none.
         goal = getattr(answer, "target", None) if target is None else target
@@ -76,7 +76,7 @@ def comparison_page(comparison: Comparison, title: str = "", target: float | Non
     """The page of two models, which opens with the ratio of their samples."""
     plans = comparison.first, comparison.second
     for plan in plans:
-        _refuse_what_no_page_computes(plan)
+        _refuse_what_no_page_computes(plan, target)
     # Both models may have the same name; those of the comparison tell them apart.
     curves = [p.curve.renamed(name) for p, name in zip(plans, comparison.names, strict=True)]
     return pilot_page(
@@ -88,14 +88,15 @@ def comparison_page(comparison: Comparison, title: str = "", target: float | Non
     )
 
 
-def _refuse_what_no_page_computes(plan: Plan) -> None:
+def _refuse_what_no_page_computes(plan: Plan, target: float | None) -> None:
     """Raise for a plan whose answer the script of the page would not give."""
     remedy = "plan without it for a page, or use plot()"
     if plan.fit != DEFAULT_FIT:
         raise KoriskError(f"a page needs fit {DEFAULT_FIT!r}, got {plan.fit!r}; {remedy}")
     if plan.related:
         raise KoriskError(f"a page plans from the pilot alone, not from related curves; {remedy}")
-    refuse_ignored_evidence(plan.curve, plan.evidence, plan.target)
+    goal = plan.target if target is None else target  # on which the page opens
+    refuse_ignored_evidence(plan.curve, plan.evidence, goal)
 
 
 def refuse_ignored_evidence(curve: Curve, evidence: Evidence, target: float | None) -> None:
