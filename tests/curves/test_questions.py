@@ -293,8 +293,32 @@ QUESTIONS: list[tuple[str, str, str]] = [
     (
         "the first of two models is scaled",
         "n,KO (x 1e3),FC\n16,300,0.3\n64,200,0.2\n",
-        "'KO (x 1e3)' may count in 'x 1e3'; pass scale={'error': 0.001} to multiply them, or "
+        "'KO (x 1e3)' may count in other units than the other columns; pass scale={'error': 1} if "
+        "all are plain numbers, or ignore='KO (x 1e3)' to leave that out",
+    ),
+    (
+        "the second of two models is scaled",
+        "n,FC,KO (x 1e3)\n16,0.3,300\n64,0.2,200\n",
+        "'KO (x 1e3)' may count in other units than the other columns; pass scale={'error': 1} if "
+        "all are plain numbers, or ignore='KO (x 1e3)' to leave that out",
+    ),
+    (
+        "two models are scaled differently",
+        "n,FC (x 1e2),KO (x 1e3)\n16,30,300\n64,20,200\n",
+        "'KO (x 1e3)' may count in other units than the other columns; pass scale={'error': 1} if "
+        "all are plain numbers, or ignore='KO (x 1e3)' to leave that out",
+    ),
+    (
+        "both models are scaled alike",
+        "n,FC (x 1e3),KO (x 1e3)\n16,400,300\n64,300,200\n",
+        "'FC (x 1e3)' may count in 'x 1e3'; pass scale={'error': 0.001} to multiply them, or "
         "scale={'error': 1} if they are plain numbers",
+    ),
+    (
+        "deviations alone are scaled",
+        "n,error,std (x 1e3)\n16,0.3,20\n64,0.2,10\n",
+        "'std (x 1e3)' may count in other units than the other columns; pass scale={'error': 1} if "
+        "all are plain numbers, or ignore='std (x 1e3)' to leave that out",
     ),
     ("an empty column", "n,x\n16,\n64,\n", "holds no measurements; add rows with n and error"),
     ("no rows", "n,error\n", "holds no measurements; add rows with n and error"),
@@ -814,6 +838,11 @@ def test_a_clear_table_is_read_and_tells_how(
             "n [k],error (x 1e3)\n16,0.3\n",
             {"scale": {"n": 1000}},
             "'error (x 1e3)' may count in 'x 1e3'; pass scale={'error': 0.001} to multiply them",
+        ),
+        (
+            "n,FC,KO (x 1e3)\n16,0.3,300\n64,0.2,200\n",
+            {"scale": {"error": 0.001}},
+            "'KO (x 1e3)' may count in other units than the other columns; pass scale={'error': 1}",
         ),
         ("n,error\n16,0.5 (0.1)\n", {"seeds": 1}, "'error std' has standard deviations"),
         ("n,error\n16,0.5 (0.1)\n", {"seeds": 1001}, "'error std' has standard deviations"),

@@ -223,7 +223,7 @@ class Layout:
         """The option that assigns a role to a column."""
         return "columns", {role: short(self.header[col])}, when
 
-    def ignoring(self, places: Sequence[int], when: str) -> Answer:
+    def ignoring(self, places: Iterable[int], when: str) -> Answer:
         """The option that ignores columns."""
         names = [self.header[col] for col in places]
         return "ignore", short(names[0]) if len(names) == 1 else names, when
@@ -253,26 +253,39 @@ class Layout:
 
     def check_scales(self) -> None:
         """Raise if numbers may be in thousands or the like, or N may not count samples."""
-        for role, col in (("n", self.n), ("error", self.values[0].place)):
-            head = "" if col is None else self.header[col]
-            inside = _BRACKET.search(head)
-            scaled = _SCALED.search(inside[1] if inside else head)
-            unknown = inside and not set(words(inside[1]) or "%") <= _OF_N | _BESIDE_N
-            if role in self.scale:
-                continue
-            if role == "n" and _LOG_N.search(head):
+        if self.n is not None and "n" not in self.scale:
+            head, unit = self.header[self.n], _stated_unit(self.header[self.n])
+            if _LOG_N.search(head):
                 raise self.grid.source.error(f"{shown(head)} has logarithms; add a column n with N")
-            if not (scaled or (role == "n" and unknown)):
-                continue
-            # Any other factor than a thousand is left to the user: a wrong one would be taken.
-            thousands = scaled and _THOUSANDS.search(inside[1] if inside else head)
-            factor: object = ... if not thousands else 1000 if role == "n" else 0.001
-            answers = [
-                ("scale", {role: factor}, "to multiply them"),
-                ("scale", {role: 1}, "if they are plain numbers"),
-            ]
-            problem = f"{shown(head)} may count in {shown(inside[1] if inside else head)}"
-            raise self.ask(problem, *(answers if scaled else answers[::-1]))
+            bracket = unit if unit != head else "n"
+            if not set(words(bracket) or "%") <= _OF_N | _BESIDE_N or _SCALED.search(unit):
+                raise self.ask_scale("n", head)
+        cols = [col for v in self.values for col in (v.place, v.deviation) if col is not None]
+        units = {col: _stated_unit(self.header[col]) for col in cols}
+        scaled = [col for col in cols if _SCALED.search(units[col])]
+        # One factor would be wrong for columns in different units.
+        mixed = scaled and len({units[col] if col in scaled else "" for col in cols}) > 1
+        if mixed and self.scale.get("error") != 1:
+            odd = [col for col in scaled if units[col] != units[cols[0]]] or scaled
+            raise self.ask(
+                f"{self.names(odd)} may count in other units than the other columns",
+                ("scale", {"error": 1}, "if all are plain numbers"),
+                self.ignoring(dict.fromkeys(odd), "to leave that out"),
+            )
+        if scaled and "error" not in self.scale:
+            raise self.ask_scale("error", self.header[scaled[0]])
+
+    def ask_scale(self, role: str, head: str) -> KoriskError:
+        """The error for a column whose header states a unit; the likeliest option comes first."""
+        unit = _stated_unit(head)
+        # Any other factor than a thousand is left to the user: a wrong one would be taken.
+        thousands = 1000 if role == "n" else 0.001
+        answers: list[Answer] = [
+            ("scale", {role: thousands if _THOUSANDS.search(unit) else ...}, "to multiply them"),
+            ("scale", {role: 1}, "if they are plain numbers"),
+        ]
+        answers = answers if _SCALED.search(unit) else answers[::-1]
+        return self.ask(f"{shown(head)} may count in {shown(unit)}", *answers)
 
     # --- Columns of values ---
 
@@ -462,6 +475,12 @@ def base(head: str) -> str:
     """The name in a header cell, without a tracker's prefix and a unit in brackets."""
     name = _LOGARITHM.sub(r"\1 \2", _PREFIX.sub("", head.strip(), count=1))
     return _BRACKET.sub("", name).strip() or head.strip()
+
+
+def _stated_unit(head: str) -> str:
+    """The brackets at the end of a header, or all of it, where a factor such as x 1e3 may stand."""
+    inside = _BRACKET.search(head)
+    return inside[1] if inside else head
 
 
 def place(grid: Grid, name: object, role: str = "") -> int:
