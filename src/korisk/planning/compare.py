@@ -455,6 +455,7 @@ class Comparison(Reported):
         -------
         str
             A factor of at least 1 with its interval, and the condition where that is unlikely.
+            Before it a question, where one model may be in percent and the other not.
 
         Examples
         --------
@@ -464,6 +465,11 @@ class Comparison(Reported):
         >>> kr.compare(fc, ko, target=0.02).saving()
         'KO needs 4 times fewer samples than FC for 0.02 (90%: ... to ...).'
         """
+        doubt, saving = self._unit_doubt(), self._saving()
+        return f"{doubt} Taken as they are: {saving}" if doubt else saving
+
+    def _saving(self) -> str:
+        """The saving of the errors as they are, which may be in different units."""
         # An unknown interval is the widest one, so that its ends are left out below.
         (low, high), ratio = self.ratio_range or (0.0, math.inf), self.ratio
         better, worse = zip(self.names, self._plans, strict=True)
@@ -530,7 +536,7 @@ class Comparison(Reported):
             # The line begins with the name already.
             advice = plan.recommend().sentence.removeprefix(f"{plan.curve.model}: ")
             lines.append(f"{name}: {advice[0].lower()}{advice[1:]}")
-        lines += [self.crossing.explain(), self._unit_doubt()]
+        lines.append(self.crossing.explain())
         for name, plan in zip(self.names, self._plans, strict=True):
             if plan.findings:
                 rest = len(plan.findings) - 1
@@ -551,8 +557,8 @@ class Comparison(Reported):
         if not (fractions and ratios.size and ratios.min() > _LIKE_PERCENT):
             return ""
         return (
-            f"All errors of {high_name} are above 1 and all of {low_name} below: if the former are "
-            "in percent, divide them by 100 and compare again."
+            f"All errors of {high_name} are above 1 and all of {low_name} below: if {high_name} is "
+            "in percent, divide it by 100 and compare again."
         )
 
     def require(self) -> None:
@@ -579,7 +585,6 @@ class Comparison(Reported):
             floors = f"{times(factors.approximation_budget)} (distances of the floors from the"
             why += f"{times(factors.structural)} (sigmas) times {floors} target)."
         sentences = [self.saving(), self.headline(), why, self.crossing.explain()]
-        sentences += filter(None, [self._unit_doubt()])
         for name, plan in zip(self.names, self._plans, strict=True):
             sentences += [Message(f"{name}: ", finding) for finding in plan.findings]
         return paragraph(sentences)
