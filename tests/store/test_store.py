@@ -459,6 +459,22 @@ def test_missing_file_and_missing_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("transaction", [False, True])
+def test_a_query_that_was_interrupted_leaves_one_file(path: Path, transaction: bool) -> None:
+    [done, *_] = fill(path)
+    with Store.create_or_open(path, STUDY) as store:
+        # As in a traceback of Ctrl-C, which refers to the cursor between a query and its rows.
+        cursor = store._connection.execute("SELECT * FROM cells")
+        if transaction:
+            store._connection.execute("BEGIN IMMEDIATE")
+            store._connection.execute("DELETE FROM cells")
+    assert list(files(path.parent)) == ["study.db"]
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        cursor.fetchone()
+    with Store.read(path) as store:
+        assert done.key in {cell.task.key for cell in store.results()}
+
+
 def test_parts_of_a_lost_store_are_not_taken_for_a_new_one(path: Path) -> None:
     path.with_name("study.db-wal").write_bytes(b"pages")
     with pytest.raises(KoriskError, match=r"study\.db-wal next to it contains parts of it"):

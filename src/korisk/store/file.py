@@ -19,6 +19,8 @@ from functools import cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
 from filelock import FileLock, Timeout
 
@@ -230,9 +232,34 @@ def total(digests: Iterable[str], *, without: str = "0") -> str:
     return f"{(sum(int(text, 16) for text in digests) - int(without, 16)) % 2**128:032x}"
 
 
-def _connection(path: Path, mode: str) -> sqlite3.Connection:
+class Connection(sqlite3.Connection):
+    """A connection that can end every query, also one that Ctrl-C left half read.
+
+    SQLite keeps a file open while a query is active, and a traceback keeps the query alive.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._cursors = WeakSet[sqlite3.Cursor]()
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """Run a statement, and remember its cursor."""
+        cursor = self.cursor()
+        self._cursors.add(cursor)
+        return cursor.execute(sql, parameters)
+
+    def end_queries(self) -> None:
+        """Close all cursors, and roll back an unfinished transaction."""
+        for cursor in list(self._cursors):
+            cursor.close()
+        self.rollback()
+
+
+def _connection(path: Path, mode: str) -> Connection:
     uri = f"{path.absolute().as_uri()}?{mode}"
-    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+    connection = sqlite3.connect(
+        uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, factory=Connection
+    )
     if mode != "mode=rw":
         # A damaged record may claim to hold a gigabyte, which SQLite would allocate.
         longest = max(4 * path.stat().st_size, 2**28) if path.exists() else 2**28
@@ -240,7 +267,7 @@ def _connection(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
-def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
+def connect(path: Path, mode: str = "mode=rw") -> Connection:
     """Open a connection, and check that the file has the tables and indices of a store only."""
     with sqlite_errors(path):
         connection = _connection(path, mode)
@@ -276,7 +303,7 @@ def schema() -> frozenset[tuple[str, str, str | None]]:
         return frozenset(connection.execute(_MASTER))
 
 
-def connect_to_read(path: Path) -> sqlite3.Connection:
+def connect_to_read(path: Path) -> Connection:
     """Open a connection that changes nothing, also in a read-only folder."""
     try:
         return connect(path, "mode=ro")

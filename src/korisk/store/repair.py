@@ -378,6 +378,7 @@ def _salvage(path: Path) -> Iterator[tuple[sqlite3.Connection, dict[str, str], l
         copy = Path(folder, "copy.db")
         shutil.copyfile(path, copy)
         file.restore_common_parts(copy)  # the header and schema, which all stores share
+        connection: sqlite3.Connection
         try:
             connection = file.connect(copy, "immutable=1")
         except KoriskError:

@@ -153,7 +153,7 @@ class Store(InNotebooks):
     ----------
     path : Path
         The file.
-    connection : sqlite3.Connection
+    connection : Connection
         An open connection to it.
     lock : WriteLock, optional
         The writer's lock; None for reading.
@@ -176,7 +176,7 @@ class Store(InNotebooks):
     def __init__(
         self,
         path: Path,
-        connection: sqlite3.Connection,
+        connection: file.Connection,
         lock: file.WriteLock | None = None,
         damaged: Iterable[int] = (),
     ) -> None:
@@ -300,6 +300,7 @@ class Store(InNotebooks):
         if self._lock is not None:
             # If a reader is busy or the disk is full, the file stays in WAL mode.
             with contextlib.suppress(sqlite3.Error):
+                self._connection.end_queries()
                 self._connection.execute("PRAGMA busy_timeout = 500")
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
