@@ -344,6 +344,20 @@ QUESTIONS: list[tuple[str, str, str]] = [
         "numbers repetitions, or ignore='epoch' if it says nothing",
     ),
     (
+        "epochs without seeds",
+        "n,error,epoch\n16,.5,1\n16,.4,2\n64,.3,1\n64,.2,2\n",
+        "'epoch' has '1', '2' in one curve; pass last='epoch' for the last of each run, "
+        "best='epoch' for the best, filter={'epoch': '2'} for one of them, "
+        "columns={'model': 'epoch'} if it tells models apart, columns={'seed': 'epoch'} if it "
+        "numbers repetitions, or ignore='epoch' if it says nothing",
+    ),
+    (
+        "errors of training beside those of test images",
+        "n,error,split\n16,.6,test\n16,.5,train\n64,.4,test\n64,.3,train\n",
+        "'split' has 'test', 'train' in one curve; pass filter={'split': 'test'} for one of them, "
+        "columns={'model': 'split'} if it tells models apart, or ignore='split' if it says nothing",
+    ),
+    (
         "up to ten numbers may be anything",
         crossed("n,error,k", range(1, 11)),
         "'k' has '1', '2', '3', '4', ... in one curve; pass columns={'model': 'k'} if it tells "

@@ -32,6 +32,9 @@ DIGEST = "digest"  # the column of checksums, in tables that korisk wrote
 MAX_PROBLEMS = 10  # that one message names
 
 _FINISHED = vocabulary("finished done completed complete success succeeded ok")
+_PROGRESS = vocabulary("epoch epochs step steps iteration iterations iter checkpoint")
+# Parts of a data set; errors of the first one that is there are those of a plan.
+_SPLITS = ["test", "testing", "val", "valid", "validation", "train", "training"]
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*|\d+:\d\d(:\d\d.*)?")
 _SPREAD = re.compile(
     r"(?P<mean>[^±(]+?)\s*(?:(?:±|\+/-|\+-)\s*|(?=\([\d.,]+\)$))(?P<spread>.+)"
@@ -383,8 +386,12 @@ def _check_others(layout: Layout, rows: list[_Row]) -> None:
         single = ("filter", {name: short(str(rows[-1].cells[col]))}, "for one of them")
         last, best = ("last", name, "for the last of each run"), ("best", name, "for the best")
         answers = [model, single, seed] if not numeric else [model, seed, single, last]
-        if numeric and most > 1 and (layout.seeds or distinct > 10):  # such as an epoch
+        progress = bool(_PROGRESS & {*words(name)}) or layout.seeds or distinct > 10
+        if numeric and most > 1 and progress:
             answers = [last, best, single, model, seed]
+        if {*present} <= {*_SPLITS}:
+            split = next(split for split in _SPLITS if split in present)
+            answers = [("filter", {name: split}, "for one of them"), model]
         values = [shown(str(row.cells[col])) for row in rows if not is_empty(row.cells[col])]
         names = in_short(values, 4)
         raise layout.ask(f"{shown(name)} has {names} in one curve", *answers, unused)
