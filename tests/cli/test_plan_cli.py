@@ -299,6 +299,9 @@ def test_a_page_is_refused_before_anything_is_lost(tmp_path: Path) -> None:
         assert words in refused("plan", pilot, "--html", tmp_path / name)
     line = refused("plan", pilot, "--html", tmp_path / "page.html", "--fit", "paper")
     assert "needs fit 'posterior'" in line
+    pilot.write_text("n,error,model\n4,0.5,A\n8,0.4,A\n4,0.5,B\n8,0.4,B\n16,0.3,B\n")
+    options = ("--target", 0.2, "--html", tmp_path / "page.html")
+    assert "at least 3 distinct N, got 2 (4, 8) in A" in refused("plan", pilot, *options)
     assert [file.name for file in tmp_path.iterdir()] == ["pilot.csv"]
     assert pilot.read_text().startswith("n,error")
 

@@ -77,17 +77,6 @@ def plan(
         check_target(curves, value)
     relatives = _relatives(path, curves, related or [], reading)
     evidence = [Evidence.read(path, curve) for curve in curves]
-    if html is not None:
-        from korisk.report.page.answers import refuse_ignored_evidence
-        from korisk.report.page.page import pilot_page
-
-        for curve, facts in zip(curves, evidence, strict=True):
-            refuse_ignored_evidence(curve, facts, next(iter(targets), None))
-        write_page(html, pilot_page(curves, title=path.name, target=next(iter(targets), None)))
-        if not targets and not at:  # the page asks for the target itself
-            if json:
-                print_json({"plans": [], "written": [str(html)]})
-            return
     questions: list[float | None] = [*targets] or [None]
     by_model = [
         [
@@ -95,7 +84,19 @@ def plan(
             for value in questions
         ]
         for curve, similar, facts in zip(curves, relatives, evidence, strict=True)
+        if targets or at
     ]
+    if html is not None:
+        from korisk.report.page.answers import refuse_ignored_evidence
+        from korisk.report.page.page import pilot_page
+
+        for curve, facts in zip(curves, evidence, strict=True):
+            refuse_ignored_evidence(curve, facts, next(iter(targets), None))
+        write_page(html, pilot_page(curves, title=path.name, target=next(iter(targets), None)))
+        if not by_model:  # the page asks for the target itself
+            if json:
+                print_json({"plans": [], "written": [str(html)]})
+            return
     answers = list(chain.from_iterable(by_model))
     if json:
         print_json({"plans": [result.to_dict() for result in answers]})
