@@ -215,6 +215,8 @@ def write_bytes(path: str | PathLike[str], content: bytes) -> None:
     try:
         if target.is_symlink():
             target = target.resolve()
+            if target.is_symlink():  # a circle, of which only older Python complains
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if target.exists() and not target.is_dir():
             # Files in /dev and /proc cannot be replaced by renaming another file.
             device = target.absolute().parts[1:2] in (("dev",), ("proc",))

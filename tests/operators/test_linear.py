@@ -1,6 +1,7 @@
 """The algebra of operators, and their norms."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,3 +196,24 @@ def test_zero_has_norm_zero_and_nan_has_none() -> None:
     operator.matrix[0, 0] = float("nan")
     with pytest.raises(KoriskError, match="gives NaN or infinity"):
         iterated(operator)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
+def test_spectral_norms_survive_a_failed_decomposition(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], scale: float
+) -> None:
+    rng = np.random.default_rng(3)
+    matrices = scale * rng.standard_normal((2, *shape))
+    matrices[1] = np.outer(matrices[1, :, 0], np.ones(shape[1]))  # rank one
+    exact = np.linalg.norm(matrices, 2, (-2, -1))
+    values: Any = torch.linalg.matrix_norm
+
+    def fails(given: Tensor, kind: int) -> Any:
+        return values(given.nan_to_num(), kind) * torch.tensor([1.0, torch.nan])
+
+    monkeypatch.setattr(torch.linalg, "matrix_norm", fails)
+    largest = norms.largest_singular_value(torch.from_numpy(matrices))
+    np.testing.assert_allclose(largest.numpy(), exact, rtol=1e-12)
+    matrices[0, 0, 0] = np.inf  # what is not known stays unknown
+    assert norms.largest_singular_value(torch.from_numpy(matrices))[1].isnan()

@@ -426,7 +426,9 @@ def _set_to(new: LinearOperator, operator: LinearOperator) -> None:
             new.matrix.copy_(matrix)
             return
         first, last = new.parameters()
-        u, values, v = torch.linalg.svd(matrix.double(), full_matrices=False)
+        # By NumPy: the SVD of PyTorch may fail, see norms.largest_singular_value.
+        factors = np.linalg.svd(matrix.double().cpu().numpy(), full_matrices=False)
+        u, values, v = (torch.from_numpy(factor).to(matrix.device) for factor in factors)
         # Truncated SVD, the nearest matrix of this rank; the roots give both factors one scale.
         roots = values[: len(first)].sqrt()
         first.copy_(roots[:, None] * v[: len(first)])

@@ -253,7 +253,7 @@ class Matrix(LinearOperator):
     def _norm(self, width: float, seed: int) -> NormBracket:
         if min(self.matrix.shape) > _LARGEST_DECOMPOSED:
             return super()._norm(width, seed)
-        largest = float(torch.linalg.matrix_norm(self.matrix, 2))
+        largest = float(norms.largest_singular_value(self.matrix))
         return NormBracket(largest, largest, how="largest singular value")
 
 

@@ -41,6 +41,22 @@ def start(shape: tuple[int, ...], seed: int, attempt: int = 0) -> Tensor:
     return drawn(shape, seed, f"norm start {attempt}")
 
 
+def largest_singular_value(matrices: Tensor) -> Tensor:
+    """(...) spectral norms of (..., m, n) matrices.
+
+    PyTorch with NVIDIA's LAPACK for ARM gives NaN for matrices of rank one, such as those of means.
+    """
+    largest: Tensor = torch.linalg.matrix_norm(matrices, 2)
+    failed = largest.isnan()
+    if bool(failed.any()) and bool(matrices.isfinite().all()):
+        # The Gram matrix squares small values away, and keeps the largest one.
+        scale = matrices.abs().amax((-2, -1), keepdim=True)  # squares neither over- nor underflow
+        unit = (matrices if matrices.shape[-2] > matrices.shape[-1] else matrices.mT) / scale
+        square = torch.linalg.eigvalsh(unit.mH @ unit)[..., -1].clamp_min(0)
+        largest = torch.where(failed, square.sqrt() * scale[..., 0, 0], largest)
+    return largest
+
+
 def is_contradicted(upper: float, forward: Map, adjoint: Map, witness: Tensor) -> bool:
     """Whether a few steps of power iteration exceed an upper end of the norm.
 

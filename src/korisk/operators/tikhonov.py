@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -241,7 +242,8 @@ class Tikhonov(Wrapped, Opaque):
             root = vectors.t() * values.clamp_min(0).sqrt()[:, None]
             quotients = torch.linalg.solve_triangular(triangle, root, upper=True, left=False)
             # The vector of the space for which sqrt(z^T G z) / |(G + mu) z| is largest.
-            best = torch.linalg.svd(quotients).Vh[:1].t()
+            # By NumPy: the SVD of PyTorch may fail, see norms.largest_singular_value.
+            best = torch.from_numpy(np.linalg.svd(quotients.numpy())[2][:1]).t()
             inside = torch.linalg.solve_triangular(triangle, best, upper=True)[:, 0]
             z = inside.to(self.device) @ space.basis
             image = gram(z)

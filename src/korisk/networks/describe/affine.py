@@ -24,6 +24,7 @@ from korisk.networks.describe.linear import words
 from korisk.networks.describe.recording import Step
 from korisk.networks.describe.rules import option
 from korisk.operators.linear import LinearOperator
+from korisk.operators.norms import largest_singular_value
 
 MOST_COLUMNS, MOST_ENTRIES = 512, 2**21  # of J
 ROUNDING = 1e-9  # relative, of sums and singular values in doubles
@@ -53,7 +54,7 @@ class Affine:
     @cached_property
     def stretch(self) -> float:
         """|J|."""
-        return float(torch.linalg.matrix_norm(self.jacobian, 2)) * (1 + ROUNDING)
+        return float(largest_singular_value(self.jacobian)) * (1 + ROUNDING)
 
     @property
     def constant(self) -> float:

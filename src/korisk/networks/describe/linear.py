@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 from korisk.operators.linear import LinearOperator
-from korisk.operators.norms import drawn
+from korisk.operators.norms import drawn, largest_singular_value
 from korisk.theory.bracket import NormBracket
 
 _ROUNDING = 1e-12  # relative; above what a float64 singular value loses
@@ -140,7 +140,7 @@ def matrix_norm(matrix: Tensor) -> NormBracket:
     matrix = matrix.to(torch.float64)
     if min(matrix.shape) <= _LARGEST_DECOMPOSED:
         # The Gram matrix would square the condition, but the largest value is what is asked for.
-        largest = float(torch.linalg.matrix_norm(matrix, 2))
+        largest = float(largest_singular_value(matrix))
         lower, upper = largest * (1 - _ROUNDING), largest * (1 + _ROUNDING)
         return NormBracket(lower, upper, how="largest singular value")
     return LinearPart(lambda x: matrix @ x, matrix.new_zeros(matrix.shape[1])).bracket()

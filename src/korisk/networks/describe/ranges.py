@@ -27,6 +27,7 @@ from korisk.networks.describe.rules import ROUNDING, Gain, option
 from korisk.networks.describe.sectors import sector_upper
 from korisk.networks.describe.sets import InputSet
 from korisk.operators.linear import LinearOperator
+from korisk.operators.norms import largest_singular_value
 from korisk.theory.bracket import NormBracket
 
 # Ranges are widened by these shares of the numbers in them, and of the absolute terms of sums: far
@@ -508,8 +509,7 @@ def _matrix_product(step: Step, first: Range, second: Range) -> _Rule | None:
 
 def _spectral(matrices: Tensor) -> Tensor:
     """Largest singular values, as (..., 1, 1)."""
-    norms: Tensor = torch.linalg.matrix_norm(matrices, 2, keepdim=True)
-    return norms * (1 + _WIDER)
+    return largest_singular_value(matrices)[..., None, None] * (1 + _WIDER)
 
 
 def _softmax(step: Step, domain: Range) -> _Rule | None:
