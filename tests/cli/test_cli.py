@@ -259,8 +259,9 @@ def test_output_that_cannot_be_written(arguments: str) -> None:
 def test_what_has_nothing_to_do_with_stdout_is_not_blamed_on_it(tmp_path: Path) -> None:
     for arguments in (("check", "a" * 300), ("run", STUDY, "--out", "a" * 300)):
         line = refused(*arguments)
-        assert "'aaaa" in line
-        assert "file name too long" in line
+        assert "aaaa" in line
+        # Python 3.14 reports no error where it looks for such a file, only where it makes one.
+        assert "file name too long" in line or "no such file" in line
     gone = tmp_path / "gone"
     command = f"mkdir {gone} && cd {gone} && rmdir {gone} && {sys.executable} -m korisk"
     for asked in (f"run {STUDY} --dry-run", "bound --module models:unet"):

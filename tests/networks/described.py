@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -45,4 +46,4 @@ def slope_at(module: nn.Module, x: Tensor) -> float:
     """The exact norm of the Jacobian at a point."""
     jacobian: Any = torch.autograd.functional.jacobian
     matrix = jacobian(module.eval(), x).reshape(-1, x.numel())
-    return float(torch.linalg.matrix_norm(matrix, 2))
+    return float(np.linalg.norm(matrix.numpy(), 2))
