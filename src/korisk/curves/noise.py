@@ -3,6 +3,8 @@
 Shapes: a curve has K sizes N; `curve.table` is (K, seeds), with NaN where a seed was not measured.
 """
 
+from __future__ import annotations  # names of numpy.random, which `import korisk` need not load
+
 import numpy as np
 from numpy.typing import NDArray
 
