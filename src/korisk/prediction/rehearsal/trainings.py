@@ -273,7 +273,9 @@ def digest_of_fit(fit: Callable[..., object] | None) -> str:
 def _source(defined: Callable[..., object]) -> str:
     """The source of a function or class; empty where it cannot be read."""
     try:
-        return inspect.getsource(defined)
+        # From Python 3.13 on, all that is compiled from a string has the source of `python -c`.
+        from_string = inspect.getsourcefile(defined) == "<string>"
+        return "" if from_string else inspect.getsource(defined)
     except (OSError, TypeError):
         return ""
 
