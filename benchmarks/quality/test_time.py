@@ -55,9 +55,9 @@ def tests(report: Path) -> dict[str, float]:
     """CPU seconds of every test in a JUnit file."""
     cases = ElementTree.parse(report).iter("testcase")
     return {
-        f"{case.get('classname')}::{case.get('name')}": float(each.get("value", 0))
+        f"{case.get('classname')}::{case.get('name')}": float(entry.get("value", 0))
         for case in cases
-        for each in case.iter("property")
+        for entry in case.iter("property")
     }
 
 
