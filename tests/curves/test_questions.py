@@ -315,6 +315,18 @@ QUESTIONS: list[tuple[str, str, str]] = [
         "scale={'error': 1} if they are plain numbers",
     ),
     (
+        "both models are scaled alike, without brackets",
+        "n,FC x 1e3,KO x1e3\n16,400,300\n64,300,200\n",
+        "'FC x 1e3' may count in 'FC x 1e3'; pass scale={'error': 0.001} to multiply them, or "
+        "scale={'error': 1} if they are plain numbers",
+    ),
+    (
+        "means are scaled and their deviations say nothing",
+        "n,error (x 1e3),std\n16,300,20\n64,200,10\n",
+        "'error (x 1e3)' may count in 'x 1e3'; pass scale={'error': 0.001} to multiply them, or "
+        "scale={'error': 1} if they are plain numbers",
+    ),
+    (
         "deviations alone are scaled",
         "n,error,std (x 1e3)\n16,0.3,20\n64,0.2,10\n",
         "'std (x 1e3)' may count in other units than the other columns; pass scale={'error': 1} if "

@@ -223,7 +223,7 @@ class Layout:
         """The option that assigns a role to a column."""
         return "columns", {role: short(self.header[col])}, when
 
-    def ignoring(self, places: Iterable[int], when: str) -> Answer:
+    def ignoring(self, places: Sequence[int], when: str) -> Answer:
         """The option that ignores columns."""
         names = [self.header[col] for col in places]
         return "ignore", short(names[0]) if len(names) == 1 else names, when
@@ -260,17 +260,19 @@ class Layout:
             bracket = unit if unit != head else "n"
             if not set(words(bracket) or "%") <= _OF_N | _BESIDE_N or _SCALED.search(unit):
                 raise self.ask_scale("n", head)
-        cols = [col for v in self.values for col in (v.place, v.deviation) if col is not None]
-        units = {col: _stated_unit(self.header[col]) for col in cols}
-        scaled = [col for col in cols if _SCALED.search(units[col])]
+        means = [value.place for value in self.values]
+        spreads = [v.deviation for v in self.values if v.deviation is not None]
+        factors = {col: _stated_factor(self.header[col]) for col in (*means, *spreads)}
+        scaled = [col for col, factor in factors.items() if factor]
+        # Deviations without a factor have that of the means.
+        distinct = {factors[col] for col in (*means, *scaled)}
         # One factor would be wrong for columns in different units.
-        mixed = scaled and len({units[col] if col in scaled else "" for col in cols}) > 1
-        if mixed and self.scale.get("error") != 1:
-            odd = [col for col in scaled if units[col] != units[cols[0]]] or scaled
+        if len(distinct) > 1 and self.scale.get("error") != 1:
+            odd = [col for col in scaled if factors[col] != factors[means[0]]] or scaled
             raise self.ask(
                 f"{self.names(odd)} may count in other units than the other columns",
                 ("scale", {"error": 1}, "if all are plain numbers"),
-                self.ignoring(dict.fromkeys(odd), "to leave that out"),
+                self.ignoring(odd, "to leave that out"),
             )
         if scaled and "error" not in self.scale:
             raise self.ask_scale("error", self.header[scaled[0]])
@@ -481,6 +483,13 @@ def _stated_unit(head: str) -> str:
     """The brackets at the end of a header, or all of it, where a factor such as x 1e3 may stand."""
     inside = _BRACKET.search(head)
     return inside[1] if inside else head
+
+
+def _stated_factor(head: str) -> str:
+    """The factor in a header, such as x1e3; empty without one."""
+    unit = _stated_unit(head)
+    factor = _SCALED.search(unit)
+    return re.sub(r"\s+", "", unit[factor.start() :].casefold()) if factor else ""
 
 
 def place(grid: Grid, name: object, role: str = "") -> int:
