@@ -41,7 +41,7 @@ def test_time(kept: dict[str, Any]) -> Iterator[str]:
     machine, parts, folders = kept["machine"], kept["parts"], kept["folders"]
     few = {name: taken for name, taken in folders.items() if taken < _FEW_SECONDS}
     folders = sorted(folders.items() - few.items(), key=lambda pair: -pair[1])
-    rest = parts["unit"] + parts.get("long", 0.0) - sum(kept["folders"].values())
+    rest = parts["unit"] + parts["long"] - sum(kept["folders"].values())
     yield f"{machine['cores']} cores of {machine['processor']}."
     yield ""
     yield from header("part", "CPU seconds")
