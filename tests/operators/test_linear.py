@@ -204,13 +204,14 @@ def test_spectral_norms_survive_a_failed_decomposition(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], scale: float
 ) -> None:
     rng = np.random.default_rng(3)
-    matrices = scale * rng.standard_normal((2, *shape))
+    matrices = scale * rng.standard_normal((3, *shape))
     matrices[1] = np.outer(matrices[1, :, 0], np.ones(shape[1]))  # rank one
+    matrices[2] = 0
     exact = np.linalg.norm(matrices, 2, (-2, -1))
     values: Any = torch.linalg.matrix_norm
 
     def fails(given: Tensor, kind: int) -> Any:
-        return values(given.nan_to_num(), kind) * torch.tensor([1.0, torch.nan])
+        return values(given.nan_to_num(), kind) * torch.tensor([1.0, torch.nan, torch.nan])
 
     monkeypatch.setattr(torch.linalg, "matrix_norm", fails)
     largest = norms.largest_singular_value(torch.from_numpy(matrices))

@@ -50,7 +50,9 @@ def largest_singular_value(matrices: Tensor) -> Tensor:
     failed = largest.isnan()
     if bool(failed.any()) and bool(matrices.isfinite().all()):
         # The Gram matrix squares small values away, and keeps the largest one.
-        scale = matrices.abs().amax((-2, -1), keepdim=True)  # squares neither over- nor underflow
+        # Squares neither over- nor underflow, and a zero matrix stays one.
+        scale = matrices.abs().amax((-2, -1), keepdim=True)
+        scale = torch.where(scale > 0, scale, 1)
         unit = (matrices if matrices.shape[-2] > matrices.shape[-1] else matrices.mT) / scale
         square = torch.linalg.eigvalsh(unit.mH @ unit)[..., -1].clamp_min(0)
         largest = torch.where(failed, square.sqrt() * scale[..., 0, 0], largest)
