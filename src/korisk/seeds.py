@@ -17,24 +17,6 @@ def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
     """The key of a Philox generator for one stream: 128 bits of SHA-256 of "korisk/seed/stream".
 
     Different seeds or names give independent random numbers.
-
-    Parameters
-    ----------
-    seed : int
-        Whole number from 0 to 2**63 - 1.
-    stream : str
-        Purpose of the numbers, such as "train phantoms".
-
-    Returns
-    -------
-    ndarray of uint64, shape (2,)
-        For `numpy.random.Philox(key=...)`.
-
-    Examples
-    --------
-    >>> from korisk.seeds import stream_key
-    >>> stream_key(0, "gains").tolist() == stream_key(1, "gains").tolist()
-    False
     """
     remedy = "give a whole number"
     checked_seed = _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy=remedy)

@@ -6,28 +6,7 @@ from typing import NamedTuple
 
 
 class Table(NamedTuple):
-    """A table of texts.
-
-    Parameters
-    ----------
-    title : str
-        Title above the table.
-    heads : sequence of str
-        Titles of the columns; they may have several lines.
-    rows : sequence of sequences of str
-        Its cells.
-    align : str, default "lr"
-        Alignment of each column, l or r; the last one holds for all that follow.
-
-    Examples
-    --------
-    >>> from korisk.texts import Table
-    >>> print(Table("Samples for 0.01", ["model", "N"], [["KO", "512"], ["FC", "8,192"]]))
-    Samples for 0.01
-    model      N
-    KO       512
-    FC     8,192
-    """
+    """A table of texts."""
 
     title: str
     heads: Sequence[str]

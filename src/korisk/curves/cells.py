@@ -78,13 +78,7 @@ def rough(cell: object) -> float:
 
 
 def decimal_mark(cells: Iterable[tuple[Any, str]], delimiter: str) -> str | None:
-    """The decimal mark of a table's cells: point, comma, or None if no cell shows it.
-
-    Raises
-    ------
-    CellError
-        If both occur.
-    """
+    """The decimal mark of a table's cells: point, comma, or None if no cell shows it."""
     first: dict[str, str] = {}
     strings = ((cell, place) for cell, place in cells if isinstance(cell, str))
     texts = [(_bare(cell), place) for cell, place in strings if _is_numeric(cell)]
@@ -103,13 +97,7 @@ def decimal_mark(cells: Iterable[tuple[Any, str]], delimiter: str) -> str | None
 
 
 def number(cell: object, mark: str | None, *, is_count: bool = False) -> float:
-    """Parse the number in a cell by the decimal mark of its table; N is a count.
-
-    Raises
-    ------
-    CellError
-        If it is not a number, or is ambiguous.
-    """
+    """Parse the number in a cell by the decimal mark of its table; N is a count."""
     if is_number(cell):
         with suppress(OverflowError):
             return float(cell)

@@ -7,21 +7,7 @@ from korisk.texts import Table, number, whole
 
 @dataclass(frozen=True)
 class Understood:
-    """One curve as it was read, in the user's unit.
-
-    Parameters
-    ----------
-    model, metric, unit : str
-        Its model, metric and unit; empty where the table names none.
-    larger_is_better : bool
-        The direction of its unit.
-    sizes : tuple of int
-        The distinct N.
-    values : tuple of float
-        The mean error at each N, converted to the unit.
-    seeds : tuple of int
-        Number of seeds at each N.
-    """
+    """One curve as it was read, in the user's unit."""
 
     model: str
     metric: str
@@ -34,34 +20,7 @@ class Understood:
 
 @dataclass(frozen=True)
 class Preview:
-    """How a table is read; `str` shows it, and `to_dict` returns it as plain values.
-
-    Parameters
-    ----------
-    name : str
-        The file.
-    curves : tuple of Understood
-        One for each model; empty if there is a question.
-    notes : tuple of str
-        How the table was read, and what was left out and why.
-    unused : tuple of str
-        Columns without a role in any curve.
-    question : str
-        Why the table is ambiguous, with the options that resolve it; empty if it is not.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> import korisk as kr
-    >>> _ = Path("pilot.csv").write_text("n,FC,KO,GPU\\n64,0.3,0.1,2\\n128,0.2,0.08,2\\n")
-    >>> print(kr.Curve.preview("pilot.csv"))
-    pilot.csv: 2 models
-    model  metric  unit   better   N=64  N=128  seeds
-    FC     -       error  smaller   0.3    0.2      1
-    KO     -       error  smaller   0.1   0.08      1
-    Read: one column for each model ('FC', 'KO').
-    Not used: 'GPU'.
-    """
+    """How a table is read; `str` shows it, and `to_dict` returns it as plain values."""
 
     name: str
     curves: tuple[Understood, ...] = ()
@@ -70,13 +29,7 @@ class Preview:
     question: str = ""
 
     def table(self) -> Table:
-        """The models with their values and seeds at each N, as texts.
-
-        Returns
-        -------
-        Table
-            One row for each model; with more than eight N, the first and last four.
-        """
+        """The models with their values and seeds at each N, as texts."""
         sizes = sorted({n for curve in self.curves for n in curve.sizes})
         columns = sizes if len(sizes) <= 8 else [*sizes[:4], *sizes[-4:]]
         rows = []
@@ -95,26 +48,14 @@ class Preview:
         return Table(f"{self.name}: {count}", heads, rows, "llllr")
 
     def sentences(self) -> list[str]:
-        """How the table was read, and which columns were not used.
-
-        Returns
-        -------
-        list of str
-            At most two.
-        """
+        """How the table was read, and which columns were not used."""
         sentences = [f"Read: {'; '.join(self.notes)}."] if self.notes else []
         if self.unused:
             sentences.append(f"Not used: {', '.join(map(repr, self.unused))}.")
         return sentences
 
     def to_dict(self) -> dict[str, object]:
-        """The preview as plain values, for JSON.
-
-        Returns
-        -------
-        dict
-            With the names of the fields.
-        """
+        """The preview as plain values, for JSON."""
         curves = [dict(vars(curve)) for curve in self.curves]
         return {**vars(self), "curves": curves, "question": str(self.question) or None}
 

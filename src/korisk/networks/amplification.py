@@ -42,13 +42,7 @@ Samples = NDArray[np.float64]  # one number for each input
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over the data with its 90% interval, by Student's t over the inputs.
-
-    Parameters
-    ----------
-    value, low, high : float
-        The mean and the ends of its interval, nan where one input is too few.
-    """
+    """A mean over the data with its 90% interval, by Student's t over the inputs."""
 
     value: float
     low: float
@@ -67,25 +61,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class LayerGain:
-    """How much the error of one learned layer grows on its way to the output.
-
-    Parameters
-    ----------
-    name : str
-        Path of the layer; "path (2)" for its second call.
-    gain : Mean
-        E|J v|^2 / |v|^2 for directions v drawn at random: squared output error per squared error of
-        the layer.
-    error : float or None
-        E|e|^2, the squared difference to the reference's layer at the same inputs.
-    along : float or None
-        Squared output difference that this makes, over `error`: the gain along the errors.
-    part : float or None
-        The layer's part of the estimate; parts add up to it, and may be negative where errors
-        of layers cancel.
-    saved : float or None
-        By how much the estimate falls if this layer is the reference's.
-    """
+    """How much the error of one learned layer grows on its way to the output."""
 
     name: str
     gain: Mean
@@ -97,19 +73,7 @@ class LayerGain:
 
 @dataclass(frozen=True, eq=False)
 class Amplification:
-    """Gains of all learned layers on data, and the risk that follows. Made by `amplification`.
-
-    Parameters
-    ----------
-    layers : tuple of LayerGain
-        In the order of calls.
-    estimate : Mean or None
-        The estimated squared error of the network; None without a reference.
-    count : int
-        Inputs that it is from.
-    seeds : bool
-        Whether the reference is another training rather than the truth.
-    """
+    """Gains of all learned layers on data, and the risk that follows. Made by `amplification`."""
 
     layers: tuple[LayerGain, ...]
     estimate: Mean | None
@@ -118,19 +82,7 @@ class Amplification:
     _described: Callable[[], Network]
 
     def risk(self, errors: Mapping[str, float]) -> float:
-        """Squared error of the output for given errors of the layers, by the gains.
-
-        Parameters
-        ----------
-        errors : mapping of str to float
-            E|e|^2 of layers by name; those left out err by nothing.
-
-        Returns
-        -------
-        float
-            Sum of gain times error: first order, for errors without a preferred direction that do
-            not depend on one another. An estimate, not a bound.
-        """
+        """Squared error of the output for given errors of the layers, by the gains."""
         gains = {layer.name: layer.gain.value for layer in self.layers}
         for name in errors:
             _checks.one_of("layer", name, tuple(gains))
@@ -144,31 +96,14 @@ class Amplification:
         return max(self.layers, key=lambda layer: layer.part or 0.0).name
 
     def bound(self, form: BoundForm = "composed") -> float:
-        """The theorem's bound for the same errors of the layers.
-
-        Parameters
-        ----------
-        form : {"composed", "minkowski", "paper"}, default "composed"
-            As for `deep_risk`.
-
-        Returns
-        -------
-        float
-            With the constants of the reference, and half of it where that is another training.
-        """
+        """The theorem's bound for the same errors of the layers."""
         if self.estimate is None:
             raise KoriskError("a bound needs errors of layers; give reference=")
         errors = {layer.name: layer.error or 0.0 for layer in self.layers}
         return deep_risk(self._described(), errors, bound=form).total / (2 if self.seeds else 1)
 
     def tables(self) -> Iterator[Table]:
-        """Layer by layer, as texts.
-
-        Yields
-        ------
-        Table
-            A row for each learned layer.
-        """
+        """Layer by layer, as texts."""
         heads = ["layer", "gain", "90% interval"]
         heads += [] if self.estimate is None else ["its error", "gain along it", "part", "saves"]
         rows = []
@@ -181,13 +116,7 @@ class Amplification:
         yield Table("amplification on the data", heads, rows)
 
     def explain(self) -> str:
-        """Summary in sentences.
-
-        Returns
-        -------
-        str
-            The estimate, what it is, and the layer to look at.
-        """
+        """Summary in sentences."""
         if self.estimate is None:
             return (
                 f"On {self.count:,} inputs an error of {self.dominating} grows most on its way to "
@@ -293,18 +222,7 @@ def amplification(
 
 
 def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
-    """The submodules that are learned layers, by their paths.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The module.
-
-    Returns
-    -------
-    dict of str to torch.nn.Module
-        Parts with trained weights of their own, and those that `korisk.mark_learned` marks, whole.
-    """
+    """The submodules that are learned layers, by their paths."""
     parts: dict[str, nn.Module] = {}
     for path, submodule in module.named_modules():
         within = any(not outer or path.startswith(f"{outer}.") for outer in parts)
@@ -315,20 +233,7 @@ def learned_parts(module: nn.Module) -> dict[str, nn.Module]:
 
 
 def graph_network(truth: nn.Module, example: Tensor) -> Network:
-    """A module as a `Network` in which every learned part is one layer.
-
-    Parameters
-    ----------
-    truth : torch.nn.Module
-        The true network.
-    example : Tensor
-        An input, batches first.
-
-    Returns
-    -------
-    Network
-        With a layer for every call of a learned part.
-    """
+    """A module as a `Network` in which every learned part is one layer."""
     marked = copy.deepcopy(truth)
     for path, layer in learned_parts(marked).items():
         mark = mark_of(layer)

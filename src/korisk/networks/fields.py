@@ -18,34 +18,7 @@ _TIMES = 4  # at which a penalty compares a network with the equation
 
 
 class FieldNet(nn.Module):
-    """Map sensor readings x to a later field: v + f(v), where v = solver(weights * x).
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of a field: one axis or two, of at least 8 entries.
-    solver : torch.nn.Module, optional
-        The known layer S after the weights. Default: none, v = weights * x.
-    width : int, default 16
-        Channels of the convolutions f.
-    seed : int, default 0
-        Random seed of their initial weights.
-
-    Raises
-    ------
-    KoriskError
-        If a number is outside its range.
-
-    Examples
-    --------
-    >>> import torch
-    >>> import korisk as kr
-    >>> from korisk.networks.fields import FieldNet
-    >>> from korisk.operators import Burgers
-    >>> net = FieldNet((16,), Burgers(16, viscosity=0.1, time=0.1, largest=2.0, clip=True))
-    >>> kr.describe(net, torch.zeros(1, 16), inputs=kr.Box(-0.1, 0.1)).names[:2]
-    ('W', 'S')
-    """
+    """Map sensor readings x to a later field: v + f(v), where v = solver(weights * x)."""
 
     def __init__(
         self,
@@ -77,33 +50,11 @@ class FieldNet(nn.Module):
             self.last.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The field at the end of the simulated time.
-
-        Parameters
-        ----------
-        x : Tensor, shape (batch, *shape)
-            Sensor readings of the field at time 0.
-
-        Returns
-        -------
-        Tensor, shape (batch, *shape)
-        """
+        """The field at the end of the simulated time."""
         return self.later(self.weights(x), 1.0)
 
     def later(self, start: Tensor, share: Tensor | float) -> Tensor:
-        """The field after a fraction of the simulated time.
-
-        Parameters
-        ----------
-        start : Tensor, shape (batch, *shape)
-            Sensor readings times the learned weights. Without a solver, the field at time 0.
-        share : float or Tensor, shape (batch, 1, ...)
-            Fraction of the simulated time, 0 to 1. A network with a solver takes only 1.
-
-        Returns
-        -------
-        Tensor, shape (batch, *shape)
-        """
+        """The field after a fraction of the simulated time."""
         v: Tensor = start if self.solver is None else self.solver(start)
         hidden = self.inner[0](v.unsqueeze(1))
         clock = self.clock if isinstance(share, float) else share.unsqueeze(1) * self.clock
@@ -115,32 +66,7 @@ class FieldNet(nn.Module):
 
 
 class SoftPinn(FieldNet):
-    """A `FieldNet` without a solver that learns the equation by a penalty.
-
-    Parameters
-    ----------
-    shape, width, seed
-        As for `FieldNet`.
-    step : torch.nn.Module
-        The field a short time later, by the equation.
-    share : float
-        That time over the whole.
-    penalty : float, default 0.1
-        Weight of the mean square of (u(s + share) - step(u(s))) / share, at four s from 0 to 1.
-
-    Notes
-    -----
-    The network at other times than the last, `later`, is trained by the penalty alone.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.networks.fields import SoftPinn
-    >>> from korisk.operators import Diffusion
-    >>> net = SoftPinn((16,), Diffusion(16, viscosity=0.01, time=0.01), 0.1)
-    >>> bool(net.penalty(torch.ones(2, 16)) >= 0)
-    True
-    """
+    """A `FieldNet` without a solver that learns the equation by a penalty."""
 
     def __init__(
         self,
@@ -157,18 +83,7 @@ class SoftPinn(FieldNet):
         self.weight = _checks.real("penalty", penalty, above=0, remedy="try 0.1")
 
     def penalty(self, x: Tensor) -> Tensor:
-        """What a batch adds to the loss.
-
-        Parameters
-        ----------
-        x : Tensor, shape (batch, *shape)
-            What sensors show.
-
-        Returns
-        -------
-        Tensor
-            A number.
-        """
+        """What a batch adds to the loss."""
         start = self.weights(x).repeat(_TIMES, *(1 for _ in x.shape[1:]))
         shares = torch.linspace(0, 1 - self.share, _TIMES, device=x.device)
         shares = shares.repeat_interleave(len(x)).reshape(-1, *(1 for _ in x.shape[1:]))

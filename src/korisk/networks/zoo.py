@@ -51,47 +51,7 @@ def build(
     passes: int = 4,
     seed: int = 0,
 ) -> nn.Module:
-    """A network of the zoo for images that are measured by an operator.
-
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    operator : LinearOperator
-        A: images (rows, columns) or, complex, (rows, columns, 2), to what is measured.
-    inverse : LinearOperator or sequence of LinearOperator
-        The known inverse, such as `fbp(geometry)`, `Tikhonov(A, mu)` or `A.T`; several in the order
-        in which they act. A `Diagonal` in front of it is where learned weights start.
-    width : int, default 16
-        Channels of a U-Net at full size and of each CNN of a primal-dual network; an
-        "inverse-cnn" has half as many again.
-    levels : int, default 2
-        How often a U-Net halves the image, whose sides must be divisible that often.
-    passes : int, default 4
-        Passes of a primal-dual network.
-    seed : int, default 0
-        Random seed of the initial weights.
-
-    Returns
-    -------
-    torch.nn.Module
-        On the device of the operators. Operators in float32 are shared with it, others copied.
-
-    Raises
-    ------
-    KoriskError
-        If there is no such kind, or shapes or numbers are outside their range.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.networks import zoo
-    >>> from korisk.operators import ParallelBeam, Projector, fbp
-    >>> scan = ParallelBeam(16, views=12, bins=24)
-    >>> net = zoo.build("inverse-unet", Projector(scan), fbp(scan), width=4)
-    >>> net(torch.ones(3, 12, 24)).shape, list(dict(net.inverse.named_children()))
-    (torch.Size([3, 16, 16]), ['W', 'K', 'A^T'])
-    """
+    """A network of the zoo for images that are measured by an operator."""
     _checks.one_of("kind", kind, tuple(KINDS))
     _checks.count("width", width, at_least=1, at_most=4096, remedy="try 16")
     number = _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy="try 0")
@@ -119,29 +79,6 @@ class UNet(nn.Module):
 
     Convolutions of 3 x 3 with ReLUs, averages over 2 x 2 pixels on the way down, and nearest
     neighbours on the way up, beside which the images of the way down are taken in again.
-
-    Parameters
-    ----------
-    channels : int, default 1
-        Of input and output.
-    levels : int, default 2
-        How often the image is halved, 1 to 8.
-    width : int, default 16
-        Channels at full size; below, they double at every level but the last.
-    generator : torch.Generator, optional
-        Draws the initial weights. Default: one seeded with 0.
-
-    Raises
-    ------
-    KoriskError
-        If a number is outside its range.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.networks.zoo import UNet
-    >>> UNet(1, 2)(torch.ones(3, 1, 16, 8)).shape
-    torch.Size([3, 1, 16, 8])
     """
 
     def __init__(
@@ -162,18 +99,7 @@ class UNet(nn.Module):
         self.leave = _convolution(width, channels, draws, _SMALL)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images to images.
-
-        Parameters
-        ----------
-        x : Tensor, shape (batch, channels, rows, columns)
-            Sides divisible by 2^levels.
-
-        Returns
-        -------
-        Tensor
-            Of the same shape.
-        """
+        """Images to images."""
         skips = [torch.relu(self.down[0](torch.relu(self.enter(x))))]
         for convolution in self.down[1:]:
             skips.append(torch.relu(convolution(F.avg_pool2d(skips[-1], 2))))
@@ -189,31 +115,7 @@ class UNet(nn.Module):
 
 
 class Cnn(nn.Module):
-    """Convolutions: images (batch, channels, rows, columns), plus a learned correction.
-
-    Parameters
-    ----------
-    channels : int, default 1
-        Of input and output.
-    depth : int, default 5
-        Convolutions of 3 x 3, with ReLUs between them, 2 to 100.
-    width : int, default 24
-        Channels between them.
-    generator : torch.Generator, optional
-        Draws the initial weights. Default: one seeded with 0.
-
-    Raises
-    ------
-    KoriskError
-        If a number is outside its range.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.networks.zoo import Cnn
-    >>> Cnn(1, 3)(torch.ones(3, 1, 7, 5)).shape
-    torch.Size([3, 1, 7, 5])
-    """
+    """Convolutions: images (batch, channels, rows, columns), plus a learned correction."""
 
     def __init__(
         self, channels: int = 1, depth: int = 5, *, width: int = 24, generator: Draws = None
@@ -225,17 +127,7 @@ class Cnn(nn.Module):
         self.stack = _stack([channels, *[width] * (depth - 1), channels], generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images to images.
-
-        Parameters
-        ----------
-        x : Tensor, shape (batch, channels, rows, columns)
-
-        Returns
-        -------
-        Tensor
-            Of the same shape.
-        """
+        """Images to images."""
         return x + cast(Tensor, self.stack(x))
 
 
@@ -296,32 +188,7 @@ class _Channels:
 
 
 class PostProcessing(nn.Module):
-    """A known inverse, then a learned network on images: (batch, *domain) to (batch, *range).
-
-    Parameters
-    ----------
-    inverse : LinearOperator or sequence of LinearOperator
-        The inverse, such as `fbp(geometry)`; several in the order in which they act. Each is a
-        submodule of `inverse` by its name, such as "K" and "A^T".
-    net : torch.nn.Module
-        From and to images (batch, channels, rows, columns), such as `UNet`. Real images have one
-        channel, complex ones, whose last axis has length 2, have two.
-
-    Raises
-    ------
-    KoriskError
-        If the inverse is not of operators that follow one another, or a U-Net cannot halve its
-        images.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.networks.zoo import PostProcessing, UNet
-    >>> from korisk.operators import Sense, birdcage_sensitivities
-    >>> A = Sense((8, 8), birdcage_sensitivities((8, 8), coils=4), mask=[0, 1] * 4)
-    >>> PostProcessing(A.T, UNet(2, 1))(torch.ones(3, 4, 8, 8, 2)).shape
-    torch.Size([3, 8, 8, 2])
-    """
+    """A known inverse, then a learned network on images: (batch, *domain) to (batch, *range)."""
 
     def __init__(self, inverse: Operators, net: nn.Module) -> None:
         super().__init__()
@@ -334,16 +201,7 @@ class PostProcessing(nn.Module):
         self.net = net.to(last.device)
 
     def forward(self, y: Tensor) -> Tensor:
-        """Reconstruct images from measurements.
-
-        Parameters
-        ----------
-        y : Tensor, shape (batch, *domain)
-
-        Returns
-        -------
-        Tensor, shape (batch, *range)
-        """
+        """Reconstruct images from measurements."""
         return self._channels.through(self.net, self.inverse(y))
 
 
@@ -351,27 +209,6 @@ class WeightedPostProcessing(PostProcessing):
     """Learned weights W, then a known inverse, then a learned network on images.
 
     The network of the paper, with a network of today behind it.
-
-    Parameters
-    ----------
-    inverse : LinearOperator or sequence of LinearOperator
-        As for `PostProcessing`. A `Diagonal` in front is where W starts; otherwise it starts at
-        one.
-    net : torch.nn.Module
-        As for `PostProcessing`.
-
-    Raises
-    ------
-    KoriskError
-        As for `PostProcessing`.
-
-    Examples
-    --------
-    >>> from korisk.networks.zoo import Cnn, WeightedPostProcessing
-    >>> from korisk.operators import ParallelBeam, fbp
-    >>> net = WeightedPostProcessing(fbp(ParallelBeam(8, views=6, bins=12)), Cnn())
-    >>> [name for name, weights in net.named_parameters()][0]
-    'inverse.W.weights'
     """
 
     def __init__(self, inverse: Operators, net: nn.Module) -> None:
@@ -393,33 +230,6 @@ class PrimalDual(nn.Module):
     After Adler and Oektem (2018). At every pass a CNN changes the dual variables by the data and
     A x, and another one the images x by A^T of the dual variables. A is divided by its norm, and
     the data too.
-
-    Parameters
-    ----------
-    operator : LinearOperator
-        A. It is the submodule `operator`, its adjoint `adjoint`.
-    passes : int, default 4
-        Pairs of CNNs, each with weights of its own, 1 to 100.
-    width : int, default 16
-        Channels inside the CNNs.
-    memory : int, default 4
-        Images, and sets of dual variables, that are handed from pass to pass.
-    generator : torch.Generator, optional
-        Draws the initial weights. Default: one seeded with 0.
-
-    Raises
-    ------
-    KoriskError
-        If the operator has no rows and columns, or a number is outside its range.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.networks.zoo import PrimalDual
-    >>> from korisk.operators import ParallelBeam, Projector
-    >>> net = PrimalDual(Projector(ParallelBeam(8, views=6, bins=12)), 2)
-    >>> net(torch.ones(3, 6, 12)).shape, net.adjoint.name
-    (torch.Size([3, 8, 8]), 'A^T')
     """
 
     def __init__(
@@ -452,16 +262,7 @@ class PrimalDual(nn.Module):
         self.primals = blocks((memory + 1) * image, memory * image)
 
     def forward(self, y: Tensor) -> Tensor:
-        """Reconstruct images from measurements.
-
-        Parameters
-        ----------
-        y : Tensor, shape (batch, *A.range)
-
-        Returns
-        -------
-        Tensor, shape (batch, *A.domain)
-        """
+        """Reconstruct images from measurements."""
         data, image = self._data, self._image
         measured = data.split(y * self.scale)
         dual = measured.new_zeros(len(y), self.memory * data.count, *data.sides)
@@ -479,33 +280,6 @@ class DenseUNet(nn.Module):
 
     It knows no operator. The data are divided by the root of their number, so that weights of the
     size one suit Adam's steps.
-
-    Parameters
-    ----------
-    in_shape : sequence of int
-        Shape of one input.
-    out_shape : sequence of int
-        Shape of one image.
-    width : int, default 16
-        Of the U-Net.
-    levels : int, default 2
-        Of the U-Net.
-    scale : float, default 1
-        What inputs are multiplied by, such as one over the norm of the operator behind them.
-    generator : torch.Generator, optional
-        Draws the initial weights. Default: one seeded with 0.
-
-    Raises
-    ------
-    KoriskError
-        If a shape or a number is outside its range.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.networks.zoo import DenseUNet
-    >>> DenseUNet((6, 12), (8, 8))(torch.ones(3, 6, 12)).shape
-    torch.Size([3, 8, 8])
     """
 
     def __init__(
@@ -534,16 +308,7 @@ class DenseUNet(nn.Module):
         check_halved(self._channels.sides, levels)
 
     def forward(self, y: Tensor) -> Tensor:
-        """Reconstruct images from measurements.
-
-        Parameters
-        ----------
-        y : Tensor, shape (batch, *in_shape)
-
-        Returns
-        -------
-        Tensor, shape (batch, *out_shape)
-        """
+        """Reconstruct images from measurements."""
         images = self.dense(y.flatten(1) * self.scale).reshape(len(y), *self._channels.shape)
         return self._channels.through(self.net, images)
 
@@ -560,30 +325,7 @@ class _Refinement(nn.Module):
 
 
 def split_known(network: nn.Module) -> tuple[nn.Module, nn.Module]:
-    """The known part in front of a network, which is computed once, and the rest to train.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-        Any network.
-
-    Returns
-    -------
-    tuple of torch.nn.Module
-        The inverse of a `PostProcessing` in which nothing is learned, and what follows it, whose
-        weights are the network's own; otherwise the identity and the network.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.networks.zoo import Cnn, PostProcessing, split_known
-    >>> from korisk.operators import ParallelBeam, fbp
-    >>> net = PostProcessing(fbp(ParallelBeam(8, views=6, bins=12)), Cnn())
-    >>> front, rest = split_known(net)
-    >>> y = torch.ones(3, 6, 12)
-    >>> torch.equal(rest(front(y)), net(y))
-    True
-    """
+    """The known part in front of a network, which is computed once, and the rest to train."""
     if isinstance(network, PostProcessing):
         front = network.inverse
         if not any(weights.requires_grad for weights in front.parameters()):

@@ -42,23 +42,7 @@ class _Shared(tuple[Function, Function]):
 
 
 class Adapted(Opaque):
-    """An operator that calls two functions; `from_callables`, `from_scipy`, `from_deepinv` make it.
-
-    Parameters
-    ----------
-    functions : pair of callables
-        A and A^T of a batch of tensors (items, *domain) and (items, *range).
-    domain, range : int or sequence of int
-        Shapes without the batch.
-    parts : sequence of torch.nn.Module
-        What moves with the operator from device to device; its precision stays as it is.
-    precision : torch.dtype, optional
-        What the functions compute in, see `from_callables`.
-    check : bool
-        Whether to try the functions.
-    **options
-        `name`, `device` and `dtype`, as for `LinearOperator`.
-    """
+    """An operator that calls two functions; `from_callables`, `from_scipy`, `from_deepinv` make it."""
 
     def __init__(
         self,

@@ -42,31 +42,11 @@ class Exported(Cached, ABC):
         return math.prod(self.range), math.prod(self.domain)
 
     def matvec(self, x: ArrayLike) -> Array:
-        """A x of a flat array, without a graph.
-
-        Parameters
-        ----------
-        x : array_like, shape (prod domain,) or (prod domain, k)
-            Converted to the operator's precision; complex ones by parts.
-
-        Returns
-        -------
-        numpy.ndarray, shape (prod range,) or (prod range, k)
-        """
+        """A x of a flat array, without a graph."""
         return self._times_array(x, adjoint=False)
 
     def rmatvec(self, y: ArrayLike) -> Array:
-        """A^T y of a flat array, without a graph.
-
-        Parameters
-        ----------
-        y : array_like, shape (prod range,) or (prod range, k)
-            Converted to the operator's precision; complex ones by parts.
-
-        Returns
-        -------
-        numpy.ndarray, shape (prod domain,) or (prod domain, k)
-        """
+        """A^T y of a flat array, without a graph."""
         return self._times_array(y, adjoint=True)
 
     def _times_array(self, x: ArrayLike, *, adjoint: bool) -> Array:
@@ -99,20 +79,7 @@ class Exported(Cached, ABC):
         return np.ascontiguousarray(flat.T).reshape(math.prod(target), *columns.shape[1:])
 
     def as_scipy(self) -> ScipyOperator:
-        """This operator for SciPy's solvers, such as lsqr, lsmr, cg and svds.
-
-        Returns
-        -------
-        scipy.sparse.linalg.LinearOperator
-            On flat arrays; it shares this operator.
-
-        Examples
-        --------
-        >>> import scipy.sparse.linalg
-        >>> from korisk.operators import Diagonal
-        >>> scipy.sparse.linalg.lsqr(Diagonal([1.0, 2.0]).as_scipy(), [3.0, 8.0])[0].round(4)
-        array([3., 4.])
-        """
+        """This operator for SciPy's solvers, such as lsqr, lsmr, cg and svds."""
         from scipy.sparse.linalg import LinearOperator
 
         forward, adjoint = (partial(self._times_array, adjoint=back) for back in (False, True))
@@ -121,42 +88,14 @@ class Exported(Cached, ABC):
         return LinearOperator((math.prod(self.range), math.prod(self.domain)), dtype=real, **maps)
 
     def as_pylops(self) -> Any:
-        """This operator for PyLops, whose operators it combines with.
-
-        Returns
-        -------
-        pylops.LinearOperator
-            With `dims` and `dimsd` the domain and the range; it shares this operator.
-
-        Raises
-        ------
-        MissingExtraError
-            If PyLops is not installed.
-        """
+        """This operator for PyLops, whose operators it combines with."""
         with needed_by("as_pylops()", "PyLops", "pylops"):
             import pylops
         shapes = {"dims": self.domain, "dimsd": self.range}
         return pylops.LinearOperator(self.as_scipy(), name=self.name, **shapes)
 
     def as_deepinv(self, **options: object) -> Any:
-        """This operator for deepinv, which adds noise and reconstructs with it.
-
-        Parameters
-        ----------
-        **options
-            For LinearPhysics, such as noise_model=deepinv.physics.GaussianNoise(0.1).
-
-        Returns
-        -------
-        deepinv.physics.LinearPhysics
-            Of images (batch, channels, *domain), or (batch, *domain) where the domain has the
-            channels; this operator is part of it and moves with it.
-
-        Raises
-        ------
-        MissingExtraError
-            If deepinv is not installed.
-        """
+        """This operator for deepinv, which adds noise and reconstructs with it."""
         with needed_by("as_deepinv()", "deepinv", "deepinv"):
             from deepinv.physics import LinearPhysics
         return LinearPhysics(

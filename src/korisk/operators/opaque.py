@@ -43,23 +43,6 @@ class Opaque(LinearOperator):
     A subclass defines `_product`, which may use NumPy, solvers or kernels. Its derivatives of any
     order, `vmap`, `jvp` and compilers follow from linearity alone; weights of its own cannot be
     trained.
-
-    Parameters
-    ----------
-    *args, **kwargs
-        As for `LinearOperator`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.operators.opaque import Opaque
-    >>> class Reversed(Opaque):
-    ...     def _product(self, x, adjoint):
-    ...         return torch.from_numpy(x.numpy()[..., ::-1].copy())
-    >>> x = torch.arange(3.0, requires_grad=True)
-    >>> (Reversed(3, 3)(x) * torch.tensor([1.0, 2.0, 4.0])).sum().backward()
-    >>> x.grad.tolist()
-    [4.0, 2.0, 1.0]
     """
 
     inlined = False  # whether `_product` is plain PyTorch, fit to be part of an exported program

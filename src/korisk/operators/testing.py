@@ -47,23 +47,7 @@ Results = list[tuple[Tensor, Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one law: the measured error and its limit.
-
-    Parameters
-    ----------
-    law : str
-        One of `LAWS`.
-    figure : float or None
-        The largest error, relative to the operator's norm; None where it cannot be measured here.
-    limit : float
-        What the figure must not exceed.
-
-    Examples
-    --------
-    >>> from korisk.operators.testing import Finding
-    >>> print(Finding("adjoint", 2e-16, 1e-12))
-    adjoint           2.00e-16       1e-12
-    """
+    """Result of one law: the measured error and its limit."""
 
     law: str
     figure: float | None
@@ -77,24 +61,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """The laws that one operator keeps; prints as a table. Made by `check`.
-
-    Parameters
-    ----------
-    operator : str
-        Its name and class.
-    norm : NormBracket
-        Its norm.
-    findings : tuple of Finding
-        One for each law; `report["adjoint"]` is the figure of one.
-
-    Examples
-    --------
-    >>> from korisk.theory import NormBracket
-    >>> from korisk.operators.testing import Finding, Report
-    >>> Report("W", NormBracket(1, 1), (Finding("adjoint", 2e-16, 1e-12),))["adjoint"]
-    2e-16
-    """
+    """The laws that one operator keeps; prints as a table. Made by `check`."""
 
     operator: str
     norm: NormBracket

@@ -32,17 +32,7 @@ _SHOWN_FAILURES = 5
 
 @dataclass(frozen=True)
 class PilotFailure:
-    """A fit that failed or returned no valid error.
-
-    Parameters
-    ----------
-    n, seed : int
-        Which fit it was.
-    reason : str
-        Why, in one line.
-    printed : str
-        Its output.
-    """
+    """A fit that failed or returned no valid error."""
 
     n: int
     seed: int
@@ -52,23 +42,7 @@ class PilotFailure:
 
 @dataclass(frozen=True)
 class PilotFit:
-    """A fit that returned its metrics.
-
-    Parameters
-    ----------
-    n, seed : int
-        Which fit it was.
-    metrics : mapping of str to float
-        Values by the name of the metric.
-    seconds : float
-        Its duration.
-    printed : str
-        Its output.
-    left_running : str
-        Threads and child processes that it left running, in words.
-    training : mapping of str to float
-        Training errors, steps and epochs, if the fit returned them.
-    """
+    """A fit that returned its metrics."""
 
     n: int
     seed: int

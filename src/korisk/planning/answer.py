@@ -23,22 +23,7 @@ from korisk.texts import Table, number, whole
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """All answers for one model. Made by `answer`.
-
-    Parameters
-    ----------
-    forecast : Forecast
-        The pilot and its extrapolation.
-    plan : Plan or None
-        The plan, if there is a target.
-    at : tuple of (int, Expectation or None, float or None)
-        N, the expected error there, and the probability that the target is met; None where the
-        pilot cannot be extrapolated to N, or there is no target.
-    sure : float
-        The probability with which samples are to be enough.
-    cost : float or None
-        Price of one sample, if one was given.
-    """
+    """All answers for one model. Made by `answer`."""
 
     forecast: Forecast
     plan: Plan | None
@@ -70,22 +55,7 @@ class Answer:
                 )
 
     def explain(self, *, full: bool = False, with_name: bool = False, again: bool = False) -> str:
-        """The recommendation with its reasons, or everything that the tables do not show.
-
-        Parameters
-        ----------
-        full : bool, default False
-            Whether to return the whole explanation.
-        with_name : bool, default False
-            Whether to begin with the model's name, for texts about several models.
-        again : bool, default False
-            Whether the pilot was described before; then only the target is discussed.
-
-        Returns
-        -------
-        str
-            One line for the advice, and one for its reasons; with `full`, one paragraph.
-        """
+        """The recommendation with its reasons, or everything that the tables do not show."""
         plan, related = self.plan, self.forecast.related
         # Without a target there is no advice; related curves still deserve a word.
         if plan is None or self.advice is None:
@@ -105,13 +75,7 @@ class Answer:
         return Message(name, self.advice.sentence, *(["\n", paragraph(reasons)] if reasons else []))
 
     def to_dict(self) -> dict[str, Any]:
-        """The answer as plain values, for JSON.
-
-        Returns
-        -------
-        dict
-            See docs/reference/files.md for its keys.
-        """
+        """The answer as plain values, for JSON."""
         plan = self.plan
         content: dict[str, Any] = {
             "model": self.curve.model,
@@ -212,20 +176,7 @@ def _expected(
 
 
 def answer_tables(answers: Sequence[Answer], *, full: bool = False) -> Iterator[Table]:
-    """Tables of sample sizes and of expected errors for several models.
-
-    Parameters
-    ----------
-    answers : sequence of Answer
-        One for each model and target, all for the same question.
-    full : bool, default False
-        Whether to show several probability levels.
-
-    Yields
-    ------
-    Table
-        Samples for each target, if there is one; expected errors at each N, if there are any.
-    """
+    """Tables of sample sizes and of expected errors for several models."""
     plans = [answer.plan for answer in answers if answer.plan is not None]
     targets = list(dict.fromkeys(plan.target for plan in plans))
     if plans:
@@ -286,20 +237,7 @@ def sample_cells(plan: Plan, levels: Sequence[float]) -> list[str]:
 
 
 def comparison_tables(comparison: Comparison, *, full: bool = False) -> Iterator[Table]:
-    """Tables of two models' sample sizes with their ratio, and of the factors of Proposition 1.
-
-    Parameters
-    ----------
-    comparison : Comparison
-        Returned by `compare`.
-    full : bool, default False
-        Whether to add the two factors, by both calibrations.
-
-    Yields
-    ------
-    Table
-        Samples for the target; with `full`, the two factors.
-    """
+    """Tables of two models' sample sizes with their ratio, and of the factors of Proposition 1."""
     first, second = comparison.first, comparison.second
     low, high = comparison.ratio_range or (0.0, math.inf)
     ratio = "-"

@@ -90,26 +90,7 @@ class Enough:
     def probability(self, n: Numbers) -> list[float]: ...
 
     def probability(self, n: float | Numbers) -> float | list[float]:
-        """The probability that the target is met by N, over all futures.
-
-        Parameters
-        ----------
-        n : int or sequence of int
-            Training samples; for a pilot, up to ten thousand times its largest N.
-
-        Returns
-        -------
-        float or list of float
-            Zero below a pilot's smallest N, where nothing was measured.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-        >>> plan = kr.plan(pilot, target=0.005)
-        >>> plan.probability(300) < 0.01, plan.probability(1024) > 0.9
-        (True, True)
-        """
+        """The probability that the target is met by N, over all futures."""
         return each_of(n, self.met_by)
 
     @overload
@@ -119,34 +100,7 @@ class Enough:
     def samples(self, sure: Numbers) -> list[int | None]: ...
 
     def samples(self, sure: float | Numbers = 0.9) -> int | list[int | None] | None:
-        """The smallest N with `probability(N)` of at least `sure`, over all futures.
-
-        Parameters
-        ----------
-        sure : float or sequence of float, default 0.9
-            From 0.5 to 0.99.
-
-        Returns
-        -------
-        int or None, or a list of them
-            None where no N has it: `reach` is the largest probability of any N, and `recommend()`
-            says what to do instead.
-
-        Raises
-        ------
-        KoriskError
-            If a level is out of range.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-        >>> plan = kr.plan(pilot, target=0.005)
-        >>> plan.even <= plan.samples(sure=0.8) <= plan.samples(sure=0.95)
-        True
-        >>> plan.probability(plan.samples()) >= 0.9
-        True
-        """
+        """The smallest N with `probability(N)` of at least `sure`, over all futures."""
         return each_of(sure, lambda level: self.chances.smallest(level_of(level)))
 
     @property

@@ -93,21 +93,7 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where two models change their order: by the extrapolation, and by the measured means.
-
-    Parameters
-    ----------
-    found : Crossover or None
-        By the extrapolation, if there is one.
-    means : tuple of two int or None
-        The N between which the means change their order: at the crossover, or else the last time.
-    better : str
-        The model with the lower mean at `last`; "" where that is not known.
-    last : int
-        The largest N of both.
-    sizes : int
-        Number of N at which both were measured.
-    """
+    """Where two models change their order: by the extrapolation, and by the measured means."""
 
     found: Crossover | None
     means: tuple[int, int] | None = None
@@ -129,18 +115,7 @@ class Crossing:
         return self.better != self.found.better_after
 
     def explain(self, *, sizes: bool = False) -> str:
-        """Where the curves cross, in a sentence consistent with the measured means.
-
-        Parameters
-        ----------
-        sizes : bool, default False
-            Whether to add that more sizes are needed, where there are too few to extrapolate.
-
-        Returns
-        -------
-        str
-            The sentence.
-        """
+        """Where the curves cross, in a sentence consistent with the measured means."""
         if sizes and self.sizes < LEAST_SIZES:
             return f"{self.explain()} At least {LEAST_SIZES} sizes are needed to extrapolate."
         if self.found is not None and self.agrees:
@@ -157,13 +132,7 @@ class Crossing:
         return f"{order}; where the curves cross is not clear."
 
     def to_dict(self) -> dict[str, Any]:
-        """The crossing as plain values; a crossover that the means contradict is left out.
-
-        Returns
-        -------
-        dict
-            See docs/reference/files.md for its keys.
-        """
+        """The crossing as plain values; a crossover that the means contradict is left out."""
         content = asdict(self) | {"explanation": self.explain(sizes=True)}
         return content if self.agrees else content | {"found": None}
 
@@ -664,18 +633,7 @@ def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FI
 
 
 def crossing(first: Curve, second: Curve) -> Crossing | None:
-    """Where the better of two curves changes; None if they have no N in common.
-
-    Parameters
-    ----------
-    first, second : Curve
-        The curves, in the same metric and unit.
-
-    Returns
-    -------
-    Crossing or None
-        By the means at common N, and by the extrapolation of both where that is possible.
-    """
+    """Where the better of two curves changes; None if they have no N in common."""
     shared = sorted(set(first.sizes.tolist()) & set(second.sizes.tolist()))
     if not shared:
         return None

@@ -152,26 +152,6 @@ class Extrapolation:
     Made by `extrapolate`. N may run up to `horizon`, ten thousand times the pilot's largest. Inside
     the pilot the law of the error is that of the measured means; beyond it, that of the posterior,
     mixed with the law implied by `related` curves.
-
-    Parameters
-    ----------
-    curve : Curve
-        The pilot.
-    fit : str
-        One of `FITS`.
-    related : tuple of Curve, default ()
-        Curves of the same network on other data.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> from korisk.planning.extrapolation import extrapolate
-    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> forecast = extrapolate(pilot)
-    >>> forecast.last, forecast.horizon
-    (256, 2560000)
-    >>> round(forecast.expected(512).value, 4), forecast.expected(1024).upper < 0.005
-    (0.0063, True)
     """
 
     curve: Curve
@@ -215,36 +195,13 @@ class Extrapolation:
         return self.last if self.doubt else min(int(HORIZON * self.last), LARGEST_N)
 
     def law(self, n: Array) -> Law:
-        """The law of the log error at each N.
-
-        Parameters
-        ----------
-        n : array of float, (M,)
-            Training samples, up to the horizon.
-
-        Returns
-        -------
-        Law
-            M laws.
-        """
+        """The law of the log error at each N."""
         return self._joined(n, self.measured.law)
 
     def met(self, n: Array, goal: float) -> Array:
         """The probability that the error is at most the goal at each N and stays there.
 
         Inside the pilot, the means at larger N decide whether it stays there.
-
-        Parameters
-        ----------
-        n : array of float, (M,)
-            Training samples, up to the horizon.
-        goal : float
-            An error.
-
-        Returns
-        -------
-        array, (M,)
-            Probabilities.
         """
         return self._joined(n, self.measured.lasting).under(np.full(len(n), math.log(goal)))
 
@@ -282,51 +239,16 @@ class Extrapolation:
         return Law(under, low, np.maximum(high, start.high + fall))
 
     def quantile(self, n: ArrayLike, p: float) -> Array:
-        """The p-quantile of the error at each N.
-
-        Parameters
-        ----------
-        n : array of float, (M,)
-            Training samples, from 2 on.
-        p : float
-            A probability, between 0 and 1.
-
-        Returns
-        -------
-        array, (M,)
-            In the unit of errors.
-        """
+        """The p-quantile of the error at each N."""
         return np.asarray(np.exp(self.law(np.atleast_1d(sample_counts(n))).quantile(p)))
 
     def middle(self, n: ArrayLike) -> Array:
-        """The expected error at each N: the median, or the fitted curve for other fits.
-
-        Parameters
-        ----------
-        n : array of float, (M,)
-            Training samples, from 2 on.
-
-        Returns
-        -------
-        array, (M,)
-            In the unit of errors.
-        """
+        """The expected error at each N: the median, or the fitted curve for other fits."""
         n = np.atleast_1d(sample_counts(n))
         return self.quantile(n, 0.5) if self.fit == DEFAULT_FIT else self.calibration.predict(n)
 
     def band(self, n: ArrayLike) -> tuple[Array, Array]:
-        """The ends of the 90% band at each N.
-
-        Parameters
-        ----------
-        n : array of float, (M,)
-            Training samples, from 2 on.
-
-        Returns
-        -------
-        tuple of two arrays, (M,)
-            The lower and the upper ends, in the unit of errors.
-        """
+        """The ends of the 90% band at each N."""
         n = np.atleast_1d(sample_counts(n))
         if self.fit == DEFAULT_FIT:
             law = self.law(n)
@@ -343,23 +265,7 @@ class Extrapolation:
         return Expectation(count, value, min(band), max(band))
 
     def sample_count(self, n: object) -> int:
-        """Check that N is a whole number within the range of the forecast.
-
-        Parameters
-        ----------
-        n : object
-            The user's value.
-
-        Returns
-        -------
-        int
-            The number of samples.
-
-        Raises
-        ------
-        KoriskError
-            If it is not a whole number from 2 to the horizon.
-        """
+        """Check that N is a whole number within the range of the forecast."""
         remedy = self.doubt or "count samples; a pilot reaches 10,000 times its largest N"
         return count("n", n, at_least=2, at_most=self.horizon, remedy=remedy)
 

@@ -196,23 +196,7 @@ class Answers(ABC):
     def at(self, n: Numbers) -> list[Expectation]: ...
 
     def at(self, n: float | Numbers) -> Expectation | list[Expectation]:
-        """The expected error at N, in the user's unit, with its 90% band.
-
-        Parameters
-        ----------
-        n : int or sequence of int
-            Training samples.
-
-        Returns
-        -------
-        Expectation or list of Expectation
-            The value and its band.
-
-        Raises
-        ------
-        KoriskError
-            If N is out of range.
-        """
+        """The expected error at N, in the user's unit, with its 90% band."""
         return each_of(n, self.expected)
 
     @overload
@@ -222,20 +206,7 @@ class Answers(ABC):
     def samples(self, target: Numbers, sure: float = 0.9) -> list[int | None]: ...
 
     def samples(self, target: float | Numbers, sure: float = 0.9) -> int | list[int | None] | None:
-        """The smallest N that meets a target with this probability, over all futures.
-
-        Parameters
-        ----------
-        target : float or sequence of float
-            The value to reach, in the user's unit.
-        sure : float, default 0.9
-            From 0.5 to 0.99.
-
-        Returns
-        -------
-        int or None, or a list of them
-            None where no N has that probability; `recommend(target)` says what to do then.
-        """
+        """The smallest N that meets a target with this probability, over all futures."""
         return each_of(target, lambda goal: self.plan(goal).samples(sure))
 
     @overload
@@ -245,41 +216,13 @@ class Answers(ABC):
     def probability(self, n: Numbers, target: float) -> list[float]: ...
 
     def probability(self, n: float | Numbers, target: float) -> float | list[float]:
-        """The probability that a target is met by N, over all futures.
-
-        Parameters
-        ----------
-        n : int or sequence of int
-            Training samples.
-        target : float
-            The value to reach, in the user's unit.
-
-        Returns
-        -------
-        float or list of float
-            Probabilities.
-        """
+        """The probability that a target is met by N, over all futures."""
         return each_of(n, self.plan(target).probability)
 
     def recommend(
         self, target: float, sure: float = 0.9, cost: float | None = None
     ) -> Recommendation:
-        """What to do about a target: one action with one number.
-
-        Parameters
-        ----------
-        target : float
-            The value to reach, in the user's unit.
-        sure : float, default 0.9
-            The probability that the samples are enough, from 0.5 to 0.99.
-        cost : float, optional
-            Price of one sample.
-
-        Returns
-        -------
-        Recommendation
-            Collect N, measure N next, train longer, stop, or not known; with its reasons.
-        """
+        """What to do about a target: one action with one number."""
         return self.plan(target).recommend(sure, cost)
 
 

@@ -30,22 +30,7 @@ FIRST = 16  # the smallest N of a first measurement
 
 
 def recommend(plan: Situation, sure: float = 0.9, cost: float | None = None) -> Recommendation:
-    """The recommendation for a plan.
-
-    Parameters
-    ----------
-    plan : Plan
-        For one pilot and target.
-    sure : float, default 0.9
-        The probability that the samples are enough, from 0.5 to 0.99.
-    cost : float, optional
-        Price of one sample.
-
-    Returns
-    -------
-    Recommendation
-        One action with its reasons.
-    """
+    """The recommendation for a plan."""
     samples = plan.samples(sure)
     if cost is not None:
         real("cost", cost, above=0, remedy="give the price of one sample")

@@ -115,24 +115,6 @@ class Situation(Enough):
 
         A conditional number: show it together with the probability of its condition,
         `probability(near_horizon)`.
-
-        Parameters
-        ----------
-        p : float, default 0.9
-            From 0.5 to 0.99.
-
-        Returns
-        -------
-        int or None
-            None without an answer.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.12, 0.08, 0.062, 0.054], model="KO")
-        >>> plan = kr.plan(pilot, target=0.047)
-        >>> plan.samples(0.9), plan.if_reached(0.9) < plan.near_horizon
-        (None, True)
         """
         level = level_of(p, "p")
         if self.middle is None:

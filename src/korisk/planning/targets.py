@@ -64,30 +64,7 @@ class Pair(TypedDict):
 
 @dataclass(frozen=True)
 class Group:
-    """A named group of curves of one metric, and the first target to show.
-
-    Parameters
-    ----------
-    name : str
-        What the curves have in common, such as a point of a study.
-    curves : tuple of Curve
-        One for each model.
-    requested : float, optional
-        The target that a user gave, in the curves' unit.
-    crossing : Crossing, optional
-        The crossing of two curves, if it is known already.
-    complete : bool, default True
-        Whether all curves of the group are complete.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> from korisk.planning.targets import Group
-    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
-    >>> group = Group("pilot", (pilot,))
-    >>> group.target, group.why
-    (0.01, '20% less error than the lowest of KO')
-    """
+    """A named group of curves of one metric, and the first target to show."""
 
     name: str
     curves: tuple[Curve, ...]
@@ -181,13 +158,7 @@ class Group:
         return [telling(plan) for plan in self.plans[:2]]
 
     def pairs(self) -> list[Pair]:
-        """Some pairs of models over targets, with a sentence on where their curves cross.
-
-        Returns
-        -------
-        list of Pair
-            Every two of a few models; of many, the first with others.
-        """
+        """Some pairs of models over targets, with a sentence on where their curves cross."""
         count = len(self.forecasts)
         places = list(combinations(range(count), 2))
         if count > _ALL_PAIRS:
@@ -250,23 +221,7 @@ def main_group(groups: Sequence[Group]) -> Group | None:
 
 
 def with_valid_targets(groups: Sequence[Group]) -> tuple[list[Group], list[str]]:
-    """Remove targets that are invalid for a group's unit.
-
-    Parameters
-    ----------
-    groups : sequence of Group
-        With the user's target.
-
-    Returns
-    -------
-    tuple of list of Group and list of str
-        The groups, and a sentence for each refused target.
-
-    Raises
-    ------
-    KoriskError
-        If the target is invalid for every group.
-    """
+    """Remove targets that are invalid for a group's unit."""
     allowed, refused = [], []
     for group in groups:
         try:
@@ -284,20 +239,7 @@ def with_valid_targets(groups: Sequence[Group]) -> tuple[list[Group], list[str]]
 def plans_over_targets(
     outlook: Forecast, exactly: Collection[float] = ()
 ) -> tuple[list[Plan], list[int]]:
-    """Plans from the easiest target to the hardest, and the indices of a slider's stops.
-
-    Parameters
-    ----------
-    made : Forecast
-        The pilot's forecast by the default fit.
-    exactly : collection of float, default ()
-        Targets to answer in addition.
-
-    Returns
-    -------
-    tuple of list of Plan and list of int
-        The plans, and the indices of those at which a slider stops.
-    """
+    """Plans from the easiest target to the hardest, and the indices of a slider's stops."""
     stops, others = _targets(outlook)
     often, plans = asked_often(outlook), []
     for target in {*stops, *others, *exactly}:

@@ -123,31 +123,7 @@ KINDS: dict[str, Alteration] = {
 def altered(
     images: Tensor, generator: torch.Generator, kinds: Sequence[str], others: Tensor | None = None
 ) -> Tensor:
-    """Copies of images with all named alterations, each by a random amount.
-
-    Parameters
-    ----------
-    images : Tensor, shape (count, ...)
-        Images.
-    generator : torch.Generator
-        Of the random numbers, on the CPU.
-    kinds : sequence of str
-        Names of `KINDS`, or `OTHERS`.
-    others : Tensor, shape (number, ...), optional
-        Images of another source.
-
-    Returns
-    -------
-    Tensor, shape (count, ...)
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.prediction.alterations import altered
-    >>> images, draws = torch.rand(5, 16, 16), torch.Generator().manual_seed(0)
-    >>> altered(images, draws, ["mirror", "shift"]).shape
-    torch.Size([5, 16, 16])
-    """
+    """Copies of images with all named alterations, each by a random amount."""
     if OTHERS in kinds and others is not None:
         times = -(-len(images) // len(others))  # no image comes again before all others came
         drawn = [torch.randperm(len(others), generator=generator) for _ in range(times)]
@@ -222,30 +198,7 @@ class Evidence:
 def evidence(
     images: Tensor, required: Sequence[str] | None = None, others: Tensor | None = None
 ) -> Evidence:
-    """Choose alterations of images (count, ...) by the error on held-out examples.
-
-    Parameters
-    ----------
-    images : Tensor, shape (count, ...)
-        Examples, no two of them alike.
-    required : sequence of str, optional
-        Alterations that hold, which are used whatever the examples say. Default: of those in
-        `TRIED` that images of this shape admit, all that do no harm; of a shift, the largest.
-    others : Tensor, shape (number, ...), optional
-        Images of another source, which are used if they do no harm.
-
-    Returns
-    -------
-    Evidence
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.prediction.alterations import evidence
-    >>> rows = torch.rand(32, 1, 16, generator=torch.Generator().manual_seed(0)).cumsum(2)
-    >>> "turn" in evidence(rows.expand(-1, 16, -1)).kinds  # all of them are brighter to the right
-    False
-    """
+    """Choose alterations of images (count, ...) by the error on held-out examples."""
     some = _smaller(images[:_COMPARED].to("cpu", torch.float64))
     more = None if others is None else _smaller(others.to("cpu", torch.float64))
     tried = [name for name in admitted(images.shape[1:]) if name in TRIED]

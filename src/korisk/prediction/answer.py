@@ -47,39 +47,13 @@ class Question:
 
 
 def model_advice(model: Advising, question: Question) -> list[str]:
-    """What to do about each target, or the expected error, and what that assumes.
-
-    Parameters
-    ----------
-    model : Prediction or Rehearsed
-        One of the models of a point.
-    question : Question
-        Its targets.
-
-    Returns
-    -------
-    list of str
-        Sentences, the answer to the first target first.
-    """
+    """What to do about each target, or the expected error, and what that assumes."""
     sentences, reasons = model.advised(question.targets, question.sure, question.cost)
     return [*sentences, *reasons]
 
 
 def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
-    """The predictions of a point as tables of text.
-
-    Parameters
-    ----------
-    point : PointPrediction
-        One of what `predict_study` returns.
-    question : Question
-        Its targets and N.
-
-    Yields
-    ------
-    Table
-        Errors, samples for targets, what is determined, pilots beside the theory, two factors.
-    """
+    """The predictions of a point as tables of text."""
     models, n, targets = point.predictions, point.examples, question.targets or point.targets
     if models:
         columns = ("computed", "expected", "90% from", "to")
@@ -147,20 +121,7 @@ def _rehearsed_table(name: str, network: Rehearsed, at: Sequence[float]) -> Tabl
 
 
 def point_sentences(point: PointPrediction, question: Question) -> Iterator[str]:
-    """What advice and tables leave out: trust, the better model, caveats, time and memory.
-
-    Parameters
-    ----------
-    point : PointPrediction
-        One of what `predict_study` returns.
-    question : Question
-        Its targets.
-
-    Yields
-    ------
-    str
-        Sentences, one paragraph each.
-    """
+    """What advice and tables leave out: trust, the better model, caveats, time and memory."""
     notes: dict[str, None] = {}  # models share notes on the images, which are stated once
     for prediction in point.predictions:
         fresh = [note for note in prediction.notes if note not in notes]
@@ -188,15 +149,7 @@ def point_sentences(point: PointPrediction, question: Question) -> Iterator[str]
 
 
 def require_targets(points: Sequence[PointPrediction], question: Question) -> None:
-    """Raise `UnreachableError` if some target is out of reach of every model of a point.
-
-    Parameters
-    ----------
-    points : sequence of PointPrediction
-        What `predict_study` returns.
-    question : Question
-        Its targets.
-    """
+    """Raise `UnreachableError` if some target is out of reach of every model of a point."""
     lost = [
         f"{goal:.6g} at {point.name}"
         for point in points

@@ -39,17 +39,7 @@ _RECIPE = ("steps", "batch", "rate")  # of a network in a study
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a rehearsal starts from, of a study as of a single network.
-
-    Parameters
-    ----------
-    question : Question
-        Targets and N, which are checked before anything is trained.
-    source, noise, pilots, examples, seed
-        As for `predict_study`.
-    callbacks : Callbacks, optional
-        Functions that are called with the progress and with rehearsals so far.
-    """
+    """What a rehearsal starts from, of a study as of a single network."""
 
     question: Question
     source: FileSource | None = None
@@ -91,33 +81,7 @@ def rehearse_study(
     point: str | None = None,
     device: str = "cpu",
 ) -> list[PointPrediction]:
-    """The points of a study, or one: linear models in closed form, networks by training.
-
-    Parameters
-    ----------
-    study : Study
-        The study.
-    request : Request
-        Targets, images, noise and pilots.
-    options : callable
-        Arguments of `rehearse`, from the sizes, seeds and recipe that the study names.
-    user_network : tuple of str and callable, optional
-        A network's name and what builds it, instead of the study's models.
-    model : str, optional
-        One of the study's models. Default: every one.
-    point, device
-        As for `predict_study`.
-
-    Returns
-    -------
-    list of PointPrediction
-        One for each point.
-
-    Raises
-    ------
-    KoriskError
-        If an argument does not fit the study.
-    """
+    """The points of a study, or one: linear models in closed form, networks by training."""
     specs = point_specs(study, point)
     curves, in_study = list(request.pilots), {"sizes", "seeds"} & set(study.content)
     if user_network is None:
@@ -170,31 +134,7 @@ def rehearse_study(
 def rehearse_own(
     name: str, build: Build, defined: Mapping[str, Any], request: Request, options: Options
 ) -> PointPrediction:
-    """A user's network behind the operator that is defined beside it.
-
-    Parameters
-    ----------
-    name : str
-        Name of the network.
-    build : callable
-        Returns a new network.
-    defined : mapping
-        `operator`, and `images`, `noise` and `patients` where they are known.
-    request : Request
-        Its source and noise replace those in `defined`.
-    options : mapping
-        Arguments of `rehearse`.
-
-    Returns
-    -------
-    PointPrediction
-        With this network alone.
-
-    Raises
-    ------
-    KoriskError
-        If there is no operator, or images do not fit it.
-    """
+    """A user's network behind the operator that is defined beside it."""
     from korisk.problems.problem import Problem
 
     meter, arguments = Meter(), {**defined, **options}

@@ -77,34 +77,7 @@ class Theory(Protocol):
 
 @dataclass(frozen=True)
 class PredictedPlan(Enough):
-    """The answer of a prediction or rehearsal for one target. Made by their `plan`.
-
-    Parameters
-    ----------
-    model : str
-        Name of the model.
-    target : float
-        The mean squared error to reach.
-    chances : Chances
-        The probability that it is met by N, as a table, up to N = 10,000,000.
-    measured : int
-        The largest N of a pilot; 0 without one.
-    check : Expectation, optional
-        What a first measurement is expected to show; None with a pilot.
-    undertrained : bool
-        Whether training limits the curve and not data, as a rehearsal shows.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> from korisk.prediction.dense.spectral import Spectrum
-    >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-    >>> made = kr.prediction.Prediction(theory, model="FC", examples=64).plan(0.2)
-    >>> made.lower <= made.even <= made.samples(sure=0.9) <= made.upper
-    True
-    >>> made.recommend().action
-    'collect'
-    """
+    """The answer of a prediction or rehearsal for one target. Made by their `plan`."""
 
     model: str
     target: float
@@ -150,20 +123,7 @@ class PredictedPlan(Enough):
         return self.chances.at(float(checked_sizes([n])[0]))
 
     def recommend(self, sure: float = 0.9, cost: float | None = None) -> Recommendation:
-        """What to do: one action with one number.
-
-        Parameters
-        ----------
-        sure : float, default 0.9
-            The chance with which samples are to be enough, from 0.5 to 0.99.
-        cost : float, optional
-            Price of one sample.
-
-        Returns
-        -------
-        Recommendation
-            Collect N, measure a pilot first, or stop.
-        """
+        """What to do: one action with one number."""
         if cost is not None:
             real("cost", cost, above=0, remedy="give the price of one sample")
         samples, target, last = self.samples(sure), value(self.target), self.measured
@@ -205,21 +165,7 @@ class PredictedPlan(Enough):
         )
 
     def to_dict(self, sure: float = 0.9, cost: float | None = None) -> dict[str, Any]:
-        """As plain values, for JSON.
-
-        Parameters
-        ----------
-        sure : float, default 0.9
-            The chance with which samples are to be enough, from 0.5 to 0.99.
-        cost : float, optional
-            Price of one sample.
-
-        Returns
-        -------
-        dict
-            The recommendation, N by level, the interval of N and the reach, with the keys that
-            docs/reference/files.md lists.
-        """
+        """As plain values, for JSON."""
         return {
             "target": self.target,
             "recommendation": self.recommend(sure, cost).to_dict(),
@@ -232,21 +178,7 @@ class PredictedPlan(Enough):
 
 @dataclass(frozen=True)
 class TheoryCheck:
-    """A measured error beside the computed one.
-
-    Parameters
-    ----------
-    n : int
-        Training samples.
-    computed, measured : float
-        Mean squared errors of the theory and of the pilot.
-
-    Examples
-    --------
-    >>> from korisk.prediction.prediction import TheoryCheck
-    >>> TheoryCheck(n=16, computed=0.5, measured=0.25).ratio
-    2.0
-    """
+    """A measured error beside the computed one."""
 
     n: int
     computed: float

@@ -45,37 +45,7 @@ def sensitivity(
     folder: str | Path | None = None,
     progress: Progress | None = None,
 ) -> tuple[Change, ...]:
-    """Change of the errors with half and twice the noise, brighter images, a wrong operator.
-
-    Parameters
-    ----------
-    build, operator, images, noise, seeds, patients, training, folder, progress
-        As for `rehearse`. Images are needed, unless a problem has its own.
-
-    Returns
-    -------
-    tuple of Change
-        At N = 32. Errors of brighter images are divided by the square of the brightness. The wrong
-        operator takes images for one per cent smaller than they are.
-
-    Raises
-    ------
-    KoriskError
-        As by `rehearse`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.operators import ParallelBeam, Projector
-    >>> from korisk.prediction import Training
-    >>> from korisk.prediction.sensitivity import sensitivity
-    >>> net = lambda: torch.nn.Sequential(
-    ...     torch.nn.Flatten(), torch.nn.Linear(72, 64), torch.nn.Unflatten(1, (8, 8)))
-    >>> told = sensitivity(net, Projector(ParallelBeam(8, views=6, bins=12)), torch.rand(64, 8, 8),
-    ...                    0.1, seeds=2, training=Training(steps=20))
-    >>> [change.name for change in told]
-    ['noise x 0.5', 'noise x 2', 'brightness x 1.25', 'operator 1% wrong']
-    """
+    """Change of the errors with half and twice the noise, brighter images, a wrong operator."""
     scan: Any = operator
     if isinstance(operator, Problem):
         recipe = training or Training()

@@ -318,37 +318,7 @@ def _notes(spec: JsonMapping) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False)
 class PointPrediction(Reported):
-    """The predictions of all models at one operating point, before a scan is made.
-
-    Parameters
-    ----------
-    name : str
-        Name of the point.
-    spec : mapping
-        The point's settings, with the noise and the images that were used.
-    predictions : tuple of Prediction
-        One for each linear model, in mean squared errors of an entry.
-    images : str
-        What they were computed from, in words.
-    entries : int
-        Entries of a target.
-    notes : tuple of str
-        How the prediction differs from the study.
-    usage : Usage
-        Time and memory that it took.
-    caveats : tuple of str
-        What the prediction does not say.
-    rehearsed : tuple of Rehearsed
-        One for each network that was trained on simulated pairs.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
-    >>> (point,) = kr.prediction.predict_study(kr.studies.Study(study), examples=64)
-    >>> point.examples, [made.model for made in point.predictions]
-    (64, ['KO', 'FC'])
-    """
+    """The predictions of all models at one operating point, before a scan is made."""
 
     name: str
     spec: JsonMapping
@@ -397,26 +367,7 @@ class PointPrediction(Reported):
         return tuple(float(f"{floor + share * distance:.3g}") for share in _TARGETS)
 
     def plans(self, target: float) -> tuple[PredictedPlan, ...]:
-        """How many samples each model needs.
-
-        Parameters
-        ----------
-        target : float
-            Mean squared error to reach, above 0.
-
-        Returns
-        -------
-        tuple of PredictedPlan
-            In the order of `models`.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
-        >>> (point,) = kr.prediction.predict_study(kr.studies.Study(study), examples=64)
-        >>> [found.target for found in point.plans(0.5)]
-        [0.5, 0.5]
-        """
+        """How many samples each model needs."""
         return tuple(prediction.plan(target) for prediction in self.models)
 
     def effective(self, prediction: Prediction, n: float) -> float:
@@ -424,27 +375,6 @@ class PointPrediction(Reported):
 
         A dense layer has one weight for each entry of a target along each direction of an input,
         and N samples determine some of these directions.
-
-        Parameters
-        ----------
-        prediction : Prediction
-            One of `predictions`.
-        n : float
-            Training samples.
-
-        Returns
-        -------
-        float
-            The effective number of weights.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
-        >>> (point,) = kr.prediction.predict_study(kr.studies.Study(study), examples=64)
-        >>> known, dense = point.predictions
-        >>> point.effective(dense, 64) == 8 * dense.effective(64)
-        True
         """
         return prediction.effective(n) * (self.entries if prediction.model == "FC" else 1)
 
@@ -455,32 +385,7 @@ class PointPrediction(Reported):
         sure: float = 0.9,
         cost: float | None = None,
     ) -> dict[str, Any]:
-        """Everything as plain values, for JSON.
-
-        Parameters
-        ----------
-        targets : sequence of float
-            Mean squared errors for which sample sizes are computed.
-        at : sequence of float, optional
-            N at which errors are listed. Default: doublings.
-        sure : float, default 0.9
-            The chance with which samples are to be enough, from 0.5 to 0.99.
-        cost : float, optional
-            Price of one sample.
-
-        Returns
-        -------
-        dict
-            What `korisk rehearse --json` prints for a point.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> study = {"name": "heat", "problem": {"kind": "pde", "points": 8}, "points": [{}]}
-        >>> (point,) = kr.prediction.predict_study(kr.studies.Study(study), examples=64)
-        >>> [model["samples"][0]["target"] for model in point.to_dict([0.5])["models"]]
-        [0.5, 0.5]
-        """
+        """Everything as plain values, for JSON."""
         # JSON has no infinity: open ends are null.
         pair, usage = self.pair, self.usage
         crossover = None

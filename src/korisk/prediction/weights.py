@@ -83,24 +83,6 @@ class Structured:
     that the fit shrinks towards. `noise` has the mean squared gradient of one example at the best
     weights. `leverages` has the leverages of one example among many, times their number: the
     eigenvalues of B D G^-1 D B^T.
-
-    Notes
-    -----
-    With w* the best weights, g_k the gradient of example k there, Omega = E[g g^T], d the
-    difference from w* to the start and M = (N G + lambda)^-1, the fit is off by about
-    M (lambda d - sum_k g_k), so that the error exceeds the floor by
-
-        lambda^2 d^T M G M d + N tr(M G M Omega),
-
-    Eq. (eq:structured), and without lambda by tr(G^-1 Omega) / N, Eq. (eq:sandwich). Errors are
-    those of the best lambda, 0 and infinity included.
-
-    The normal matrix of few examples is not N G. An example counts as r equal, independent rows,
-    r = (sum of e)^2 / sum of e^2 over its leverages e, each reduced to e / (1 + e / N) by the other
-    examples. With N r rows, lambda acts as a larger ridge N kappa, where
-    lambda = N kappa (1 - df / (N r)) and df = tr G (G + kappa)^-1, and the excess is divided by
-    1 - tr (G (G + kappa)^-1)^2 / (N r). The same relations at N = n lead from the normal matrix of
-    the n given examples to G.
     """
 
     spectrum: Measure = field(repr=False)
@@ -227,15 +209,6 @@ def structured_from_pairs(
     (n, *domain) with their noise, `targets` (n, *range). Examples of equal `groups` (n,), such as
     one patient's, are not independent. Up to 8,192 weights the normal matrix is stored; beyond
     that, products with it go through the operators.
-
-    Notes
-    -----
-    The examples are fitted once, without a lambda. Residuals of that fit are too small: those of
-    example k are r_k = (1 - L_k) s_k with L_k = B D_k (n G)^-1 D_k B^T, where s_k are the residuals
-    of a fit to the other examples. The floor and the gradients use <r_k, s_k>, which is unbiased
-    for noise of equal size everywhere (known as HC2). The fit ignores a ReLU behind it, which
-    passes a share of each change of the output: that on its active set. Where no normal matrix is
-    stored, fits to halves of the examples give the correction of the residuals instead.
     """
     report, tail = progress or (lambda share: None), Composed(reconstruction.tail)
     with torch.no_grad():

@@ -38,17 +38,7 @@ class ImageProblem(Problem):
 
     @abstractmethod
     def operator(self, device: Device = None) -> LinearOperator:
-        """The operator from images to inputs.
-
-        Parameters
-        ----------
-        device : torch.device or str, optional
-            PyTorch's default where None.
-
-        Returns
-        -------
-        LinearOperator
-        """
+        """The operator from images to inputs."""
 
     def _noisy(self) -> Index:
         """Index of the noisy entries of inputs: all of them."""

@@ -151,11 +151,6 @@ class Supplement:
 
     A package appends its subclass to `SUPPLEMENTS` when it is imported. Every report calls all of
     them; the defaults add nothing.
-
-    Parameters
-    ----------
-    contents : Contents
-        The study.
     """
 
     name = title = ""  # of its section on the page, whose figures and tables begin with the name
@@ -187,23 +182,7 @@ class Supplement:
 
 
 def read_contents(path: str | PathLike[str]) -> Contents:
-    """Read everything that a report shows.
-
-    Parameters
-    ----------
-    path : path
-        The folder of a study, or its store.
-
-    Returns
-    -------
-    Contents
-        Points with their curves, cells, failures and pictures; the store is closed again.
-
-    Raises
-    ------
-    KoriskError
-        If there is no store, or it cannot be read.
-    """
+    """Read everything that a report shows."""
     with Store.read(store_path(path)) as store:
         # Probes are fits of a pilot that were trained longer, and belong in no curve.
         cells = [cell for cell in store.results() if not is_probe(cell.task)]

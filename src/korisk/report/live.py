@@ -54,26 +54,7 @@ def live_page(
     page: Path | None = None,
     target: float | None = None,
 ) -> Iterator[Watch]:
-    """Serve the page of a store during a run, and write the final page.
-
-    Parameters
-    ----------
-    port : LocalPort
-        The port that serves it.
-    store : Path
-        The file that the run writes.
-    pace : Pace
-        Progress of the run.
-    page : Path, optional
-        File of the final page, written when the run has ended. Default: none.
-    target : float, optional
-        The first target of the page.
-
-    Yields
-    ------
-    callable
-        To be called with every event of the run.
-    """
+    """Serve the page of a store during a run, and write the final page."""
     with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
         html_file = Path(folder) / "page.html"
 
@@ -103,24 +84,7 @@ def live_page(
 def live_rehearsal(
     port: LocalPort, question: Question, *, title: str, page: Path | None = None
 ) -> Iterator[Callbacks]:
-    """Serve the page of a rehearsal while its networks are trained.
-
-    Parameters
-    ----------
-    port : LocalPort
-        The port that serves it.
-    question : Question
-        Targets and the level.
-    title : str
-        Title of the page.
-    page : Path, optional
-        File of the final page, written when the rehearsal has ended. Default: none.
-
-    Yields
-    ------
-    Callbacks
-        Callbacks for the rehearsal: its progress, and each finished network.
-    """
+    """Serve the page of a rehearsal while its networks are trained."""
     finished_models: dict[str, Rehearsal] = {}
     # The browser shows cells of a study; here percent of the work take their place.
     status: JsonDict = {"words": "starting", "share": 0.0, "done": 0, "failed": 0, "total": 100}

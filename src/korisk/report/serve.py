@@ -44,13 +44,7 @@ _NAME = re.compile(r"[^\w .()+-]")  # characters replaced in names of temporary 
 
 
 def serve_tables(port: "TablePort") -> None:
-    """Serve the page until Ctrl-C; the process that plans is stopped as well.
-
-    Parameters
-    ----------
-    port : TablePort
-        The port that serves it.
-    """
+    """Serve the page until Ctrl-C; the process that plans is stopped as well."""
     try:
         port.serve_forever(0.1)
     except KeyboardInterrupt:
@@ -60,16 +54,7 @@ def serve_tables(port: "TablePort") -> None:
 
 
 class TablePort(LocalPort):
-    """A port of this machine alone that accepts tables; see `LocalPort`.
-
-    Examples
-    --------
-    >>> from korisk.report.serve import TablePort
-    >>> with TablePort(True) as port:
-    ...     kind, content = port.site.answer("/")
-    >>> kind
-    'text/html'
-    """
+    """A port of this machine alone that accepts tables; see `LocalPort`."""
 
     site: "_Tables"
 

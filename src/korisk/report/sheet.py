@@ -45,34 +45,7 @@ _FOOTER = "An estimate from {} errors: no guarantee, and no statement about sing
 def sheet(
     plan: Plan, *, sure: float = 0.9, cost: float | None = None, title: str = "", date: str = ""
 ) -> Figure:
-    """Draw a plan as one page of A4, for those who decide about a study.
-
-    Parameters
-    ----------
-    plan : Plan
-        For one model and target.
-    sure : float, default 0.9
-        Probability that the number of samples is enough.
-    cost : float, optional
-        Price of one sample.
-    title : str, optional
-        Name of the pilot, such as its file.
-    date : str, optional
-        Date on the page. Default: today.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The page; `savefig` writes it.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> from korisk.report.sheet import sheet
-    >>> pilot = kr.Curve([16, 32, 64, 128], [0.2, 0.1, 0.05, 0.025], model="net")
-    >>> sheet(kr.plan(pilot, target=0.02)).get_size_inches().round(1).tolist()
-    [8.3, 11.7]
-    """
+    """Draw a plan as one page of A4, for those who decide about a study."""
     advice, curve = plan.recommend(sure, cost), plan.curve
     seeds = f"{len(curve.sizes)} sizes, {panels.seeds([curve])}"
     basis = f"Pilot {title}".strip() + f": N = {panels.span(curve.sizes.tolist())}, {seeds}."
@@ -103,26 +76,7 @@ def rehearsal_sheet(
     cost: float | None = None,
     date: str = "",
 ) -> Figure:
-    """Draw the forecast of one model before any scan as one page of A4.
-
-    Parameters
-    ----------
-    point : PointPrediction
-        With one model.
-    target : float
-        The mean squared error to reach.
-    sure : float, default 0.9
-        Probability that the number of samples is enough.
-    cost : float, optional
-        Price of one sample.
-    date : str, optional
-        Date on the page. Default: today.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The page; `savefig` writes it.
-    """
+    """Draw the forecast of one model before any scan as one page of A4."""
     (model,), (plan,) = point.models, point.plans(target)
     advice, check = plan.recommend(sure, cost), plan.check
     if isinstance(model, Rehearsed):

@@ -72,20 +72,6 @@ def check_and_repair(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
     """Upgrade an old store, find damaged cells, and rebuild a file that SQLite cannot read.
 
     A damaged cell stays in the file, where readers refuse it, until a run has computed it again.
-
-    Parameters
-    ----------
-    path : Path
-        A store whose writer's lock this process holds.
-    study : str
-        The description of the study that is to be run, as JSON.
-    tasks : sequence of Task
-        Its cells.
-
-    Returns
-    -------
-    set of int
-        Ids of the damaged cells.
     """
     in_run = "damaged, and to be computed again"
     try:

@@ -19,33 +19,7 @@ from korisk._version import __version__
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Time and memory of one cell; None where it could not be measured, as for a dead worker.
-
-    Parameters
-    ----------
-    started : str
-        When it began: ISO 8601, UTC.
-    seconds : float
-        Wall time.
-    cpu_seconds : float, optional
-        CPU time of all threads of the process.
-    peak_memory : int, optional
-        Bytes of the process at its peak while the cell ran.
-    device_memory : int, optional
-        Bytes on CUDA devices at their peak, where CUDA was used.
-    attempts : int, default 1
-        How often the cell was tried.
-    machine : mapping
-        Platform, processor and number of cores.
-    versions : mapping
-        Versions of Python, korisk and the numeric libraries.
-
-    Examples
-    --------
-    >>> from korisk.store.usage import Usage
-    >>> Usage(started="2026-01-01T00:00:00+00:00", seconds=2.5).attempts
-    1
-    """
+    """Time and memory of one cell; None where it could not be measured, as for a dead worker."""
 
     started: str  # ISO 8601, UTC
     seconds: float

@@ -28,33 +28,7 @@ _LARGEST_N = 10**300  # beyond it log N / N is zero, and N not a double
 
 @dataclass(frozen=True, eq=False)
 class Overview:
-    """The bounds of a network and their meaning. Made by `overview`.
-
-    Parameters
-    ----------
-    net : Network
-        The network.
-    form : {"composed", "minkowski", "paper"}
-        The requested form.
-    target : float or None
-        The squared error to reach.
-    effective : bool
-        Whether effective dimensions were requested instead of p.
-    both : bool
-        Whether the network states an effective dimension, so that both are shown; after a
-        replacement, as for the original network.
-    chosen : BarronBound
-        The requested bound.
-    bounds : dict
-        Every form; None if the network lacks a constant that it needs.
-    samples : dict
-        The N of each form for the target, with p under False and with effective dimensions under
-        True; None for a target that cannot be reached.
-    replaced : str or None
-        The layer that is known in `after`.
-    after : Overview or None
-        The network with that layer replaced, at the same N.
-    """
+    """The bounds of a network and their meaning. Made by `overview`."""
 
     net: Network
     form: BoundForm
@@ -162,13 +136,7 @@ class Overview:
         return content
 
     def to_dict(self) -> dict[str, Any]:
-        """The network and its numbers as plain values, for JSON.
-
-        Returns
-        -------
-        dict
-            See docs/reference/files.md for its keys.
-        """
+        """The network and its numbers as plain values, for JSON."""
         # The savings are differences of both networks' figures at the same N.
         content = {"network": self.net.to_dict(), **self._numbers}
         if self.after is not None:
@@ -185,13 +153,7 @@ class Overview:
     # --- Tables ----------------------------------------------------------------------------------
 
     def tables(self) -> Iterator[Table]:
-        """Tables of the layers, of p and effective dimensions if any is stated, and of all forms.
-
-        Yields
-        ------
-        Table
-            Layer by layer, then form by form.
-        """
+        """Tables of the layers, of p and effective dimensions if any is stated, and of all forms."""
         content, size = self._numbers, f"N = {_n_text(self.chosen.n)}"
         asked_for = "effective_" if self.effective else ""
         takes = [] if self.net.is_chain else ["takes"]
@@ -246,13 +208,7 @@ class Overview:
     # --- Sentences -------------------------------------------------------------------------------
 
     def explain(self) -> str:
-        """The meaning of the tables, their caveats, and the savings of making a layer known.
-
-        Returns
-        -------
-        str
-            One or two sentences per line.
-        """
+        """The meaning of the tables, their caveats, and the savings of making a layer known."""
         parts = self._meaning(), self._origins(), self._assumption(), self._remarks(), self._saved()
         return "\n".join(sentence for sentences in parts for sentence in sentences)
 

@@ -49,31 +49,7 @@ Report = Callable[[float], None]  # called with the share of the training that i
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Training settings of each member: Adam with cosine decay of the rate to zero.
-
-    Parameters
-    ----------
-    steps : int, default 2000
-        Mini-batches.
-    batch : int, default 16
-        Pairs of a mini-batch.
-    rate : float, default 0.001
-        Learning rate at the start.
-    patience : int, optional
-        Number of checks on validation pairs, of 10 in all, without a smaller error after which
-        training ends early. Default: it never does.
-
-    Raises
-    ------
-    KoriskError
-        If a value is outside its range.
-
-    Examples
-    --------
-    >>> from korisk.fitting.gradient.many import Schedule
-    >>> Schedule(steps=500).batch
-    16
-    """
+    """Training settings of each member: Adam with cosine decay of the rate to zero."""
 
     steps: int = 2000
     batch: int = 16
@@ -118,35 +94,6 @@ def train_many(
     """Train every member; yield the index of each with its test errors when it is done.
 
     Its module then has the weights of the step that was best on its validation pairs.
-
-    Parameters
-    ----------
-    members : sequence of Member
-        Networks, on the device of the pool.
-    inputs, targets : Tensor, shapes (pairs, ...)
-        The pool.
-    schedule : Schedule
-        Training settings.
-    fit : callable, optional
-        Trains a network in place instead, with its training inputs and targets and its validation
-        inputs and targets; members are trained one after another.
-    together : bool, optional
-        Whether to stack the weights of members. Default: on a GPU.
-    notes : list of str, optional
-        Gets a sentence where members could not be trained at once.
-    progress : callable, optional
-        Called with the share of all training that is done.
-
-    Yields
-    ------
-    tuple of int and Tensor of shape (T,)
-        The index of a member, and the mean squared error of each of its test pairs at the step that
-        was best on its validation pairs.
-
-    Raises
-    ------
-    KoriskError
-        If outputs have another shape than targets, or a loss is not finite.
     """
     if not members:
         return
@@ -226,18 +173,7 @@ class Pace(NamedTuple):
 
 
 def pace(members: Sequence[Member], inputs: Tensor, targets: Tensor, schedule: Schedule) -> Pace:
-    """Time a few steps of copies of the first members, as `train_many` would train them.
-
-    Parameters
-    ----------
-    members, inputs, targets, schedule
-        As for `train_many`.
-
-    Returns
-    -------
-    Pace
-        Seconds of a step and of a check, and bytes.
-    """
+    """Time a few steps of copies of the first members, as `train_many` would train them."""
     pool, device = (inputs, targets), inputs.device
     trial, strategy = _trial(members[0], inputs, schedule), _strategy(members, pool, schedule, None)
     at_once = strategy.stacked or min(strategy.workers, len(members))

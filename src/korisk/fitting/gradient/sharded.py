@@ -128,36 +128,6 @@ class ShardedDense(nn.Module):
     """ReLU(M x) as in `DenseNet`, with the rows of M in blocks that are spread over the ranks.
 
     All ranks construct, call and train it together, inside `process_group()`.
-
-    Parameters
-    ----------
-    domain, range : int or sequence of int
-        Shapes of x and of the image, or numbers for vectors.
-    device : torch.device
-        Device of this rank, as `process_group` yields it.
-    relu : bool, default True
-        Whether there is a ReLU.
-    blocks : int, optional
-        Blocks of rows; by default up to 16, more if one would exceed 1 GiB.
-    seed : int, default 0
-        Of the first weights, which lie within 1 / sqrt(columns) as in `nn.Linear`. They are the
-        same on any number of ranks.
-    dtype : torch.dtype, optional
-        Precision; by default PyTorch's.
-
-    Raises
-    ------
-    KoriskError
-        If a value is outside its range.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.fitting.gradient.sharded import ShardedDense, process_group
-    >>> with process_group() as device:  # a single rank, without torchrun
-    ...     image = ShardedDense((4, 6), (5, 5), device=device)(torch.ones(2, 4, 6))
-    >>> image.shape
-    torch.Size([2, 5, 5])
     """
 
     def __init__(
@@ -224,33 +194,7 @@ class ShardedDense(nn.Module):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShardedTraining:
-    """The outcome of `train_sharded`: every loss, and the time and memory of this run.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        Training settings.
-    losses : Tensor of shape (iterations,)
-        The loss of every mini-batch, in float64.
-    ranks : int
-        Number of processes.
-    resumed_at : int
-        The iteration of the checkpoint that this run started from, or 0.
-    seconds_per_step : float or None
-        Mean time of this run's steps, without checkpoints; None if it took none.
-    peak_bytes : tuple of int
-        The most memory that each rank held, above what it held before the network was made.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.fitting import Recipe
-    >>> from korisk.fitting.gradient.sharded import ShardedTraining
-    >>> recipe = Recipe(optimiser="sgd", rate=0.2, iterations=2, batch=8)
-    >>> costs = {"ranks": 1, "resumed_at": 0, "seconds_per_step": 0.01, "peak_bytes": (1000,)}
-    >>> ShardedTraining(recipe=recipe, losses=torch.tensor([0.2, 0.1]), **costs).ranks
-    1
-    """
+    """The outcome of `train_sharded`: every loss, and the time and memory of this run."""
 
     recipe: Recipe
     losses: Tensor
@@ -276,54 +220,6 @@ def train_sharded(
 
     All ranks call it with the same arguments. The samples of each batch are divided among them, and
     a step is that of the whole batch whatever the number of ranks.
-
-    Parameters
-    ----------
-    network : ShardedDense
-        The network.
-    inputs : Tensor of shape (samples, *domain)
-        Training inputs, the same on all ranks.
-    targets : Tensor of shape (samples, *range)
-        Training targets.
-    recipe : Recipe
-        Optimiser, rate, iterations and batch size.
-    generator : torch.Generator
-        Draws the batches, on the CPU and alike on all ranks.
-    folder : Path, optional
-        Folder of checkpoints; the last two are kept. If there is one already, training
-        continues from the newest, on any number of ranks.
-    every : int, default 500
-        Iterations between checks that the losses are finite, checkpoints and calls of `progress`.
-    progress : callable, optional
-        Called on rank 0 with the iterations done and the mean loss since the last call.
-    data : str, optional
-        A name for the data by which a checkpoint knows them; by default their values, which may
-        differ by rounding between machines.
-
-    Returns
-    -------
-    ShardedTraining
-
-    Raises
-    ------
-    KoriskError
-        If shapes do not fit together, a checkpoint belongs to another training or is damaged, or
-        the loss is not finite.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from korisk.fitting import Recipe
-    >>> from korisk.fitting.gradient.sharded import ShardedDense, process_group, train_sharded
-    >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
-    >>> recipe = Recipe(optimiser="sgd", rate=0.2, iterations=300, batch=8)
-    >>> with process_group() as device:  # a single rank, without torchrun
-    ...     net = ShardedDense(3, 3, device=device, relu=False)
-    ...     draws = torch.Generator().manual_seed(1)
-    ...     training = train_sharded(net, x, 2 * x, recipe, generator=draws)
-    ...     diagonal = net.matrix().diagonal().round(decimals=2).tolist()
-    >>> diagonal, training.ranks
-    ([2.0, 2.0, 2.0], 1)
     """
     inputs, targets = unsharded.checked_pool(network, inputs, targets)
     batches = draw_batches(len(inputs), recipe.batch, recipe.iterations, generator)

@@ -21,17 +21,7 @@ _LONGEST_HOW = 80
 
 @dataclass(frozen=True)
 class Inside:
-    """Share of inputs whose values stay in the ranges of a network.
-
-    Parameters
-    ----------
-    share : float
-        Of the inputs of which every value stays in its range.
-    layers : dict
-        The same for each layer's value, by the layer's name; "input" is the set itself.
-    count : int
-        How many inputs were tried.
-    """
+    """Share of inputs whose values stay in the ranges of a network."""
 
     share: float
     layers: dict[str, float]
@@ -49,17 +39,6 @@ class LocalNetwork(Network):
     The theorem then needs every value to stay in its range: those of the true network, of the
     trained one, and of the mixed ones that are trained up to a layer and true behind it;
     docs/explanation/theory.md has the proof, `inside` the check.
-
-    Parameters
-    ----------
-    net : Network
-        The described network.
-    given : InputSet
-        The set of inputs.
-    steps, links : sequences
-        The recorded run with its ranges, and the parts of it that are layers.
-    record : callable
-        Gives the steps of another module in the same way.
     """
 
     def __init__(
@@ -94,35 +73,7 @@ class LocalNetwork(Network):
 
     @torch.no_grad()
     def inside(self, data: Tensor, trained: nn.Module | None = None) -> Inside:
-        """Share of inputs that stay in the ranges on which the constants hold.
-
-        Parameters
-        ----------
-        data : Tensor
-            Inputs, batch first.
-        trained : torch.nn.Module, optional
-            A module of the same structure: the trained network, where this one describes the true
-            one, or the same network trained with another seed. Then every mixed network is tried
-            too, trained up to each learned layer and as described behind it.
-
-        Returns
-        -------
-        Inside
-            The share, and that of each layer.
-
-        Raises
-        ------
-        KoriskError
-            If the inputs have another shape, or the module another structure.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> import torch
-        >>> net = kr.describe(torch.nn.Tanh(), torch.zeros(1, 2), inputs=kr.Box(-1.0, 1.0))
-        >>> print(net.inside(torch.tensor([[0.0, 0.5], [0.0, 2.0]])))
-        50.0% of 2 inputs stay in every range; fewest at input (50.0%)
-        """
+        """Share of inputs that stay in the ranges on which the constants hold."""
         center = self._region.center
         if data.ndim != center.ndim or data.shape[1:] != center.shape[1:] or not len(data):
             rule = f"be inputs of shape {tuple(center.shape[1:])}, batch first"

@@ -154,12 +154,7 @@ class _StencilOperator(Opaque):
         return engine_for(self.stencil, self.engine, self.device, self.dtype)
 
     def sparse_matrix(self) -> csr_array:
-        """The matrix, rows in the order of the range's flat index and columns of the domain's.
-
-        Returns
-        -------
-        scipy.sparse.csr_array, shape (prod range, prod domain)
-        """
+        """The matrix, rows in the order of the range's flat index and columns of the domain's."""
         engines.check_matrix_fits(self.stencil, torch.device("cpu"), self.dtype)
         matrix = engines.sparse_matrix(self.stencil, self.dtype)
         return matrix.T.tocsr() if self._backwards else matrix

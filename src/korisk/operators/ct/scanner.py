@@ -25,19 +25,7 @@ _LARGEST_FACTORED = 4096  # rows of A^T A that are factored; larger ones are sol
 
 @dataclass(frozen=True, eq=False)
 class Scanner:
-    """Operators by name with their norms. Made by `scanner`.
-
-    Parameters
-    ----------
-    geometry : Geometry
-        The scanner.
-    window : str
-        The window of K.
-    mu : float or None
-        The weight in the regularised inverse A^+, if that is among them.
-    operators, beside : mapping from names to (LinearOperator, NormBracket)
-        Those of the scanner, and two of other fields.
-    """
+    """Operators by name with their norms. Made by `scanner`."""
 
     geometry: Geometry
     window: str
@@ -51,13 +39,7 @@ class Scanner:
         return Footprint(self.geometry.image_shape[0], *self.geometry.sinogram_shape)
 
     def to_dict(self) -> dict[str, object]:
-        """The operators as plain values, for JSON.
-
-        Returns
-        -------
-        dict
-            See docs/reference/files.md for its keys.
-        """
+        """The operators as plain values, for JSON."""
 
         def rows(group: Named) -> list[dict[str, object]]:
             ends = {name: map(list, operator._ends()) for name, (operator, _) in group.items()}
@@ -77,13 +59,7 @@ class Scanner:
         }
 
     def tables(self) -> Iterator[Table | str]:
-        """The operators and the networks as texts, and a remark where one applies.
-
-        Yields
-        ------
-        Table or str
-            Operators of the scanner, others, and the footprint.
-        """
+        """The operators and the networks as texts, and a remark where one applies."""
         beam = type(self.geometry).__name__.replace("Beam", " beam").lower()
         size = self.footprint
         title = f"{beam}, {size.H} x {size.H} pixels, {size.V} views, {size.B} bins, "

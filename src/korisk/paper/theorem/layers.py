@@ -169,28 +169,7 @@ def _described(problem: GraphProblem, device: str) -> Network:
 
 @torch.no_grad()
 def graph_errors(truth: nn.Module, trained: nn.Module, inputs: Tensor) -> dict[str, float]:
-    """E||e_l||^2 of every learned layer of a trained module.
-
-    Parameters
-    ----------
-    truth : torch.nn.Module
-        The true network.
-    trained : torch.nn.Module
-        A network with learned parts of the same paths that take and give the same shapes.
-    inputs : Tensor
-        Inputs of the network, batches first.
-
-    Returns
-    -------
-    dict of str to float
-        By the names that `graph_network` gives the layers: a part that is called again is a layer
-        again.
-
-    Raises
-    ------
-    KoriskError
-        If the true network has no learned part of that path.
-    """
+    """E||e_l||^2 of every learned layer of a trained module."""
     true_parts = learned_parts(truth)
     errors: dict[str, float] = {}
     handles = []

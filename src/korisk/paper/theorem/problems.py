@@ -33,17 +33,7 @@ _TRUE_SPREAD = 0.2  # relative deviation of other true weights from those that t
 
 
 class DenseSkips(nn.Module):
-    """A known inverse, then convolutions of which each takes all images before it.
-
-    Parameters
-    ----------
-    inverse : nn.Module
-        From what was measured to images.
-    width : int
-        Images that each convolution but the last one adds.
-    draws : torch.Generator
-        Draws the initial weights.
-    """
+    """A known inverse, then convolutions of which each takes all images before it."""
 
     def __init__(self, inverse: nn.Module, width: int, draws: torch.Generator) -> None:
         super().__init__()
@@ -67,19 +57,7 @@ class DenseSkips(nn.Module):
 
 
 class Unrolled(nn.Module):
-    """Gradient descent on ||A x - y||^2 / 2 with one residual CNN behind every step.
-
-    Parameters
-    ----------
-    operator : LinearOperator
-        A, of norm 1 at most.
-    scale : float
-        What data are multiplied by, one over the norm that A had.
-    width : int
-        Channels of the CNN, whose weights all passes share.
-    draws : torch.Generator
-        Draws the initial weights.
-    """
+    """Gradient descent on ||A x - y||^2 / 2 with one residual CNN behind every step."""
 
     def __init__(
         self, operator: LinearOperator, scale: float, width: int, draws: torch.Generator
@@ -122,33 +100,11 @@ class TrueNetworkProblem(Problem):
 
     @abstractmethod
     def true_network(self, device: Device = None) -> nn.Module:
-        """The network that is to be learned.
-
-        Parameters
-        ----------
-        device : torch.device or str, optional
-            PyTorch's default where None.
-
-        Returns
-        -------
-        torch.nn.Module
-        """
+        """The network that is to be learned."""
 
     @abstractmethod
     def start(self, seed: int, device: Device = None) -> tuple[nn.Module, torch.Generator]:
-        """A network of the same shape, from which training starts, and what draws its batches.
-
-        Parameters
-        ----------
-        seed : int
-            Random seed of its weights.
-        device : torch.device or str, optional
-            PyTorch's default where None.
-
-        Returns
-        -------
-        tuple of torch.nn.Module and torch.Generator
-        """
+        """A network of the same shape, from which training starts, and what draws its batches."""
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Sinograms of ellipses, and what the true network makes of them."""
@@ -167,30 +123,6 @@ class DeepProblem(TrueNetworkProblem):
     """Learn x -> S(A^T K W x) for a true W and a true S, both the same for every seed.
 
     As the target is a network of the kind that is trained, every layer's own error can be measured.
-
-    Parameters
-    ----------
-    scanner : CtScanner
-        The scanner.
-    source : EllipseSource, default EllipseSource()
-        Where images come from.
-    channels : int, default 4
-        Images between the two convolutions of S.
-    gain : float, default 0.3
-        W is the analytic weights times exp(uniform(-gain, gain)) for each detector bin, >= 0.
-
-    Notes
-    -----
-    S is two convolutions with a ReLU between them, see `RefinedNet`.
-
-    Examples
-    --------
-    >>> from korisk.paper.theorem.problems import DeepProblem
-    >>> from korisk.problems import CtScanner
-    >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
-    >>> problem = DeepProblem(scanner=scanner, channels=2)
-    >>> problem.pools(seed=1, train=2, validation=1, test=1).train.targets.shape
-    torch.Size([2, 8, 8])
     """
 
     channels: int = 4
@@ -228,43 +160,7 @@ def _true_refined(problem: DeepProblem, device: str) -> RefinedNet:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphProblem(TrueNetworkProblem):
-    """Learn what a true network of a kind makes of sinograms, the same for every seed.
-
-    Parameters
-    ----------
-    scanner : CtScanner
-        The scanner.
-    network : str
-        A kind of `korisk.networks.zoo`, "dense-skips" (a known inverse, then convolutions of which
-        each takes all images before it), or "unrolled" (gradient descent with one CNN behind every
-        step).
-    source : EllipseSource, default EllipseSource()
-        Where images come from.
-    width : int, default 4
-        Channels of the network, at least 1.
-    near : float, optional
-        Training starts at the true weights, each changed by this share of itself times a normal
-        number. Default: at random.
-
-    Raises
-    ------
-    KoriskError
-        If there is no such network, or a number is out of range.
-
-    Notes
-    -----
-    Every network has the shape of the true one: two U-Net levels, three passes. Each CNN of a
-    scheme with passes is marked as one learned layer; elsewhere every convolution is one.
-
-    Examples
-    --------
-    >>> from korisk.paper.theorem.problems import GraphProblem
-    >>> from korisk.problems import CtScanner
-    >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
-    >>> problem = GraphProblem(scanner=scanner, network="inverse-unet")
-    >>> problem.pools(seed=1, train=2, validation=1, test=1).train.targets.shape
-    torch.Size([2, 8, 8])
-    """
+    """Learn what a true network of a kind makes of sinograms, the same for every seed."""
 
     network: str
     width: int = 4

@@ -99,16 +99,6 @@ def levelled(curve: Curve) -> Curve:
 
     A seed is better or worse at every N alike, since its test images are the same at every N. The N
     with the most seeds shows by how much.
-
-    Parameters
-    ----------
-    curve : Curve
-        Errors of a rehearsal.
-
-    Returns
-    -------
-    Curve
-        The same one, if every N has equally many seeds.
     """
     if len(set(curve.counts.tolist())) == 1:
         return curve
@@ -371,15 +361,7 @@ class Rehearsal(Reported, Answers):
 
 @dataclass(frozen=True)
 class Change:
-    """What changes if pairs are not as they were simulated.
-
-    Parameters
-    ----------
-    name : str
-        What is other than it was assumed.
-    lower, ratio, upper : float
-        Errors over those of the rehearsal: the mean over the seeds, with the least and the largest.
-    """
+    """What changes if pairs are not as they were simulated."""
 
     name: str
     lower: float
@@ -389,17 +371,7 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsed(Advising):
-    """The answers of a rehearsed network, with or without a small pilot on real pairs.
-
-    Parameters
-    ----------
-    rehearsal : Rehearsal
-        What `rehearse` returns.
-    pilot : Curve or None
-        Mean squared errors of the same network on real pairs, if any were measured.
-    changes : tuple of Change
-        How errors change if pairs are not as they were simulated, where that was asked for.
-    """
+    """The answers of a rehearsed network, with or without a small pilot on real pairs."""
 
     rehearsal: Rehearsal
     pilot: Curve | None = None
@@ -499,24 +471,7 @@ class Rehearsed(Advising):
         sure: float = 0.9,
         cost: float | None = None,
     ) -> dict[str, Any]:
-        """All of it as plain values, for JSON.
-
-        Parameters
-        ----------
-        targets : sequence of float
-            Mean squared errors for which sample sizes are computed.
-        at : sequence of float, optional
-            N at which errors are listed. Default: the rehearsed ones.
-        sure : float, default 0.9
-            The chance with which samples are to be enough.
-        cost : float, optional
-            Price of one sample.
-
-        Returns
-        -------
-        dict
-            One of `models` of a point; see docs/reference/files.md for its keys.
-        """
+        """All of it as plain values, for JSON."""
         rehearsal, curve, pilot = self.rehearsal, self.rehearsal.curve, self.pilot
         rows = zip(curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True)
         # Curves are drawn as far as the targets need, and beyond the rehearsal.

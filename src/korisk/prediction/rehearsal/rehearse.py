@@ -328,18 +328,7 @@ def _level(errors: Mapping[Cell, Tensor], curve: Curve, simulation: Simulation) 
 
 
 def rise_note(curve: Curve) -> str | None:
-    """Where errors rise with N by more than their noise, in a sentence; None if nowhere.
-
-    Parameters
-    ----------
-    curve : Curve
-        Errors of a rehearsal.
-
-    Returns
-    -------
-    str or None
-        Between which sizes, what it means, and what may help.
-    """
+    """Where errors rise with N by more than their noise, in a sentence; None if nowhere."""
     variance = relative_variance(curve)
     if variance is None:
         variance = np.full(len(curve.sizes), _ONE_SEED**2)

@@ -92,28 +92,7 @@ def read_finished(file: Path) -> FinishedRecord:
 
 
 class Trainings:
-    """Pairs and networks of every cell, all in one pool on one device.
-
-    Parameters
-    ----------
-    name : str
-        Of the network, for messages.
-    build : callable
-        Returns a new network.
-    simulation : Simulation
-        Draws the pairs.
-    training : Training
-        How networks are trained.
-    full : Extent
-        All that may be trained.
-    finished : Finished, optional
-        Where finished networks are kept.
-
-    Raises
-    ------
-    KoriskError
-        If the pairs do not fit into memory, or `build` returns no network.
-    """
+    """Pairs and networks of every cell, all in one pool on one device."""
 
     def __init__(
         self,

@@ -27,16 +27,7 @@ _PER_DOUBLING = 2  # sizes per doubling of N
 
 
 class Worth(NamedTuple):
-    """Samples of one network over samples of another, for the same target.
-
-    Parameters
-    ----------
-    target : float
-        Mean squared error that both reach.
-    lower, ratio, upper : float
-        The median with its 90% interval; infinite where the other is not expected to get there, not
-        a number where neither is.
-    """
+    """Samples of one network over samples of another, for the same target."""
 
     target: float
     lower: float
@@ -52,21 +43,7 @@ class Worth(NamedTuple):
 
 
 def worth(known: Prediction, learned: Prediction, target: float, *, shared: bool) -> Worth:
-    """N that `learned` needs for a target over N that `known` needs.
-
-    Parameters
-    ----------
-    known, learned : Prediction
-        Made by `Rehearsal.predict`, of two networks.
-    target : float
-        Mean squared error to reach.
-    shared : bool
-        Whether both were rehearsed with the same images and seeds.
-
-    Returns
-    -------
-    Worth
-    """
+    """N that `learned` needs for a target over N that `known` needs."""
     first = _sizes_needed(known, target)
     second = _sizes_needed(learned, target)
     with np.errstate(invalid="ignore"):  # infinite over infinite is not a number

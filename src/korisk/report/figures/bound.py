@@ -32,25 +32,6 @@ def overview_figure(overview: Overview) -> Figure:
 
     If known, the bound with the other dimension (p or effective) and the bound of the network with
     a layer replaced are drawn as well.
-
-    Parameters
-    ----------
-    overview : Overview
-        What `korisk.theory.overview.overview` returns.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The figure, 6.3 inches wide.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> from korisk.report.figures.bound import overview_figure
-    >>> from korisk.theory.overview import overview
-    >>> net = kr.Network([kr.Learned("W", parameters=100), kr.Known("K", lipschitz=2)])
-    >>> overview_figure(overview(net, target=0.5)).axes[0].get_xlabel()
-    'training samples N'
     """
     variants = _variants(overview)
     sizes = _sizes(overview, variants)

@@ -155,20 +155,7 @@ def comparison_figure(
 
 
 def plans_figure(plans: Sequence[Plan], *, sure: float = _SURE) -> Figure:
-    """Draw the pilots of one model or of several, their forecasts, and all answers at one target.
-
-    Parameters
-    ----------
-    plans : sequence of Plan
-        What `kr.plan` returns for each model, at the same target; the first eight are drawn.
-    sure : float, default 0.9
-        The level of the number of samples that is marked.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The figure, 6.3 inches wide.
-    """
+    """Draw the pilots of one model or of several, their forecasts, and all answers at one target."""
     if len(plans) == 1:
         return plan_figure(plans[0], sure=sure)
     drawn, names = plans[: len(LOOKS)], [plan.curve.name for plan in plans[: len(LOOKS)]]

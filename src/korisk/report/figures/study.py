@@ -25,18 +25,7 @@ _LONGEST = 60  # characters of a point's name in the name of a file
 
 
 def study_figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
-    """Iterate over the figures of a study, each drawn when it is requested.
-
-    Parameters
-    ----------
-    contents : Contents
-        What `read_contents` returns.
-
-    Yields
-    ------
-    tuple of str and matplotlib.figure.Figure
-        The stem of the figure's file, and the figure. Empty figures are left out.
-    """
+    """Iterate over the figures of a study, each drawn when it is requested."""
     for stem, draw in _figures(contents):
         figure = draw(narrow=False)
         if figure is not None:
@@ -48,17 +37,6 @@ def page_figures(contents: Contents) -> Iterator[tuple[str, Figure, Figure]]:
 
     Reconstructions are left out, since the page has its own viewer; of the weights, only the last
     figure is shown.
-
-    Parameters
-    ----------
-    contents : Contents
-        What `read_contents` returns.
-
-    Yields
-    ------
-    tuple of str and two matplotlib.figure.Figure
-        The figure's stem, the figure with panels side by side, 7 inches wide, and one that is 3.4
-        inches wide, with one panel a row.
     """
     figures = list(_figures(contents))
     last_weights = [stem for stem, _ in figures if stem.startswith("weights_")][-1:]
@@ -125,29 +103,7 @@ def save_figures(
     *,
     watch: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write figures into a folder, which is created if it is missing.
-
-    Parameters
-    ----------
-    figures : iterable of (str, matplotlib.figure.Figure)
-        Stems of files and figures, such as `study_figures` gives.
-    folder : path
-        Where the files go.
-    kinds : sequence of str, default ("png", "svg", "pdf")
-        The formats; each figure is written in each of them.
-    watch : callable, optional
-        Is called with the name of each file before it is written.
-
-    Returns
-    -------
-    list of Path
-        The files that were written.
-
-    Raises
-    ------
-    KoriskError
-        If a kind is not one of the three, or a file cannot be written.
-    """
+    """Write figures into a folder, which is created if it is missing."""
     for kind in kinds:
         one_of("kinds", kind, FIGURE_KINDS)
     target = make_folder(folder)

@@ -168,22 +168,7 @@ THEME_CSS = _theme_css()  # once in a page that has figures of `themed_svg`
 
 
 def themed_svg(figure: Figure, *, words: str) -> str:
-    """A figure as an SVG element for a page: its colours follow the page's light or dark theme.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        A figure of this package.
-    words : str
-        Alternative text for screen readers.
-
-    Returns
-    -------
-    str
-        The element, of class `k-figure`. It fills the width of its container, at most 125 CSS
-        pixels for an inch of the figure. Every colour is a variable that `THEME_CSS` sets, with the
-        light colour as the default. Ids begin with a hash of the content.
-    """
+    """A figure as an SVG element for a page: its colours follow the page's light or dark theme."""
     content = io.BytesIO()
     with settings(), matplotlib.rc_context({"svg.fonttype": "none"}):
         figure.savefig(content, format="svg", transparent=True, metadata=_METADATA["svg"])

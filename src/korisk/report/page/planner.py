@@ -142,22 +142,7 @@ def _rounded(values: Array) -> list[float | None]:
 
 
 def planner_data(forecast: Forecast, plans: Sequence[Plan], stops: Sequence[int]) -> Data:
-    """Convert the answers for one pilot to plain values for JSON.
-
-    Parameters
-    ----------
-    forecast : Forecast
-        The pilot's forecast by the default fit.
-    plans : sequence of Plan
-        From the easiest target to the hardest.
-    stops : sequence of int
-        Indices of the plans at which the slider stops, from `plans_over_targets`.
-
-    Returns
-    -------
-    dict
-        The data that table.js reads.
-    """
+    """Convert the answers for one pilot to plain values for JSON."""
     curve = forecast.curve
     doubts = list(dict.fromkeys(plan.doubt for plan in plans if plan.doubt))
     # By level, then by target: the slider of the page chooses a row.

@@ -91,24 +91,7 @@ def outcomes_table(results: Sequence[Outcome]) -> ReportTable:
 def rehearsal_page(
     points: Sequence[PointPrediction], question: Question, *, title: str, running: bool = False
 ) -> str:
-    """Write one self-contained page: advice, figures, tables, and what to measure first.
-
-    Parameters
-    ----------
-    points : sequence of PointPrediction
-        The results of a rehearsal.
-    question : Question
-        Targets and the level; the first target is drawn.
-    title : str
-        Title of the page.
-    running : bool, default False
-        Whether networks are still being trained.
-
-    Returns
-    -------
-    str
-        The file as text.
-    """
+    """Write one self-contained page: advice, figures, tables, and what to measure first."""
     sections = []
     for number, point in enumerate(points, start=1):
         advice = [model_advice(model, question) for model in point.models]

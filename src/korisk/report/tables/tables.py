@@ -24,19 +24,7 @@ _ROW_DETAILS = ("lambda", "seconds")  # keys of a row's detail that are shown
 
 
 def study_tables(contents: Contents) -> list[ReportTable]:
-    """Build all tables of a study that have rows.
-
-    Parameters
-    ----------
-    contents : Contents
-        What `read_contents` returns.
-
-    Returns
-    -------
-    list of ReportTable
-        Missing cells, calibration, comparison of models, parameters and costs, every result, and
-        the tables of supplements; those without rows are left out.
-    """
+    """Build all tables of a study that have rows."""
     builders = status_table, calibration_table, comparison_table, parameters_table, cells_table
     tables = [build(contents) for build in builders]
     for supplement in contents.supplements:

@@ -181,27 +181,7 @@ FORMATS = {"md": markdown, "tex": latex, "csv": csv, "html": html}
 def save_tables(
     contents: Contents, folder: str | PathLike[str], kinds: Sequence[str] = ("md", "tex", "csv")
 ) -> list[Path]:
-    """Write every table of a study into a folder, which is created if it is missing.
-
-    Parameters
-    ----------
-    contents : Contents
-        What `read_contents` returns.
-    folder : path
-        Where the files go.
-    kinds : sequence of str, default ("md", "tex", "csv")
-        The formats, of md, tex, csv and html; each table is written in each of them.
-
-    Returns
-    -------
-    list of Path
-        The files that were written.
-
-    Raises
-    ------
-    KoriskError
-        If a kind is not one of the four, or a file cannot be written.
-    """
+    """Write every table of a study into a folder, which is created if it is missing."""
     for kind in kinds:
         one_of("kinds", kind, tuple(FORMATS))
     target = make_folder(folder)

@@ -63,29 +63,7 @@ _CANCELLED = (CancelledError, asyncio.CancelledError)  # depending on the versio
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """A connection to a Dask cluster.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The connection.
-    name : str
-        Name of the cluster in messages.
-    gpu : bool, default False
-        Whether cells ask for a worker's GPU resource.
-    patience : float, default 60
-        Seconds without a usable worker after which a run ends.
-    remedy : str
-        Advice in the message about that.
-    renew : callable
-        Called every half minute, to ask again for workers that were lost for good.
-
-    Examples
-    --------
-    >>> from korisk.studies.run.clusters import Cluster
-    >>> Cluster(client=None, name="mine").patience
-    60.0
-    """
+    """A connection to a Dask cluster."""
 
     client: Any  # distributed.Client
     name: str
@@ -99,30 +77,7 @@ class Cluster:
 def local_cluster(
     workers: int, *, threads: int | None = None, gpu: bool = False
 ) -> Iterator[Cluster]:
-    """Start a Dask cluster of processes on this machine.
-
-    Parameters
-    ----------
-    workers : int
-        Processes.
-    threads : int, optional
-        Threads of each. Default: OMP_NUM_THREADS if that is set, else the cores, divided by the
-        workers.
-    gpu : bool, default False
-        Whether each process offers the machine's GPU.
-
-    Returns
-    -------
-    Cluster
-        As the value of a `with` block, at whose end the cluster is closed.
-
-    Examples
-    --------
-    >>> from korisk.studies.run.clusters import local_cluster
-    >>> local_cluster(0).__enter__()
-    Traceback (most recent call last):
-    korisk.errors.KoriskError: workers must be a whole number >= 1, got 0; count processes
-    """
+    """Start a Dask cluster of processes on this machine."""
     workers = count("workers", workers, at_least=1, remedy="count processes")
     share = threads or process.threads_asked() or max(1, cores() // workers)
     name = "the local Dask cluster"
@@ -155,31 +110,7 @@ def joined_cluster(
     timeout: float = _CONNECTING,
     patience: float = _PATIENCE,
 ) -> Iterator[Cluster]:
-    """Join a running Dask cluster; it is not closed at the end.
-
-    Parameters
-    ----------
-    address : str
-        Address of its scheduler, such as "tcp://host:8786".
-    gpu : bool or None, default False
-        Whether cells run on workers with a GPU resource; None: if a worker now has one.
-    timeout : float, default 8
-        Seconds for the scheduler to answer.
-    patience : float, default 60
-        Seconds without a usable worker after which a run ends.
-
-    Returns
-    -------
-    Cluster
-        As the value of a `with` block.
-
-    Examples
-    --------
-    >>> from korisk.studies.run.clusters import joined_cluster
-    >>> joined_cluster("host").__enter__()
-    Traceback (most recent call last):
-    korisk.errors.KoriskError: tcp://host: no Dask scheduler found there: ...
-    """
+    """Join a running Dask cluster; it is not closed at the end."""
     distributed = _extra("distributed")
     url = address if "://" in address else f"tcp://{address}"
     command = f"dask worker {url} --nthreads CORES" + (" --resources GPU=1" if gpu else "")
@@ -227,37 +158,7 @@ def joined_cluster(
 def job_cluster(
     system: str, jobs: int = 1, options: JsonMapping | None = None
 ) -> Iterator[Cluster]:
-    """Start a Dask cluster whose workers are jobs of a batch system, cancelled at the end.
-
-    Parameters
-    ----------
-    system : str
-        "slurm", "pbs", "lsf", "sge", "oar", "moab" or "htcondor".
-    jobs : int, default 1
-        Number of jobs to submit; jobs whose workers are lost are submitted again.
-    options : mapping, optional
-        Keyword arguments of dask-jobqueue's class for the system, such as `cores`, `memory`,
-        `walltime`, `queue` and `job_extra_directives`. What is missing comes from Dask's own
-        configuration, ~/.config/dask/jobqueue.yaml. Jobs whose `worker_extra_args` contain
-        "GPU=1" run cells on their GPU.
-
-    Returns
-    -------
-    Cluster
-        As the value of a `with` block.
-
-    Raises
-    ------
-    KoriskError
-        If the options are wrong, or jobs cannot be submitted here.
-
-    Examples
-    --------
-    >>> from korisk.studies.run.clusters import job_cluster
-    >>> job_cluster("cray", 4, {"cores": 8, "memory": "16 GB"}).__enter__()
-    Traceback (most recent call last):
-    korisk.errors.KoriskError: system must be one of slurm, pbs, lsf, sge, oar, moab, htcondor, ...
-    """
+    """Start a Dask cluster whose workers are jobs of a batch system, cancelled at the end."""
     kind, arguments = _job_class(system, options or {})
     name = counted(jobs, f"{system} job")
 
@@ -289,26 +190,7 @@ def uses_gpu(system: str, options: JsonMapping | None) -> bool:
 
 
 def job_script(system: str, options: JsonMapping | None = None) -> str:
-    """The script that would be submitted for each job; nothing is started.
-
-    Parameters
-    ----------
-    system : str
-        The batch system, as of `job_cluster`.
-    options : mapping, optional
-        Keyword arguments of dask-jobqueue's class for it.
-
-    Returns
-    -------
-    str
-        The script.
-
-    Examples
-    --------
-    >>> from korisk.studies.run.clusters import job_script
-    >>> "#SBATCH --cpus-per-task=4" in job_script("slurm", {"cores": 4, "memory": "8 GB"})
-    True
-    """
+    """The script that would be submitted for each job; nothing is started."""
     kind, arguments = _job_class(system, options or {})
     logs = Path(str(arguments.get("log_directory") or "."))
     with _as_one_line(f"the options of {system}", _JOB_REMEDY):
