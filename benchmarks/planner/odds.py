@@ -17,7 +17,7 @@ simulated power laws with and without floors; each has a tuning and a reporting 
 "recalibration" is the offset and the slope of normal scores under which the odds of a set would
 have come true best. With --no-metric pilots do not name their metric, so that korisk takes the
 mixture of its priors. results/planner_odds.json holds what --json wrote for two versions, and
---table prints it as results/planner_odds.txt. --held writes what `korisk plan --sheet` says of it
+--table prints it as results/planner_odds.txt. --held writes how often answers held, for the pages,
 into the package, src/korisk/report/held.json.
 
 Run with another version's `src` on PYTHONPATH, it asks that version the same.
@@ -308,14 +308,13 @@ def table() -> str:
 
 
 def held() -> dict[str, Any]:
-    """What a sheet says of how often answers held: the part of the kept figures that travels."""
+    """How often answers held, as pages say it: the part of the kept figures that travels."""
     kept = json.loads((RESULTS / "planner_odds.json").read_text("utf-8"))["now"]
     sets = {
         name: {"pilots": kept[name]["pilots"], "enough": round(kept[name]["safe(.9) suffices"], 3)}
         for name in ("imaging", "neural", "lcdb")
     }
-    odds = [[round(said, 3), round(true, 3), count] for said, true, count in kept["pooled"]]
-    return {"sets": sets, "odds": odds}
+    return {"sets": sets}
 
 
 def main(arguments: Iterable[str] | None = None) -> None:

@@ -379,13 +379,10 @@ def test_the_networks_of_a_study_are_rehearsed_beside_its_linear_models(tmp_path
     assert [row["n"] for row in cnn["errors"]] == [4, 8, 16]
     assert {row["seed"] for row in cnn["curve"]} == {"1", "2"}
     assert [len(model["samples"]) for model in (dense, cnn)] == [1, 1]
-    page, sheet = tmp_path / "all.html", tmp_path / "sheet.svg"
-    asked = ("--target", 0.05, "--html", page)
-    alone = rehearse(path, *asked, "--model", "FC", "--sheet", sheet)[0]
+    page = tmp_path / "all.html"
+    alone = rehearse(path, "--target", 0.05, "--html", page, "--model", "FC")[0]
     assert "expected mse of CNN" not in alone
     assert alone.split("(90% sure)")[0] in page.read_text()
-    assert "<svg" in sheet.read_text()
-    assert "--sheet needs --target" in rehearse(path, "--sheet", sheet, code=2)[1]
     assert "no model 'F'" in rehearse(path, "--model", "F", code=2)[1]
     record = read_prediction(tmp_path)
     assert [model.model for model in record.points[0].models] == ["FC", "CNN"]

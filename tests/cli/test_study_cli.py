@@ -241,7 +241,6 @@ WRONG = [
     (["--device", "tpu"], "--device must be"), (["--device", "cuda:99"], "was not found"),
     (["--device", "cpu:99"], "--device must be"), (["--workers", "-1"], "workers must be"),
     (["--workers", "100000"], "workers must be"), (["--wait", "nan"], "--wait must be"),
-    (["--port", "8000"], "add --live"), (["--live", "--port", "70000"], "--port must be"),
 ]  # fmt: skip
 
 

@@ -57,7 +57,6 @@ NO_FILE = {  # module: why
     "report/dropped.py": "what the process that started it sends",
     "report/headline.py": "a part of the package",
     "report/serve.py": "a part of the package, and what its own process has answered",
-    "report/live.py": "a part of the package, and what its own process has drawn",
     "report/page/page.py": "a part of the package",
     "report/notebook.py": "a part of the package",
     "report/figures/style.py": "a part of the package",

@@ -204,8 +204,6 @@ def test_options_that_make_no_sense_are_refused_before_the_first_fit() -> None:
         (lambda: Compute(workers=0, timeout=1), "timeout = 1 needs workers >= 1"),
         (lambda: Limits(largest="x"), "largest must be a whole number from 2 .*, got 'x'; give"),  # type: ignore[arg-type]
         (lambda: Limits(largest=1), "largest must be a whole number from 2 .*, got 1; give"),
-        (lambda: Tracking(live="x"), "live must be a whole number from 1 to 65,535, got 'x'; give"),  # type: ignore[arg-type]
-        (lambda: Tracking(live=0), "live must be a whole number from 1 to 65,535, got 0; give"),
         (lambda: PilotModel(name=3), "^name must be a printable text, got 3; give it a short"),  # type: ignore[arg-type]
         (lambda: PilotModel.of("\n"), "^model must be a printable text, got '.n'; give it a short"),
     ],

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from html import unescape
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import korisk as kr
 from korisk.planning.explain import count, times
 from korisk.planning.plan import LEVELS
 from korisk.report.figures.pilot import comparison_figure
-from korisk.report.headline import headline, interval
+from korisk.report.headline import headline, held, interval, record
 from korisk.report.page.page import pilot_page
 
 if TYPE_CHECKING:
@@ -72,6 +73,14 @@ def test_every_place_says_the_same(
                 or "if it is reached" in place
                 or (f"by N = {count(plan.near_horizon)}" in place)
             )
+
+
+def test_the_track_record_is_that_of_the_stored_benchmark() -> None:
+    assert held() == import_module("benchmarks.planner.odds").held()
+    sets = held()["sets"].values()
+    assert f"{sum(result['pilots'] for result in sets)} learning curves" in record()
+    for result in sets:
+        assert f"{result['enough']:.0%} of" in record()
 
 
 UNITS = ("error", "rmse", "psnr", "accuracy", "percent")

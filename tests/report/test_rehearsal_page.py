@@ -1,11 +1,10 @@
-"""A rehearsal as a figure, a page, a sheet and in a notebook: everywhere the same answer."""
+"""A rehearsal as a figure, a page and in a notebook: everywhere the same answer."""
 
 import re
 from typing import Any
 
 import pytest
 from artists import check_page, data, line
-from matplotlib.figure import Figure
 
 import korisk as kr
 from korisk.prediction.answer import Question
@@ -14,7 +13,6 @@ from korisk.prediction.rehearsal.rehearsal import BELIEF, Rehearsed
 from korisk.prediction.study import PointPrediction
 from korisk.report.figures.prediction import prediction_figure
 from korisk.report.page.prediction import rehearsal_page
-from korisk.report.sheet import rehearsal_sheet
 from korisk.store.usage import Usage
 
 SIZES = [16, 64, 256, 1024]
@@ -41,12 +39,8 @@ def point(pilot: kr.Curve | None = None) -> PointPrediction:
     return PointPrediction("twelve views", spec, (), "", 1, (), usage, (), rehearsed)
 
 
-def said(page: Figure) -> str:
-    return " ".join(" ".join(text.get_text() for text in page.texts).split())
-
-
 @pytest.mark.parametrize("pilot", [None, PILOT], ids=["alone", "with a pilot"])
-def test_figure_and_sheet_mark_the_number_at_the_level_asked_for(pilot: kr.Curve | None) -> None:
+def test_the_figure_marks_the_number_at_the_level_asked_for(pilot: kr.Curve | None) -> None:
     here = point(pilot)
     (plan,) = here.plans(TARGET)
     for sure in (0.8, 0.9):
@@ -56,13 +50,6 @@ def test_figure_and_sheet_mark_the_number_at_the_level_asked_for(pilot: kr.Curve
             check_page(drawn)
             marked = data(line(drawn, "answer-FBP & <CNN>"))
             assert marked == ([plan.samples(sure)], [TARGET])
-        page = rehearsal_sheet(here, TARGET, sure=sure, cost=100.0)
-        check_page(page)
-        advice = plan.recommend(sure, 100.0)
-        assert advice.sentence in said(page).replace("\N{NO-BREAK SPACE}", " ")
-        assert f"{advice.cost:,.0f}" in said(page)
-        assert ("Check it first" in said(page)) == (pilot is None)
-        assert ("What the pilot says" in said(page)) == (pilot is not None)
 
 
 def test_the_page_says_the_advice_the_check_and_what_was_simulated() -> None:

@@ -39,7 +39,6 @@ def plan(
     fit: Annotated[str, "FIT"] = DEFAULT_FIT,
     plot: options.Plot = None,
     html: options.Html = None,
-    sheet: options.Sheet = None,
     full: Annotated[bool, "Print everything: more levels, conditions, findings."] = False,
     json: options.Json = False,
 ) -> None:
@@ -50,10 +49,9 @@ def plan(
     targets = list(dict.fromkeys(target or []))
     if not targets and not at and html is None:
         raise KoriskError("plan needs a question; give --target E, or --at N, or both")
-    for option, file in (("--plot", plot), ("--sheet", sheet)):
-        if not targets and file is not None:
-            raise KoriskError(f"{option} needs --target; give the value to reach")
-        options.one_target(targets, file, option)
+    if not targets and plot is not None:
+        raise KoriskError("--plot needs --target; give the value to reach")
+    options.one_target(targets, plot)
     if not targets and cost is not None:
         raise KoriskError("--cost needs --target; give the value to reach")
     if html is not None and related:
@@ -64,14 +62,7 @@ def plan(
     # Before the pilot is read: a file that cannot be written should fail at once.
     options.check_page(html, fit)
     check_plot(plot)
-    check_plot(sheet)
     curves = reading.curves(path, model)
-    if sheet is not None and len(curves) > 1:
-        names = ", ".join(curve.name for curve in curves)
-        raise KoriskError(
-            f"--sheet is for one model, and the pilot has {len(curves)} ({names}); name one with "
-            "--model"
-        )
     targets = options.in_unit(targets, curves)
     for value in targets:
         check_target(curves, value)
@@ -115,10 +106,6 @@ def plan(
 
         plans = [result.plan for result in answers if result.plan is not None]
         save_plot(plans_figure(plans, sure=sure), plot)
-    if sheet is not None and answers[0].plan is not None:
-        from korisk.report.sheet import sheet as drawn_sheet
-
-        save_plot(drawn_sheet(answers[0].plan, sure=sure, cost=cost, title=path.name), sheet)
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.
     for result in answers:
         result.require()

@@ -26,8 +26,6 @@ from korisk.studies.run.compute import chosen_device
 from korisk.texts import duration
 
 if TYPE_CHECKING:
-    from korisk.prediction.answer import Question
-    from korisk.prediction.rehearsal.callbacks import Callbacks
     from korisk.problems.sources import FileSource
     from korisk.studies.spec.study import Study
 
@@ -101,12 +99,6 @@ def rehearse(
     minutes: Annotated[float | None, "M"] = None,
     resume: Annotated[Path | None, "DIR"] = None,
     sensitivity: bool = False,
-    live: Annotated[
-        bool,
-        "Serve the page of networks while they are trained, at http://127.0.0.1 (this machine "
-        "alone); --html keeps the last one.",
-    ] = False,
-    port: options.Port = None,
     target: Annotated[list[float] | None, "E", "A mean squared error to reach. Repeatable."] = None,
     at: Annotated[
         list[float] | None, "N", "Show the error at N. Repeatable. [default: doublings]"
@@ -120,7 +112,6 @@ def rehearse(
     html: Annotated[
         Path | None, "FILE", "Write a page with all of it: FILE.html (needs korisk[report])."
     ] = None,
-    sheet: options.Sheet = None,
     out: Annotated[
         Path | None, "DIR", "Write prediction.json there, for the study's report."
     ] = None,
@@ -168,28 +159,22 @@ def rehearse(
         raise KoriskError("--model is one of the study's, and --network your own; leave one out")
     # Before any training: a file that cannot be written should fail at once.
     options.check_page(html)
-    for option, file in (("--plot", plot), ("--sheet", sheet)):
-        output.check_plot(file)
-        options.one_target(question.targets, file, option)
-    if sheet is not None and not question.targets:
-        raise KoriskError("--sheet needs --target; give the value to reach")
+    output.check_plot(plot)
+    options.one_target(question.targets, plot)
     settings = {"on_error": on_error, "patients": patients, "unit": unit, "blank": blank}
     device_name = chosen_device(device)
     study = None if path is None else study_to_predict(path)
     point_count = 1 if study is None else len({task.point for task in study.tasks})
-    for option, requested in (("--plot", plot), ("--sheet", sheet), ("--live", live)):
-        if requested and point is None and point_count > 1:
-            reason = f"is for one point, and the study has {point_count}"
-            raise KoriskError(f"{option} {reason}; name it with --point")
+    if plot is not None and point is None and point_count > 1:
+        reason = f"is for one point, and the study has {point_count}"
+        raise KoriskError(f"--plot {reason}; name it with --point")
     source = _source(images, study, settings)
     if out is not None:
         make_folder(out)
     if study is not None and network is None:
         _tell_cost(study, examples, point, device_name)
     screen = Console(stderr=True, quiet=json)
-    title = study.name if study is not None else str(network).rpartition(":")[2]
     with (
-        _live_page(question, title, live=live, port=port) as follower,
         output.warnings_as_lines(),
         screen.status("reading") as status,
         own_code.failures_named("--network", network),
@@ -203,12 +188,8 @@ def rehearse(
             examples=examples,
             seed=seed,
             callbacks=Callbacks(
-                progress=time_left(
-                    lambda text: status.update(Text(text)),
-                    None if follower is None else follower.progress,
-                ),
+                progress=time_left(lambda text: status.update(Text(text))),
                 estimate=partial(_tell_estimate, limited=minutes is not None),
-                finished=None if follower is None else follower.finished,
             ),
         )
 
@@ -238,11 +219,6 @@ def rehearse(
             for result in points
         ]
     content = prediction_content(points[0].name if study is None else study.name, records)
-    if sheet is not None and len(points[0].models) > 1:
-        models = ", ".join(forecast.model for forecast in points[0].models)
-        raise KoriskError(
-            f"--sheet is for one model, and there are {models}; name one with --model"
-        )
     if json:
         output.print_json(content)
     else:
@@ -264,11 +240,6 @@ def rehearse(
         from korisk.report.page.prediction import rehearsal_page
 
         output.write_page(html, rehearsal_page(points, question, title=str(content["study"])))
-    if sheet is not None:
-        from korisk.report.sheet import rehearsal_sheet
-
-        figure = rehearsal_sheet(points[0], question.targets[0], sure=question.sure, cost=cost)
-        output.save_plot(figure, sheet)
     if out is not None:
         output.tell(f"wrote {write_prediction(out, content)}")
     # Last: a target out of reach sets the exit code, and the answers are shown all the same.
@@ -296,26 +267,6 @@ def _source(
     if is_table(study_settings.get("patients", "")):
         del study_settings["patients"]
     return FileSource(**study_settings | overrides | {"path": str(images.resolve())})
-
-
-@contextmanager
-def _live_page(
-    question: Question, title: str, *, live: bool, port: int | None
-) -> Iterator[Callbacks | None]:
-    """Serve the live page; yield the callbacks that update it, or None without --live."""
-    if port is not None and not live:
-        raise KoriskError(f"--port {port} is the port of --live; add --live")
-    if not live:
-        yield None
-        return
-    from korisk.report.live import live_rehearsal
-    from korisk.report.local import LocalPort
-
-    with (
-        LocalPort(True if port is None else port) as page_port,
-        live_rehearsal(page_port, question, title=title) as follower,
-    ):
-        yield follower
 
 
 def _tell_cost(study: Study, examples: int, point: str | None, device: str) -> None:
@@ -376,17 +327,12 @@ def read_pilot(path: Path | None, unit: str, column: list[str] | None = None) ->
     return tuple(Curve(curve.n, curve.error, curve.seed, curve.model, "mse") for curve in curves)
 
 
-def time_left(
-    say: Callable[[str], None], follow: Callable[[str, float], None] | None = None
-) -> Callable[[str, float], None]:
+def time_left(say: Callable[[str], None]) -> Callable[[str, float], None]:
     """Progress callback that adds the time left, by the share of the work that is done."""
     start = time.monotonic()
 
     def progress(step: str, share: float) -> None:
         seconds = (time.monotonic() - start) * (1 - share) / share if share else 0.0
-        text = f"{step} {share:.0%}, about {duration(seconds)} left" if share else step
-        say(text)
-        if follow is not None:
-            follow(text, share)
+        say(f"{step} {share:.0%}, about {duration(seconds)} left" if share else step)
 
     return progress

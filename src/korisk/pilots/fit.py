@@ -25,7 +25,6 @@ from korisk.curves.unit import UNITS, Unit, suggested_unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import Argument, KoriskError, Message, invalid, shown
 from korisk.store.cells import Result, Row, Task
-from korisk.studies.run.events import OwnThread
 from korisk.studies.run.worker import Report
 
 Fit = Callable[..., object]  # of n and seed, and of longer if it is probed
@@ -320,16 +319,11 @@ def _flush() -> None:
 
 
 def _running() -> tuple[set[threading.Thread], set[int]]:
-    """Threads and child processes, without korisk's threads and their children."""
-    threads = set(threading.enumerate())
-    internal = {thread for thread in threads if isinstance(thread, OwnThread)}
-    internal_ids = {str(thread.native_id) for thread in internal}
+    """Threads and child processes of this process."""
     # multiprocessing knows only the processes that it started; /proc lists all of them.
     children = {child.pid for child in active_children() if child.pid is not None}
     # Linux only. Children are listed by the thread that started them.
     for children_file in Path("/proc/self/task").glob("*/children"):
-        if children_file.parent.name in internal_ids:
-            continue
         with suppress(OSError):
             for pid in children_file.read_text().split():
                 with suppress(OSError):
@@ -337,7 +331,7 @@ def _running() -> tuple[set[threading.Thread], set[int]]:
                     # Zombies have ended and only wait to be collected.
                     if state != "Z":
                         children.add(int(pid))
-    return threads - internal, children
+    return set(threading.enumerate()), children
 
 
 def _left_running(before: tuple[set[threading.Thread], set[int]]) -> str:

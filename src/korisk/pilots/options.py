@@ -167,9 +167,6 @@ class Tracking:
 
     Parameters
     ----------
-    live : bool or int, default False
-        Whether to serve a page that grows with the pilot, at http://127.0.0.1 (this machine alone)
-        until it ends, or the port. With a `store` the last page is written beside it, as .html.
     mlflow : bool or str, default False
         Whether to log each fit as a run of MLflow, or the name of the experiment.
     watch : callable, optional
@@ -183,19 +180,15 @@ class Tracking:
     Examples
     --------
     >>> import korisk as kr
-    >>> kr.pilots.Tracking(mlflow="digits").live
-    False
+    >>> kr.pilots.Tracking(mlflow="digits").mlflow
+    'digits'
     """
 
-    live: bool | int = False
     mlflow: bool | str = False
     watch: Watch | None = None
 
     def __post_init__(self) -> None:
         _checks.function_or_none("watch", self.watch)
-        if not isinstance(self.live, bool):
-            remedy = "give a port, or True for a free one"
-            _checks.count("live", self.live, at_least=1, at_most=65535, remedy=remedy)
         experiment = isinstance(self.mlflow, str) and self.mlflow.strip()
         if not (experiment or isinstance(self.mlflow, bool)):
             rule = "be True or an experiment's name"

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from os import PathLike
@@ -17,7 +17,6 @@ from typing import Any
 
 from korisk import _checks
 from korisk._checks import LARGEST_N
-from korisk._show import from_report
 from korisk.curves.stored import LONGER, TRAINING
 from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
@@ -99,7 +98,7 @@ def run_pilot(
     compute : Compute, optional
         Where and how fits run: workers, a cluster, a timeout. Default: in this process.
     tracking : Tracking, optional
-        Live page, MLflow or a function that follow the pilot. Default: none.
+        MLflow or a function that follow the pilot. Default: none.
     quiet : bool, default False
         Whether to show no progress.
 
@@ -150,14 +149,11 @@ def run_pilot(
     if probes.longer is not None and not limits.growing:
         # Only announced here, for the progress display; `probe_largest` runs them.
         tasks += [identity.task(sizes[-1], seed, probes.longer) for seed in seeds[:_PROBED_SEEDS]]
-    with _port(tracking.live) as port, _opened(store, identity, tasks) as opened:
+    with _opened(store, identity, tasks) as opened:
         missing = opened.missing(tasks)
         todo = [task for task in missing if compute.retry_failed or not opened.failed(task)]
         pace = Pace(todo, skipped=len(tasks) - len(missing), unit="fits")
-        with (
-            _served(port, opened.path, pace, target, keep=store is not None) as watcher,
-            progress(pace, quiet=quiet, watches=(watcher, tracking.watch)) as shown_progress,
-        ):
+        with progress(pace, quiet=quiet, watches=(tracking.watch,)) as shown_progress:
             watch = shown_progress
             if client is not None:
                 watch = _MlflowRuns(client, tracking.mlflow, identity, opened, shown_progress)
@@ -199,30 +195,6 @@ def _opened(
     finally:
         if not worth_keeping:
             shutil.rmtree(path.parent, ignore_errors=True)
-
-
-def _port(live: bool | int) -> AbstractContextManager[object]:
-    """The port of the live page, opened before files are written; None without a page."""
-    if live is False:
-        return nullcontext()
-    remedy = "choose another, or True for a free one"
-    port: AbstractContextManager[object] = from_report("local", "LocalPort")(
-        live, field="live", remedy=remedy
-    )
-    return port
-
-
-def _served(
-    port: object, path: Path, pace: Pace, target: float | None, *, keep: bool
-) -> AbstractContextManager[Watch | None]:
-    """The watch that redraws the live page; None without a page."""
-    if port is None:
-        return nullcontext()
-    page = path.with_name("report.html") if path.name == STORE_NAME else path.with_suffix(".html")
-    watcher: AbstractContextManager[Watch] = from_report("live", "live_page")(
-        port, path, pace, page=page if keep else None, target=target
-    )
-    return watcher
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A server for this machine alone, which `live` and `serve` share.
+"""A server for this machine alone, which `serve` uses.
 
 It listens at 127.0.0.1 and serves the contents of its `Site`, no files of the disk. It answers only
 requests whose Host header names this machine: a foreign site whose name resolves to 127.0.0.1 (DNS
@@ -13,7 +13,6 @@ from typing import Any, Literal, Protocol
 
 from korisk._checks import count
 from korisk.errors import invalid
-from korisk.studies.run.events import OwnThread
 
 ADDRESS = "127.0.0.1"
 _NAMES = (ADDRESS, "localhost")  # accepted Host headers
@@ -66,7 +65,7 @@ class LocalPort(ThreadingHTTPServer):
     """
 
     site: Site
-    # An open connection must not keep the process alive after the run.
+    # An open connection must not keep the process alive.
     daemon_threads = True
 
     def __init__(
@@ -94,11 +93,6 @@ class LocalPort(ThreadingHTTPServer):
     def address(self) -> str:
         """URL of the page."""
         return f"http://{ADDRESS}:{self.server_port}/"
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in an `OwnThread`, which a run does not mistake for the thread of a cell."""
-        arguments = request, client_address
-        OwnThread(target=self.process_request_thread, args=arguments, daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore closed connections; report other errors."""

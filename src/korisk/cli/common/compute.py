@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -71,19 +71,15 @@ def run_tasks(
     quiet: bool,
 ) -> Outcome:
     """Run the missing cells of a store in `out`; a refused run leaves no empty store or folder."""
-    page, live, port, retry = running.page, running.live, running.port, running.retry_failed
+    page, retry = running.page, running.retry_failed
     _checks.real("--wait", running.wait, at_least=0, remedy="give seconds")
-    if port is not None and not live:
-        raise KoriskError(f"--port {port} is the port of --live; add --live")
     # Raises if PyTorch is missing or lacks the device; on a cluster, the workers choose theirs.
     device = chosen_device("cpu" if compute.elsewhere else compute.device)
     from korisk.studies.run.cells import cell_work
 
     # Imported before the run: a missing matplotlib should fail first.
-    if page or live:
+    if page:
         from korisk.report.contents import read_contents
-        from korisk.report.live import live_page
-        from korisk.report.local import LocalPort
         from korisk.report.page.study import study_page
     resolved = compute if compute.elsewhere else replace(compute, device=device)
     path = store_to_write(out)
@@ -100,10 +96,7 @@ def run_tasks(
     summaries: list[Summary] = []  # of each group of cells
     try:
         open_store = warnings_as_lines()(Store.create_or_open)
-        with (
-            LocalPort(True if port is None else port) if live else nullcontext() as served,
-            open_store(path, study, tasks=tasks, wait=running.wait) as store,
-        ):
+        with open_store(path, study, tasks=tasks, wait=running.wait) as store:
             try:
                 missing = store.missing(tasks)
                 pace = Pace(
@@ -111,12 +104,7 @@ def run_tasks(
                     seconds=expected_seconds(store, tasks, resolved.device_kind()),
                     skipped=len(tasks) - len(missing),
                 )
-                with (
-                    live_page(served, path, pace, page=html)
-                    if served
-                    else nullcontext() as follower,
-                    progress(pace, quiet=quiet, watches=[follower], lines=print_line) as watch,
-                ):
+                with progress(pace, quiet=quiet, lines=print_line) as watch:
                     # Cells that need the same number of processes, and of threads in each.
                     for group, processes, threads in groups(tasks, resolved):
                         todo = store.missing(group)
@@ -154,7 +142,7 @@ def run_tasks(
             with suppress(OSError):  # fails if another process has put something there
                 path.parent.rmdir()
         raise
-    if page and not live and rows:
+    if page and rows:
         with Console(stderr=True, quiet=quiet).status("drawing the page") as status:
             text = study_page(read_contents(path), watch=lambda step: status.update(Text(step)))
             write_text(html, text)
@@ -164,7 +152,7 @@ def run_tasks(
         "skipped": sum(summary.skipped for summary in summaries),
         "seconds": sum(summary.seconds for summary in summaries),
     }
-    return Outcome(counts, rows, failures, html if (page or live) and html.exists() else None)
+    return Outcome(counts, rows, failures, html if page and html.exists() else None)
 
 
 def report_failures(outcome: Outcome) -> None:

@@ -21,11 +21,6 @@ Html = Annotated[
     "FILE",
     "Write a page on which the target can be changed: FILE.html (needs korisk[report]).",
 ]
-Sheet = Annotated[
-    Path | None,
-    "FILE",
-    "Draw one page for a proposal or an ethics board: FILE.pdf, .png or .svg.",
-]
 Target = Annotated[float | None, "E"]
 # A lambda, because the parser is defined further down.
 Targets = Annotated[list[float] | None, Option(parser=lambda text: _target(text)), "E"]
@@ -41,7 +36,6 @@ Folder = Annotated[Path, "DIR", "The folder of a study, or its store."]
 Device = Annotated[str, "NAME"]
 Workers = Annotated[int | None, "W"]
 Full = Annotated[bool, "Print the tables as well."]
-Port = Annotated[int | None, "PORT", "Port of --live. [default: a free one]"]
 
 
 @dataclass(frozen=True)
@@ -51,12 +45,6 @@ class Running:
     retry_failed: bool = False
     wait: Annotated[float, "SECONDS", "How long to wait while another run uses the store."] = 0.0
     page: Annotated[bool, "Write report.html into the folder too (needs korisk[report])."] = False
-    live: Annotated[
-        bool,
-        "Serve the page while it runs, at http://127.0.0.1 (this machine alone), and write it at "
-        "the end as --page does.",
-    ] = False
-    port: Port = None
 
 
 class Percent(float):
@@ -156,10 +144,10 @@ def read_as(curves: Sequence[Curve]) -> list[str]:
     return [" ".join(sentences)] if sentences else []
 
 
-def one_target(targets: Sequence[float], path: Path | None, option: str = "--plot") -> None:
+def one_target(targets: Sequence[float], path: Path | None) -> None:
     """Raise if a figure is asked for several targets."""
     if path is not None and len(targets) > 1:
-        raise KoriskError(f"{option} draws one --target, got {len(targets)}; leave the others out")
+        raise KoriskError(f"--plot draws one --target, got {len(targets)}; leave the others out")
 
 
 def check_page(path: Path | None, fit: str = DEFAULT_FIT) -> None:

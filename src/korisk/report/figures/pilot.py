@@ -59,7 +59,6 @@ def plan_figure(
     narrow: bool = False,
     ax: Axes | None = None,
     sure: float = _SURE,
-    headed: bool = True,
 ) -> Figure:
     """Draw one pilot, its forecast, and the number of samples that a target needs.
 
@@ -73,8 +72,6 @@ def plan_figure(
         Draw into these, without the notes.
     sure : float, default 0.9
         The level of the number of samples that is marked.
-    headed : bool, default True
-        Whether the model and the answer are written above it.
 
     Returns
     -------
@@ -107,9 +104,8 @@ def plan_figure(
         notes = [*reason, method, *style.glossary([curve.model]), *doubts]
         figure, axes = _canvas((plan,), entries, notes, narrow=narrow, ax=ax, sure=sure)
         bold: Options = {"color": _ANSWER.colour, "fontweight": "bold"}
-        if headed:
-            subtitle = answer(plan, sure)
-            panels.head(axes, title, subtitle, size=LARGE, lift=11, most=1 + narrow, **bold)
+        subtitle = answer(plan, sure)
+        panels.head(axes, title, subtitle, size=LARGE, lift=11, most=1 + narrow, **bold)
         _mark_answer(axes, plan, _ANSWER, sure=sure)
         return figure
 
@@ -155,7 +151,7 @@ def comparison_figure(
 
 
 def plans_figure(plans: Sequence[Plan], *, sure: float = _SURE) -> Figure:
-    """Draw the pilots of one model or of several, their forecasts, and all answers at one target."""
+    """Draw the pilots of one model or of several, their forecasts, and answers at one target."""
     if len(plans) == 1:
         return plan_figure(plans[0], sure=sure)
     drawn, names = plans[: len(LOOKS)], [plan.curve.name for plan in plans[: len(LOOKS)]]

@@ -31,13 +31,11 @@ def prediction_figure(
     ax: Axes | None = None,
     needed: Sequence[PredictedPlan] = (),
     sure: float = 0.9,
-    headed: bool = True,
 ) -> Figure:
     """Draw the predicted curves of a point, and measured ones as mean squared errors.
 
     The figure is 6.3 inches wide, or 3.4 if `narrow`. `needed` are plans of the models for one
-    target; their N at the probability `sure` are marked. If `headed`, the name of the point is
-    written above.
+    target; their N at the probability `sure` are marked.
     """
     simulated = point.simulated
     looks = style.looks_of([*(model.model for model in point.models), *(c.model for c in measured)])
@@ -90,8 +88,7 @@ def prediction_figure(
             (panels.SAMPLES, "mean squared error"),
         )
         panels.frame(axes, across, height, labels=labels, sizes=np.array([SMALLEST]))
-        if headed:
-            panels.head(axes, point.point, size=LARGE, room=0.8, lift=16)
+        panels.head(axes, point.point, size=LARGE, room=0.8, lift=16)
         for model in point.models:
             name, colour = model.model, looks[model.model].colour
             sizes, computed, expected, lower, upper = _columns(model)

@@ -1,6 +1,5 @@
 """The queue of cells of a run, and the events that are reported of them."""
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -60,10 +59,6 @@ class Event:
     skipped: int  # cells whose results were in the store before
     fraction: float = 0.0  # progress of this cell
     words: str = ""  # why it failed, is retried, or waits
-
-
-class OwnThread(threading.Thread):
-    """A thread of korisk beside a run; neither it nor its child processes belong to a cell."""
 
 
 class Queue:
