@@ -99,9 +99,8 @@ bench-study: $(READY) ## compare the paper's study with a straightforward one (f
 	@$(BIN)/python -m benchmarks.paper.study
 	@$(BIN)/python -m benchmarks.paper.study --memory
 
-bench-clusters: $(READY) ## what engines and shards cost (five minutes)
+bench-clusters: $(READY) ## what a cell costs on each engine (a minute)
 	@$(BIN)/python -m benchmarks.paper.engines
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.paper.sharded --side 128 --ranks 1,2 --steps 4 --device cpu
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .venv-lowest .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/gallery

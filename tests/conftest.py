@@ -31,7 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 LONG = {
     "ablation/test_ablate.py",
     *(f"cli/test_{name}_cli.py" for name in ("plan", "rehearse", "study")),
-    *("cli/test_cli.py", "curves/test_kept_tables.py", "fitting/test_sharded.py"),
+    *("cli/test_cli.py", "curves/test_kept_tables.py"),
     *("hardening/test_bombs.py", "hardening/test_outputs.py"),
     *(f"pages/test_{name}.py" for name in ("api_examples", "equations", "pages_run")),
     *("networks/test_large_graphs.py", "networks/test_local.py", "paper/test_claims.py"),

@@ -34,7 +34,6 @@ import korisk as kr
 from benchmarks.markdown import header, line
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.fitting import Recipe, train
-from korisk.fitting.gradient.sharded import process_group, read_checkpoint, write_checkpoint
 from korisk.networks import DenseNet
 from korisk.prediction.record import prediction_content, read_prediction, write_prediction
 from korisk.prediction.study import predict_study
@@ -253,27 +252,6 @@ def _begin(folder: Path) -> None:
         _train(folder, stop=True)
 
 
-_IDENTITY: dict[str, Any] = {"optimiser": "sgd", "rate": 0.1, "data": "x"}
-
-
-def _state(fill: Callable[..., torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {"0.weight": fill(16, 12), "losses": fill(20, dtype=torch.float64)}
-
-
-def _write_shards(folder: Path) -> None:
-    numbers = torch.Generator().manual_seed(1)
-    with process_group():
-        state = _state(functools.partial(torch.rand, generator=numbers))
-        write_checkpoint(folder, 300, _IDENTITY, state)
-
-
-def _read_shards(folder: Path) -> object:
-    with process_group():
-        state = _state(torch.zeros)
-        read_checkpoint(folder / "iteration-00000300", _IDENTITY, state)
-        return {name: tensor.tolist() for name, tensor in state.items()}
-
-
 KINDS = {
     kind.name: kind
     for kind in (
@@ -283,7 +261,6 @@ KINDS = {
         Kind("pilot as JSON", 1, _write_json, lambda at: _curves(at / "pilot.json")),
         Kind("prediction", 2, _predict, lambda at: read_prediction(at).model_dump()),
         Kind("checkpoint of `train`", 2, _begin, _train),
-        Kind("checkpoint of `train_sharded`", 1, _write_shards, _read_shards),
     )
 }
 

@@ -12,7 +12,6 @@ from typing import Any
 import korisk as kr
 from benchmarks.markdown import header, line
 from benchmarks.planner import tables as planner_tables
-from korisk.theory.footprint import format_bytes
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -59,7 +58,7 @@ def installs() -> Iterator[str]:
 def against() -> Iterator[str]:
     """How fast and how good, against what, and by which command."""
     yield from header("", "korisk", "others", "command")
-    yield from (line(*row) for row in (*_operators(), _study(), _step(), *_planner(), _bound()))
+    yield from (line(*row) for row in (*_operators(), _study(), *_planner(), _bound()))
 
 
 def _operators() -> Iterator[tuple[str, ...]]:
@@ -99,20 +98,6 @@ def _study() -> tuple[str, ...]:
         f"{ours:.1f} CPU s",
         f"straightforward code: {theirs / ours:.1f} times as long",
         "`make bench-study`",
-    )
-
-
-def _step() -> tuple[str, ...]:
-    plain, _, ours = kept("sharded_h200.json")[0]["results"]
-    told = [
-        f"{row['seconds_per_step']:.4f} s, {format_bytes(max(row['peak_bytes']))}"
-        for row in (ours, plain)
-    ]
-    return (
-        "a step of Adam, 1.5 billion weights, one H200",
-        told[0],
-        f"plain loop: {told[1]}",
-        "`python -m benchmarks.paper.sharded --side 256`",
     )
 
 

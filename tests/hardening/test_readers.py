@@ -31,7 +31,6 @@ FUZZED = {  # module: the readers that come there
         *("csv", "json", "jsonl", "xlsx", "ods", "arrays", "archive", "parquet", "frame"),
     ),
     "files.py": ("csv", "json", "network", "study", "ablation", "jobs", "prediction", "finished"),
-    "fitting/gradient/sharded.py": ("shards", "metadata"),
     "fitting/gradient/train.py": ("checkpoint",),
     "images/formats/page.py": ("npy", "npz"),
     "images/formats/dicom.py": ("dicom",),
@@ -73,7 +72,7 @@ NO_FILE = {  # module: why
 # How many files of a reader are tried (`make slow` has four times as many, `make fuzz` thousands):
 # fewer where a file needs PyTorch, and fewest where a process of its own reads each.
 FEWER = {
-    **dict.fromkeys(("lodopab", "checkpoint", "shards", "metadata", "study", "geometry"), 12),
+    **dict.fromkeys(("lodopab", "checkpoint", "study", "geometry"), 12),
     **{"store": 20, "ablation": 12, "arrays": 5, "archive": 5, "ods": 5, "xlsx": 5, "parquet": 3},
 }
 OTHERS, TIMES = 25, max(1, settings().max_examples // 50)

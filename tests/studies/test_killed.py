@@ -1,14 +1,11 @@
-"""A worker, the scheduler and a rank killed in mid-run: the results are those of a calm run.
+"""A worker and the scheduler killed in mid-run: the results are those of a calm run.
 
 The process that is killed, or one that it needs, waits in the middle of its work, so that nothing
 hangs on how fast the others are.
 """
 
-import json
-import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,27 +44,6 @@ def run_or_wait(task, report, **options):
 
 run_or_wait.calm = run_cell
 cells.run_cell = run_or_wait
-"""
-# What a rank does: it trains into each folder as always; the second may wait after a checkpoint.
-RANK = """
-import os
-import sys
-import time
-from pathlib import Path
-from korisk.fitting.gradient import sharded
-from korisk.studies.run.sharded import main
-
-write = sharded.write_checkpoint
-
-def write_and_wait(folder, iteration, *state):
-    write(folder, iteration, *state)
-    if iteration == 100 and os.environ["RANK"] == "1":
-        Path({begun!r}).write_text(str(os.getpid()))
-        time.sleep(600)
-
-if sys.argv.pop(1) == "wait":
-    sharded.write_checkpoint = write_and_wait
-sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -154,39 +130,3 @@ def test_a_scheduler_killed_in_mid_run_costs_a_second_run(study: Path, tmp_path:
         outputs(*run[:-2], calm, "--cluster", cluster.address)
     assert attempts(broken) == attempts(calm) == [1, 1, 1, 1]
     assert stored(broken) == stored(calm)
-
-
-@pytest.mark.slow
-def test_a_rank_killed_in_mid_run_is_resumed_to_the_bit(study: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="needs korisk[torch]")
-    begun, script = tmp_path / "begun", tmp_path / "rank.py"
-    script.write_text(RANK.format(begun=str(begun)))
-
-    def start(folder: str, how: str) -> subprocess.Popen[str]:
-        ranks = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-        options = (str(study), "--device", "cpu", "--rate", "1e-2", "--iterations", "200")
-        end = ("--every", "50", "--out", folder)
-        command = [sys.executable, "-m", *ranks, str(script), how, *options, *end]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
-
-    def result(folder: str) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((tmp_path / folder / "train.json").read_text())
-        return content
-
-    broken, calm = start("broken", "wait"), start("calm", "go")
-    until(lambda: begun.exists() and begun.read_text())
-    os.kill(int(begun.read_text()), signal.SIGKILL)
-    said = broken.communicate(timeout=300)[1]
-    assert broken.returncode == 1
-    assert "[rank0]: Traceback" not in said  # torchrun prints its own
-    assert not (tmp_path / "broken" / "train.json").exists()
-    again = start("broken", "go")
-    printed, said = again.communicate(timeout=300)
-    assert again.returncode == 0, said
-    said = calm.communicate(timeout=300)[1]
-    assert calm.returncode == 0, said
-    assert "100 of 200 iterations already done" in printed
-    assert (result("calm")["resumed_at"], result("broken")["resumed_at"]) == (0, 100)
-    for name in ("losses", "metrics"):
-        assert result("broken")[name] == result("calm")[name]

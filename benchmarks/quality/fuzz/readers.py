@@ -334,12 +334,5 @@ READERS = {
             trainings.read_checkpoint,
             _TRAINING,
         ),
-        Reader("shards", trainings.FOLDER, trainings.indices, trainings.read_index, _JSON),
-        Reader(
-            *("metadata", trainings.FOLDER),
-            trainings.metadata,
-            trainings.read_metadata,
-            (trainings.metadata_changed, *_ZIP),
-        ),
     )
 }

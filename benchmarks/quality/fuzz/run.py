@@ -39,7 +39,6 @@ _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),
     *("korisk.images", "korisk.report.contents", "korisk.paper.theorem.check"),
     *("korisk.studies.spec.study", "korisk.fitting", "korisk.cli.common.compute"),
-    "korisk.fitting.gradient.sharded",
 )
 PATIENCE = 6 * SECONDS  # by the clock, as other processes may be busy, too
 PIECE = 500  # files that one process tries before another takes its place

@@ -1,5 +1,5 @@
 """Training by gradients: start with `train.train`.
 
-`train` also has the step and the optimisers, `recipe` the settings and the outcome, and `sharded`
-the dense network whose matrix is spread over several processes.
+`train` also has the step and the optimisers, `recipe` the settings and the outcome, and `many`
+trains several networks at once.
 """

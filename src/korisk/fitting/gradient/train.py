@@ -413,7 +413,7 @@ def spread(samples: Tensor) -> Tensor:
     return samples[torch.arange(_SAMPLES, device=samples.device) * len(samples) // _SAMPLES]
 
 
-# --- What sharded training shares ----------------------------------------------------------------
+# --- Checks --------------------------------------------------------------------------------------
 
 
 def fingerprint(tensors: Iterable[Tensor]) -> str:
@@ -435,10 +435,7 @@ def require_same(path: Path, theirs: object, ours: Mapping[str, object]) -> None
 
 
 def reason(error: BaseException) -> str:
-    """An error as one short line; of a failure on several ranks, that of the first."""
-    failures = getattr(error, "failures", None)
-    if failures:
-        error = next(iter(failures.values()))[0]
+    """An error as one short line."""
     text = " ".join(str(getattr(error, "strerror", None) or error).split())
     # PyTorch's text goes on to say how to allow pickled objects, which is bad advice here.
     if text.startswith("Weights only load failed"):

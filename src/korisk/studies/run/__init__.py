@@ -3,6 +3,5 @@
 Start with `engine.run_study`, which runs any work over the cells that a store lacks. `cells` is
 the work of a study, and `fits` how its models are fitted. `events` has the queue of cells and the
 events that are reported, `worker` a single process, `progress` the display, `compute` the choice of
-device and processes, `clusters` Dask and batch systems, and `sharded` the command that trains the
-dense network of a point over several processes.
+device and processes, and `clusters` Dask.
 """
