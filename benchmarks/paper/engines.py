@@ -16,8 +16,8 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from typing import Any
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
 from korisk.store.usage import cores, machine, versions
-from korisk.studies.run.clusters import Cluster, local_cluster
+from korisk.studies.run.clusters import Cluster, joined_cluster
 from korisk.studies.run.engine import Event, run_study
 from korisk.studies.run.worker import Report
 
@@ -83,13 +83,25 @@ def _bare(task: Task) -> Result:
     return nothing(task, lambda fraction: None)
 
 
-def _bare_cluster(workers: int) -> AbstractContextManager[Any]:
+@contextmanager
+def _bare_cluster(workers: int) -> Iterator[Any]:
     distributed: Any = import_module("distributed")  # which is not typed
-    made = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
-    client: Any = distributed.Client(made)
-    client.wait_for_workers(workers)
-    found: AbstractContextManager[Any] = client
-    return found
+    options = {"threads_per_worker": 1, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(n_workers=workers, **options) as local,
+        distributed.Client(local) as client,
+    ):
+        client.wait_for_workers(workers)
+        yield client
+
+
+@contextmanager
+def _cluster(workers: int) -> Iterator[Cluster]:
+    with (
+        _bare_cluster(workers) as client,
+        joined_cluster(client.scheduler.address) as cluster,
+    ):
+        yield cluster
 
 
 def measure(
@@ -123,7 +135,7 @@ def main() -> None:
         "in this process": measure(nullcontext, lambda _: engine_seconds(count, 0, None), count),
         "local pool": measure(nullcontext, lambda _: engine_seconds(count, workers, None), count),
         "Dask": measure(
-            lambda: local_cluster(workers), lambda c: engine_seconds(count, workers, c), count
+            lambda: _cluster(workers), lambda c: engine_seconds(count, workers, c), count
         ),
         "Dask alone, nothing stored": measure(
             lambda: _bare_cluster(workers), lambda c: bare_seconds(count, c), count

@@ -52,9 +52,7 @@ reproduce
 reproduce --published
 run study.yaml --dry-run
 run study.yaml
-run study.yaml --cluster local
-run study.yaml --cluster tcp://127.0.0.1:8786
-run study.yaml --cluster slurm --cluster-options examples/slurm_options.yaml
+run study.yaml --scheduler tcp://127.0.0.1:8786
 report study
 report study --only page
 report study --only figures

@@ -117,15 +117,21 @@ def fit(n: int, seed: int) -> float:
 
 def dask() -> str:
     """A pilot on a cluster of one worker, and a study where PyTorch is there, too."""
-    import korisk as kr
-    from korisk.studies.run.clusters import local_cluster
+    from distributed import LocalCluster  # type: ignore[import-untyped]
 
-    with local_cluster(1) as cluster:
+    import korisk as kr
+    from korisk.studies.run.clusters import joined_cluster
+
+    with (
+        LocalCluster(n_workers=1, dashboard_address=None) as local,
+        joined_cluster(local.scheduler_address) as cluster,
+    ):
         pilot = kr.run_pilot(fit, [16, 64], 1, compute=kr.pilots.Compute(cluster=cluster))
     assert pilot.curve.error.tolist() == [fit(16, 0), fit(64, 0)]
     if not Path("tiny.yaml").exists():  # made where PyTorch is
         return "a pilot on a Dask cluster"
-    korisk("run", "tiny.yaml", "--out", "dask", "--cluster", "local", "--workers", "1")
+    with LocalCluster(n_workers=1, dashboard_address=None) as local:
+        korisk("run", "tiny.yaml", "--out", "dask", "--scheduler", local.scheduler_address)
     one, other = (korisk("export", folder, "--metric", "mse") for folder in ("dask", "local"))
     assert one == other, f"{one} on the cluster, {other} without"
     return "a pilot and a study on a Dask cluster, the study's figures as without one"
@@ -133,9 +139,9 @@ def dask() -> str:
 
 def no_dask() -> str:
     """How a cluster is refused."""
-    from korisk.studies.run.clusters import local_cluster
+    from korisk.studies.run.clusters import joined_cluster
 
-    return refused_call("dask", lambda: local_cluster(1).__enter__())
+    return refused_call("dask", lambda: joined_cluster("tcp://127.0.0.1:1").__enter__())
 
 
 def io() -> str:

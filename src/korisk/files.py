@@ -40,7 +40,6 @@ _OF_TABLES = "korisk plan and korisk compare take tables of errors over N"
 _OTHER_KINDS = {
     "layers": "describes a network, which korisk bound takes",
     "points": "describes a study, which korisk run and korisk rehearse take",
-    "walltime": "has the options of a batch system, which korisk run --cluster-options takes",
 }
 _RULES = {
     "string_type": ("a text", "quote it"),

@@ -10,9 +10,10 @@ from typing import Any
 import dummy_work
 import pytest
 from commands import content, korisk, outputs
+from fleet import fleet
 
 from korisk.cli.common import compute
-from korisk.cli.common.compute import chosen_compute, run_tasks
+from korisk.cli.common.compute import run_tasks
 from korisk.cli.common.options import Running
 from korisk.errors import KoriskError
 from korisk.store.cells import Task
@@ -30,21 +31,12 @@ points: [{side: 8, sizes: [4, 8, 16]}]
 seeds: [1, 2]
 pools: {validation: 8, test: 8}
 """
-OPTIONS = 'cores: 4\nmemory: 8 GB\nwalltime: "01:00:00"\n'
-GPU = "worker_extra_args: [--resources, GPU=1]\n"
 
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.yaml"
     path.write_text(STUDY)
-    return path
-
-
-@pytest.fixture
-def options(tmp_path: Path) -> Path:
-    path = tmp_path / "options.yaml"
-    path.write_text(OPTIONS)
     return path
 
 
@@ -58,8 +50,10 @@ def results(folder: Path) -> list[Any]:
 @pytest.mark.slow
 def test_a_dask_cluster_gives_the_results_of_this_process(study: Path, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    for out, where in ((here, ("--workers", 0)), (there, ("--workers", 1, "--cluster", "local"))):
-        assert korisk("run", study, "--out", out, "--device", "cpu", *where) == 0
+    with fleet(tmp_path / "dask") as dask:
+        dask.worker()
+        for out, where in ((here, ("--workers", 0)), (there, ("--scheduler", dask.address))):
+            assert korisk("run", study, "--out", out, "--device", "cpu", *where) == 0
     found, expected = results(there), results(here)
     assert [each[:3] for each in found] == [each[:3] for each in expected]
     assert len(found) == 2 * (3 + 4)
@@ -67,60 +61,33 @@ def test_a_dask_cluster_gives_the_results_of_this_process(study: Path, tmp_path:
         assert ours == pytest.approx(theirs, rel=1e-9)  # this process may have more threads
 
 
-def test_where_nothing_is_left_to_do_no_cluster_is_started(
-    study: Path, options: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    jobs = ("--cluster", "slurm", "--cluster-options", options)
+def test_where_nothing_is_left_to_do_no_scheduler_is_asked(study: Path, tmp_path: Path) -> None:
+    out, nobody = tmp_path / "out", ("--scheduler", "nonsense:")
     assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0") == 0
-    monkeypatch.setenv("PATH", str(tmp_path))  # no command takes jobs here
-    assert korisk("run", study, "--out", out, *jobs) == 0
-    assert korisk("run", study, "--out", tmp_path / "new", *jobs) == 2
+    assert korisk("run", study, "--out", out, *nobody) == 0
+    assert korisk("run", study, "--out", tmp_path / "new", *nobody) == 2
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["--cluster", "spark"], "--cluster must be one of local, slurm"),
-        (["--cluster", "local", "--cluster-options", "FILE"], "add --cluster slurm"),
-        (["--cluster-options", "FILE"], "add --cluster slurm"),
-        (["--cluster", "tcp://h:1", "--workers", "2"], "--cluster ADDRESS joins one"),
-        (["--cluster", "nonsense:"], "must be like tcp://host:8786"),
-        (["--cluster", "local", "--workers", "0"], "--workers must be"),
-        (["--cluster", "slurm", "--workers", "0"], "--workers must be"),
-        (["--cluster", "slurm", "--cluster-options", "FILE", "--device", "cuda"], "GPU=1"),
-        (["--cluster", "slurm", "--device", "tpu"], "--device must be"),
-        (["--cluster", "slurm", "--cluster-options", "none.yaml"], "no such file"),
-        (["--cluster", "slurm", "--cluster-options", "LIST"], "must be keys and values"),
-        (["--cluster", "slurm", "--cluster-options", "TYPO", "--dry-run"], "waltime"),
-        (["--cluster", "slurm", "--cluster-options", "CORES"], "cores.yaml: the options of slurm"),
-        (["--cluster", "slurm", "--dry-run"], "cores and memory"),
+        (["--scheduler", "tcp://h:1", "--workers", "2"], "--workers counts processes of this"),
+        (["--scheduler", "nonsense:"], "must be like tcp://host:8786"),
+        (["--workers", "-1"], "--workers must be"),
+        (["--scheduler", "tcp://h:1", "--device", "tpu"], "--device must be"),
     ],
 )
 def test_wrong_options_are_one_line(
-    study: Path, options: Path, tmp_path: Path, given: list[str], words: str
+    study: Path, tmp_path: Path, given: list[str], words: str
 ) -> None:
-    (tmp_path / "list.yaml").write_text("[1, 2]\n")
-    (tmp_path / "typo.yaml").write_text(OPTIONS + "waltime: 2\n")
-    (tmp_path / "cores.yaml").write_text(OPTIONS.replace("4", "many"))
-    files = {
-        "CORES": tmp_path / "cores.yaml",
-        "FILE": options,
-        "LIST": tmp_path / "list.yaml",
-        "TYPO": tmp_path / "typo.yaml",
-    }
-    asked = [str(files.get(each, each)) for each in given]
-    (line,) = outputs("run", study, "--out", tmp_path / "out", *asked, code=2)[1].splitlines()
+    (line,) = outputs("run", study, "--out", tmp_path / "out", *given, code=2)[1].splitlines()
     assert words in line
 
 
-def test_a_dry_run_shows_memory_and_the_job_script(
-    study: Path, options: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    jobs = ("--cluster", "slurm", "--cluster-options", options, "--workers", "3")
-    said = content("run", study, "--out", out, "--dry-run", *jobs)
+def test_a_dry_run_shows_memory_and_writes_nothing(study: Path, tmp_path: Path) -> None:
+    asked = ("run", study, "--out", tmp_path / "out", "--dry-run", "--workers", "3")
+    said = content(*asked)
     assert [cell["state"] for cell in said["cells"]] == ["to do", "to do"]
     # 8 x 8 pixels and the released 15 x 8 rays in float64: 32 samples; B^T B twice is the most.
     problem = said["cells"][0]["spec"]["problem"]
@@ -128,14 +95,8 @@ def test_a_dry_run_shows_memory_and_the_job_script(
     expected = 32 * (64 + 2 * rays) * 8 + max(4 * 8 * 16**2, 2 * rays**2 * 8)
     assert {cell["memory"] for cell in said["cells"]} == {expected}
     assert said["to_do"] == {"cells": 2, "without_estimate": 2, "workers": 3, "seconds": None}
-    script = said["job_script"].splitlines()
-    assert script[0].startswith("#!")
-    assert "#SBATCH -t 01:00:00" in script
-    assert not out.exists()
-
-    shown = outputs("run", study, "--out", out, "--dry-run", *jobs)[0]
-    assert said["job_script"].strip() in shown
-    assert "2 cells to do: no measured cell yet" in shown
+    assert "2 cells to do: no measured cell yet" in outputs(*asked)[0]
+    assert not (tmp_path / "out").exists()
 
 
 HEAT = """
@@ -196,51 +157,36 @@ def test_a_dry_run_needs_no_pytorch(study: Path, tmp_path: Path) -> None:
     assert "2 cells to do" in done.stdout
 
 
-def chosen(
-    monkeypatch: pytest.MonkeyPatch, offered: bool, *given: Any, **more: Any
-) -> tuple[bool, str]:
-    """Whether cells ask for a GPU, and the device that they use, on a made up cluster."""
-
-    @contextmanager
-    def made(*arguments: object, gpu: bool | None = None, **_: object) -> Iterator[Cluster]:
-        yield Cluster(client=None, name="made up", gpu=offered if gpu is None else gpu)
-
-    for kind in ("local_cluster", "joined_cluster", "job_cluster"):
-        monkeypatch.setattr(clusters, kind, made)
-    with opened(chosen_compute(*given, **more), processes=1) as (cluster, device):
-        assert cluster is not None
-        return cluster.gpu, device
-
-
+@pytest.mark.parametrize(
+    ("device", "offered", "used"),
+    [("auto", True, "cuda"), ("auto", False, "cpu"), ("cpu", True, "cpu"), ("cuda", False, "cuda")],
+)
 def test_cells_use_gpus_where_workers_offer_them_or_where_told(
-    options: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, device: str, offered: bool, used: str
 ) -> None:
-    options.write_text(OPTIONS + GPU)
-    for given in (("tcp://h:1",), ("slurm", options)):
-        assert chosen(monkeypatch, True, *given) == (True, "cuda")
-        assert chosen(monkeypatch, False, *given) == (False, "cpu")
-        assert chosen(monkeypatch, True, *given, device="cpu") == (False, "cpu")
-        assert chosen(monkeypatch, False, *given, device="cuda") == (True, "cuda")
-    assert chosen_compute("slurm", options).device_kind() == "cuda"
-    options.write_text(OPTIONS)
-    assert chosen_compute("slurm", options).device_kind() == "cpu"
+    @contextmanager
+    def joined(address: str, gpu: bool | None = None) -> Iterator[Cluster]:
+        yield Cluster(client=None, name=address, gpu=offered if gpu is None else gpu)
+
+    monkeypatch.setattr(clusters, "joined_cluster", joined)
+    with opened(Compute(scheduler="tcp://h:1", device=device)) as (cluster, where):
+        assert cluster is not None
+        assert (cluster.gpu, where) == (used == "cuda", used)
 
 
-def test_processes_are_as_many_on_dask_and_threads_depend_on_the_cell_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_processes_and_threads_depend_on_the_cell_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = {"side": 8, "views": 4, "bins": 8}
     small = Task(point="small", seed=1, spec={"problem": problem})
     large = Task(point="large", seed=1, spec={"problem": problem | {"side": 256}})
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    for cluster in (None, "local"):
-        found = groups([small, large], chosen_compute(cluster, device="cpu"))
-        assert found == [([small], cores(), 1), ([large], 1, cores())]
-        assert groups([small], chosen_compute(cluster, device="cuda")) == [([small], 0, None)]
-    assert groups([small, large], chosen_compute("tcp://h:1")) == [([small, large], 1, None)]
+    found = groups([small, large], Compute(device="cpu"))
+    assert found == [([small], cores(), 1), ([large], 1, cores())]
+    assert groups([small], Compute(device="cuda")) == [([small], 0, None)]
+    there = Compute(scheduler="tcp://h:1")
+    assert groups([small, large], there) == [([small, large], 1, None)]
     monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
     for workers in (0, 1, 2):
-        found = groups([small, large], chosen_compute(workers=workers, device="cpu"))
+        found = groups([small, large], Compute(workers=workers, device="cpu"))
         assert [threads for _, _, threads in found] == [3, 3]
 
 

@@ -11,13 +11,11 @@ from korisk.store.store import Store
 FILES = {
     "net.yaml": "layers:\n- {known: K, lipschitz: 1}\n",
     "study.yaml": "name: s\npoints: [{side: 8, views: 8, bins: 12}]\nsizes: [2, 4]\n",
-    "jobs.yaml": "{cores: 1, memory: 1 GB, walltime: '01:00:00'}\n",
     "pilot.csv": "# ours\n\nn,error,seed\n4,0.1,1\n8,0.05,1\n16,0.03,1\n",
     "pilot.json": '[{"n": 4, "error": 0.1}]',
 }
 NETWORK, STUDY = "which korisk bound takes", "which korisk run and korisk rehearse take"
-JOBS, TABLE = "which korisk run --cluster-options takes", "korisk plan and korisk compare take"
-JOB_OPTIONS = ("--cluster", "slurm", "--cluster-options")
+TABLE = "korisk plan and korisk compare take"
 STORE = "korisk plan, compare, report, check and export take the stores"
 
 
@@ -33,17 +31,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "words"),
     [
         (("bound", "study.yaml"), STUDY),
-        (("bound", "jobs.yaml"), JOBS),
         (("bound", "pilot.csv"), TABLE),
         (("bound", "pilot.json"), TABLE),
         (("bound", "study.db"), STORE),
         (("run", "net.yaml"), NETWORK),
-        (("run", "jobs.yaml"), JOBS),
         (("run", "pilot.csv"), TABLE),
         (("run", "study.db"), STORE),
         (("rehearse", "net.yaml"), NETWORK),
         (("rehearse", "pilot.csv"), TABLE),
-        (("run", "study.yaml", *JOB_OPTIONS, "net.yaml"), "the options of slurm"),
         (("plan", "net.yaml", "--target", "1"), "net.yaml: "),
         (("plan", "study.db", "--target", "1"), "no cell is finished yet; run the study first"),
         (("report", "study.yaml"), "name the folder or the study.db that korisk run wrote"),
@@ -62,7 +57,7 @@ def test_the_message_says_what_it_is(
 def test_each_file_is_taken_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:
     assert korisk("bound", "net.yaml") == 0
     assert korisk("plan", "pilot.csv", "--at", "32") == 0
-    assert korisk("run", "study.yaml", *JOB_OPTIONS, "jobs.yaml", "--dry-run") == 0
+    assert korisk("run", "study.yaml", "--dry-run") == 0
     capsys.readouterr()
 
 

@@ -158,11 +158,10 @@ def test_halves_of_characters_can_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("run", "study.yaml", "--cluster", "nonsense"),
-        ("run", "study.yaml", "--out", "results/a", "--cluster", "nonsense:99999"),
+        ("run", "study.yaml", "--scheduler", "nonsense"),
+        ("run", "study.yaml", "--out", "results/a", "--scheduler", "nonsense:99999"),
         ("run", "study.yaml", "--out", "study.yaml"),
         ("run", "study.yaml", "--out", "study.yaml/x"),
-        ("run", "study.yaml", "--cluster", "slurm", "--cluster-options", "study.yaml"),
         ("run", "missing.yaml"),
         ("rehearse", "study.yaml", "--images", "missing", "--examples", "8"),
         ("rehearse", "study.yaml", "--pilot", "missing.csv", "--plot", "missing/x.png"),

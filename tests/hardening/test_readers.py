@@ -30,7 +30,7 @@ FUZZED = {  # module: the readers that come there
     "curves/formats.py": (
         *("csv", "json", "jsonl", "xlsx", "ods", "arrays", "archive", "parquet", "frame"),
     ),
-    "files.py": ("csv", "json", "network", "study", "ablation", "jobs", "prediction", "finished"),
+    "files.py": ("csv", "json", "network", "study", "ablation", "prediction", "finished"),
     "fitting/gradient/train.py": ("checkpoint",),
     "images/formats/page.py": ("npy", "npz"),
     "images/formats/dicom.py": ("dicom",),
@@ -38,7 +38,6 @@ FUZZED = {  # module: the readers that come there
     "images/patients.py": ("patients",),
     "images/formats/pictures.py": ("png", "tiff"),
     "cli/ablate.py": ("ablation",),
-    "cli/common/compute.py": ("jobs",),
     "store/cells.py": ("store", "pilots"),
     "prediction/rehearsal/trainings.py": ("finished",),
     "prediction/record.py": ("prediction",),

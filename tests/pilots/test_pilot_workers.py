@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pilot_fits
 import pytest
+from fleet import dask_here
 from pilot_fits import hangs_at_32, power
 from waiting import until
 
@@ -18,7 +19,6 @@ from korisk.errors import KoriskError
 from korisk.pilots import Compute
 from korisk.pilots.fit import FitWork, Reading, pickled
 from korisk.store.cells import Task
-from korisk.studies.run.clusters import local_cluster
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -133,7 +133,7 @@ def test_a_closure_travels_with_cloudpickle() -> None:
 
 
 def test_the_same_on_a_cluster_where_one_size_hangs() -> None:
-    with local_cluster(1) as cluster:  # the time on the way to a worker and back counts too
+    with dask_here(1) as cluster:  # the time on the way to a worker and back counts too
         pilot = kr.run_pilot(
             hangs_at_32, [16, 32, 64], 1, compute=Compute(cluster=cluster, timeout=4.0)
         )

@@ -16,7 +16,6 @@ import numpy as np
 from korisk.errors import KoriskError
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
-from korisk.studies.run.clusters import local_cluster
 from korisk.studies.run.engine import Event, run_study
 from korisk.studies.run.worker import Report
 
@@ -146,7 +145,9 @@ def _main(path: str, workers: str, work: str, folder: str) -> None:
         if workers != "dask":
             run_study(asked, globals()[work], store, workers=int(workers), watch=_say_so)
             return
-        with local_cluster(2) as cluster:
+        from fleet import dask_here
+
+        with dask_here(2) as cluster:
             run_study(asked, globals()[work], store, cluster=cluster, watch=_say_so)
 
 

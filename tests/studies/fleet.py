@@ -6,9 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from waiting import until
+
+from korisk.studies.run.clusters import Cluster, joined_cluster
 
 HERE = Path(__file__).parent
 
@@ -56,3 +60,16 @@ def fleet(folder: Path, *options: str) -> Iterator[Fleet]:
         yield made
     finally:
         made.stop()
+
+
+@contextmanager
+def dask_here(workers: int) -> Iterator[Cluster]:
+    """A cluster of processes of this machine, with one thread each."""
+    distributed: Any = import_module("distributed")
+    settings = {"dashboard_address": None, "memory_limit": 0, "silence_logs": 50}
+    with (
+        distributed.LocalCluster(n_workers=workers, threads_per_worker=1, **settings) as local,
+        joined_cluster(local.scheduler_address) as cluster,
+    ):
+        cluster.client.wait_for_workers(workers, timeout=120)
+        yield cluster

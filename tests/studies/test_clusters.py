@@ -1,30 +1,22 @@
 """Clusters as users have them: joined, lost, at odds with the driver, or a batch system's jobs."""
 
 import logging
-import math
-import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import distributed
 import dummy_work
 import pytest
-from dummy_work import PAUSE, STUDY, cell, tasks
+from dummy_work import cell, tasks
 from fleet import fleet
-from waiting import counts, group_lives, until
+from waiting import counts, until
 
 from korisk.errors import KoriskError, MissingExtraError
-from korisk.files import read_yaml
 from korisk.store.store import Store
 from korisk.studies.run import clusters
-from korisk.studies.run.clusters import job_cluster, job_script, joined_cluster, local_cluster
+from korisk.studies.run.clusters import joined_cluster
 from korisk.studies.run.engine import Event, run_study
 
 Captured = pytest.CaptureFixture[str]
@@ -189,179 +181,13 @@ def test_a_worker_that_returns_is_another(store: Store, tmp_path: Path, monkeypa
     assert len(list(folder.glob("*seed 1*"))) == 2
 
 
-def test_local_workers_know_their_threads(store: Store, monkeypatch: Patch) -> None:
-    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
-    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
-    before = dict(os.environ)
-    with local_cluster(1, threads=3) as cluster:
-        run_study(tasks(1, 1), dummy_work.tells_threads, store, cluster=cluster)
-    assert [found.row.metrics["threads"] for found in store.rows()] == [3.0]
-    assert dict(os.environ) == before
-    with pytest.raises(KoriskError, match="workers must be a whole number >= 1, got 0"):
-        local_cluster(0).__enter__()
-
-
 def test_without_the_extra_it_is_named(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    for made in (joined_cluster("tcp://127.0.0.1:8786"), local_cluster(1)):
-        with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[dask\]'"):
-            made.__enter__()
+    with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[dask\]'"):
+        joined_cluster("tcp://127.0.0.1:8786").__enter__()
 
 
 def test_dask_is_imported_for_clusters_alone() -> None:
     code = "import korisk.studies.run.clusters, sys; print('dask' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
-
-
-SBATCH = """#!/bin/sh
-number=$$
-cp "$1" {folder}/jobs/$number.sh
-setsid sh {folder}/jobs/$number.sh > {folder}/$number.log 2>&1 &
-echo $! > {folder}/$number.pid
-echo "Submitted batch job $number"
-"""
-SCANCEL = """#!/bin/sh
-echo $1 >> {folder}/cancelled
-kill -9 -- -$(cat {folder}/$1.pid)
-"""
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: Patch) -> Iterator[Path]:
-    """A batch system of this machine: jobs start at once, each a process group of its own."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (tmp_path / "jobs").mkdir()
-    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
-        (programs / name).write_text(text.format(folder=tmp_path))
-        (programs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    yield tmp_path
-    for group in job_groups(tmp_path):
-        os.killpg(group, signal.SIGKILL)
-
-
-def job_groups(folder: Path) -> list[int]:
-    return [group for file in folder.glob("*.pid") if group_lives(group := int(file.read_text()))]
-
-
-def options(**changes: Any) -> dict[str, Any]:
-    found = {"cores": 1, "memory": "1 GB", "walltime": "00:10:00", "interface": "lo"}
-    return found | changes
-
-
-def test_cells_run_in_jobs_lost_ones_return_and_all_are_cancelled_at_the_end(
-    slurm: Path, store: Store, monkeypatch: Patch, capfd: Captured
-) -> None:
-    monkeypatch.setattr(clusters, "_RENEWAL", 0.5)
-    soon = distributed.dask.config.set({"distributed.deploy.lost-worker-timeout": "0.2 s"})
-    chosen = options(
-        worker_extra_args=["--resources", "GPU=1"],
-        job_extra_directives=["--gres=gpu:1"],
-        job_script_prologue=[
-            f"export PYTHONPATH={HERE}:{os.environ.get('PYTHONPATH', '')}",
-            f"export {PAUSE}=0.1",
-        ],
-        local_directory=str(slurm),
-    )
-
-    def watch(event: Event) -> None:
-        if event.kind == "done" and event.done == 2:
-            [group] = job_groups(slurm)
-            os.killpg(group, signal.SIGKILL)  # as at the end of its walltime
-
-    with soon, job_cluster("slurm", 1, chosen) as cluster:
-        assert cluster.gpu
-        assert math.isinf(cluster.patience)  # which a test has not
-        impatient = replace(cluster, patience=60.0)
-        summary = run_study(tasks(2, 3), cell, store, cluster=impatient, watch=watch)
-        assert (counts(summary), len(job_groups(slurm))) == ((6, 0, 0), 1)
-    until(lambda: not job_groups(slurm))
-    jobs = list((slurm / "jobs").iterdir())
-    assert len(jobs) == 2
-    assert {job.stem for job in jobs} == set((slurm / "cancelled").read_text().split())
-    assert all("#SBATCH --gres=gpu:1\n" in job.read_text() for job in jobs)
-    with Store.create_or_open(slurm / "local.db", STUDY) as local:
-        run_study(tasks(2, 3), cell, local, workers=0)
-        assert [one.rows for one in local.results()] == [one.rows for one in store.results()]
-    assert capfd.readouterr() == ("", "")
-
-
-def test_refused_jobs_are_told_in_a_line(slurm: Path, monkeypatch: Patch, capfd: Captured) -> None:
-    before = threading.active_count()
-    refusal = "#!/bin/sh\necho 'error: invalid partition' >&2\nexit 1\n"
-    (slurm / "bin" / "sbatch").write_text(refusal)
-    with pytest.raises(KoriskError, match=r"2 slurm jobs: .*error: invalid partition") as caught:
-        job_cluster("slurm", 2, options()).__enter__()
-    assert "\n" not in str(caught.value)
-    assert threading.active_count() == before  # and nothing goes on in the background
-    monkeypatch.setenv("PATH", str(slurm))
-    with pytest.raises(KoriskError, match=r"sbatch.*where the commands of slurm are"):
-        job_cluster("slurm", 2, options()).__enter__()
-    assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("system", "asked", "lines"),
-    [
-        ("slurm", {"queue": "fast", "account": "us"}, ["#SBATCH -p fast", "#SBATCH -t 00:10:00"]),
-        (
-            *("pbs", {"queue": "fast", "resource-spec": "select=1"}),
-            ["#PBS -q fast", "#PBS -l select=1"],
-        ),
-        ("lsf", {"project": "us"}, ['#BSUB -P "us"', "#BSUB -W 00:10:00"]),
-        ("sge", {"job_extra_directives": ["-V"]}, ["#$ -V"]),
-        ("moab", {}, ["#PBS -l walltime=00:10:00"]),
-    ],
-)
-def test_options_are_dask_jobqueues(system: str, asked: dict[str, Any], lines: list[str]) -> None:
-    script = job_script(system, options(cores=4, **asked))
-    assert set(lines) <= set(script.splitlines())
-    assert "OMP_NUM_THREADS=4" in script
-    assert "tcp://ADDRESS-OF-THE-SCHEDULER" in script
-    assert "--nthreads 4" in script
-    assert "GPU" not in script
-
-
-def test_what_is_missing_comes_from_dasks_own_configuration() -> None:
-    mine = {"jobqueue.slurm.cores": 6, "jobqueue.slurm.job-script-prologue": ["module load x"]}
-    with distributed.dask.config.set(mine):
-        script = job_script("slurm", {"memory": "1 GB"})
-    assert "#SBATCH --cpus-per-task=6" in script
-    assert script.index("export OMP_NUM_THREADS=6") < script.index("module load x")
-
-
-@pytest.mark.parametrize(
-    ("system", "asked", "said"),
-    [
-        ("spark", {}, "system must be one of slurm, pbs,"),
-        *(("slurm", {"waltime": "2"}, "'waltime'"), ("slurm", {"memory": "much"}, "much")),
-        ("slurm", {"cores": "four"}, "four"),
-        ("slurm", {"cores": None}, "the options of slurm"),
-        ("slurm", {"job_script_prologue": "module load"}, "job_script_prologue must be a list"),
-    ],
-)
-def test_wrong_options_are_told_in_one_line(system: str, asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(KoriskError) as caught:
-        job_script(system, options(**asked))
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_the_example_gives_a_script_with_all_its_lines() -> None:
-    asked = read_yaml(EXAMPLE)
-    script = job_script("slurm", asked)
-    lines = [f"#SBATCH {line}" for line in asked["job_extra_directives"]]
-    assert {*lines, *asked["job_script_prologue"]} <= set(script.splitlines())
-    assert f"--interface {asked['interface']}" in script
-
-
-def test_loading_the_batch_systems_leaves_ctrl_c_alone() -> None:
-    code = (
-        "import signal; from korisk.studies.run.clusters import job_script;"
-        "job_script('slurm', {'cores': 1, 'memory': '1 GB'});"
-        "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"

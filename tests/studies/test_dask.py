@@ -17,6 +17,7 @@ from typing import Any
 import dummy_work
 import pytest
 from dummy_work import STUDY, cell, tasks
+from fleet import dask_here
 from waiting import contents, counts, until
 
 from korisk.errors import KoriskError
@@ -26,7 +27,7 @@ from korisk.store.store import Store
 from korisk.store.usage import Usage
 from korisk.studies.run import clusters
 from korisk.studies.run.cells import run_cell
-from korisk.studies.run.clusters import Call, Cluster, local_cluster, run_there
+from korisk.studies.run.clusters import Call, Cluster, run_there
 from korisk.studies.run.engine import Event, run_study
 from korisk.studies.run.worker import Done
 
@@ -56,7 +57,7 @@ def start() -> Iterator[Callable[[bool], Cluster]]:
 
         def newest(anew: bool) -> Cluster:
             if anew or not made:
-                made.append(opened.enter_context(local_cluster(2)))
+                made.append(opened.enter_context(dask_here(2)))
             return made[-1]
 
         yield newest

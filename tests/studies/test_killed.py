@@ -103,7 +103,7 @@ def killing(process: subprocess.Popen[bytes], begun: Path, out: Path, cells: int
 def test_a_worker_killed_in_mid_run_changes_nothing(study: Path, tmp_path: Path) -> None:
     broken, calm = tmp_path / "broken", tmp_path / "calm"
     with dask(tmp_path / "dask", 1, waiting_after=0) as cluster:
-        where = ("--device", "cpu", "--cluster", cluster.address)
+        where = ("--device", "cpu", "--scheduler", cluster.address)
         victim = cluster.processes[-1]
         with killing(victim, tmp_path / "dask" / "begun", broken, 1):
             outputs("run", study, "--out", broken, *where)
@@ -117,7 +117,7 @@ def test_a_worker_killed_in_mid_run_changes_nothing(study: Path, tmp_path: Path)
 @pytest.mark.slow
 def test_a_scheduler_killed_in_mid_run_costs_a_second_run(study: Path, tmp_path: Path) -> None:
     broken, calm = tmp_path / "broken", tmp_path / "calm"
-    run = ("run", study, "--device", "cpu", "--out", broken, "--cluster")
+    run = ("run", study, "--device", "cpu", "--out", broken, "--scheduler")
     with dask(tmp_path / "first", 0, waiting_after=2) as cluster:
         with killing(cluster.scheduler, tmp_path / "first" / "begun", broken, 2):
             said = outputs(*run, cluster.address, code=2)[1]
@@ -127,6 +127,6 @@ def test_a_scheduler_killed_in_mid_run_costs_a_second_run(study: Path, tmp_path:
     assert len(stored(broken)) == 2
     with dask(tmp_path / "second") as cluster:
         outputs(*run, cluster.address)
-        outputs(*run[:-2], calm, "--cluster", cluster.address)
+        outputs(*run[:-2], calm, "--scheduler", cluster.address)
     assert attempts(broken) == attempts(calm) == [1, 1, 1, 1]
     assert stored(broken) == stored(calm)

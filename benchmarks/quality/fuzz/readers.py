@@ -161,12 +161,6 @@ def _read_network(path: Path) -> None:
     Network.read(path).amplification()
 
 
-def _read_job_options(path: Path) -> None:
-    from korisk.cli.common.compute import chosen_compute
-
-    assert chosen_compute("slurm", path).options
-
-
 @cache
 def _predictions() -> list[bytes]:
     from korisk.prediction.record import prediction_content, write_prediction
@@ -313,10 +307,6 @@ READERS = {
         Reader("study", "study.yaml", _studies, _read_study, _YAML),
         Reader("ablation", "ablation.yaml", _ablations, _read_ablation, _YAML),
         Reader("geometry", "geometry.yaml", _studies, _read_geometry, _YAML),
-        Reader(
-            *("jobs", "jobs.yaml", _examples("slurm_options.yaml"), _read_job_options, _YAML),
-            needs="dask_jobqueue",
-        ),
         Reader("prediction", "prediction.json", _predictions, _read_prediction, _SIGNED),
         Reader("finished", "n8.json", _finished, _read_finished, _JSON),
         Reader("store", "study.db", _stores, _read_store, _STORE),

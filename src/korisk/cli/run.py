@@ -10,14 +10,13 @@ from urllib.parse import quote
 
 from korisk._json import JsonDict
 from korisk.cli.common.command import command
-from korisk.cli.common.compute import Outcome, chosen_compute, report_failures, run_tasks
+from korisk.cli.common.compute import Outcome, report_failures, run_tasks
 from korisk.cli.common.options import Device, Full, Json, Running, Workers
 from korisk.cli.common.output import print_json, show, warnings_as_lines
 from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossing, crossing
 from korisk.store.store import Store, store_path, store_to_write
 from korisk.studies.results import curves
-from korisk.studies.run.clusters import job_script
 from korisk.studies.run.compute import Compute, expected_seconds, groups
 from korisk.studies.spec.study import Study
 from korisk.texts import Table, counted, duration, number
@@ -28,14 +27,13 @@ _COUNT_LABELS = (("skipped", "already done"), ("failed", "failed"))
 _NO_COMMON_SIZE = "The two models have no N in common."
 
 
-@command("studies.run.compute.Compute", "studies.run.engine.run_study", options="cluster_options")
+@command("studies.run.compute.Compute", "studies.run.engine.run_study")
 def run(
     path: Annotated[Path, "STUDY.yaml", "The study; see docs/reference/study.md."],
     *,
     out: Annotated[Path | None, "DIR", "Folder for results. [default: named as the file]"] = None,
     device: Device = "auto",
-    cluster: Annotated[str | None, "NAME|ADDRESS"] = None,
-    cluster_options: Annotated[Path | None, "FILE.yaml"] = None,
+    scheduler: Annotated[str | None, "ADDRESS"] = None,
     workers: Workers = None,
     dry_run: Annotated[
         bool, "List the cells with state, estimated time and memory; run nothing."
@@ -50,7 +48,7 @@ def run(
     """
     with warnings_as_lines():
         study = Study.read(path)
-    compute = chosen_compute(cluster, cluster_options, workers=workers, device=device)
+    compute = Compute(scheduler=scheduler, workers=workers, device=device)
     folder = out if out is not None else folder_of(path)
     if dry_run:
         _show_cells(study, folder, compute, retry=running.retry_failed, as_json=json)
@@ -143,14 +141,12 @@ def print_end(outcome: Outcome, folder: Path, *, tables: bool) -> None:
 def _show_cells(
     study: Study, folder: Path, compute: Compute, *, retry: bool, as_json: bool
 ) -> None:
-    """Print the cells with state, time and memory, and the job script if there is one."""
+    """Print the cells with state, time and memory."""
     cells = _cells(study, folder, compute.device_kind())
     open_states = {"to do", "failed"} if retry else {"to do"}
     pending = [cell["seconds"] for cell in cells if cell["state"] in open_states]
     resolved = replace(compute, device=compute.device_kind())
-    default = 1
-    if not compute.elsewhere:
-        default = max(1, *(processes for _, processes, _ in groups(study.tasks, resolved)))
+    default = max(1, *(processes for _, processes, _ in groups(study.tasks, resolved)))
     workers = compute.workers or default
     measured = [seconds for seconds in pending if not math.isnan(seconds)]
     unmeasured = len(pending) - len(measured)
@@ -158,11 +154,10 @@ def _show_cells(
     if measured:
         # Workers share the cells, but none of them shares its longest cell.
         expected = max(sum(measured) / workers, *measured)
-    script = None if compute.batch is None else job_script(compute.batch, compute.options)
     if as_json:
         to_do = {"cells": len(pending), "without_estimate": unmeasured, "workers": workers}
-        content = {"name": study.name, "cells": cells, "to_do": to_do | {"seconds": expected}}
-        print_json(content if script is None else content | {"job_script": script})
+        to_do |= {"seconds": expected}
+        print_json({"name": study.name, "cells": cells, "to_do": to_do})
         return
     rows = [
         [
@@ -191,8 +186,6 @@ def _show_cells(
         if pending
         else "Nothing is left to do.",
     )
-    if script is not None:
-        show(f"\nScript of each job:\n\n{script}", whole_lines=True)
 
 
 def _cells(study: Study, folder: Path, device: str) -> list[JsonDict]:

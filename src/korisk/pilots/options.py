@@ -71,7 +71,7 @@ class Compute:
             from korisk.studies.run.clusters import Cluster
 
             rule = "be one of korisk.studies.run.clusters"
-            remedy = "with local_cluster(4) as cluster: is the simplest"
+            remedy = "with joined_cluster('tcp://host:8786') as cluster:"
             require(isinstance(self.cluster, Cluster), "cluster", rule, self.cluster, remedy)
 
     @property

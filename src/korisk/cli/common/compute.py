@@ -16,10 +16,9 @@ from korisk._json import JsonDict
 from korisk.cli.common.options import Running
 from korisk.cli.common.output import tell, warnings_as_lines
 from korisk.errors import KoriskError
-from korisk.files import make_folder, read_yaml, write_text
+from korisk.files import make_folder, write_text
 from korisk.store.cells import Task
 from korisk.store.store import Failure, FlatRow, Store, store_to_write
-from korisk.studies.run.clusters import job_script
 from korisk.studies.run.compute import Compute, chosen_device, expected_seconds, groups, opened
 from korisk.studies.run.engine import Event, Summary, run_study
 from korisk.studies.run.progress import Pace, event_line, progress
@@ -37,30 +36,6 @@ class Outcome:
     page: Path | None  # if one was written
 
 
-def chosen_compute(
-    cluster: str | None = None,
-    cluster_options: Path | None = None,
-    *,
-    workers: int | None = None,
-    device: str = "auto",
-) -> Compute:
-    """Settings of where cells run; `cluster_options` is a file with options of batch jobs."""
-    options = {} if cluster_options is None else read_yaml(cluster_options)
-    if not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
-        raise KoriskError(f"{cluster_options}: must be keys and values, such as cores: 4")
-    try:
-        compute = Compute(cluster=cluster, options=options, workers=workers, device=device)
-        # Writing the script checks the options, before anything is queued.
-        if compute.batch is not None:
-            job_script(compute.batch, options)
-    except KoriskError as error:
-        # An error in the options gets the name of their file; others are not about the file.
-        if cluster_options is None or not str(error).startswith("the options of"):
-            raise
-        raise type(error)(f"{cluster_options}: ", error.message) from None
-    return compute
-
-
 def run_tasks(
     tasks: Sequence[Task],
     study: JsonDict,
@@ -74,14 +49,14 @@ def run_tasks(
     page, retry = running.page, running.retry_failed
     _checks.real("--wait", running.wait, at_least=0, remedy="give seconds")
     # Raises if PyTorch is missing or lacks the device; on a cluster, the workers choose theirs.
-    device = chosen_device("cpu" if compute.elsewhere else compute.device)
+    device = chosen_device("cpu" if compute.scheduler is not None else compute.device)
     from korisk.studies.run.cells import cell_work
 
     # Imported before the run: a missing matplotlib should fail first.
     if page:
         from korisk.report.contents import read_contents
         from korisk.report.page.study import study_page
-    resolved = compute if compute.elsewhere else replace(compute, device=device)
+    resolved = compute if compute.scheduler is not None else replace(compute, device=device)
     path = store_to_write(out)
     html = path.with_name("report.html")
     had_folder, had_store = path.parent.exists(), path.exists()
@@ -109,11 +84,10 @@ def run_tasks(
                     for group, processes, threads in groups(tasks, resolved):
                         todo = store.missing(group)
                         nothing_to_run = all(store.failed(task) and not retry for task in todo)
-                        # A group without work must not start a cluster.
+                        # A group without work needs no scheduler.
                         settings = Compute(device="cpu") if nothing_to_run else resolved
                         workers = processes if compute.workers is None else compute.workers
-                        pool = max(1, processes)
-                        with opened(settings, processes=pool, threads=threads) as (cluster, device):
+                        with opened(settings) as (cluster, device):
                             group_summary = run_study(
                                 group,
                                 cell_work(group, device=device),

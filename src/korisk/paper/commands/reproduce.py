@@ -10,7 +10,7 @@ import typer
 
 from korisk import _checks
 from korisk.cli.common.command import command
-from korisk.cli.common.compute import chosen_compute, report_failures, run_tasks
+from korisk.cli.common.compute import report_failures, run_tasks
 from korisk.cli.common.options import Device, Full, Json, Running, Workers
 from korisk.cli.common.output import print_json, refuse_extra, show
 from korisk.cli.run import print_end
@@ -19,7 +19,7 @@ from korisk.paper import reproduction as paper
 from korisk.paper.commands.published import print_claims, print_published
 from korisk.planning.compare import crossing
 from korisk.store.store import store_path
-from korisk.studies.run.compute import chosen_device
+from korisk.studies.run.compute import Compute, chosen_device
 from korisk.studies.spec.study import PROTOCOLS
 from korisk.texts import Table, number
 
@@ -84,7 +84,7 @@ def reproduce(
     )
     tasks = [task for study in planned for task in study.tasks]
     content = {"name": paper.NAME, "studies": [study.content for study in planned]}
-    compute = chosen_compute(device=where, workers=workers)
+    compute = Compute(device=where, workers=workers)
     done = run_tasks(tasks, content, out, running, compute=compute, quiet=json)
     sweeps = paper.sweeps(done.rows)
     lines = paper.calibration(sweeps)

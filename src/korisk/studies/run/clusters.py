@@ -1,7 +1,6 @@
-"""Dask clusters for studies: started here, joined, or jobs of a batch system.
+"""Dask clusters for studies: `joined_cluster` is a context manager that yields a `Cluster`.
 
-`local_cluster`, `joined_cluster` and `job_cluster` are context managers that yield a `Cluster` and
-close what they started. Meanwhile Dask's log is silenced: a run reports what matters.
+Meanwhile Dask's log is silenced: a run reports what matters.
 
 The driver places cells, one at a time on each worker process, instead of leaving that to Dask's
 scheduler (`client.submit(..., retries=)` and `as_completed`). A cell uses all threads and the
@@ -18,7 +17,6 @@ import math
 import os
 import pickle
 import queue
-import signal
 import socket
 import tempfile
 import time
@@ -29,35 +27,28 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module, metadata
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from korisk._checks import count, one_of
 from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError, needed_by, shown
 from korisk.store.cells import Task
-from korisk.store.usage import Usage, cores, versions
+from korisk.store.usage import Usage, versions
 from korisk.studies.run import worker as process
 from korisk.studies.run.events import EventLog
-from korisk.texts import counted
 
 Answer = process.Done | process.Failed | str | None  # of a worker; a text is a problem there
 
-SYSTEMS = ("slurm", "pbs", "lsf", "sge", "oar", "moab", "htcondor")  # of dask-jobqueue
-
-_PATIENCE = 60.0  # seconds without a worker before a run ends, unless jobs are queued
+_PATIENCE = 60.0  # seconds without a worker before a run ends
 _CONNECTING = 8.0  # seconds for a scheduler to answer
-_CLOSING = 10.0  # seconds for a client or a cluster to close
+_CLOSING = 10.0  # seconds for a client to close
 _SURVEY = 0.5  # seconds between two checks of which workers are connected
 _SILENCE = 15.0  # seconds without an answer after which a scheduler counts as gone
 _FETCH = 60.0  # seconds after which to check whether a result's worker is still there
 _QUIET_WAIT = 2.0  # seconds without a worker before that is reported
-_RENEWAL = 30.0  # seconds between two requests for lost jobs
 _YEAR = 3.2e7  # seconds: the longest timeout that faulthandler is given
-_LOGGERS = ("distributed", "dask_jobqueue", "tornado", "asyncio")
-_JOB_REMEDY = "correct them; dask-jobqueue needs at least cores and memory"
+_LOGGERS = ("distributed", "tornado", "asyncio")
 _CANCELLED = (CancelledError, asyncio.CancelledError)  # depending on the version of distributed
 
 
@@ -70,36 +61,6 @@ class Cluster:
     gpu: bool = False  # cells ask for a worker's GPU resource
     patience: float = _PATIENCE  # seconds without a usable worker after which a run ends
     remedy: str = "run again"  # if no worker appears
-    renew: Callable[[], None] = lambda: None  # asks again for workers that were lost for good
-
-
-@contextmanager
-def local_cluster(
-    workers: int, *, threads: int | None = None, gpu: bool = False
-) -> Iterator[Cluster]:
-    """Start a Dask cluster of processes on this machine."""
-    workers = count("workers", workers, at_least=1, remedy="count processes")
-    share = threads or process.threads_asked() or max(1, cores() // workers)
-    name = "the local Dask cluster"
-    with (
-        process.thread_environment(share),
-        _silent_dask() as folder,
-        _started(
-            _extra("distributed").LocalCluster,
-            workers,
-            f"{name}: workers do not start",
-            "start the cluster from a file, under if __name__ == '__main__':",
-            n_workers=0,
-            processes=True,
-            threads_per_worker=share,
-            memory_limit=0,  # a cell may use what the machine has, as in the local pool
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # else it takes port 8787
-            local_directory=folder,
-            resources={"GPU": 1} if gpu else None,
-        ) as client,
-    ):
-        yield Cluster(client=client, name=name, gpu=gpu)
 
 
 @contextmanager
@@ -154,103 +115,7 @@ def joined_cluster(
             yield Cluster(client=client, name=url, gpu=gpu, patience=patience, remedy=remedy)
 
 
-@contextmanager
-def job_cluster(
-    system: str, jobs: int = 1, options: JsonMapping | None = None
-) -> Iterator[Cluster]:
-    """Start a Dask cluster whose workers are jobs of a batch system, cancelled at the end."""
-    kind, arguments = _job_class(system, options or {})
-    name = counted(jobs, f"{system} job")
-
-    def renew() -> None:
-        # Refused for now; the next request may succeed.
-        with suppress(Exception):
-            client.cluster.sync(_scaled, client.cluster, jobs)
-
-    with (
-        _silent_dask(),
-        _started(
-            kind,
-            jobs,
-            f"{name}: cannot be submitted",
-            f"correct the options, and run where the commands of {system} are installed",
-            scheduler_options={"dashboard": False, "dashboard_address": ":0"},
-            **arguments,
-        ) as client,
-    ):
-        # No limit: jobs may wait in a queue for hours.
-        gpu, patience = uses_gpu(system, options), math.inf
-        yield Cluster(client=client, name=name, gpu=gpu, patience=patience, renew=renew)
-
-
-def uses_gpu(system: str, options: JsonMapping | None) -> bool:
-    """Whether jobs with these options offer a GPU."""
-    _, arguments = _job_class(system, options or {})
-    return any("GPU=1" in str(word) for word in arguments["worker_extra_args"])
-
-
-def job_script(system: str, options: JsonMapping | None = None) -> str:
-    """The script that would be submitted for each job; nothing is started."""
-    kind, arguments = _job_class(system, options or {})
-    logs = Path(str(arguments.get("log_directory") or "."))
-    with _as_one_line(f"the options of {system}", _JOB_REMEDY):
-        had_logs = logs.exists()
-        job = kind.job_cls("tcp://ADDRESS-OF-THE-SCHEDULER", name="NAME", **arguments)
-        # dask-jobqueue creates the folder even for a script that is only shown.
-        if not had_logs:
-            with suppress(OSError):
-                logs.rmdir()
-        return str(job.job_script())
-
-
-def _job_class(system: str, options: JsonMapping) -> tuple[Any, JsonDict]:
-    """dask-jobqueue's class of a system, and its arguments.
-
-    Added to the user's arguments are one worker process in each job, unless a number is set, the
-    threads of its numeric libraries, and korisk as the job's name.
-    """
-    one_of("system", system, SYSTEMS)
-    name = {"htcondor": "HTCondor", "moab": "Moab"}.get(system, system.upper())
-    arguments = {"job_name": "korisk"} | {key.replace("-", "_"): options[key] for key in options}
-    with _as_one_line(f"the options of {system}", _JOB_REMEDY):
-        kind = getattr(_extra("dask_jobqueue"), f"{name}Cluster")
-        configured = _extra("dask").config.get(f"jobqueue.{system}", {})
-        for key in ("job_script_prologue", "worker_extra_args", "processes", "cores"):
-            arguments.setdefault(key, configured.get(key.replace("_", "-")))
-        for key in ("job_script_prologue", "worker_extra_args"):
-            arguments[key] = arguments[key] or []
-            if not isinstance(arguments[key], list):
-                raise TypeError(f"{key} must be a list, got {arguments[key]!r}")
-        # dask-jobqueue would divide a job into several processes; a cell uses all cores of one.
-        arguments["processes"] = arguments["processes"] or 1
-        share = max(1, int(arguments["cores"] or 1) // int(arguments["processes"]))
-    exports = [f"export {name}={share}" for name in process.THREAD_VARIABLES]
-    arguments["job_script_prologue"] = [*exports, *arguments["job_script_prologue"]]
-    return kind, arguments
-
-
 # --- Connections ---------------------------------------------------------------------------------
-
-
-@contextmanager
-def _started(kind: Any, workers: int, what: str, remedy: str, **options: Any) -> Iterator[Any]:
-    """A client of a new cluster with this many workers, which is closed at exit."""
-
-    # Runs in the thread that starts processes, which inherit its mask.
-    async def without_interrupts() -> None:
-        process.block_interrupts()
-
-    with _as_one_line(what, remedy):
-        cluster = kind(silence_logs=logging.CRITICAL, **options)
-    try:
-        with _as_one_line(what, remedy):
-            cluster.sync(without_interrupts)
-            cluster.sync(_scaled, cluster, workers)
-        with _connected(cluster) as client:
-            yield client
-    finally:
-        with suppress(Exception, asyncio.CancelledError):
-            cluster.close(timeout=_CLOSING)
 
 
 @contextmanager
@@ -272,20 +137,6 @@ def _connected(target: Any) -> Iterator[Any]:
     finally:
         with suppress(Exception):
             client.close(timeout=_CLOSING)
-
-
-async def _scaled(cluster: Any, workers: int) -> None:
-    """Request workers, and raise the error that prevents them from starting."""
-    status = _extra("distributed").Status
-    cluster.scale(workers)
-    try:
-        await cluster
-    except Exception:  # forget workers that did not start: Dask can neither close nor retry them
-        for name, worker in list(cluster.workers.items()):
-            if worker.status == status.created:
-                worker.status = status.failed
-                del cluster.workers[name]
-        raise
 
 
 @contextmanager
@@ -326,14 +177,9 @@ def _silent_dask() -> Iterator[str]:
 
 
 def _extra(name: str) -> Any:
-    """Import a package of the extra; dask-jobqueue's import must not change the SIGINT handler."""
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        with needed_by("running on a Dask cluster", name.replace("_", "-"), "'korisk[dask]'"):
-            return import_module(name)
-    finally:
-        if signal.getsignal(signal.SIGINT) is not before:
-            signal.signal(signal.SIGINT, before)
+    """Import a package of the extra."""
+    with needed_by("running on a Dask cluster", name, "'korisk[dask]'"):
+        return import_module(name)
 
 
 # --- In a Dask worker ----------------------------------------------------------------------------
@@ -449,7 +295,7 @@ class DaskPool:
         self._topic = f"korisk-{uuid4().hex}"  # of progress
         self._notices: queue.SimpleQueue[tuple[str, float | None]] = queue.SimpleQueue()
         self._surveyed = -math.inf
-        self._renewed = self._staffed = time.monotonic()  # when a usable worker was last seen
+        self._staffed = time.monotonic()  # when a usable worker was last seen
         self._warned = False
 
     def run(self) -> None:
@@ -484,9 +330,6 @@ class DaskPool:
             usable = not self._cluster.gpu or _has_gpu(present[address])
             folder = present[address]["local_directory"]
             self._workers[address] = WorkerState(address, folder, usable)
-        if clock - self._renewed >= _RENEWAL:
-            self._renewed = clock
-            self._cluster.renew()
         if any(worker.usable for worker in self._workers.values()):
             self._staffed, self._warned = clock, False
             return

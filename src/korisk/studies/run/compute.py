@@ -1,9 +1,9 @@
-"""Choice of the device, the processes or cluster, and the groups in which cells are run."""
+"""Choice of the device and the processes or scheduler, and the groups in which cells are run."""
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from korisk import _checks
@@ -22,19 +22,16 @@ _LARGE, _MANY = 64, 4096  # pixels a side and rays from which a single cell uses
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """Where cells run: in processes of this machine, or on a Dask cluster.
+    """Where cells run: in processes of this machine, or on the workers of a Dask scheduler.
 
     Parameters
     ----------
-    cluster : str, optional
-        Run cells on Dask: local starts processes on this machine, tcp://host:8786 joins a
-        scheduler, and slurm, pbs, lsf, sge, oar, moab or htcondor submit jobs. Default: processes
-        without Dask.
-    options : mapping, optional
-        Options of the jobs, with dask-jobqueue's keys; see docs/reference/clusters.md.
+    scheduler : str, optional
+        Address of a Dask scheduler whose workers run the cells, such as tcp://host:8786. Default:
+        processes of this machine.
     workers : int, optional
-        Number of processes, or of jobs; 0 runs cells in this process. Default: one per core for
-        small images, else 1.
+        Number of processes; 0 runs cells in this process. Default: one per core for small images,
+        else 1.
     device : str, default "auto"
         cpu, cuda, cuda:1, or auto: a GPU if there is one.
 
@@ -44,56 +41,27 @@ class Compute:
         If they contradict each other.
     """
 
-    cluster: str | None = None
-    options: JsonMapping = field(default_factory=dict)
+    scheduler: str | None = None
     workers: int | None = None
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.batch is not None:
-            known = ("local", *clusters.SYSTEMS, "tcp://host:port")
-            _checks.one_of("cluster", self.cluster, known)
-        elif self.options:
-            jobs = " is for jobs of a batch system; add ", Argument("cluster", "slurm")
-            raise KoriskError(Argument("options"), *jobs, ", or leave it out")
         if self.workers is not None:
-            if self.joins:
-                reason = " is for clusters that are started, and ", Argument("cluster")
-                remedy_text = " ADDRESS joins one; leave it out, or start workers there"
-                raise KoriskError(Argument("workers"), *reason, remedy_text)
-            least = 0 if self.cluster is None else 1
-            remedy = "count workers" if least else "count processes; 0 runs cells in this one"
-            most = _MOST_WORKERS
-            _checks.count("workers", self.workers, at_least=least, at_most=most, remedy=remedy)
+            if self.scheduler is not None:
+                raise KoriskError(
+                    *(Argument("workers"), " counts processes of this machine, and "),
+                    *(Argument("scheduler"), " has workers of its own; leave one out"),
+                )
+            remedy = "count processes; 0 runs cells in this one"
+            _checks.count("workers", self.workers, at_least=0, at_most=_MOST_WORKERS, remedy=remedy)
         _check_device(self.device)
-        on_gpu = self.batch is None or clusters.uses_gpu(self.batch, self.options)
-        if self.device.startswith("cuda") and not on_gpu:
-            add = 'worker_extra_args: ["--resources", "GPU=1"] to the cluster options'
-            raise KoriskError(Argument("device", self.device), f" needs jobs with a GPU; add {add}")
-
-    @property
-    def joins(self) -> bool:
-        """Whether `cluster` is the address of a running one."""
-        return self.cluster is not None and ":" in self.cluster
-
-    @property
-    def batch(self) -> str | None:
-        """The batch system, or None."""
-        return None if self.joins or self.cluster == "local" else self.cluster
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether cells may run on other machines."""
-        return self.joins or self.batch is not None
 
     def device_kind(self) -> str:
-        """cpu or cuda, as far as known without starting a cluster."""
+        """cpu or cuda, as far as known without asking a scheduler."""
         if self.device != "auto":
             return self.device.partition(":")[0]
-        if self.batch is not None:
-            return "cuda" if clusters.uses_gpu(self.batch, self.options) else "cpu"
         try:
-            return "cpu" if self.joins else chosen_device("auto")
+            return "cpu" if self.scheduler is not None else chosen_device("auto")
         except MissingExtraError:  # nothing runs here without PyTorch, but cells can be listed
             return "cpu"
 
@@ -118,29 +86,15 @@ def _check_device(name: str) -> None:
 
 
 @contextmanager
-def opened(
-    compute: Compute, *, processes: int, threads: int | None = None
-) -> Iterator[tuple[clusters.Cluster | None, str]]:
-    """Open the cluster, None for processes without Dask; yield it and the device of its cells.
-
-    `processes` is the default size of a local cluster, `threads` the threads of each process.
-    """
-    if compute.cluster is None:
+def opened(compute: Compute) -> Iterator[tuple[clusters.Cluster | None, str]]:
+    """Join the scheduler, if there is one; yield its cluster and the device of the cells."""
+    if compute.scheduler is None:
         yield None, compute.device
         return
-    device = compute.device
-    wants_gpu = None if device == "auto" else device.startswith("cuda")
-    if compute.batch is not None:
-        opening = clusters.job_cluster(compute.batch, compute.workers or 1, compute.options)
-    elif compute.joins:
-        opening = clusters.joined_cluster(compute.cluster, gpu=wants_gpu)
-    else:
-        count = compute.workers or processes
-        opening = clusters.local_cluster(count, threads=threads, gpu=device != "cpu")
-    with opening as cluster:
-        gpu = cluster.gpu if wants_gpu is None else wants_gpu
-        kind = "cuda" if gpu else "cpu"
-        yield replace(cluster, gpu=gpu), (kind if wants_gpu is None else device)
+    wants_gpu = None if compute.device == "auto" else compute.device.startswith("cuda")
+    with clusters.joined_cluster(compute.scheduler, gpu=wants_gpu) as cluster:
+        offered = "cuda" if cluster.gpu else "cpu"
+        yield cluster, (offered if wants_gpu is None else compute.device)
 
 
 def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], int, int | None]]:
@@ -149,7 +103,7 @@ def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], in
     Cells of small images run in parallel; one of a large image uses all cores. Threads depend on
     the cell and on OMP_NUM_THREADS, never on --workers, so that results have the same bits.
     """
-    if compute.elsewhere:
+    if compute.scheduler is not None:
         return [(list(tasks), 1, None)]
     if compute.device != "cpu":
         # A GPU is used by one process at a time.
