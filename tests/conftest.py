@@ -34,7 +34,7 @@ LONG = {
     *("cli/test_cli.py", "curves/test_kept_tables.py"),
     *("hardening/test_bombs.py", "hardening/test_outputs.py"),
     *(f"pages/test_{name}.py" for name in ("api_examples", "equations", "pages_run")),
-    *("networks/test_large_graphs.py", "networks/test_local.py", "paper/test_claims.py"),
+    *("networks/test_large_graphs.py", "paper/test_claims.py"),
     *("operators/test_anywhere.py", "operators/test_geometry_figure.py"),
     *(f"pilots/test_pilot_{name}.py" for name in ("adapters", "growing", "workers")),
     "pilots/test_probe.py",

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from korisk.networks.amplification import amplification
     from korisk.networks.describe.describe import describe
     from korisk.networks.describe.marks import mark_known, mark_learned
-    from korisk.networks.describe.sets import Ball, Box
     from korisk.pilots import Pilot, pilot_sklearn, pilot_torch, run_pilot
     from korisk.prediction.rehearsal.rehearsal import Rehearsal
     from korisk.prediction.rehearsal.rehearse import rehearse
@@ -45,7 +44,6 @@ _LAZY = {
     "networks.amplification": ("amplification",),
     "networks.describe.describe": ("describe",),
     "networks.describe.marks": ("mark_known", "mark_learned"),
-    "networks.describe.sets": ("Ball", "Box"),
     "pilots.adapters": ("pilot_sklearn", "pilot_torch"),
     "pilots.result": ("Pilot",),
     "pilots.run": ("run_pilot",),
@@ -71,7 +69,7 @@ __all__ += ["Comparison", "Curve", "Plan", "compare", "forecast", "next_size", "
 __all__ += ["Known", "Learned", "Network", "barron_bound", "sample_size"]
 __all__ += ["Pilot", "pilot_sklearn", "pilot_torch", "run_pilot"]
 __all__ += ["Rehearsal", "ablate", "rehearse"]
-__all__ += ["Ball", "Box", "amplification", "describe", "mark_known", "mark_learned"]
+__all__ += ["amplification", "describe", "mark_known", "mark_learned"]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import content, korisk, outputs, refused, text
+from commands import content, korisk, outputs, text
 
 import korisk as kr
 
@@ -164,26 +164,3 @@ def test_the_path_of_modules_is_left_as_it_was(models: str) -> None:
     korisk("bound", "--module", f"{models}:plain")
     korisk("bound", "--module", f"{models}:failing")
     assert sys.path == before
-
-
-def test_a_set_of_inputs_gives_constants_that_say_so(models: str, tmp_path: Path) -> None:
-    """A gate has none on all inputs; on a ball or on the hull of a file it has."""
-    import numpy as np
-
-    place = f"{models}:gated"
-    found = content("bound", "--module", place, "--ball", 0.5, "--json")
-    assert "ball of radius 0.5" in found["condition"]
-    assert any("ball of radius 0.5" in layer["lipschitz"]["how"] for layer in found["layers"])
-    assert 0 < found["lipschitz"]["upper"] < float("inf")
-    assert "ball of radius 0.5" in " ".join(text("bound", "--module", place, "--ball", 0.5).split())
-    np.save(tmp_path / "data.npy", np.random.default_rng(0).random((5, 4)))
-    hull = content("bound", "--module", place, "--inputs", tmp_path / "data.npy", "--json")
-    assert "5 given inputs" in hull["condition"]
-    np.save(tmp_path / "other.npy", np.zeros((5, 3)))
-    for options, words in (
-        (["--ball", 0], "--ball"),
-        (["--ball", 1, "--inputs", tmp_path / "data.npy"], "one of --ball and --inputs"),
-        (["--inputs", tmp_path / "nowhere.npy"], "no such file"),
-        (["--inputs", tmp_path / "other.npy"], "at least two inputs of shape (4,)"),
-    ):
-        assert words in refused("bound", "--module", place, *options)

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 import korisk as kr
 from korisk.errors import KoriskWarning
 from korisk.networks.describe.describe import describe
-from korisk.networks.describe.local import LocalNetwork
 from korisk.theory.overview import overview
 
 
@@ -233,15 +232,3 @@ def test_no_quotient_exceeds_a_constant_that_is_given(name: str) -> None:
         quotient = float((module(one) - module(two)).norm() / (one - two).norm())
         # Of a custom function autograd knows what it states, so quotients are asked for as well.
         assert max(quotient, slope_at(module, one)) <= constant * (1 + 1e-9)
-
-
-def test_a_power_spectrum_has_ranges_on_a_ball() -> None:
-    """Complex values have no order, so no box; what follows from them has."""
-    module, x = Of(lambda x: torch.fft.rfft(x @ WEIGHTS).abs() ** 2), draw(1, 6, seed=4)
-    net = describe(module, x, inputs=kr.Ball(x[0], 0.5))
-    assert isinstance(net, LocalNetwork)
-    noise = draw(50, 6, seed=5)
-    points = x + 0.5 * noise / noise.norm(dim=1, keepdim=True) * torch.rand(50, 1).double()
-    assert net.inside(points).share == 1
-    slopes = [slope_at(module, point[None]) for point in points]
-    assert max(slopes) <= net.lipschitz() <= 20 * max(slopes)

@@ -24,12 +24,6 @@ def bound(
         "PACKAGE.MODULE:FACTORY",
         "Describe a PyTorch module instead: the function returns (module, example).",
     ] = None,
-    ball: Annotated[
-        float | None, "R", "With --module: constants on the ball of radius R around the example."
-    ] = None,
-    inputs: Annotated[
-        Path | None, "FILE.npy", "With --module: constants on the hull of these inputs."
-    ] = None,
     n: Annotated[float | None, typer.Option("-n"), "N"] = None,
     target: Target = None,
     replace: str | None = None,
@@ -58,14 +52,7 @@ def bound(
         raise KoriskError(
             f"--write keeps what --module describes, and {network} is a file; copy it"
         )
-    input_sets = [input_set for input_set in (ball, inputs) if input_set is not None]
-    if len(input_sets) > (module is not None):
-        problem = "a set of inputs belongs to --module, and is one of --ball and --inputs"
-        raise KoriskError(f"{problem}; leave the others out")
-    if module is not None:
-        net = own_code.described(module, ball=ball, inputs=inputs)
-    else:
-        net = Network.read(network or "")
+    net = own_code.described(module) if module is not None else Network.read(network or "")
     # Written before the bound, which may be refused for a constant to add to this file.
     if write is not None:
         net.write(write)
@@ -92,10 +79,8 @@ def bound(
         from korisk.studies.networks import TitledNetwork
 
         save_plot(architecture_figure([TitledNetwork(net.name or "network", net)]), diagram)
-    # A network described on a set of inputs has constants that hold on that set only.
-    condition = getattr(net, "condition", None)
     if json:
-        print_json(result.to_dict() | ({} if condition is None else {"condition": condition}))
+        print_json(result.to_dict())
     else:
-        show(*result.tables(), "\n".join(filter(None, [result.explain(), condition])))
+        show(*result.tables(), result.explain())
     result.require()

@@ -139,26 +139,26 @@ class Burgers(nn.Module):
             u = self._step(u)
         return u
 
-    def on_box(self, low: Tensor, high: Tensor) -> tuple[NormBracket, Tensor, Tensor]:
-        """A Lipschitz constant for inputs between two ends, and the ends of the outputs.
+    def on_box(self, low: Tensor | float, high: Tensor | float) -> NormBracket:
+        """A Lipschitz constant for inputs between two ends.
 
-        Eq. (eq:burgers-energy) and Eq. (eq:burgers-collatz), whichever is smaller. `describe` asks
-        every module that has this method, so that one of yours may have it too.
+        Eq. (eq:burgers-energy) and Eq. (eq:burgers-collatz), whichever is smaller.
+        `korisk.describe` takes that of all inputs, and
+        `korisk.mark_known(flow, lipschitz=flow.on_box(low, high))` states that of yours.
 
         Parameters
         ----------
-        low, high : Tensor, shape (..., *points)
+        low, high : Tensor, shape (..., *points), or float
             The ends, low <= high; they may be infinite. Inputs beyond `largest` are left out, or
             clipped.
 
         Returns
         -------
-        bracket : NormBracket
+        NormBracket
             Its upper end is the constant, in the Euclidean norm.
-        low, high : Tensor
-            The least and the largest output of each entry.
         """
-        ends = [end.double().clamp(-self.largest, self.largest) for end in (low, high)]
+        zero = torch.zeros(self.points, dtype=torch.float64, device=self.smoothing.device)
+        ends = [(zero + end).clamp(-self.largest, self.largest) for end in (low, high)]
         # Steps are monotone, so the ends of a box are mapped to ends of the next.
         boxes, energy = [], 0.0  # of states before each step; log of a constant
         for _ in range(self.steps):
@@ -168,7 +168,7 @@ class Burgers(nn.Module):
         collatz = self._collatz(boxes)
         largest = math.exp(min(energy, collatz) * (1 + _ROUNDING) + _ROUNDING)
         how = "Burgers on a box: energy" if energy < collatz else "Burgers on a box: Collatz"
-        return NormBracket(0.0, largest, how=how), ends[0], ends[1]
+        return NormBracket(0.0, largest, how=how)
 
     def _step(self, u: Tensor) -> Tensor:
         # The flux of Engquist and Osher, Eq. eq:burgers-step: upwind from the left where u > 0,

@@ -20,30 +20,26 @@ from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.theory import Network
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 FACTORY = "write package.module:factory, such as models.unet:example"
 _DATA = ("operator", "images", "noise", "patients")  # that the file of a network may define
 _TRAINING = ("steps", "batch", "rate", "seeds", "largest")
 
 
-def described(place: str, *, ball: float | None = None, inputs: Path | None = None) -> Network:
-    """Describe the PyTorch module that a factory returns, with the example input it returns.
-
-    With `ball` or `inputs`, the constants hold on a ball of this radius around the example, or on
-    the convex hull of the inputs in a file.
-    """
+def described(place: str) -> Network:
+    """Describe the PyTorch module that a factory returns, with the example input it returns."""
     search_path = list(sys.path)
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` would
     try:
         # The user's code may print: to stderr, so that the output of --json stays valid.
         with contextlib.redirect_stdout(sys.stderr), warnings_as_lines():
-            return _described(place, ball, inputs)
+            return _described(place)
     finally:
         sys.path[:] = search_path
 
 
-def _described(place: str, ball: float | None, inputs: Path | None) -> Network:
+def _described(place: str) -> Network:
     name, _, attribute = place.partition(":")
     if not (name and attribute):
         raise KoriskError(f"--module names a factory, got {shown(place)}; {FACTORY}")
@@ -68,34 +64,9 @@ def _described(place: str, ball: float | None, inputs: Path | None) -> Network:
             f"batches first, got {shown(result)}"
         )
     from korisk.networks.describe.describe import describe
-    from korisk.networks.describe.sets import Ball
 
     module, example = result
-    title = place[-80:]
-    if inputs is not None:
-        return describe(module, example, inputs=_inputs(inputs), name=title)
-    if ball is not None:
-        _checks.real("--ball", ball, above=0, remedy="give the radius around the example")
-        return describe(module, example, inputs=Ball(example[0], ball), name=title)
-    return describe(module, example, name=title)
-
-
-def _inputs(path: Path) -> Tensor:
-    """Read inputs from a .npy file, batch first."""
-    import torch
-
-    from korisk.images.formats.page import check_fits, mapped_npy
-
-    if not path.is_file():
-        raise KoriskError(f"--inputs {path}: there is no such file; check the path")
-    try:
-        array = mapped_npy(path)
-        check_fits(8 * array.size, "reading the inputs", "give fewer of them")
-        return torch.from_numpy(array.astype("float64"))
-    except (KoriskError, TypeError, ValueError) as error:
-        raise KoriskError(
-            f"--inputs {path}: {_first_line(error)}; save floats, batch first"
-        ) from None
+    return describe(module, example, name=place[-80:])
 
 
 def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMapping]:

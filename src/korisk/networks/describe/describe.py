@@ -10,33 +10,29 @@ from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning, invalid, shown
 from korisk.networks.dense import DenseNet
 from korisk.networks.describe import recording as recordings
-from korisk.networks.describe import rules, written_out
+from korisk.networks.describe import rules
 from korisk.networks.describe.graph import Inside, Link, links
 from korisk.networks.describe.layers import layers_of, own_bracket
-from korisk.networks.describe.linear import far_slope, is_plain, slope_between
-from korisk.networks.describe.local import LocalNetwork
-from korisk.networks.describe.marks import has_box_constant, mark_of
-from korisk.networks.describe.ranges import on_set
+from korisk.networks.describe.linear import far_slope, is_plain
+from korisk.networks.describe.marks import mark_of
 from korisk.networks.describe.recording import CannotFollow, Frame, Recording, Ref, Step
 from korisk.networks.describe.rules import unit_bracket
-from korisk.networks.describe.sets import Inputs, InputSet, input_set
 from korisk.networks.known_operator import KnownOperatorNet
 from korisk.operators.consistency import DataConsistency
+from korisk.operators.dynamics import Burgers
 from korisk.operators.linear import LinearOperator
 from korisk.theory import Known, Network, NormBracket
 from korisk.theory.bracket import NOT_KNOWN
 from korisk.theory.layer import resolve
 
 # Taken whole.
-_BY_RULE = (LinearOperator, DataConsistency, KnownOperatorNet, DenseNet, nn.RNN)
+_BY_RULE = (LinearOperator, DataConsistency, Burgers, KnownOperatorNet, DenseNet, nn.RNN)
 _WRAP = "wrap it in a module whose forward takes and returns one tensor"
 _IDENTITY = replace(unit_bracket("rearranges or selects entries"), whose="operator")
 _SLACK = 1e-6  # relative, of a slope that was seen, beyond what its rounding is allowed
 
 
-def describe(
-    module: nn.Module, example: Tensor, *, inputs: Inputs | None = None, name: str = ""
-) -> Network:
+def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
     """Describe a PyTorch module as a chain or graph of known and learned layers.
 
     The first sample of `example` is run once, in evaluation mode, and the module is left as it
@@ -52,18 +48,13 @@ def describe(
         The module, which takes and returns one tensor.
     example : torch.Tensor
         A finite input of real floating-point numbers, batch first.
-    inputs : Ball, Box or Tensor, optional
-        A set of inputs that the constants hold on, or a batch whose hull is that set. Default: all
-        inputs. On a set, products, gates, attention, LSTMs and normalisations have constants too,
-        and the run is that of the set's center.
     name : str, default ""
         Title of the network.
 
     Returns
     -------
     Network
-        The layers with their parameters and Lipschitz brackets; on a set a `LocalNetwork`, whose
-        `inside(data)` says which share of data stays in the ranges that the constants hold on.
+        The layers with their parameters and Lipschitz brackets.
 
     Raises
     ------
@@ -85,35 +76,24 @@ def describe(
     """
     _check(module, example)
     module = recordings.uncompiled(module)
-    input_region = None if inputs is None else input_set(inputs, example)
-    # Constants do not depend on the batch, so one sample is enough and fastest.
-    start = example[:1] if input_region is None else input_region.center.to(example)
-
-    def recorded(module: nn.Module) -> tuple[Recording, list[str]]:
-        with recordings.untouched(module, example):
-            return _run(module, start, input_region)
-
     with recordings.untouched(module, example):
         try:
-            recording, notes = recorded(module)
+            # Constants do not depend on the batch, so one sample is enough and fastest.
+            with recordings.untouched(module, example):
+                recording, notes = _run(module, example[:1])
         except KoriskError:  # it may need more than one sample
-            if len(example) == 1 or input_region is not None:
+            if len(example) == 1:
                 raise
             recording, notes = _run(module, example)
         inside = _inside(notes)
-        if input_region is not None:
-            recording = replace(recording, steps=on_set(recording, input_region, inside))
         graph = links(recording, inside)
         if not graph:
             identity = Known(type(module).__name__, lipschitz=_IDENTITY)
             return Network([identity], name=name, largest_slope=1.0)
         layers, compositions, more = layers_of(module, recording, graph)
-        if input_region is None:
-            # A slope that is attained: no constant of the network may be below it.
-            tried = [example[:1], *recordings.far_inputs(example[:1])]
-            slope = far_slope(lambda x: module(x.clone()), tried)
-        else:
-            slope = slope_between(lambda x: module(x.clone()), input_region.points(start))
+        # A slope that is attained: no constant of the network may be below it.
+        tried = [example[:1], *recordings.far_inputs(example[:1])]
+        slope = far_slope(lambda x: module(x.clone()), tried)
     if recording.branches:
         places = ", ".join(dict.fromkeys(path or "the module" for path in recording.branches))
         notes.append(
@@ -137,13 +117,7 @@ def describe(
         notes.append(f"{what}, more than the {upper:.4g} that follow from {why}")
     for words in [*notes, *more]:
         warnings.warn(words, KoriskWarning, stacklevel=2)
-    if input_region is None:
-        return net
-
-    def steps_of(module: nn.Module) -> list[Step]:
-        return recorded(recordings.uncompiled(module))[0].steps
-
-    return LocalNetwork(net, input_region, steps=recording.steps, links=graph, record=steps_of)
+    return net
 
 
 def _check(module: object, example: object) -> None:
@@ -170,13 +144,8 @@ def _check(module: object, example: object) -> None:
     _checks.require(finite, "example", "be finite", example, "give a real input", got=got)
 
 
-def _run(
-    module: nn.Module, example: Tensor, local: InputSet | None = None, *, enter: bool = False
-) -> tuple[Recording, list[str]]:
-    """Record a run; modules that cannot be followed become one step, with a note.
-
-    On a set of inputs attention and recurrent layers are followed inside.
-    """
+def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Recording, list[str]]:
+    """Record a run; modules that cannot be followed become one step, with a note."""
     # Modules that could not be followed are taken whole, and the run starts again.
     opaque: set[int] = set()
     notes: list[str] = []
@@ -187,16 +156,13 @@ def _run(
             return True
         if submodule is module and enter:
             return False
-        if mark_of(submodule) is not None or has_box_constant(submodule):
+        if mark_of(submodule) is not None:
             return True
-        holds = isinstance(submodule, written_out.HOLDERS)
-        if local is not None and (holds or written_out.layer(submodule) is not None):
-            return False
         rules.refuse(submodule, paths.get(id(submodule), ""))
         return isinstance(submodule, _BY_RULE) and is_plain(submodule)
 
     def recorded(x: Tensor) -> Recording:
-        recorder, output = recordings.record(module, x, taken_whole, inside=local is not None)
+        recorder, output = recordings.record(module, x, taken_whole)
         if not isinstance(output, Tensor) or not output.is_floating_point():
             kind = output.dtype if isinstance(output, Tensor) else type(output).__name__
             remedy = f"{_WRAP}: the output whose error is measured"
@@ -211,12 +177,11 @@ def _run(
             raise KoriskError(f"{why}; {remedy}")
         return Recording(recorder.steps, last, recorder.branches, recorder.root)
 
-    tried = None if local is None else local.points(example)
     while True:
         try:
             recording = recorded(example)
             if id(module) not in opaque:
-                recordings.check_recording(module, recording, example, recorded, tried)
+                recordings.check_recording(module, recording, example, recorded)
             return recording, notes
         except CannotFollow as lost:
             frame, why = lost.frame, lost.why
@@ -254,8 +219,6 @@ def _inside(notes: list[str]) -> Inside:
         if isinstance(module, KnownOperatorNet | DenseNet) and is_plain(module):
             return own_bracket(module)
         if mark is None or (isinstance(module, _BY_RULE) and is_plain(module)):
-            return None
-        if has_box_constant(module):
             return None
         one_value = len(step.args) == 1 and isinstance(step.args[0], Ref) and not step.kwargs
         if not one_value or step.position is not None:

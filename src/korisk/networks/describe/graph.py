@@ -9,8 +9,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from korisk.networks.describe import patterns, rules, written_out
-from korisk.networks.describe.affine import affine_upper
+from korisk.networks.describe import patterns, rules
 from korisk.networks.describe.linear import function_norm, is_plain, largest_slope, plain_operator
 from korisk.networks.describe.recording import Frame, Recording, Step, replayed
 from korisk.networks.describe.rules import ROUNDING
@@ -19,7 +18,6 @@ from korisk.operators.consistency import DataConsistency
 from korisk.theory.bracket import NormBracket
 
 SAMPLED = "sampled, a lower estimate"
-_CLOSE = 1.2  # upper end over slope, below which no better one is searched for
 
 Gains = dict[int, rules.Gain | None]  # by step
 Inside = Callable[[Step, Tensor], NormBracket | None]  # the bracket of a module taken whole
@@ -114,15 +112,9 @@ class Link:
                 return NormBracket(min(norm.lower, upper), min(norm.upper, upper), how=norm.how)
         if upper == math.inf:
             return NormBracket(0.0, upper, how=SAMPLED)
-        how, search = "constants multiplied and added", not self.is_chain
-        if self.start.on_set is not None:
-            # On a set eq:affine is close to the slope where the set is small.
-            whole_upper = affine_upper(self.start, self.steps, self.is_linear)
-            if whole_upper < upper:
-                upper, how = whole_upper, "linear part of the whole, and what bends"
-            search = upper > _CLOSE * self._slope()
+        how = "constants multiplied and added"
         # Eq. eq:sectors knows of signs, which products of constants do not; it takes longest.
-        if search and (whole_upper := sector_upper(self)) < upper:
+        if not self.is_chain and (whole_upper := sector_upper(self)) < upper:
             upper, how = whole_upper, "norm of the whole with slopes between bounds"
         return NormBracket(0.0, upper, how=how)
 
@@ -181,9 +173,6 @@ class Link:
 
     def gain(self, step: Step) -> rules.Gain | None:
         """Lipschitz bracket of a step with one input; None without a rule."""
-        if step.on_set is not None and step.on_set.gain is not None:
-            local: rules.Gain = step.on_set.gain
-            return local
         if step.index not in self.gains:
             x = self.all_steps[step.inputs[0]].value
             bracket = None if step.module is None else self.inside(step, x)
@@ -194,9 +183,6 @@ class Link:
         return self.gains[step.index]
 
     def _slope(self) -> float:
-        if (domain := self.start.on_set) is not None:  # slopes outside the set say nothing of it
-            return float(domain.slope(partial(self.apply, double=True)))
-
         def function(x: Tensor) -> Tensor:
             torch.default_generator.manual_seed(0)  # what is random is so in the same way
             return self.apply(x)
@@ -280,7 +266,7 @@ def _parts_without_rule(
             below[parent].add(index)
     before = _gates(live, above)  # steps that every way from the input leads through
     after = _gates(live[::-1], below)
-    groups = _written_layers(recording)
+    groups: list[tuple[int, ...]] = []
     for index in live[1:]:
         step = steps[index]
         if len(set(step.inputs)) == 1:
@@ -306,29 +292,6 @@ def _parts_without_rule(
         groups = [group for group in groups if not inner & set(group)]
         groups.append(tuple(sorted(inner)))
     return {index: group for group in groups for index in group}
-
-
-def _written_layers(recording: Recording) -> list[tuple[int, ...]]:
-    """On a set of inputs: the steps of each layer of torch that was followed inside."""
-    steps = recording.steps
-    if steps[0].on_set is None:
-        return []
-    calls: dict[int, list[int]] = {}
-    users: dict[int, set[int]] = {index: set() for index in recording.live}
-    for index in recording.live[1:]:
-        for parent in steps[index].parents:
-            users[parent].add(index)
-        for frame in steps[index].frames:
-            if written_out.layer(frame.module) is not None or is_torch_layer(frame):
-                calls.setdefault(frame.call, []).append(index)
-                break
-    parts = []
-    for members in calls.values():
-        # Only a layer whose inner values nobody else takes is one part.
-        leaving = [index for index in members[:-1] if not users[index] <= set(members)]
-        if len(members) > 1 and not leaving:
-            parts.append(tuple(members))
-    return parts
 
 
 def _gates(order: Sequence[int], towards: Mapping[int, set[int]]) -> dict[int, set[int]]:

@@ -33,7 +33,7 @@ _BRANCHED = (
 )
 _SAMPLED = (
     "no upper Lipschitz constant is known of {}; slopes were sampled, a lower estimate; state one "
-    "with kr.mark_known or kr.mark_learned(lipschitz=...)"
+    "with kr.mark_known or kr.mark_learned(lipschitz=...); kr.amplification measures it on data"
 )
 _ROUNDED = (
     "{}: rounds to a coarser precision than the example's, so it jumps and has no Lipschitz "
@@ -285,12 +285,6 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
             branched.append((section, first, last))
     if branched and len(branched[0][0]) < len(spans):  # what is around a part, together with it
         branched.append((spans, 0, recording.output))
-    if recording.steps[0].on_set is not None:  # on a set, whole tails say more than their parts
-        known = {(first, last) for _, first, last in branched}
-        for first in between_layers[:-1]:
-            section = [span for span in spans if span[0].steps[-1].index > first]
-            if len(section) > 1 and (first, recording.output) not in known:
-                branched.append((section, first, recording.output))
     for section, first, last in branched:
         bracket = between(recording.steps[first], recording.steps[last]).upper_bracket
         layers = [layer for _, several in section for layer in several]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count, pairwise
+from itertools import count
 from typing import cast
 
 import torch
@@ -274,15 +274,6 @@ def far_slope(function: Function, points: Iterable[Tensor]) -> float:
         except Exception:  # it does not take such inputs, so they prove nothing
             continue
         before = point, value
-    return max(value for value in slopes if value < math.inf)
-
-
-def slope_between(function: Function, points: Iterable[Tensor]) -> float:
-    """Largest slope between consecutive points."""
-    slopes = [0.0]
-    for start, end in pairwise(points):
-        values = _value(function, start), _value(function, end)
-        slopes.append(_certain_quotient(*values, start - end))
     return max(value for value in slopes if value < math.inf)
 
 

@@ -1,14 +1,11 @@
-"""Marks: what a user states about a module where its parameters do not say it themselves.
+"""Marks: what a user states about a module where its parameters do not say it themselves."""
 
-A class may state a constant too, on any box of inputs: by the method `on_box`.
-"""
+from typing import TypeVar
 
-from typing import Protocol, TypeGuard, TypeVar
-
-from torch import Tensor, nn
+from torch import nn
 
 from korisk.errors import KoriskError, shown
-from korisk.theory import Known, Learned, NormBracket
+from korisk.theory import Known, Learned
 from korisk.theory.bracket import Lipschitz
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -16,28 +13,6 @@ Module = TypeVar("Module", bound=nn.Module)
 Mark = Known | Learned  # the layer that a module is stated to be
 UNNAMED = "marked module"  # the name of a mark that states none
 _FIELD = "_korisk_mark"  # a plain attribute: copied and pickled, and in no state_dict
-
-
-class BoxConstant(Protocol):
-    """A module whose class bounds it on boxes, such as `korisk.operators.Burgers`."""
-
-    def on_box(self, low: Tensor, high: Tensor) -> tuple[NormBracket, Tensor, Tensor]:
-        """A constant for inputs between two ends, which may be infinite, and ends of outputs."""
-        ...
-
-
-def has_box_constant(module: object) -> TypeGuard[BoxConstant]:
-    """Whether a module's class states constants on boxes, for the forward that it runs."""
-    if not isinstance(module, nn.Module) or "forward" in module.__dict__:
-        return False
-    if module._forward_hooks or module._forward_pre_hooks:
-        return False
-    for parent in type(module).__mro__:
-        if "on_box" in vars(parent):
-            return True
-        if "forward" in vars(parent):  # of a subclass whose map is another
-            return False
-    return False
 
 
 def mark_known(

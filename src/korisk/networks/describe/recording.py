@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from korisk.networks.describe import written_out
 from korisk.networks.describe.linear import words
 from korisk.operators import norms
 from korisk.operators.consistency import DataConsistency
@@ -103,7 +102,6 @@ class Step:
     position: int | None = None  # of a result that is a tuple
     in_place: bool = False
     trained: tuple[Tensor, ...] = ()
-    on_set: Any = None  # its `ranges.Range`, where a set of inputs is stated
 
     @property
     def module(self) -> nn.Module | None:
@@ -115,26 +113,14 @@ class Step:
         """The steps that it takes: of a module each once, which makes a chain of f(x, x) too."""
         return self.parents if self.module is None else tuple(dict.fromkeys(self.parents))
 
-    def replay(
-        self,
-        values: dict[int, Tensor],
-        *,
-        double: bool = False,
-        constants: Callable[[object], object] | None = None,
-    ) -> Tensor:
-        """The result for other values of earlier steps, in double precision if asked.
-
-        `constants` changes the arguments that are no values of steps.
-        """
+    def replay(self, values: dict[int, Tensor], *, double: bool = False) -> Tensor:
+        """The result for other values of earlier steps, in double precision if asked."""
         if double and self.name in _CASTS:
             return values[self.parents[0]].to(_finer(self.value.dtype))
 
         # References become values; what is written into must not be the recorded tensor.
         def filled(leaf: object) -> object:
-            if isinstance(leaf, Ref):
-                value: object = values[leaf.step]
-            else:
-                value = leaf if constants is None else constants(leaf)
+            value = values[leaf.step] if isinstance(leaf, Ref) else leaf
             return value.clone() if self.in_place and isinstance(value, Tensor) else value
 
         function, args, kwargs = self._in_double if double else self._as_recorded
@@ -236,12 +222,9 @@ class CannotFollow(BaseException):
 class Recorder(TorchFunctionMode):
     """Records what torch is asked to do while it is active."""
 
-    def __init__(
-        self, root: nn.Module, is_opaque: Callable[[nn.Module], bool], *, inside: bool = False
-    ) -> None:
+    def __init__(self, root: nn.Module, is_opaque: Callable[[nn.Module], bool]) -> None:
         super().__init__()
         self.is_opaque = is_opaque
-        self.inside = inside  # whether attention and the like are followed inside
         self.steps: list[Step] = []
         self.frames: list[Frame] = []
         self.branches: list[str] = []
@@ -288,9 +271,6 @@ class Recorder(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         name = _plain_name(func)
         args, kwargs = tuple(args), dict(kwargs or {})
-        if self.inside and name in written_out.FUNCTIONS and self._parents((args, kwargs)):
-            with self:
-                return written_out.FUNCTIONS[name](*args, **kwargs)
         # `input=` and `other=` in their places, however they were passed.
         if not args and "input" in kwargs and name not in _INPUT_IS_NOT_FIRST:
             args = (kwargs.pop("input"),)
@@ -351,8 +331,7 @@ class Recorder(TorchFunctionMode):
         self.frames.append(Frame(module, path, self._calls, inference))
         try:
             if not self.is_opaque(module):
-                written = written_out.layer(module) if self.inside else None
-                result = (original if written is None else written)(module, *args, **kwargs)
+                result = original(module, *args, **kwargs)
                 with self._pause():
                     for tensor in tensors_in(result):  # lost here, not where it is used next
                         self.step_of(tensor)
@@ -470,20 +449,14 @@ class Recorder(TorchFunctionMode):
 
 
 def record(
-    module: nn.Module,
-    example: Tensor,
-    is_opaque: Callable[[nn.Module], bool],
-    *,
-    inside: bool = False,
+    module: nn.Module, example: Tensor, is_opaque: Callable[[nn.Module], bool]
 ) -> tuple[Recorder, object]:
     """Run the module on the example; `is_opaque` decides which modules inside are taken whole.
-
-    With `inside`, attention, recurrent and normalising layers are followed as `written_out`.
 
     As torch.fx does, the methods that call modules, and operators' adjoints, are exchanged while
     the run lasts; other threads pass.
     """
-    recorder = Recorder(module, is_opaque, inside=inside)
+    recorder = Recorder(module, is_opaque)
     call, adjoint = nn.Module.__call__, LinearOperator.adjoint
     # Other threads may call modules during the run, and are left alone.
     here = threading.get_ident()
@@ -590,11 +563,10 @@ def check_recording(
     recording: Recording,
     example: Tensor,
     recorded: Callable[[Tensor], Recording],
-    tried: Sequence[Tensor] | None = None,
 ) -> None:
     """Give up on what two runs do differently, and where the steps are not the module.
 
-    That is tried at `tried`, by default at an input near the example and at some far away.
+    That is tried at an input near the example and at some far away.
 
     Modules that are taken whole may differ from call to call, as their constant is stated or
     sampled; then there is nothing to compare the whole with. Where values decide the way, another
@@ -630,7 +602,7 @@ def check_recording(
     near = recording.branches and example.dtype not in _COARSE
     size = (1e-3 if near else 0.1) * float(example.abs().max() or 1)
     nearby = example + size * norms.drawn(example.shape, 2, "recording").to(example)
-    for trial in (nearby, *far_inputs(example)) if tried is None else tried:
+    for trial in (nearby, *far_inputs(example)):
         try:
             if recording.branches and _names(recorded(trial)) != _names(recording):
                 continue

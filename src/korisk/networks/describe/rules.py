@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from korisk.errors import KoriskError
 from korisk.networks.describe import linear
 from korisk.networks.describe.linear import is_plain, matrix_norm, words
-from korisk.networks.describe.marks import has_box_constant
 from korisk.networks.describe.recording import Ref, Step
 from korisk.operators.consistency import DataConsistency
+from korisk.operators.dynamics import Burgers
 from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
 
@@ -99,8 +99,8 @@ _COMPLEX = words("abs absolute") | set(_TRANSFORMS)
 _CONCATENATES = words("cat concat concatenate stack hstack vstack dstack complex")
 
 _STATE = (
-    "describe it on a set of inputs (inputs=kr.Ball(center, radius), --ball R), or state a "
-    "constant with kr.mark_known(module, lipschitz=...) or kr.mark_learned(module, lipschitz=...)"
+    "state a constant for your inputs with kr.mark_learned(module, lipschitz=...) or "
+    "kr.mark_known(module, lipschitz=...); kr.amplification measures it on data"
 )
 _ATTENTION = (
     "dot-product attention has no Lipschitz constant on unbounded inputs, because its slope grows "
@@ -110,8 +110,7 @@ _REFUSED: dict[tuple[type[nn.Module], ...], str] = {
     (nn.MultiheadAttention, nn.Transformer): _ATTENTION,
     (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer): _ATTENTION,
     (nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell): (
-        "its gates multiply states with one another, so unrolling gives no constant without bounds "
-        f"on them; {_STATE}"
+        f"its gates multiply states with one another, which has no Lipschitz constant; {_STATE}"
     ),
     (nn.Embedding, nn.EmbeddingBag): (
         "an embedding takes whole numbers, which have no Lipschitz constant; describe the part "
@@ -454,16 +453,14 @@ def gain(step: Step, x: Tensor) -> Gain | None:
     if not (step.value.is_floating_point() or step.value.is_complex()):
         return Gain(NormBracket(0.0, math.inf, how="gives whole numbers, so it jumps"))
     if module is not None:  # taken whole, and trusted if it runs the code of its class alone
-        if has_box_constant(module) and len(step.parents) == 1:
-            # On all inputs: a box without ends.
-            every = torch.full_like(x, math.inf, dtype=torch.float64)
-            return Gain(module.on_box(-every, every)[0])
         if not is_plain(module):
             return None
         if isinstance(module, LinearOperator):
             return Gain(module.norm(), linear=True)
         if isinstance(module, DataConsistency):
             return _consistency(step, module)
+        if isinstance(module, Burgers):
+            return Gain(module.on_box(-math.inf, math.inf))
         return _rnn(step, module, x) if isinstance(module, nn.RNN) else None
     bracket: NormBracket | None = None
     if folded(step):
@@ -492,9 +489,6 @@ def gain(step: Step, x: Tensor) -> Gain | None:
 
 def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> float | None:
     """A constant of a step with several inputs, from the constants of those; None: no rule."""
-    if step.on_set is not None and step.on_set.constants is not None:
-        pairs = zip(step.on_set.constants, constants, strict=True)
-        return math.fsum(0.0 if 0 in pair else math.prod(pair) for pair in pairs)
     _refuse_attention(step)
     if any(isinstance(argument, Ref) for argument in step.kwargs.values()):
         return None  # in an order that is not known
@@ -558,8 +552,7 @@ def is_maximum(step: Step) -> bool:
 
 def adds(step: Step) -> bool:
     """Whether a step with several inputs adds up what each of them gives."""
-    product = step.on_set is not None and step.on_set.constants is not None
-    return product or step.name in _ADDING or isinstance(step.module, DataConsistency)
+    return step.name in _ADDING or isinstance(step.module, DataConsistency)
 
 
 def joins_linearly(step: Step) -> bool:

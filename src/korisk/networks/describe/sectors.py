@@ -26,8 +26,6 @@ from korisk.theory.amplification import FloatArray
 
 _LARGEST = 1_000_000  # numbers that enter M: beyond, Lanczos would keep gigabytes of vectors
 _LARGE = 20_000  # from which on scales are searched for in float32
-_MOST_ON_SETS = 32  # bent steps: on a set, `affine` has a constant of longer ones in less time
-_LARGEST_ON_SETS = 60_000  # numbers: there every tail of a network is asked for
 _DENSE = 800  # numbers up to which M is kept as a matrix, faster than running its steps
 _ROUNDS = 120  # at most; deep networks need most of them
 _WORK = 8_000_000  # numbers times rounds, so that a million take minutes
@@ -78,11 +76,7 @@ def sector_upper(link: _Link) -> float:
         return math.inf
     shapes = [link.start.value.shape, *(bend.step.value.shape for bend in bends)]
     sizes = [math.prod(shape) for shape in shapes]
-    on_set = link.start.on_set is not None
-    # On sets every tail of the network is bounded, so each must take little time.
-    if on_set and len(bends) > _MOST_ON_SETS:
-        return math.inf
-    if sum(sizes) > (_LARGEST_ON_SETS if on_set else _LARGEST):
+    if sum(sizes) > _LARGEST:
         return math.inf
     rows: list[int] = []
     asked_for = patterns.needed(link.steps[-1], link.all_steps)
@@ -147,7 +141,7 @@ def sector_upper(link: _Link) -> float:
     large = len(zero) > _LARGE
     try:
         # Any scales are valid, so they need not be found in double precision.
-        single = large and not on_set and link.start.value.dtype == torch.float32
+        single = large and link.start.value.dtype == torch.float32
         search, scales, size = searched(
             LinearPart(run, zero, single=True) if single else linear_map
         )
@@ -197,11 +191,6 @@ def _bends(link: _Link) -> tuple[list[_Bend] | None, dict[int, int]]:
 def _bend(link: _Link, step: Step, level: int) -> _Bend | None:
     if not step.value.is_floating_point() or link.rounds(step):
         return None
-    if step.on_set is not None and step.on_set.bend is not None:
-        linear, moved_on_set, slopes_on_set = step.on_set.bend
-        entry_by_entry = slopes_on_set is not None and len(step.parents) == 1
-        parts = _channels(step.value) if entry_by_entry else 1
-        return _Bend(step, level, linear, moved_on_set, parts)
     if len(step.inputs) == 2 and step.module is None:
         if not rules.is_maximum(step):
             return None
