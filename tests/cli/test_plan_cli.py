@@ -111,7 +111,6 @@ def test_plots_are_written(tmp_path: Path, suffix: str, arguments: tuple[str, ..
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("plan", H8), "give --target E, or --at N"),
         (("plan", H8, "--at", "9", "--sure", "2"), "--sure must be"),
         (("plan", H8, "--at", "9", "--cost", "2"), "--cost needs --target"),
         (("plan", H8, "--at", "9", "--plot", "x.png"), "--plot needs --target"),

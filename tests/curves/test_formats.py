@@ -1,6 +1,7 @@
 """Forms of tables, each as small as it can be: what is read, and what is refused, told exactly."""
 
-import json
+import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from korisk import Curve, KoriskError
-from korisk.curves import formats
+from korisk.curves import binary, formats
+from korisk.curves.binary import Sheet
 from korisk.curves.formats import Grid, Source, grid_of_frame, grid_of_records, read_grid
 from korisk.errors import MissingExtraError
 
@@ -77,12 +79,6 @@ def file(tmp_path: Path) -> File:
         ("| n | error |\n|---|:-:|\n| 16 | 0.3 |\n| **64** | `0.2` |\n", ""),
         ("+----+-----+\n| n | error |\n+====+=====+\n| 16 | 0.3 |\n| 64 | 0.2 |\n", ""),
         ("n  error\n== =====\n16 0.3\n64 0.2\n", ""),
-        (
-            "\\begin{tabular}{cc}\nn & error \\\\ \\hline\n16 & 0.3 \\\\ % old\n64 & "
-            "\\textbf{0.2} \\\\\n\\end{tabular}\n",
-            "a table of LaTeX",
-        ),
-        ("n & error \\\\\n16 & $0.3$ \\\\\n64 & ~0.2 \\\\\n", "a table of LaTeX"),
         # Rows that count or name the others.
         (",n,error\n0,16,0.3\n1,64,0.2\n", ""),
         ("index,n,error\n1,16,0.3\n2,64,0.2\n", ""),
@@ -118,9 +114,6 @@ def test_seeds_may_stand_below_models(file: File) -> None:
     assert curves[1].error.tolist() == [0.5, 0.4, 0.4, 0.3]
     beside = file.grid("n,KO,,x\n,1,2,\n16,0.3,0.2,a\n64,0.2,0.1,b\n")
     assert beside.header == ["n", "KO 1", "KO 2", "x"]
-    latex = "n & \\multicolumn{2}{c}{KO} \\\\\n & seed 1 & seed 2 \\\\\n16 & 0.3 & 0.2 \\\\\n"
-    (curve,) = Curve.read_all(file.write(latex))
-    assert (curve.model, curve.seed, curve.error.tolist()) == ("KO", ("1", "2"), [0.3, 0.2])
 
 
 @pytest.mark.parametrize(
@@ -131,6 +124,10 @@ def test_seeds_may_stand_below_models(file: File) -> None:
         ("# n,error\n", "holds only comments; write a header such as n,error,seed first"),
         ("<html>", "is a web page (HTML or XML); save its table as CSV"),
         ("n\0", "is a binary file and no table that korisk reads; save it as CSV"),
+        *(
+            (text, "is a table of LaTeX; save it as CSV")
+            for text in ("\\begin{tabular}{cc}\nn\n", "n & error \\\\\n16 & 0.3 \\\\\n")
+        ),
         (b"\xff\xfen\x00,", "is damaged UTF-16 text; save it as UTF-8"),
         ("16,0.3\n", "no header, found '16', '0.3'; name the columns in the first line"),
         ("# n\n16,0.3\n", "no header, found '16', '0.3'; name the columns in the first line"),
@@ -288,6 +285,16 @@ def test_folds_of_scores_are_columns(file: File) -> None:
     assert [row for _, row in grid.rows] == [[16, 0.3, 0.2], [64, 0.2, 0.1]]
 
 
+def test_values_of_all_lists_are_counted_together(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = '{"n": [16, 64], "error": [0.3, 0.2]}'
+    monkeypatch.setattr(formats, "MAX_CELLS", 4)
+    assert file.told(content) == (SHORT, "")
+    monkeypatch.setattr(formats, "MAX_CELLS", 3)
+    assert "holds more than 3 values" in file.refused(content)
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -408,56 +415,78 @@ def test_columns_of_several_levels_are_joined() -> None:
         grid_of_frame(frame({("a", "b"): [1], "a b": [2]}))
 
 
-# --- Other programs' files -----------------------------------------------------------------------
+# --- Workbooks and Parquet -----------------------------------------------------------------------
 
 
 class Reader:
-    """Stands for the process that reads other programs' files."""
+    """Stands for the readers of `binary.py`."""
 
     def __init__(self) -> None:
         self.answer: Any = None
-        self.command: list[str] = []
-        self.env: dict[str, str] = {}
+        self.largest = 0
 
-    def __call__(self, command: list[str], *, input: bytes, env: Any, **_: Any) -> Any:
-        assert input.startswith((b"PK", b"PAR1", b"\x93NUMPY", b"\xd0\xcf"))
-        self.command, self.env = command, env
-        text = self.answer if isinstance(self.answer, str) else json.dumps(self.answer)
-        return SimpleNamespace(stdout=text.encode())
+    def __call__(self, content: bytes, largest: int) -> Any:
+        self.largest = largest
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
 
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
-    process = Reader()
-    monkeypatch.setattr("korisk.curves.formats.subprocess.run", process)
-    return process
+    stand_in = Reader()
+    for name in ("workbook", "parquet"):
+        monkeypatch.setattr(binary, name, stand_in)
+    return stand_in
 
 
-def sheet(*rows: list[Any], **marks: Any) -> dict[str, Any]:
-    return {"rows": rows, "visible": True, "hidden": [], "formulas": []} | marks
+def sheet(*rows: list[Any], hidden: Sequence[int] = (), **marks: Any) -> Sheet:
+    return Sheet(list(rows), hidden=frozenset(hidden), **marks)
 
 
 GOOD = (["n", "error"], [16.0, 0.3], [64.0, 0.2])
 
 
 def test_a_file_is_read_with_limits(file: File, reader: Reader) -> None:
-    reader.answer = {"columns": {"n": [16, 64], "error": [0.3, 0.2]}}
-    for start in (b"PAR1", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x93NUMPY"):
-        assert file.told(start) == (SHORT, "")
-    assert reader.command[-1] == "200000"
-    assert reader.env["OPENBLAS_NUM_THREADS"] == "1"
+    reader.answer = {"n": [16, 64], "error": [0.3, 0.2]}
+    assert file.told(b"PAR1") == (SHORT, "")
+    assert reader.largest == 200_000
+    reader.answer = {"a": sheet(*GOOD)}
+    assert file.told(b"PK\x03\x04") == (SHORT, "")
+    old = "is a workbook of Excel 2003 or older; save it as .xlsx or CSV"
+    assert file.refused(b"\xd0\xcf\x11\xe0") == f"FILE: {old}"
 
 
-def test_problems_of_the_process_are_told(file: File, reader: Reader) -> None:
-    for answer, problem in (
-        ({"problem": "x" * 300}, f"cannot be read: {'x' * 200}; save it again, or as CSV"),
-        ("", "cannot be read: it takes too much memory or time; save it again, or as CSV"),
+def test_problems_of_a_reader_are_told_in_one_line(file: File, reader: Reader) -> None:
+    class Panic(BaseException):
+        pass
+
+    for problem, words in (
+        (ValueError("x" * 300), "x" * 200),
+        (ValueError("first\nsecond"), "first"),
+        (Panic(), "Panic"),
     ):
-        reader.answer = answer
-        assert file.refused(b"PAR1") == f"FILE: {problem}"
-    reader.answer = {"missing": "python_calamine"}
+        reader.answer = problem
+        rest = f"cannot be read: {words}; save it again, or as CSV"
+        assert file.refused(b"PAR1") == f"FILE: {rest}"
+    reader.answer = ModuleNotFoundError("no", name="python_calamine")
     with pytest.raises(MissingExtraError, match="needs python-calamine, which is not installed"):
         Curve.read(file.write(b"PK\x03\x04"))
+    reader.answer = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        Curve.read(file.write(b"PK\x03\x04"))
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.pkl"])
+def test_arrays_and_pickles_are_refused_with_what_to_give(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    table = {"n": np.array([16, 64]), "error": np.array([0.3, 0.2])}
+    if name == "a.npz":
+        np.savez(path, n=table["n"], error=table["error"])
+    else:
+        path.write_bytes(pickle.dumps(table)) if name == "a.pkl" else np.save(path, table["n"])
+    with pytest.raises(KoriskError, match=r"CSV$"):
+        Curve.read(path)
 
 
 @pytest.mark.parametrize(
@@ -469,7 +498,7 @@ def test_problems_of_the_process_are_told(file: File, reader: Reader) -> None:
         ({"a": sheet(*GOOD, [128.0, 9.0], hidden=[4])}, "1 hidden row left out"),
         ({"a": sheet(*GOOD, [128.0, 9.0], [1.0, 2.0], hidden=[4, 5])}, "2 hidden rows left out"),
         ({"a": sheet(*GOOD, ["", ""], hidden=[4])}, ""),
-        ({"a": sheet(*GOOD, [128.0, ""], hidden=[4], formulas=["B4"])}, "1 hidden row left out"),
+        ({"a": sheet(*GOOD, [128.0, ""], hidden=[4], formulas=("B4",))}, "1 hidden row left out"),
         ({"a": sheet(["# by hand", ""], *GOOD)}, ""),
         ({"a": sheet(["A  title", ""], ["", ""], *GOOD)}, "row 1 is a title"),
         ({"a": sheet(["n", "error", ""], [16.0, 0.3, ""], [64.0, 0.2, ""])}, ""),
@@ -478,7 +507,7 @@ def test_problems_of_the_process_are_told(file: File, reader: Reader) -> None:
 def test_a_sheet_is_read_as_it_is_seen(
     file: File, reader: Reader, sheets: Any, read_as: str
 ) -> None:
-    reader.answer = {"sheets": sheets}
+    reader.answer = sheets
     assert file.told(b"PK\x03\x04") == (SHORT, read_as)
 
 
@@ -492,19 +521,19 @@ def test_a_sheet_is_read_as_it_is_seen(
         ),
         ({"a": sheet(*GOOD)}, {"worksheet": "c"}, "no sheet 'c'; there are 'a'"),
         (
-            {"a": sheet(*GOOD, formulas=["B2"])},
+            {"a": sheet(*GOOD, formulas=("B2",))},
             {},
             "has formulas without values (B2); open it in a spreadsheet program and save it, or as "
             "CSV",
         ),
         (
-            {"a": sheet(*GOOD, formulas=[f"B{k}" for k in range(2, 8)])},
+            {"a": sheet(*GOOD, formulas=tuple(f"B{k}" for k in range(2, 8)))},
             {},
             "has formulas without values (B2, B3, B4, B5, B6, ...); open it in a spreadsheet "
             "program and save it, or as CSV",
         ),
         (
-            {"a": sheet(*GOOD, formulas=[f"B{k}" for k in range(2, 7)])},
+            {"a": sheet(*GOOD, formulas=tuple(f"B{k}" for k in range(2, 7)))},
             {},
             "has formulas without values (B2, B3, B4, B5, B6); open it in a spreadsheet program "
             "and save it, or as CSV",
@@ -527,35 +556,19 @@ def test_a_sheet_is_read_as_it_is_seen(
 def test_a_sheet_that_is_unclear_is_refused(
     file: File, reader: Reader, sheets: Any, options: dict[str, str], problem: str
 ) -> None:
-    reader.answer = {"sheets": sheets}
+    reader.answer = sheets
     assert file.refused(b"PK\x03\x04", **options) == f"FILE: {problem}"
 
 
 def test_a_named_sheet_is_read_even_where_it_is_hidden(file: File, reader: Reader) -> None:
-    reader.answer = {"sheets": {"a": sheet(["x"]), "b": sheet(*GOOD, visible=False)}}
+    reader.answer = {"a": sheet(["x"]), "b": sheet(*GOOD, visible=False)}
     assert file.told(b"PK\x03\x04", worksheet="b") == (SHORT, "")
 
 
 def test_positions_are_rows_of_the_sheet(file: File, reader: Reader) -> None:
-    reader.answer = {"sheets": {"a": sheet(["", ""], *GOOD[:2], ["", ""], GOOD[2])}}
+    reader.answer = {"a": sheet(["", ""], *GOOD[:2], ["", ""], GOOD[2])}
     grid = file.grid(b"PK\x03\x04")
     assert [position for position, _ in grid.rows] == [3, 5]
     assert grid.header == ["n", "error"]
-    reader.answer = {"sheets": {"a": sheet([16.0, 64.0], [0.3, 0.2])}}
+    reader.answer = {"a": sheet([16.0, 64.0], [0.3, 0.2])}
     assert file.grid(b"PK\x03\x04").header == ["16", "64"]  # and not 16.0
-
-
-def test_arrays_are_columns_or_folds(
-    file: File, reader: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reader.answer = {"arrays": {"": [[16, 0.3], [64, 0.2]]}}
-    assert file.told(b"\x93NUMPY") == (SHORT, "")
-    reader.answer = {"arrays": {"": [[16, 0.3, 1], [64, 0.2, 1]]}}
-    assert "has several axes" in file.refused(b"\x93NUMPY")
-    reader.answer = {"arrays": {"n": [16], "scores": [[0.5] * 3]}}
-    assert file.grid(b"\x93NUMPY").header == ["n", *(f"scores fold {k}" for k in (1, 2, 3))]
-    reader.answer = {"arrays": {"n": [16, 64], "error": [0.3, 0.2]}}
-    monkeypatch.setattr(formats, "MAX_CELLS", 4)
-    assert file.told(b"\x93NUMPY") == (SHORT, "")
-    monkeypatch.setattr(formats, "MAX_CELLS", 3)
-    assert "holds more than 3 values" in file.refused(b"\x93NUMPY")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from commands import korisk, outputs, refused
+from commands import content, korisk, outputs, refused, text
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -63,12 +63,12 @@ def test_a_table_is_read_right_or_its_remedy_works(name: str, tmp_path: Path) ->
         Curve.read_all(path)
     assert expected["refused"] in str(caught.value)
     if "edit" in expected:
-        text = path.read_text(encoding="utf-8")
+        table = path.read_text(encoding="utf-8")
         for old, new in expected["edit"]:
-            assert old in text
-            text = text.replace(old, new)
+            assert old in table
+            table = table.replace(old, new)
         path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
+        path.write_text(table, encoding="utf-8")
     if "curves" in expected:
         curves = Curve.read_all(path, **expected.get("then", {}))
         assert [described(curve) for curve in curves] == expected["curves"]
@@ -81,6 +81,37 @@ def test_the_command_at_the_end_of_a_refusal_reads_the_table(name: str) -> None:
     assert korisk(*command[1:]) in (0, 2, 3)
     again = outputs(*command[1:], code=korisk(*command[1:]))
     assert "target" in again[0] + again[1]  # past the reading, whatever this target gives
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_without_a_target_a_plan_shows_how_a_table_is_read(name: str) -> None:
+    path = file_of(name)
+    if "refused" in TABLES[name]:  # the same question as with a target
+        asked = refused("plan", path, "--target", 0.5)
+        assert refused("plan", path) == asked.replace(" --target 0.5", "")
+        return
+    shown, curves = text("plan", path), Curve.read_all(path)
+    assert shown.endswith("For a plan, add --target E.")
+    assert (f"Read: {curves[0].read_as}." in shown) == bool(curves[0].read_as)
+    for curve, read in zip(curves, content("plan", path)["curves"], strict=True):
+        ends = curve.unit.from_error(curve.means)[[0, -1]]
+        better = "larger" if curve.unit.larger_is_better else "smaller"
+        for fact in (curve.model, curve.metric, f"{better} is better", f"{ends[1]:.4g} at N ="):
+            assert fact in shown
+        assert (read["model"], read["metric"]) == (curve.model, curve.metric)
+        assert (read["unit"], read["sizes"]) == (curve.unit.name, curve.sizes.tolist())
+        assert (read["values"][0], read["values"][-1]) == pytest.approx(ends)
+        assert (read["seeds"], read["read_as"]) == (curve.counts.tolist(), curve.read_as)
+
+
+def test_of_many_models_ten_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "many.csv"
+    path.write_text("n,error,model\n" + "".join(f"64,0.1,m{k}\n128,0.05,m{k}\n" for k in range(12)))
+    shown = text("plan", path)
+    assert "m9, unit error" in shown
+    assert "m10" not in shown
+    assert "2 further models; all with --json." in shown
+    assert len(content("plan", path)["curves"]) == 12
 
 
 NAMED_AS_SEED = re.compile(
@@ -106,8 +137,7 @@ def test_columns_that_are_not_named_as_seeds_are_never_averaged(
     assume(not any(NAMED_AS_SEED.fullmatch(name) for name in names))
     path = tmp_path_factory.getbasetemp() / "heads.csv"
     rows = [",".join(f"{(k + 2) / n:.6f}" for k in range(len(names))) for n in (64, 256)]
-    text = f"n,{','.join(names)}\n64,{rows[0]}\n256,{rows[1]}\n"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(f"n,{','.join(names)}\n64,{rows[0]}\n256,{rows[1]}\n", encoding="utf-8")
     try:
         curves = Curve.read_all(path)
     except KoriskError:

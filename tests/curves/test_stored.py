@@ -345,7 +345,6 @@ def test_options_of_tables_are_refused_for_a_store(rising: Path, options: dict[s
     for read in (Curve.read, Curve.read_all):
         with pytest.raises(KoriskError, match="is a store, which knows its columns and the unit"):
             read(rising, **options)
-    assert "is a store, which knows" in str(Curve.preview(rising, **options))
     assert Curve.read(rising, metric="mse", unit="rmse").unit.name == "rmse"
 
 
@@ -360,14 +359,3 @@ def test_a_picked_metric_that_rises_is_asked_about(rising: Path) -> None:
     assert (dice.unit.name, dice.means[0]) == ("dice", pytest.approx(0.92))
     falling = Curve.read(rising, metric="odd", unit="complement")
     assert falling.means == pytest.approx([0.96, 0.92, 0.84])
-
-
-def test_a_preview_of_a_store_tells_how_it_was_read(rising: Path) -> None:
-    preview = Curve.preview(rising)
-    (curve,) = preview.curves
-    assert (curve.model, curve.metric, curve.unit) == ("KO", "mse", "error")
-    assert curve.sizes == (4, 8, 16)
-    assert curve.values == pytest.approx((1 / 4, 1 / 8, 1 / 16))
-    assert curve.seeds == (1, 1, 1)
-    assert preview.notes == ("values from 'mse' of the store",)
-    assert preview.unused == ()

@@ -45,11 +45,6 @@ def markdown(rows: Rows) -> bytes:
     return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]).encode()
 
 
-def latex(rows: Rows) -> bytes:
-    lines = [" & ".join(row).replace("_", r"\_") + r" \\" for row in rows]
-    return "\n".join([r"\begin{tabular}{llll}", *lines, r"\end{tabular}"]).encode()
-
-
 def records(rows: Rows) -> list[dict[str, object]]:
     numbers = [[cell if cell.isalpha() else float(cell) for cell in row] for row in rows[1:]]
     return [dict(zip(rows[0], row, strict=True)) for row in numbers]
@@ -63,7 +58,6 @@ KINDS: dict[str, Callable[[Rows], bytes]] = {
     "Windows": lambda rows: separated(";", ",")(rows).replace(b"\n", b"\r\n"),
     "UTF-16": lambda rows: separated(",")(rows).decode().encode("utf-16"),
     "Markdown": markdown,
-    "LaTeX": latex,
     "JSON records": lambda rows: json.dumps(records(rows)).encode(),
     "JSON lines": lambda rows: b"\n".join(json.dumps(row).encode() for row in records(rows)),
     "JSON columns": lambda rows: json.dumps(

@@ -191,7 +191,7 @@ def test_a_table_is_read_rightly_or_its_remedy_works(table: Table, tmp_path: Pat
     path, options = write(table, tmp_path), list[str]()
     asked = bool(table.steps) or (table.mode == "ask" and not table.says)
     for kind, step in table.steps:
-        message = refused("read", path, *options)
+        message = refused("plan", path, *options)
         if kind == "edit":
             if step == "csv":
                 table = table._replace(file="as.csv")
@@ -205,7 +205,7 @@ def test_a_table_is_read_rightly_or_its_remedy_works(table: Table, tmp_path: Pat
         options += answer
     if table.answer == "none":
         assert asked
-        refused("read", path)
+        refused("plan", path)
         return
     curves = read(path, options)
     assert same(points_of(curves), right_points(table.answer))

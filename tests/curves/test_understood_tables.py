@@ -665,25 +665,6 @@ CASES = [
         BOTH,
     ),
     Case(
-        "LaTeX",
-        "\\begin{tabular}{lrr}\n\\toprule\n$N$ & FC & KO \\\\\n\\midrule\n16 & 0.3 & $0.1$ \\\\\n64 & 0.16 & \\textbf{0.07} \\\\ \\hline\n256 & 0.09 & 0.05 \\\\\n\\bottomrule\n\\end{tabular}\n",
-        BOTH,
-        says="a table of LaTeX",
-    ),
-    Case(
-        "LaTeX with ±",
-        "\\begin{tabular}{lr}\n$n$ & error \\\\\n16 & $0.3 \\pm 0.02$ \\\\\n64 & $0.16 \\pm 0.01$ \\\\\n256 & $0.09 \\pm 0.01$ \\\\\n\\end{tabular}\n",
-        one(),
-        {"seeds": 3},
-        seeds=3,
-    ),
-    Case(
-        "LaTeX with a head of two rows",
-        "\\begin{tabular}{lrrrr}\n & \\multicolumn{2}{c}{FC} & \\multicolumn{2}{c}{KO} \\\\ \\cmidrule(lr){2-3}\nn & seed 1 & seed 2 & seed 1 & seed 2 \\\\\n16 & 0.2 & 0.4 & 0.1 & 0.1 \\\\\n64 & 0.16 & 0.16 & 0.07 & 0.07 \\\\\n256 & 0.09 & 0.09 & 0.05 & 0.05 \\\\\n\\end{tabular}\n",
-        BOTH,
-        seeds=2,
-    ),
-    Case(
         "a head of two rows",
         ",FC,,KO,\nn,seed 1,seed 2,seed 1,seed 2\n16,0.2,0.4,0.1,0.1\n64,0.16,0.16,0.07,0.07\n256,0.09,0.09,0.05,0.05\n",
         BOTH,

@@ -27,9 +27,8 @@ READS = re.compile(
     r"|(.*\.)?(from_filelike|read_table|read_array_header_1_0|ParserCreate)"
 )
 FUZZED = {  # module: the readers that come there
-    "curves/formats.py": (
-        *("csv", "json", "jsonl", "xlsx", "ods", "arrays", "archive", "parquet", "frame"),
-    ),
+    "curves/binary.py": ("xlsx", "ods", "parquet"),
+    "curves/formats.py": ("csv", "json", "jsonl", "xlsx", "ods", "parquet", "frame"),
     "files.py": ("csv", "json", "network", "study", "ablation", "prediction", "finished"),
     "fitting/gradient/train.py": ("checkpoint",),
     "images/formats/page.py": ("npy", "npz"),
@@ -47,7 +46,6 @@ FUZZED = {  # module: the readers that come there
     "theory/network.py": ("network",),
 }
 NO_FILE = {  # module: why
-    "curves/foreign.py": "workbooks and Parquet, in a process of its own",
     "store/repair.py": "what it reads, store/file.py has checked",
     "operators/testing.py": "what it saved a line before",
     "operators/ct/projector.py": "a scanner's numbers inside an exported program",
@@ -69,10 +67,10 @@ NO_FILE = {  # module: why
     "store/store.py": "a copy of what it was given",
 }
 # How many files of a reader are tried (`make slow` has four times as many, `make fuzz` thousands):
-# fewer where a file needs PyTorch, and fewest where a process of its own reads each.
+# fewer where a file needs PyTorch.
 FEWER = {
     **dict.fromkeys(("lodopab", "checkpoint", "study", "geometry"), 12),
-    **{"store": 20, "ablation": 12, "arrays": 5, "archive": 5, "ods": 5, "xlsx": 5, "parquet": 3},
+    **{"store": 20, "ablation": 12},
 }
 OTHERS, TIMES = 25, max(1, settings().max_examples // 50)
 SECONDS, MEMORY = 40.0, 2**28  # tracing memory, and busy cores, take several times as long

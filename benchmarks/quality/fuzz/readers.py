@@ -295,8 +295,6 @@ READERS = {
             *("ods", "pilot.ods", tables.kept(".ods"), Curve.read_all, _SHEETS),
             needs="python_calamine",
         ),
-        Reader("arrays", "scores.npy", tables.arrays, tables.read_scores, _BINARY),
-        Reader("archive", "scores.npz", tables.archives, tables.read_scores, _ZIP),
         Reader(
             *("parquet", "runs.parquet", tables.kept(".parquet"), Curve.read_all, _PARQUET),
             needs="pyarrow",

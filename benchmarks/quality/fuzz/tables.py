@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from benchmarks.quality.fuzz.mutations import text_changed
@@ -34,41 +33,6 @@ def kept(*suffixes: str) -> Callable[[], list[bytes]]:
         return [(_KEPT / "tables" / name).read_bytes() for name in names if name.endswith(suffixes)]
 
     return found
-
-
-@cache
-def arrays() -> list[bytes]:
-    """Arrays as NumPy saves them: with named fields, of two columns, of several types."""
-    made: list[Any] = [
-        np.array([[64, 0.12], [128, 0.09], [256, 0.07]]),
-        np.array([(64, 0.12), (128, 0.09)], [("n", "<i4"), ("error", ">f4")]),
-        np.array(
-            [(64, 0.12, "KO"), (64, 0.2, "FC")], [("n", "u2"), ("mse", "f8"), ("model", "U4")]
-        ),
-    ]
-    return [_saved(np.save, each) for each in made]
-
-
-@cache
-def archives() -> list[bytes]:
-    """What `learning_curve` of scikit-learn returns, packed and not."""
-    sizes, scores = np.array([64, 128, 256]), np.array([[0.2, 0.3], [0.1, 0.2], [0.1, 0.1]])
-    return [
-        _saved(np.savez, train_sizes=sizes, test_scores=scores),
-        _saved(np.savez_compressed, n=sizes, error=scores[:, 0]),
-        *kept(".npz")(),
-    ]
-
-
-def _saved(save: Callable[..., object], *values: Any, **named: Any) -> bytes:
-    made = io.BytesIO()
-    save(made, *values, **named)
-    return made.getvalue()
-
-
-def read_scores(path: Path) -> None:
-    """Arrays whose values have no name that tells their unit."""
-    Curve.read_all(path, unit="error")
 
 
 def sheet_changed(rng: random.Random, content: bytes) -> bytes:

@@ -45,10 +45,9 @@ def plan(
     """What to do to reach a target: collect samples, measure one more size, train longer, or stop?
 
     Give the errors of at least three training set sizes, better five, each with several seeds.
+    Without --target, --at and --html, it shows how the file is read.
     """
     targets = list(dict.fromkeys(target or []))
-    if not targets and not at and html is None:
-        raise KoriskError("plan needs a question; give --target E, or --at N, or both")
     if not targets and plot is not None:
         raise KoriskError("--plot needs --target; give the value to reach")
     options.one_target(targets, plot)
@@ -63,6 +62,9 @@ def plan(
     options.check_page(html, fit)
     check_plot(plot)
     curves = reading.curves(path, model)
+    if not targets and not at and html is None:
+        options.show_reading(curves, json=json)
+        return
     targets = options.in_unit(targets, curves)
     for value in targets:
         check_target(curves, value)

@@ -15,7 +15,6 @@ from korisk._show import Reported
 from korisk.curves.cells import label
 from korisk.curves.columns import ERROR_NAMES, Options
 from korisk.curves.formats import Source, grid_of_frame, is_store, read_grid
-from korisk.curves.preview import Preview, Understood
 from korisk.curves.read import Measurement, Measurements, measurements, record_measurements
 from korisk.curves.unit import (
     LARGEST_ERROR,
@@ -258,7 +257,7 @@ class Curve(Reported):
         Parameters
         ----------
         path : str or path
-            Errors over N: a table (CSV, Excel, JSON, Parquet, NumPy ...) with n and error, or one
+            Errors over N: a table (CSV, Excel, JSON, Parquet ...) with n and error, or one
             column for each seed or model; or the store of a pilot or study. See
             docs/reference/pilot-file.md.
         model : str, optional
@@ -346,72 +345,6 @@ class Curve(Reported):
         if is_store(path):
             return cls._stored(path, point, metric, unit, any(options.values()) or worksheet)
         return cls._each(_file(path, worksheet, point, options), metric, unit)
-
-    @classmethod
-    def preview(
-        cls,
-        path: str | PathLike[str],
-        *,
-        metric: str | None = None,
-        unit: Unit | str | None = None,
-        point: str | None = None,
-        worksheet: str | None = None,
-        **options: Unpack[Options],
-    ) -> Preview:
-        """How a table is read: its models, sizes, seeds, unit, and what is left out.
-
-        Parameters
-        ----------
-        path : str or path
-            As in `read`.
-        metric : str, optional
-            As in `read`.
-        unit : str or Unit, optional
-            As in `read`.
-        point, worksheet : str, optional
-            As in `read`.
-        **options : optional
-            As in `read`.
-
-        Returns
-        -------
-        Preview
-            With a question instead of curves if the table is ambiguous.
-
-        Examples
-        --------
-        >>> from pathlib import Path
-        >>> import korisk as kr
-        >>> _ = Path("seeds.csv").write_text("n,1,2\\n64,0.3,0.1\\n")
-        >>> kr.Curve.preview("seeds.csv").question
-        "seeds.csv: '1', '2' may be models, seeds, or no errors at all; pass wide='seed' if ...
-        >>> kr.Curve.preview("seeds.csv", wide="seed").curves[0].seeds
-        (2,)
-        """
-        try:
-            if is_store(path):
-                used = any(options.values()) or worksheet
-                curves, unused = cls._stored(path, point, metric, unit, used), list[str]()
-                notes = list(dict.fromkeys(curve.read_as for curve in curves))
-            else:
-                table = _file(path, worksheet, point, options)
-                curves = cls._each(table, metric, unit)
-                notes, unused = table.notes, table.unused
-        except KoriskError as error:
-            return Preview(str(path), question=error.message)
-        understood = tuple(curve._understood() for curve in curves)
-        return Preview(str(path), understood, tuple(notes), tuple(unused))
-
-    def _understood(self) -> Understood:
-        return Understood(
-            self.model,
-            self.metric,
-            self.unit.name,
-            self.unit.larger_is_better,
-            tuple(self.sizes.tolist()),
-            tuple(self.unit.from_error(self.means).tolist()),
-            tuple(self.counts.tolist()),
-        )
 
     @classmethod
     def _stored(

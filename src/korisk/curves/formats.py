@@ -1,24 +1,19 @@
-"""Read text, JSON, spreadsheets, NumPy, Parquet and data frames into one kind of table.
+"""Read text, JSON, spreadsheets, Parquet and data frames into one kind of table.
 
 A `Grid` has a header and rows of cells, each row with its position as the user counts. Cells are
 texts, numbers, or None if empty; `read.py` interprets them. Text is split at a delimiter, or
-copied from Markdown or LaTeX; a header may have two rows.
+copied from Markdown; a header may have two rows.
 """
 
 import csv
 import json
 import math
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from os import PathLike
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,13 +21,18 @@ from korisk._checks import path as as_path
 from korisk._checks import unique_keys
 from korisk.errors import Argument, KoriskError, MissingExtraError, invalid, shown
 
+if TYPE_CHECKING:
+    from korisk.curves.binary import Sheet
+
+_Content = TypeVar("_Content")
+
 MAX_BYTES = 16_000_000
 MAX_CELLS = 200_000  # read in a few seconds
 MAX_LINE = 1_000_000  # characters
 
-# First bytes of formats that are not text: ZIP (xlsx, ods, npz), old Excel, NumPy, Parquet.
-_FOREIGN = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x93NUMPY", b"PAR1")
-_READER = Path(__file__).with_name("foreign.py")  # runs in a process of its own, with limits
+# First bytes of formats that are not text.
+_WORKBOOK, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"  # the first: a ZIP archive
+_PARQUET = b"PAR1"
 _RULE = re.compile(r"[\s|+:=-]*(--|==|:-)[\s|+:=-]*")  # line between a header and its rows
 
 
@@ -85,18 +85,20 @@ def read_grid(path: str | PathLike[str], worksheet: str | None = None) -> Grid:
 
     # Extensions are not trusted: exports are often misnamed, such as tab-separated .xls files.
     content = read_bytes(path, max_bytes=MAX_BYTES)
-    source, tables = Source(str(path)), dict[str, Any]()
-    if content.startswith(_FOREIGN):
-        tables = _foreign(content, source)
-    if "sheets" in tables:
-        return _of_sheets(tables["sheets"], source, worksheet)
+    source = Source(str(path))
+    if content.startswith(_OLD_EXCEL):  # whose size nothing states before it is unpacked
+        raise source.error("is a workbook of Excel 2003 or older; save it as .xlsx or CSV")
+    if content.startswith(_WORKBOOK):
+        from korisk.curves.binary import workbook
+
+        return _of_sheets(_unpacked(workbook, content, source), source, worksheet)
     if worksheet is not None:
         rest = " does not apply; leave it out"
         raise source.error("is no spreadsheet, so ", Argument("worksheet", ...), rest)
-    if "arrays" in tables:
-        return _of_arrays(tables["arrays"], source)
-    if "columns" in tables:
-        return _of_columns(tables["columns"], source)
+    if content.startswith(_PARQUET):
+        from korisk.curves.binary import parquet
+
+        return _of_columns(_unpacked(parquet, content, source), source)
     return _of_text(_decoded(content, str(path)), str(path))
 
 
@@ -299,7 +301,7 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
         raise KoriskError(f"{name}: is a web page (HTML or XML); save its table as CSV")
     source = Source(name, "line")
     if r"\begin{tabular" in text or re.search(r"&.*\\\\", text):
-        text, notes = _plain_latex(text), [*notes, "a table of LaTeX"]
+        raise source.error("is a table of LaTeX; save it as CSV")
     numbers: list[int] = []
     lines: list[str] = []
     comment, bars = "", False
@@ -320,8 +322,8 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     separator = re.fullmatch(r"sep=(.)", lines[0].strip())
     if separator:
         del numbers[0], lines[0]
-    if bars or notes[-1:] == ["a table of LaTeX"]:
-        lines = [re.sub(r"\*\*|`|^\s*\||\|\s*$", "", line) if bars else line for line in lines]
+    if bars:
+        lines = [re.sub(r"\*\*|`|^\s*\||\|\s*$", "", line) for line in lines]
         delimiter = "|"
     else:
         delimiter = separator[1] if separator else _delimiter(lines)
@@ -337,22 +339,6 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
         rows.insert(0, (0, names))
         notes = [*notes, "the header is a comment"]
     return replace(_headed(rows, source, notes), delimiter=delimiter)
-
-
-def _plain_latex(text: str) -> str:
-    """The rows of a LaTeX table with | between cells; other lines become empty."""
-    text = re.sub(r"(?<!\\)%.*", "", text).replace(r"\%", "%").replace(r"\pm", "±")
-    text = re.sub(
-        r"\\multicolumn\{(\d+)\}\{[^}]*\}\{([^}]*)\}",
-        lambda m: m[2] + "&" * (int(m[1][:3]) - 1),
-        text,
-    )
-    text = re.sub(r"\\(text\w+|math\w+|emph)\{([^}]*)\}", r"\2", text).replace(r"\_", "_")
-    lines = []
-    for line in text.splitlines():
-        row = re.sub(r"\\(?!\\)[a-zA-Z]+(\{[^}]*\}|\[[^]]*\]|\([^)]*\))*|[${}~]", " ", line)
-        lines.append(row.split(r"\\")[0].replace("&", "|") if "&" in row else "")
-    return "\n".join(lines)
 
 
 def _delimiter(lines: Sequence[str]) -> str:
@@ -451,37 +437,15 @@ def _of_pandas(content: dict[str, Any]) -> dict[str, Any]:
     return {"rows": [row if counts else {"index": key, **row} for key, row in rows.items()]}
 
 
-# --- Other programs' files -----------------------------------------------------------------------
-
-
-def _foreign(content: bytes, source: Source) -> Any:
-    """Read a binary format in a process with limits, which a damaged file may crash."""
-    command = [sys.executable, "-P", str(_READER), str(MAX_CELLS)]
-    one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # each takes memory
-    run = subprocess.run(command, input=content, capture_output=True, check=False, env=one_thread)
-    answer: dict[str, Any] = {"problem": "it takes too much memory or time"}
-    with suppress(ValueError):
-        answer = json.loads(run.stdout)
-    if "missing" in answer:
-        problem = f"needs {answer['missing'].replace('_', '-')}, which is not installed"
-        remedy = "pip install 'korisk[io]', or save the table as CSV"
-        raise MissingExtraError(f"{source.name}: {problem}; {remedy}")
-    if "problem" in answer:
-        raise source.error(f"cannot be read: {answer['problem'][:200]}; save it again, or as CSV")
-    return answer
-
-
 def _of_arrays(arrays: Mapping[str, Sequence[Any]], source: Source) -> Grid:
-    """The table of named lists; a two-dimensional list has a column for each fold or field."""
+    """The table of named lists; scores of two axes have a column for each fold."""
     columns = dict[str, Sequence[Any]]()
     for key, values in arrays.items():
-        # Two axes are folds only by the name of a score; or N and errors, of an array without one.
         widths = {len(row) if isinstance(row, list) else 0 for row in values}
         if widths <= {0}:
             columns[key] = values
-        elif len(widths) == 1 and ((key == "" and widths == {2}) or "score" in key):
+        elif len(widths) == 1 and "score" in key:
             names = [f"{key} fold {fold}" for fold in range(1, max(widths) + 1)]
-            names = ["n", "error"] if key == "" else names
             columns |= dict(zip(names, zip(*values, strict=True), strict=True))
         else:
             raise source.error(
@@ -496,7 +460,25 @@ def _of_arrays(arrays: Mapping[str, Sequence[Any]], source: Source) -> Grid:
     return _of_columns(columns, source)
 
 
-def _of_sheets(sheets: dict[str, Any], source: Source, worksheet: str | None) -> Grid:
+# --- Workbooks and Parquet -----------------------------------------------------------------------
+
+
+def _unpacked(reader: Callable[[bytes, int], _Content], content: bytes, source: Source) -> _Content:
+    """What a reader of `binary.py` returns; one line for whatever a damaged file makes it raise."""
+    try:
+        return reader(content, MAX_CELLS)
+    except ModuleNotFoundError as error:
+        problem = f"needs {str(error.name).replace('_', '-')}, which is not installed"
+        remedy = "pip install 'korisk[io]', or save the table as CSV"
+        raise MissingExtraError(f"{source.name}: {problem}; {remedy}") from None
+    except BaseException as error:  # readers in Rust panic, which is no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        problem = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise source.error(f"cannot be read: {problem}; save it again, or as CSV") from None
+
+
+def _of_sheets(sheets: dict[str, "Sheet"], source: Source, worksheet: str | None) -> Grid:
     from korisk.files import from_cell  # imports pydantic and yaml
 
     if worksheet is not None and worksheet not in sheets:
@@ -505,24 +487,25 @@ def _of_sheets(sheets: dict[str, Any], source: Source, worksheet: str | None) ->
     used = {
         title: sheet
         for title, sheet in sheets.items()
-        if any(cell != "" for row in sheet["rows"] for cell in row)
-        and (sheet["visible"] if worksheet is None else title == worksheet)
+        if any(cell != "" for row in sheet.rows for cell in row)
+        and (sheet.visible if worksheet is None else title == worksheet)
     }
     if len(used) > 1:
         listed = ", ".join(map(shown, list(used)[:10]))
         problem = f"has {len(used)} sheets with content ({listed}); name one, such as "
         raise source.error(problem, Argument("worksheet", next(iter(used))))
-    title, sheet = next(iter(used.items()), ("", {"rows": [], "hidden": [], "formulas": []}))
+    if not used:
+        raise source.error("is empty; write a header such as n,error,seed first")
+    title, sheet = next(iter(used.items()))
+    hidden = sheet.hidden
     # Formulas in hidden rows do not matter: those rows are left out.
-    hidden = set(sheet["hidden"])
-    cells: list[str] = sheet["formulas"]  # such as "B7"
-    formulas = [cell for cell in cells if int(re.sub(r"\D", "", cell) or 0) not in hidden]
+    formulas = [cell for cell in sheet.formulas if int(re.sub(r"\D", "", cell) or 0) not in hidden]
     if formulas:
         listed, rest = ", ".join(formulas[:5]), ", ..." * (len(formulas) > 5)
         problem = f"has formulas without values ({listed}{rest})"
         raise source.error(f"{problem}; open it in a spreadsheet program and save it, or as CSV")
     notes = [f"sheet {shown(title)}"] if worksheet is None and len(sheets) > 1 else []
-    rows = [(k, row) for k, row in enumerate(sheet["rows"], start=1) if any(c != "" for c in row)]
+    rows = [(k, row) for k, row in enumerate(sheet.rows, start=1) if any(c != "" for c in row)]
     unseen = sum(position in hidden for position, _ in rows)
     if unseen:
         notes.append(f"{unseen} hidden row{'s' * (unseen > 1)} left out")

@@ -7,10 +7,15 @@ from typing import Annotated, Any
 
 from typer import BadParameter, Option
 
+from korisk._json import JsonDict
+from korisk.cli.common.output import print_json, show
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, shown
 from korisk.files import page_file
 from korisk.planning.fit import DEFAULT_FIT
+from korisk.texts import counted, number, whole
+
+MOST_SHOWN = 10  # curves of one file
 
 Json = Annotated[bool, "Print JSON instead."]
 Plot = Annotated[
@@ -142,6 +147,37 @@ def read_as(curves: Sequence[Curve]) -> list[str]:
     """How the table was read, in one sentence; nothing if that needs no mention."""
     sentences = dict.fromkeys(f"Read: {curve.read_as}." for curve in curves if curve.read_as)
     return [" ".join(sentences)] if sentences else []
+
+
+def show_reading(curves: Sequence[Curve], *, json: bool) -> None:
+    """Print how a table was read: each curve with its metric, unit, sizes and seeds."""
+    if json:
+        print_json({"curves": [_reading(curve) for curve in curves]})
+        return
+    for curve in curves[:MOST_SHOWN]:
+        values, n = curve.unit.from_error(curve.means), curve.sizes
+        names = dict.fromkeys([curve.model, curve.metric, f"unit {curve.unit.name}"])
+        direction = "larger" if curve.unit.larger_is_better else "smaller"
+        seeds = dict.fromkeys([curve.counts.min(), curve.counts.max()])
+        show(
+            f"{', '.join(filter(None, names))}, {direction} is better; {counted(len(n), 'size')}, "
+            f"seeds: {' to '.join(map(str, seeds))}; {number(values[0])} at N = {whole(n[0])}, "
+            f"{number(values[-1])} at N = {whole(n[-1])}."
+        )
+    if curves[MOST_SHOWN:]:
+        show(f"{counted(len(curves) - MOST_SHOWN, 'further model')}; all with --json.")
+    show(*read_as(curves), "For a plan, add --target E.")
+
+
+def _reading(curve: Curve) -> JsonDict:
+    labels = {"model": curve.model, "metric": curve.metric, "unit": curve.unit.name}
+    return labels | {
+        "larger_is_better": curve.unit.larger_is_better,
+        "sizes": curve.sizes.tolist(),
+        "values": curve.unit.from_error(curve.means).tolist(),
+        "seeds": curve.counts.tolist(),
+        "read_as": curve.read_as,
+    }
 
 
 def one_target(targets: Sequence[float], path: Path | None) -> None:

@@ -1,0 +1,188 @@
+"""Read workbooks and Parquet files as plain values, and refuse those that unpack to too much.
+
+A pilot is a small table. Sizes are checked before a library unpacks what a file holds: a damaged
+file may claim any number of rows, or repeat a long text in all of them.
+"""
+
+import io
+import re
+import zipfile
+import zlib
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+UNPACKED = 64_000_000  # bytes of an unpacked file, against decompression bombs
+MEMBERS = 2_000  # of an archive
+MOST_SHEETS = 100
+MOST_ROWS = 2**20  # of a sheet, empty ones included; as many as spreadsheet programs allow
+_TAGS = 12  # for each cell: more of them are no table
+_REL = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+_ODS = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_FAR = "it has cells far outside of any table"
+_LONG = f"its texts unpack to more than {UNPACKED / 1e6:g} MB; a pilot is a small table"
+
+
+class Sheet(NamedTuple):
+    """A worksheet: its cells from A1 on, and what its program shows of it."""
+
+    rows: list[list[Any]]
+    visible: bool = True
+    hidden: frozenset[int] = frozenset()  # numbers of rows
+    formulas: tuple[str, ...] = ()  # cells of formulas without a value, such as "B7"
+
+
+class _Marks(NamedTuple):
+    """What calamine does not report of a sheet, and what it would take to read it."""
+
+    hidden: frozenset[int] = frozenset()
+    formulas: tuple[str, ...] = ()
+    cells: int = 0  # from A1 to the last one that is filled
+    longest: int = 0  # characters of a cell
+
+
+def workbook(content: bytes, largest: int) -> dict[str, Sheet]:
+    """The sheets of a workbook with at most `largest` cells; ValueError if it is larger."""
+    import python_calamine as calamine
+
+    verified, marked = _checked(content, largest)
+    book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(verified))
+    sheets = {}
+    for about in book.sheets_metadata[:MOST_SHEETS]:
+        sheet = book.get_sheet_by_name(about.name)
+        largest -= sheet.total_height * sheet.total_width
+        if largest < 0:
+            raise ValueError(_FAR)
+        rows = [[_plain(cell) for cell in row] for row in sheet.to_python(skip_empty_area=False)]
+        visible = about.visible == calamine.SheetVisibleEnum.Visible
+        marks = marked[about.name]
+        sheets[about.name] = Sheet(rows, visible, marks.hidden, marks.formulas)
+    return sheets
+
+
+def parquet(content: bytes, largest: int) -> dict[str, list[Any]]:
+    """The columns of a Parquet file, without nested ones; ValueError beyond `largest` values."""
+    from pyarrow import parquet, types
+
+    about = parquet.read_metadata(io.BytesIO(content))
+    if about.num_rows * about.num_columns > largest:
+        raise ValueError(f"it holds more than {largest:,} values")
+    if sum(about.row_group(k).total_byte_size for k in range(about.num_row_groups)) > UNPACKED:
+        raise ValueError(_LONG)
+    nested = (types.is_nested, types.is_fixed_size_binary)
+    fields = about.schema.to_arrow_schema()
+    names = [field.name for field in fields if not any(kind(field.type) for kind in nested)]
+    # As dictionaries, in which a repeated text is there once.
+    table = parquet.read_table(
+        io.BytesIO(content), columns=names, read_dictionary=names, use_threads=False
+    )
+    chunks = (chunk for column in table.columns for chunk in column.chunks)
+    texts = (chunk.dictionary.to_pylist() for chunk in chunks if types.is_dictionary(chunk.type))
+    longest = max((len(str(text)) for dictionary in texts for text in dictionary), default=0)
+    if longest * table.num_rows > UNPACKED:
+        raise ValueError(_LONG)
+    return {name: list(map(_plain, column)) for name, column in table.to_pydict().items()}
+
+
+def _plain(value: Any) -> Any:
+    """A number, a text or None; dates and the like as texts."""
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _checked(content: bytes, largest: int) -> tuple[bytes, dict[str, _Marks]]:
+    """The parts of a workbook that hold its tables, unpacked, with the marks of each sheet."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = archive.infolist()
+            if sum(m.file_size for m in members) > UNPACKED or len(members) > MEMBERS:
+                problem = f"it unpacks to more than {UNPACKED / 1e6:g} MB; a pilot is a small table"
+                raise ValueError(problem)
+            files = {member.filename: archive.read(member) for member in members}
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError) as error:
+        raise ValueError("it is a damaged archive") from error
+    if not {"xl/workbook.xml", "content.xml"} & files.keys():
+        raise ValueError("it is a ZIP archive and no workbook")
+    if any(file.count(b"<") > _TAGS * largest for file in files.values()):
+        raise ValueError(f"it holds more than {largest:,} cells")
+    marks = _libre_marks(files) if "content.xml" in files else _excel_marks(files)
+    for sheet in marks.values():
+        largest -= sheet.cells
+        if largest < 0:
+            raise ValueError(_FAR)
+        if sheet.cells * sheet.longest > UNPACKED:
+            raise ValueError(_LONG)
+    # Packed again: what was checked here is what is read.
+    verified = io.BytesIO()
+    with zipfile.ZipFile(verified, "w") as archive:
+        for name, file in files.items():
+            archive.writestr(name, file)
+    return verified.getvalue(), marks
+
+
+def _libre_marks(files: dict[str, bytes]) -> dict[str, _Marks]:
+    marks = {}
+    for table in ElementTree.fromstring(files["content.xml"]).iter(f"{_ODS}table"):
+        rows = height = width = longest = 0
+        hidden: set[int] = set()
+        for row in table.iter(f"{_ODS}table-row"):
+            count = int(row.get(f"{_ODS}number-rows-repeated", "1"))
+            if not 0 <= count <= MOST_ROWS - rows:
+                raise ValueError(_FAR)
+            if row.get(f"{_ODS}visibility", "visible") != "visible":
+                hidden.update(range(rows + 1, rows + 1 + min(count, 100_000)))
+            rows, columns = rows + count, 0
+            for cell in row:
+                columns += int(cell.get(f"{_ODS}number-columns-repeated", "1"))
+                # Beyond its size and style, a cell has attributes of its value or formula.
+                if len(cell) or any("value" in name or "formula" in name for name in cell.attrib):
+                    height, width = rows, max(width, columns)
+                    texts = sum(map(len, cell.itertext())), *map(len, cell.attrib.values())
+                    longest = max(longest, *texts)
+        name = table.get(f"{_ODS}name", "")
+        marks[name] = _Marks(frozenset(hidden), (), height * width, longest)
+    return marks
+
+
+def _excel_marks(files: dict[str, bytes]) -> dict[str, _Marks]:
+    """Hidden rows and formulas without a value, which change what the user sees as the table."""
+    marks = {}
+    links = ElementTree.fromstring(files["xl/_rels/workbook.xml.rels"])
+    targets = {link.get("Id"): link.get("Target", "") for link in links}
+    texts = ElementTree.fromstring(files.get("xl/sharedStrings.xml", b"<sst/>"))
+    shared = max((sum(map(len, text.itertext())) for text in texts), default=0)
+    for sheet in ElementTree.fromstring(files["xl/workbook.xml"]).findall(".//{*}sheet"):
+        target = targets[sheet.get(_REL)]
+        path = target[1:] if target.startswith("/") else f"xl/{target}"
+        rows = ElementTree.fromstring(files[path]).findall(".//{*}sheetData/{*}row")
+        marks[sheet.get("name", "")] = _of_rows(rows)._replace(longest=shared)
+    return marks
+
+
+def _of_rows(rows: list[ElementTree.Element]) -> _Marks:
+    """The marks of a worksheet of Excel's."""
+    height = width = number = 0
+    formulas = []
+    for row in rows:
+        number, column = int(row.get("r", number + 1)), 0
+        for cell in row:
+            reference = re.fullmatch(r"([A-Za-z]{1,3})([0-9]{1,7})", cell.get("r", "A1"))
+            if not reference:
+                raise ValueError(f"it has a cell {cell.get('r', '')[:20]!r}")
+            column, line = (column + 1, number)
+            if "r" in cell.attrib:
+                column, line = _column(reference[1]), int(reference[2])
+            if any(cell.find(f"{{*}}{tag}") is not None for tag in ("v", "is")):
+                height, width = max(height, line), max(width, column)
+            # An empty text is a value, and marked as one.
+            empty = not cell.findtext("{*}v") and cell.get("t") != "str"
+            if cell.find("{*}f") is not None and empty:
+                formulas.append(cell.get("r", ""))
+    hidden = (int(row.get("r", "0")) for row in rows if row.get("hidden") in ("1", "true"))
+    return _Marks(frozenset(hidden), tuple(formulas), height * width)
+
+
+def _column(letters: str) -> int:
+    """The number of a column by its letters: 1 for A, 27 for AA."""
+    number = 0
+    for letter in letters.upper():
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return number
