@@ -33,7 +33,7 @@ class Norms:
     composed: kr.theory.NormBracket
 
 
-def norms(size: kr.theory.Footprint) -> Norms:
+def norms(size: published.Scan) -> Norms:
     """The three norms that the bounds of the known-operator network need."""
     scan = ParallelBeam(size.H, views=size.V, bins=size.B)
     layers = fbp(scan, backprojection="adjoint")  # the paper's A^T
@@ -45,7 +45,7 @@ def norms(size: kr.theory.Footprint) -> Norms:
     )
 
 
-def networks(size: kr.theory.Footprint, found: Norms) -> tuple[kr.Network, kr.Network]:
+def networks(size: published.Scan, found: Norms) -> tuple[kr.Network, kr.Network]:
     """The known-operator and the dense network, with constants from Table 2 where it has them."""
     row = next((row for row in published.CALIBRATION if row.H == size.H), None)
     tail = _rounded_up(found.composed.upper)

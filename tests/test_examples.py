@@ -66,7 +66,7 @@ def test_networks_of_today_train_behind_every_operator(name: str) -> None:
 
 
 def test_norms_at_h128_are_the_known_ones(script: ModuleType) -> None:
-    found = script.norms(kr.theory.Footprint(128, 60, 128))
+    found = script.norms(published.Scan(128, 60, 128))
     assert found.filter.upper == pytest.approx(0.0260, rel=0.01)
     assert found.backprojection.upper == pytest.approx(85.7, rel=0.01)
     assert found.composed.upper == pytest.approx(0.317, rel=0.01)

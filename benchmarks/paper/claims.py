@@ -42,7 +42,6 @@ from korisk.paper.claims import (
 from korisk.paper.reproduction import Sweep
 from korisk.planning.fit import calibrate
 from korisk.theory import two_factors
-from korisk.theory.footprint import adam_bytes, weight_bytes
 
 Content = dict[str, Any]
 Held = tuple[int, int, float]  # networks, those that fail, and the least ratio of bound to error
@@ -390,11 +389,11 @@ def _machines() -> dict[str, list[Figure]]:
     return {
         "memory-512": [
             Figure("ridge in dual form", memory),
-            Figure("weights", weight_bytes(dense[512]) / GIB),
-            Figure("weights and Adam", adam_bytes(dense[512]) / GIB),
+            Figure("weights", 4 * dense[512] / GIB),
+            Figure("weights and Adam", 16 * dense[512] / GIB),
         ],
-        "v100": [Figure("", weight_bytes(dense[256]) / GIB)],
-        "v100-128": [Figure("", weight_bytes(dense[128]) / GIB)],
+        "v100": [Figure("", 4 * dense[256] / GIB)],
+        "v100-128": [Figure("", 4 * dense[128] / GIB)],
         "cpu-time": [
             Figure(name, sum(seconds[key]["cpu"].values()))
             for key, name in (("reference", "straightforward code"), ("korisk", "korisk"))

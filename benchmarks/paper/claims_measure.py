@@ -32,7 +32,6 @@ from korisk.problems import CtProblem, CtScanner, measure
 from korisk.studies.run import cells
 from korisk.studies.spec.study import Study
 from korisk.theory import (
-    Footprint,
     Learned,
     Network,
     RiskLine,
@@ -432,7 +431,7 @@ def rate(device: str, seeds: int = 24, sides: tuple[int, ...] = (8, 16)) -> Cont
         values = np.array(list(risks.values()))
         means, count = values.mean(1), values.shape[1]
         found[str(side)] = {
-            "p": Footprint(side, *known.domain).known_parameters,
+            "p": math.prod(known.domain),
             "n": [float(n) for n in sizes],
             "mean": means.tolist(),
             "deviation": (values.std(1, ddof=1) / means / math.sqrt(count)).tolist(),

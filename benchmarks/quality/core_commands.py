@@ -45,9 +45,6 @@ rehearse study.yaml --plot rehearse.png
 bound examples/ct_h128_ko.yaml
 bound examples/ct_h128_fc.yaml --target 0.5 --replace M
 bound --module examples.describe_unet:factory
-operators 16 12 16
-operators 16 12 16 --footprint
-operators 16 12 16 --plot operators.png
 reproduce
 reproduce --published
 run study.yaml --dry-run

@@ -47,6 +47,17 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def format_bytes(size: int) -> str:
+    """Format bytes in KiB, MiB or GiB, with values below 100 up to GiB: `0.47 GiB`, `360 GiB`."""
+    # The table of the paper counts in powers of 1024, and never in TiB.
+    value, units = size / 1024, ["GiB", "MiB", "KiB"]  # the last one is that of `value`
+    while value >= 100 and len(units) > 1:
+        value /= 1024
+        units.pop()
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f} {units[-1]}"
+
+
 def duration(seconds: float) -> str:
     """A duration in a suitable unit: `3.2 s`, `12 min`, `4.5 h`, `17 days`."""
     if math.isnan(seconds):

@@ -30,7 +30,7 @@ COMMANDS: dict[str, Command] = GROUP.commands
         ("plan", Argument("columns", {"n": "my size"}), "--column 'n=my size'"),
         ("plan", Argument("columns", {"n": "a", "error": ...}), "--column n=a --column error=..."),
         ("plan", Argument("lipschitz", ...), "lipschitz="),
-        ("bound", Argument("effective", True), "--effective"),
+        ("bound", Argument("bound", "paper"), "--bound paper"),
         ("rehearse", Argument("on_error", "skip"), "--on-error skip"),
         ("rehearse", Argument("build"), "--network"),
         ("rehearse", Argument("rate", ...), "--training rate"),

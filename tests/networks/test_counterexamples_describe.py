@@ -13,7 +13,6 @@ from torch import Tensor, nn
 import korisk as kr
 from korisk.errors import KoriskWarning
 from korisk.networks.describe.describe import describe
-from korisk.theory.overview import overview
 
 
 class HiddenWrite(nn.Module):
@@ -90,16 +89,8 @@ def test_whose_constants_they_are_is_said() -> None:
     whose = [layer.bracket.whose for layer in net]
     assert whose == ["present weights", "operator", "stated"]
     assert kr.Network.from_dict(net.to_dict())["0 Linear"].bracket.whose == "present weights"
-    found = overview(net, target=0.1)
-    assert [row["lipschitz"]["whose"] for row in found.to_dict()["layers"]] == whose
-    assert [row["risk"] for row in found.to_dict()["layers"]] == ["assumed", "none", "none"]
-    assert found.to_dict()["lipschitz"]["largest_slope"] == net.largest_slope
-    text = found.explain()
-    assert "those of the present weights" in text
-    assert "true layers" in text
-    assert "C = 0 and kappa = 1 of 0 Linear" in text
     with pytest.warns(KoriskWarning, match="present weights.*assumes the defaults C = 0"):
-        assert kr.sample_size(net, 0.1) == found.needed
+        kr.sample_size(net, 0.1)
 
 
 def test_an_operator_in_a_mark_is_a_constant() -> None:

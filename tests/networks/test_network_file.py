@@ -43,7 +43,7 @@ PARTS: dict[str, Callable[[int, str], nn.Module]] = {
     "marked as known": lambda seed, name: kr.mark_known(linear(seed), mismatch=1 / 3, name=name),
     "marked as learned": lambda seed, name: kr.mark_learned(
         linear(seed),
-        effective=0.1 + seed % 20,
+        parameters=1 + seed % 20,
         lipschitz=kr.theory.NormBracket(0.1, 0.7),
         name=name,
     ),
@@ -61,11 +61,10 @@ def bounds(net: kr.Network) -> list[Any]:
     found: list[Any] = [net.names, net.parameters, [(each.kind, each.bracket) for each in net]]
     for form in BOUNDS:
         found += [net.tails(form).tolist(), net.lipschitz(form)]
-        for effective in (False, True):
-            try:
-                found.append(repr(kr.barron_bound(net, 1000, bound=form, effective=effective)))
-            except kr.KoriskError as error:
-                found.append(str(error))
+        try:
+            found.append(repr(kr.barron_bound(net, 1000, bound=form)))
+        except kr.KoriskError as error:
+            found.append(str(error))
     return found
 
 

@@ -12,12 +12,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from artists import check_page, data, line, lines, points, written
+from artists import check_page, data, line, lines, written
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.patches import FancyBboxPatch
 
 from korisk import theory
 from korisk.curves.curve import Curve
@@ -38,7 +37,6 @@ from korisk.report.figures.pilot import comparison_figure, curve_figure, plan_fi
 from korisk.report.figures.study import file_stems, networks_of, save_figures, study_figures
 from korisk.report.figures.style import (
     COLUMN,
-    ELL,
     LOOKS,
     REST,
     THEME_CSS,
@@ -120,10 +118,8 @@ def ko_net() -> Network:
 
 
 NETWORKS = [
-    ct.TitledNetwork("known", ko_net(), ("5 x 7", "6 x 6"), True, 64),
-    ct.TitledNetwork(
-        "dense", Network([Learned("M", parameters=1260, C=0.05)]), ("", ""), True, 128
-    ),
+    ct.TitledNetwork("known", ko_net(), True, 64),
+    ct.TitledNetwork("dense", Network([Learned("M", parameters=1260, C=0.05)]), True, 128),
 ]
 
 
@@ -143,7 +139,6 @@ FIGURES: dict[str, Callable[..., Figure | None]] = {
     "reconstruction": lambda **wide: reconstruction_figure(pictures(), title="a", **wide),
     "weights": lambda **wide: weights_figure(pictures(), title="a", **wide),
     "layers": lambda **wide: drawing.layers_figure(NETWORKS, **wide),
-    "architecture": lambda **wide: drawing.architecture_figure(NETWORKS, **wide),
 }
 
 
@@ -376,53 +371,6 @@ def test_layers_show_amplification_and_parts_of_the_bound(figures: dict[str, Fig
     assert drawing.layers_figure([replace(NETWORKS[0], network=unknown)]) is None
 
 
-def test_an_architecture_has_a_box_for_each_layer(figures: dict[str, Figure]) -> None:
-    axes = figures["architecture"].axes[0]
-    gids = [patch.get_gid() for patch in axes.patches if isinstance(patch, FancyBboxPatch)]
-    assert gids == ["learned", "known", "known", "known", "learned"]
-    for words in (
-        "p = 35",
-        "p = 1,260",
-        "5 x 7",
-        "6 x 6",
-        "A\N{MODIFIER LETTER CAPITAL T}",
-        f"{ELL} = 1",
-    ):
-        assert words in written(figures["architecture"])
-
-
-def test_wires_of_a_graph_lead_to_their_boxes_and_cross_none() -> None:
-    rng = np.random.default_rng(0)
-    for count in (3, 6, 17):
-        names = [f"layer {at}" for at in range(count)]
-        unused, layers, takes = {"input"}, [], []
-        for at, name in enumerate(names):
-            picked = {str(each) for each in rng.choice(["input", *names[:at]], 2)}
-            picked = unused if at == count - 1 else picked
-            unused = unused - picked | {name}
-            takes.append(picked)
-            layers.append(Known(name, inputs=sorted(picked), lipschitz=1.0))
-        figure = drawn(drawing.architecture_figure([replace(NETWORKS[0], network=Network(layers))]))
-        (axes,) = figure.axes
-        patches = [each for each in axes.patches if isinstance(each, FancyBboxPatch)]
-        boxes = [(b.get_x(), b.get_y(), b.get_width(), b.get_height()) for b in patches]
-        assert len(boxes) == count
-        wires = {at: lines(figure, f"wire {at}") for at in range(-1, count)}
-        for wire in [piece for pieces in wires.values() for piece in pieces]:
-            (x0, x1), (y0, y1) = map(sorted, data(wire))
-            for x, y, wide, tall in boxes:
-                inside = x + 1e-6 < x1 and x0 < x + wide - 1e-6
-                assert not (inside and y + 1e-6 < y1 and y0 < y + tall - 1e-6)
-        for at, ((x, y, wide, tall), picked) in enumerate(zip(boxes, takes, strict=True)):
-            for name in picked:
-                source = -1 if name == "input" else names.index(name)
-                ends = [end for wire in wires[source] for end in points(wire)]
-                arrives = [e for e in ends if x < e[0] < x + wide and abs(e[1] - y - tall) < 1e-6]
-                beside = source == at - 1 and (source < 0 or boxes[source][1] == y)
-                assert arrives or beside
-        check_page(figure)
-
-
 def test_only_layers_that_add_to_the_bound_have_a_place_among_many() -> None:
     learned = [Learned(f"net ({at})", parameters=9, lipschitz=1.0) for at in range(4)]
     known = [Known(f"A ({at})", lipschitz=1.0) for at in range(8)]
@@ -433,14 +381,6 @@ def test_only_layers_that_add_to_the_bound_have_a_place_among_many() -> None:
     assert "net (2)" in written(figure)
     assert "A (2)" not in written(figure)
     check_page(figure)
-
-
-def test_brackets_are_rounded_outwards() -> None:
-    for lower, upper, words in (
-        *((1.0, 1.0, "= 1"), (0.14331, 0.14338, "in [0.143, 0.144]"), (0.0, 85.77, "≤ 85.8")),
-        *((2.0, math.inf, "≥ 2"), (0.0, math.inf, "not known"), (0.0, 0.0, "= 0")),
-    ):
-        assert drawing.lipschitz(NormBracket(lower, upper)) == f"{ELL} {words}"
 
 
 def test_networks_are_of_the_largest_point_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -544,8 +484,7 @@ def test_names_from_files_are_drawn_as_text(name: str) -> None:
         efficiency_figure([panel(name, curves, {printable: 0.3}, note=name)]),
         factors_figure([factors(curves[0], curves[0], name=name)]),
         *(reconstruction_figure(odd, title=name), weights_figure(odd, title=name)),
-        drawing.layers_figure([ct.TitledNetwork(name, network, ("", ""), False, 4)]),
-        drawing.architecture_figure([ct.TitledNetwork(name, network, (name, name), False, 4)]),
+        drawing.layers_figure([ct.TitledNetwork(name, network, False, 4)]),
     ):
         assert start in written(drawn(figure))
         check_page(drawn(figure))
@@ -561,7 +500,7 @@ def test_numbers_are_short_and_need_no_mathtext() -> None:
 def test_every_figure_of_a_study_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ct, "operator_norms", lambda *_: MADE_UP)
     made = study(point("a", curves=SHORT), point("b", curves=SHORT, pictures=None))
-    names = ["sample_efficiency", "two_factors", "architecture", "layers"]
+    names = ["sample_efficiency", "two_factors", "layers"]
     assert [stem for stem, _ in study_figures(made)] == [*names, "reconstructions_a", "weights_a"]
     alone = point(curves=(Curve([4], [0.1], model="net"),), untrained={}, pictures=None, spec={})
     assert [stem for stem, _ in study_figures(study(alone))] == ["sample_efficiency"]

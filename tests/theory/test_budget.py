@@ -237,17 +237,16 @@ def test_a_ratio_beyond_doubles_is_infinite() -> None:
 
 @pytest.mark.parametrize("H", [8, 128, 512])
 def test_structural_factor_of_matched_constants(H: int) -> None:
-    size = kr.theory.Footprint(H, 60, H)
     relu = kr.Known("ReLU", lipschitz=1)
     known = kr.Network(
         [
-            kr.Learned("W", parameters=size.known_parameters),
+            kr.Learned("W", parameters=60 * H),
             kr.Known("K", lipschitz=0.026),
             kr.Known("A^T", lipschitz=85.7),
             relu,
         ]
     )
-    dense = kr.Network([kr.Learned("M", parameters=size.dense_parameters), relu])
+    dense = kr.Network([kr.Learned("M", parameters=60 * H**3), relu])
     slopes = [kr.theory.risk_line(net, bound="paper").slope for net in (dense, known)]
     closed = kr.theory.structural_factor(H=H, filter_norm=0.026, backprojection_norm=85.7)
     assert slopes[0] / slopes[1] == pytest.approx(closed)

@@ -61,32 +61,6 @@ def test_the_first_n_is_that_of_a_search(form: kr.theory.BoundForm) -> None:
 
 
 @pytest.mark.parametrize("form", BOUNDS)
-def test_effective_dimensions_replace_p(form: kr.theory.BoundForm) -> None:
-    # A quarter of every dimension at the fourfold constant is the same network.
-    layers = [
-        kr.Learned(
-            layer.name,
-            lipschitz=layer.lipschitz,
-            parameters=40,
-            effective=(layer.parameters or 0) / 4,
-            kappa=4 * layer.kappa,
-            C=layer.C,
-            width=layer.width,
-        )
-        if isinstance(layer, kr.Learned)
-        else layer
-        for layer in NET
-    ]
-    net = kr.Network(layers)
-    needed = kr.sample_size(NET, 4.0, bound=form)
-    assert kr.sample_size(net, 4.0, bound=form, effective=True) == needed
-    assert kr.sample_size(net, 4.0, bound=form) > needed
-    assert kr.barron_bound(net, 50, bound=form, effective=True).total == pytest.approx(
-        kr.barron_bound(NET, 50, bound=form).total
-    )
-
-
-@pytest.mark.parametrize("form", BOUNDS)
 def test_a_layer_without_error_may_have_no_tail(form: kr.theory.BoundForm) -> None:
     front = kr.Network([kr.Known("K"), kr.Known("U"), kr.Learned("W", parameters=5, kappa=2.0)])
     alone = kr.Network([kr.Learned("W", parameters=5, kappa=2.0)])
@@ -186,12 +160,11 @@ def test_a_line_goes_on_from_two_samples() -> None:
 # --- Savings, defaults and warnings --------------------------------------------------------------
 
 
-def test_savings_are_with_p_unless_effective_dimensions_are_requested() -> None:
-    layer = kr.Learned("W", parameters=8, effective=2, kappa=0.5)
+def test_savings_are_differences_of_both_bounds() -> None:
+    layer = kr.Learned("W", parameters=8, kappa=0.5)
     net = kr.Network([layer, kr.Learned("V", parameters=4, lipschitz=3, kappa=0.5, C=1)])
     rate = math.log(100) / 100
     saved = kr.theory.savings(net, "V", bound="paper")
-    assert not saved.effective
     assert Savings(net, net.replace("V"), "paper") == saved
     # A known V leaves 2 * 9 * 4 rate of W; V itself has 2 (1 + 2 rate).
     assert saved.approximation == pytest.approx(2)
@@ -200,10 +173,7 @@ def test_savings_are_with_p_unless_effective_dimensions_are_requested() -> None:
     line = kr.theory.risk_line(net.replace("V"))
     assert line.floor == 0
     assert line.slope == pytest.approx(9 * 4)
-    line = kr.theory.risk_line(net.replace("V"), effective=True)
-    assert line.slope == pytest.approx(9 * 1)
     assert kr.theory.layer_risk(layer, 100) == pytest.approx(4 * rate)
-    assert kr.theory.layer_risk(layer, 100, effective=True) == pytest.approx(rate)
     before, after = saved.samples(20.0)
     assert before == kr.sample_size(net, 20.0, bound="paper")
     assert after == kr.sample_size(net.replace("V"), 20.0, bound="paper")
@@ -235,7 +205,7 @@ def test_lines_and_savings_of_floors() -> None:
     net = kr.Network([kr.Learned("W", C=2, parameters=4), kr.Known("K", lipschitz=1, mismatch=1)])
     # (sqrt(4) + 1)^2 before, and the mismatch alone after.
     assert kr.theory.savings(net, "W").approximation == pytest.approx(9 - 1)
-    layer = kr.Learned("W", parameters=8, effective=2, kappa=0.5)
+    layer = kr.Learned("W", parameters=8, kappa=0.5)
     plain = kr.Learned("W", parameters=8, kappa=0.5)
     sizes = [samples_needed(kr.Network([learned]), 0.1) for learned in (layer, plain)]
     assert sizes[0] == sizes[1]

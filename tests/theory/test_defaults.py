@@ -15,7 +15,6 @@ import korisk as kr
 import korisk.theory
 from korisk.theory import Composition, NormBracket
 from korisk.theory.amplification import paper_amplification, paper_exponents
-from korisk.theory.bound import estimation_slope, estimation_slopes
 from korisk.theory.bracket import Whose, joint_origin
 
 
@@ -97,8 +96,8 @@ def test_fields_come_by_name_only() -> None:
 def test_a_learned_layer_begins_with_the_reference_constants() -> None:
     layer = kr.Learned("W")
     assert (layer.C, layer.width, layer.kappa, layer.shared) == (0, 1, 1, 0)
-    optional = (layer.parameters, layer.effective, layer.lipschitz, layer.inputs)
-    assert optional == (None, None, None, None)
+    optional = (layer.parameters, layer.lipschitz, layer.inputs)
+    assert optional == (None, None, None)
     assert kr.Known("K").mismatch == 0
     assert (kr.Known("K").bracket.lower, kr.Known("K").bracket.upper) == (0, math.inf)
 
@@ -111,7 +110,6 @@ def test_a_learned_layer_begins_with_the_reference_constants() -> None:
         ("C", 0, -1e-300),
         ("width", 1, math.nextafter(1, 0)),
         ("kappa", 5e-324, 0),
-        ("effective", 5e-324, 0),
     ],
 )
 def test_constants_go_down_to_their_rule(field: str, least: Any, below: Any) -> None:
@@ -123,19 +121,10 @@ def test_constants_go_down_to_their_rule(field: str, least: Any, below: Any) -> 
 def test_shared_parameters_are_at_most_all_of_them() -> None:
     assert kr.Learned("W", parameters=3, shared=3).shared == 3
     assert kr.Learned("W", shared=10**9).shared == 10**9
-    assert kr.Learned("W", parameters=7, effective=7).effective == 7
     with pytest.raises(kr.KoriskError, match="shared must be"):
         kr.Learned("W", parameters=3, shared=4)
     with pytest.raises(kr.KoriskError, match="mismatch must be"):
         kr.Known("K", mismatch=-1e-300)
-
-
-def test_p_decides_unless_the_effective_dimension_is_requested() -> None:
-    layer = kr.Learned("W", parameters=8, effective=2, kappa=0.5)
-    assert (estimation_slope(layer), estimation_slope(layer, effective=True)) == (4, 1)
-    net = kr.Network([layer, kr.Known("K", lipschitz=1)])
-    assert estimation_slopes(net).tolist() == [4, 0]
-    assert estimation_slopes(net, effective=True).tolist() == [1, 0]
 
 
 # --- Joint constants -----------------------------------------------------------------------------

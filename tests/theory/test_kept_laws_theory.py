@@ -31,20 +31,18 @@ def _callables() -> Iterator[tuple[str, Callable[..., Any]]]:
                     yield each.__qualname__, each
 
 
-def test_defaults_are_the_composed_bound_of_the_parameters_themselves() -> None:
-    """Estimates with effective dimensions are asked for, never given unasked."""
+def test_the_composed_bound_is_the_default_everywhere() -> None:
     for name, made in _callables():
         for each in inspect.signature(made).parameters.values():
             if each.default is not inspect.Parameter.empty:
                 assert each.name != "bound" or each.default == "composed", name
-                assert each.name != "effective" or not each.default, name
 
 
 def two_layers() -> kr.Network:
     return kr.Network(
         [
-            kr.Learned("W", parameters=100, effective=7.0, C=2.0, width=8, kappa=3.0),
-            kr.Learned("V", parameters=10, effective=2.0, lipschitz=2.0),
+            kr.Learned("W", parameters=100, C=2.0, width=8, kappa=3.0),
+            kr.Learned("V", parameters=10, lipschitz=2.0),
             kr.Known("K", lipschitz=5.0),
         ],
         compositions=[kr.theory.Composition("V", "K", lipschitz=4.0)],
@@ -53,21 +51,18 @@ def two_layers() -> kr.Network:
 
 def test_without_a_word_the_bound_is_composed_and_counts_parameters() -> None:
     net = two_layers()
-    asked = {"bound": "composed", "effective": False}
-    assert kr.barron_bound(net, 64).total == kr.barron_bound(net, 64, **asked).total  # type: ignore[arg-type]
+    composed = kr.barron_bound(net, 64, bound="composed")
+    assert kr.barron_bound(net, 64).total == composed.total
     assert kr.barron_bound(net, 64).total < kr.barron_bound(net, 64, bound="minkowski").total
-    assert kr.barron_bound(net, 64).total > kr.barron_bound(net, 64, effective=True).total
-    assert kr.sample_size(net, 60.0) == kr.sample_size(net, 60.0, **asked)  # type: ignore[arg-type]
-    assert kr.sample_size(net, 60.0) > kr.sample_size(net, 60.0, effective=True)
+    assert kr.sample_size(net, 60.0) == kr.sample_size(net, 60.0, bound="composed")
     layer = net.layers[0]
     assert isinstance(layer, kr.Learned)
-    assert (estimation_slope(layer), estimation_slope(layer, effective=True)) == (300.0, 21.0)
+    assert estimation_slope(layer) == 300.0
     assert kr.theory.layer_risk(layer, 64) == pytest.approx(0.5 + 300 * math.log(64) / 64)
     assert net.tails().tolist() == net.tails("composed").tolist() == [4.0, 5.0, 1.0]
     assert net.tails("minkowski").tolist() == [10.0, 5.0, 1.0]
     assert net.amplification().tolist() == [16.0, 25.0, 1.0]
     assert kr.theory.savings(net, "V").bound == "composed"
-    assert kr.theory.savings(net, "V").effective is False
 
 
 def test_a_constant_that_is_not_known_may_be_anything() -> None:

@@ -52,7 +52,6 @@ def networks(draw: st.DrawFn) -> kr.Network:
                     name,
                     lipschitz=lipschitz,
                     parameters=parameters,
-                    effective=draw(st.none() | st.floats(1e-9, float(parameters or 1e15))),
                     C=draw(st.floats(0, 10)),
                     width=draw(st.floats(1, 1e6)),
                     kappa=draw(positive),

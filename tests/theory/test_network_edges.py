@@ -326,7 +326,7 @@ def test_uses_of_one_module_pass_their_parameters_on(replaced: str, shared: list
 def test_a_network_as_plain_values_says_all_and_no_more() -> None:
     net = kr.Network(
         [
-            kr.Learned("W", parameters=3, effective=1.5, C=2, width=4, kappa=0.5),
+            kr.Learned("W", parameters=3, C=2, width=4, kappa=0.5),
             kr.Learned("V", lipschitz=NormBracket(1, 2, how="Lanczos", whose="present weights")),
             kr.Known("K", lipschitz=NormBracket(1, 2), mismatch=0.25),
             kr.Known("add", inputs={"K": 1, "W": None, "V": NormBracket(2, 2, how="SVD")}),
@@ -342,7 +342,7 @@ def test_a_network_as_plain_values_says_all_and_no_more() -> None:
     assert content == {
         "name": "all",
         "layers": [
-            {"learned": "W", "parameters": 3, "effective": 1.5, "C": 2, "width": 4, "kappa": 0.5},
+            {"learned": "W", "parameters": 3, "C": 2, "width": 4, "kappa": 0.5},
             {
                 "learned": "V",
                 "lipschitz": {

@@ -6,7 +6,6 @@ import pytest
 
 import korisk as kr
 from korisk.errors import KoriskWarning
-from korisk.theory.overview import overview
 
 DEFAULTS = kr.Learned("W", parameters=100)
 CALIBRATED = kr.Learned("V", parameters=100, kappa=0.25, lipschitz=1.0)
@@ -26,13 +25,3 @@ def test_stated_constants_are_taken_in_silence() -> None:
         warnings.simplefilter("error")
         for learned in (CALIBRATED, kr.Learned("W", parameters=100, C=1.0, width=1000)):
             assert kr.sample_size(network(learned), 0.5) > 2
-
-
-@pytest.mark.parametrize(("learned", "named"), [(DEFAULTS, "of W"), (CALIBRATED, "")])
-def test_json_has_the_same_reservation_beside_the_sample_sizes(
-    learned: kr.Learned, named: str
-) -> None:
-    content = overview(network(learned), target=0.5).to_dict()
-    assert named in content["samples_rest_on"]
-    assert bool(content["samples_rest_on"]) is bool(named)
-    assert "samples_rest_on" not in overview(network(learned)).to_dict()

@@ -19,7 +19,6 @@ from korisk.cli.common.command import Command
 from korisk.cli.common.output import running, with_command
 from korisk.cli.compare import compare
 from korisk.cli.export import export
-from korisk.cli.operators import operators
 from korisk.cli.plan import plan
 from korisk.cli.rehearse import rehearse
 from korisk.cli.report import report
@@ -46,7 +45,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 # Help lists commands in this order: the paper's stand among those of studies.
-_COMMANDS: list[Callable[..., None]] = [rehearse, plan, compare, ablate, bound, operators]
+_COMMANDS: list[Callable[..., None]] = [rehearse, plan, compare, ablate, bound]
 _STUDIES: list[Callable[..., None]] = [run_study, report, export, serve]
 if paper is not None:
     _STUDIES = [paper.reproduce, run_study, report, paper.check, export, serve]

@@ -1,20 +1,30 @@
 """`korisk bound`: the deep risk of a network, layer by layer, and the sample size it implies."""
 
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from korisk._checks import one_of
 from korisk.cli.common import own_code
 from korisk.cli.common.command import command
 from korisk.cli.common.options import Json, Plot, Target
 from korisk.cli.common.output import check_plot, print_json, save_plot, show, tell
-from korisk.errors import Argument, KoriskError
-from korisk.theory import Network
-from korisk.theory.overview import overview
+from korisk.errors import Argument, KoriskError, UnreachableError, levels_off
+from korisk.texts import Table, number, short, whole
+from korisk.theory import BOUNDS, BarronBound, BoundForm, Network, barron_bound
+from korisk.theory.budget import samples_needed, uncalibrated
+
+_DEFAULT_N = 1000
+_LARGEST_N = 10**300  # beyond it log N / N is zero, and N not a double
+_SAME = 1e-6  # relative difference of slopes that counts as rounding
 
 
-@command("theory.overview.overview")
+@command("theory.bound.barron_bound")
 def bound(
     network: Annotated[
         Path | None, typer.Argument(), "NETWORK.yaml", "The network; see examples/ for some."
@@ -24,41 +34,33 @@ def bound(
         "PACKAGE.MODULE:FACTORY",
         "Describe a PyTorch module instead: the function returns (module, example).",
     ] = None,
-    n: Annotated[float | None, typer.Option("-n"), "N"] = None,
-    target: Target = None,
-    replace: str | None = None,
+    n: Annotated[
+        float | None,
+        typer.Option("-n"),
+        "N",
+        "Training samples. [default: what the target needs, else 1000]",
+    ] = None,
+    target: Annotated[Target, "Squared error to reach; shows the N from which it holds."] = None,
+    replace: Annotated[str | None, "LAYER", "Show what making this layer known would save."] = None,
     bound: str = "composed",
-    effective: bool = False,
     write: Annotated[Path | None, "FILE.yaml", "Save the network that --module describes."] = None,
     plot: Plot = None,
-    diagram: Annotated[Path | None, "FILE", "Draw the layers: FILE.png, .svg or .pdf."] = None,
     json: Json = False,
 ) -> None:
     """Bound the expected squared error of a network, layer by layer.
 
     Known layers add nothing; a learned layer adds an approximation part that stays and an
     estimation part that falls as log N / N. Amplification A_l says how far a layer's squared error
-    can grow on its way to the output. Where a layer states its effective dimension, the bound is
-    shown with it too. --plot draws the bound over N, with its floor and the target.
+    can grow on its way to the output. --plot draws the bound over N, with its floor and the target.
     """
     check_plot(plot)
-    check_plot(diagram)
-    if (network is None) == (module is None):
-        raise KoriskError(
-            "give a file NETWORK.yaml or a PyTorch module with --module, one of them; "
-            f"{own_code.FACTORY}"
-        )
-    if network is not None and write is not None:
-        raise KoriskError(
-            f"--write keeps what --module describes, and {network} is a file; copy it"
-        )
-    net = own_code.described(module) if module is not None else Network.read(network or "")
-    # Written before the bound, which may be refused for a constant to add to this file.
-    if write is not None:
-        net.write(write)
-        tell(f"wrote {write}")
+    one_of("bound", bound, BOUNDS)
+    form = next(name for name in BOUNDS if name == bound)
+    net = _network(network, module, write)
     try:
-        result = overview(net, n, target, bound=bound, effective=effective, replace=replace)
+        needed, result = _bounded(net, n, target, form)
+        after = None if replace is None else net.replace(replace)
+        replaced = None if after is None else _bounded(after, result.n, target, form)
     except KoriskError as error:
         # Say where the constant can be given: a described module has no file to edit.
         if Argument("lipschitz", ...) not in error.message.parts:
@@ -71,16 +73,136 @@ def bound(
             )
         raise KoriskError(error.message, place) from None
     if plot is not None:
-        from korisk.report.figures.bound import overview_figure
+        from korisk.report.figures.bound import bound_figure
 
-        save_plot(overview_figure(result), plot)
-    if diagram is not None:
-        from korisk.report.figures.networks import architecture_figure
-        from korisk.studies.networks import TitledNetwork
-
-        save_plot(architecture_figure([TitledNetwork(net.name or "network", net)]), diagram)
+        save_plot(bound_figure(net, result, target, needed), plot)
+    content = {"network": net.to_dict(), "bound": form, "n": _plain(result.n)}
+    content |= {"total": result.total, "floor": result.floor, "lipschitz": net.lipschitz(form)}
+    content |= {"largest_slope": net.largest_slope, "rests_on": uncalibrated(net)}
+    content["layers"] = _layers(net, result)
+    if target is not None:
+        content |= {"target": target, "samples": needed}
+    if replaced is not None:
+        samples, known = replaced
+        content["replace"] = {"layer": replace, "total": known.total, "floor": known.floor}
+        content["replace"] |= {} if target is None else {"samples": samples}
     if json:
-        print_json(result.to_dict())
+        print_json(content)
     else:
-        show(*result.tables(), result.explain())
-    result.require()
+        show(_table(net, content), "\n".join(_sentences(content)))
+    if target is not None and needed is None:
+        raise levels_off(target, result.floor, f"the {form} bound")
+
+
+def _network(network: Path | None, module: str | None, write: Path | None) -> Network:
+    """The network of a file or of a module, which is saved if `write` names a file."""
+    if (network is None) == (module is None):
+        raise KoriskError(
+            "give a file NETWORK.yaml or a PyTorch module with --module, one of them; "
+            f"{own_code.FACTORY}"
+        )
+    if network is not None:
+        if write is not None:
+            why = f"--write keeps what --module describes, and {network} is a file; copy it"
+            raise KoriskError(why)
+        return Network.read(network)
+    net = own_code.described(module or "")
+    # Written before the bound, which may be refused for a constant to add to this file.
+    if write is not None:
+        net.write(write)
+        tell(f"wrote {write}")
+    return net
+
+
+def _bounded(
+    net: Network, n: float | None, target: float | None, form: BoundForm
+) -> tuple[int | None, BarronBound]:
+    """The N that a target needs, None if it is out of reach, and the bound at N."""
+    needed = None
+    if target is not None:
+        with suppress(UnreachableError):
+            needed = samples_needed(net, target, bound=form)
+    size = min(needed or _DEFAULT_N, _LARGEST_N) if n is None else n
+    return needed, barron_bound(net, size, bound=form)
+
+
+def _layers(net: Network, result: BarronBound) -> list[dict[str, Any]]:
+    factors = net.amplification(result.whole.form)
+    return [
+        {
+            "name": layer.name,
+            "kind": layer.kind,
+            "takes": list(net.inputs_of(layer.name)),
+            "parameters": getattr(layer, "parameters", 0),
+            "lipschitz": asdict(layer.bracket),
+            "amplification": float(factors[index]),
+            "contribution": float(result.contributions[index]),
+            "approximation": float(result.approximations[index]),
+            "share": float(result.whole.shares[index]),
+        }
+        for index, layer in enumerate(net)
+    ]
+
+
+def _table(net: Network, content: dict[str, Any]) -> Table:
+    takes = [] if net.is_chain else ["takes"]
+    heads = ["layer", *takes, "kind", "parameters", "Lipschitz", "A_l"]
+    heads += [f"bound at N = {_count(content['n'])}", "share"]
+    rows = []
+    for layer in content["layers"]:
+        low, high = layer["lipschitz"]["lower"], layer["lipschitz"]["upper"]
+        # A bracket within one percent reads as a number, one without an upper end as a bound.
+        constant = f"{number(low)} to {number(high)}"
+        if high <= 1.01 * low or not high:
+            constant = number(high)
+        elif math.isinf(high):
+            constant = f">= {number(low)}" if low else "-"
+        sources = [", ".join(layer["takes"])][: len(takes)]
+        parameters = short(layer["parameters"]) if layer["parameters"] else "-"
+        row = [layer["name"], *sources, layer["kind"], parameters, constant]
+        row += [number(layer["amplification"]), number(layer["contribution"])]
+        rows.append([*row, f"{layer['share']:.0%}"])
+    return Table(net.name or "network", heads, rows, "ll" + "l" * len(takes) + "r")
+
+
+def _sentences(content: dict[str, Any]) -> Iterator[str]:
+    n, total = _count(content["n"]), number(content["total"])
+    yield (
+        f"If the constants hold, a network trained on N = {n} samples has an expected squared "
+        f"error of at most {total} ({content['bound']} bound), including a floor of "
+        f"{number(content['floor'])} that more data cannot lower."
+    )
+    if content["rests_on"]:
+        yield f"The bound {content['rests_on']}."
+    slope, upper = content["largest_slope"], content["lipschitz"]
+    if slope is not None and slope > upper * (1 + _SAME):
+        yield (
+            f"The largest slope among the inputs that were tried is {number(slope)}, and the "
+            f"constants allow {number(upper)}: the bound does not hold for the module as it is."
+        )
+    if content.get("samples") is not None:
+        yield (
+            f"From N = {whole(content['samples'])} on the bound stays at or below the target "
+            f"{number(content['target'])}."
+        )
+    if "replace" in content:
+        known = content["replace"]
+        if known["total"] == content["total"]:
+            yield f"Making {known['layer']} known saves nothing: it adds no error as it is."
+            return
+        sentence = f"With {known['layer']} known, the bound at N = {n} falls from {total} to "
+        sentence += number(known["total"])
+        if known.get("samples") is not None:
+            sentence += f", and the target needs N = {whole(known['samples'])}"
+        elif "samples" in known:
+            sentence += ", and the target stays out of reach"
+        yield f"{sentence}."
+
+
+def _plain(n: float) -> float:
+    """A whole N as an integer."""
+    return int(n) if float(n).is_integer() else n
+
+
+def _count(n: float) -> str:
+    return whole(n) if isinstance(n, int) else number(n)

@@ -19,8 +19,7 @@ from korisk.store.store import Store, store_path, store_to_write
 from korisk.studies.results import curves
 from korisk.studies.run.compute import Compute, expected_seconds, groups
 from korisk.studies.spec.study import Study
-from korisk.texts import Table, counted, duration, number
-from korisk.theory.footprint import format_bytes
+from korisk.texts import Table, counted, duration, format_bytes, number
 
 _POINTS_SHOWN = 6  # without --full: more lines would push the answer off the screen
 _COUNT_LABELS = (("skipped", "already done"), ("failed", "failed"))

@@ -32,7 +32,7 @@ from korisk.texts import Table, number
 from korisk.theory import Learned, Network, deep_risk
 from korisk.theory.network import BoundForm
 
-_STATED = ("lipschitz", "parameters", "effective")  # by a mark, beside a name
+_STATED = ("lipschitz", "parameters")  # by a mark, beside a name
 _SURE = 0.9  # of intervals
 _BATCH = 64  # inputs that are run at once
 

@@ -42,7 +42,7 @@ class _Shared(tuple[Function, Function]):
 
 
 class Adapted(Opaque):
-    """An operator that calls two functions; `from_callables`, `from_scipy`, `from_deepinv` make it."""
+    """Two functions as an operator, by `from_callables`, `from_scipy` or `from_deepinv`."""
 
     def __init__(
         self,

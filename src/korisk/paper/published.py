@@ -11,10 +11,34 @@ from typing import Literal
 
 import yaml
 
-from korisk.theory import Footprint, RiskLine, two_factors
-from korisk.theory.footprint import adam_bytes, format_bytes, weight_bytes
+from korisk.texts import format_bytes
+from korisk.theory import RiskLine, two_factors
 
 _PRINTED = yaml.safe_load(files("korisk.paper").joinpath("published.yaml").read_text("utf-8"))
+
+
+@dataclass(frozen=True)
+class Scan:
+    """An H x H image, V views and B bins, and the parameters of the two networks on it."""
+
+    H: int
+    V: int
+    B: int
+
+    @property
+    def known_parameters(self) -> int:
+        """p_KO = V B: one weight for each ray."""
+        return self.V * self.B
+
+    @property
+    def ratio(self) -> int:
+        """p_FC / p_KO = H^2."""
+        return self.H**2
+
+    @property
+    def dense_parameters(self) -> int:
+        """p_FC = H^2 V B: one weight for each pair of ray and pixel."""
+        return self.ratio * self.known_parameters
 
 
 @dataclass(frozen=True)
@@ -25,7 +49,7 @@ class FootprintRow:
     parameter: master weights, first and second moment, gradient.
     """
 
-    size: Footprint
+    size: Scan
     known_parameters: str
     dense_parameters: str
     ratio: str
@@ -35,7 +59,7 @@ class FootprintRow:
     dense_adam: str
 
 
-def computed_footprint(size: Footprint) -> FootprintRow:
+def computed_footprint(size: Scan) -> FootprintRow:
     """A column of Table 1 as we count it, in the table's own notation."""
 
     def count(number: int, *, plain_below: int = 100) -> str:
@@ -45,7 +69,8 @@ def computed_footprint(size: Footprint) -> FootprintRow:
     # As printed: small counts in digits, large ones as 1.23e4.
     known, dense = size.known_parameters, size.dense_parameters
     counts = count(known), count(dense), count(size.ratio, plain_below=10_000)
-    needed = [format_bytes(of(p)) for p in (known, dense) for of in (weight_bytes, adam_bytes)]
+    # A weight takes 4 bytes in single precision; with Adam's gradient and two moments 16.
+    needed = [format_bytes(bytes_each * p) for p in (known, dense) for bytes_each in (4, 16)]
     return FootprintRow(size, *counts, *needed)
 
 
@@ -72,7 +97,7 @@ class OutcomeRow:
     """One row of Table 3 (tab:scaling): an operating point and who won there."""
 
     device: Literal["CPU", "GPU"]
-    size: Footprint
+    size: Scan
     ratio: int
     outcome: str
 
@@ -104,10 +129,10 @@ def matched_ratio(row: CalibrationRow, target: float) -> float:
 
 # The tables: 1, 3, 2 as printed and 2 as released, and the released GPU sweep.
 FOOTPRINT = tuple(
-    FootprintRow(Footprint(*size), *texts.split(", ")) for *size, texts in _PRINTED["footprint"]
+    FootprintRow(Scan(*size), *texts.split(", ")) for *size, texts in _PRINTED["footprint"]
 )
 OUTCOMES = tuple(
-    OutcomeRow(device=device, size=Footprint(*size), ratio=ratio, outcome=outcome)
+    OutcomeRow(device=device, size=Scan(*size), ratio=ratio, outcome=outcome)
     for device, *size, ratio, outcome in _PRINTED["outcomes"]
 )
 CALIBRATION, RELEASED_CALIBRATION = map(_calibration, ("calibration", "released_calibration"))

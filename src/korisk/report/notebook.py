@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from korisk.ablation.ablation import Ablation
     from korisk.curves.curve import Curve
-    from korisk.operators.ct.cone import ConeBeam
-    from korisk.operators.ct.geometry import Geometry
     from korisk.pilots.result import Pilot
     from korisk.planning.compare import Comparison
     from korisk.planning.plan import Plan
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from korisk.prediction.study import PointPrediction
     from korisk.store.store import Store
     from korisk.studies.run.engine import Summary
-    from korisk.theory import BarronBound, Bound, Network
 
 Numbers = list[tuple[str, str]]  # label and number
 Description = tuple[str, Numbers, str]  # title, numbers and text
@@ -188,60 +185,7 @@ def _point(point: PointPrediction) -> Description:
     return title, numbers, " ".join([*words, *point.notes, *point.caveats])
 
 
-# --- Networks, bounds, scanners and studies ------------------------------------------------------
-
-
-def _network(net: Network) -> Description:
-    parameters, upper = net.parameters, net.lipschitz()
-    numbers = [
-        ("layers", f"{len(net)}, {len(net.learned)} learned"),
-        ("trainable parameters", "not known" if parameters is None else count(parameters)),
-        ("Lipschitz constant", f"at most {value(upper)}" if math.isfinite(upper) else "not known"),
-    ]
-    return net.name or "Network", numbers, ""
-
-
-def _largest(bound: Bound) -> tuple[str, str]:
-    """The layer that adds most to a bound, and its share."""
-    index = int(bound.contributions.argmax())
-    share = f"{bound.shares[index]:.0%}" if math.isfinite(bound.total) else "not known"
-    return f"part of {bound.layers[index]}, the largest", share
-
-
-def _bound(bound: Bound) -> Description:
-    numbers = [("bound of the squared error", value(bound.total)), _largest(bound)]
-    return f"Bound by layer, {bound.form} form", numbers, ""
-
-
-def _barron(bound: BarronBound) -> Description:
-    numbers = [
-        (f"at N = {bound.n:,.0f}", value(bound.total)),
-        ("floor that data cannot lower", value(bound.floor)),
-        _largest(bound.whole),
-    ]
-    words = "With effective dimensions: an estimate, not the theorem's bound." * bound.effective
-    return f"Bound of the squared error, {bound.whole.form} form", numbers, words
-
-
-def _geometry(scan: Geometry) -> Description:
-    rows, columns = scan.image_shape
-    numbers = [
-        ("views", f"{scan.views_count:,} over {math.degrees(scan.scanned_arc):.4g}°"),
-        ("bins", f"{scan.bins:,} of {scan.bin_spacing:.4g} mm"),
-        ("pixels", f"{rows} x {columns} of {scan.pixel_spacing:.4g} mm"),
-    ]
-    return type(scan).__name__, numbers, ""
-
-
-def _cone(scan: ConeBeam) -> Description:
-    high, wide = scan.detector_shape
-    spacings = f"{scan.slice_spacing:.4g} x {scan.pixel_spacing:.4g} mm"
-    numbers = [
-        ("views", f"{scan.views:,} over {math.degrees(scan.scanned_arc):.4g}°"),
-        ("detector", f"{high} rows x {wide} columns"),
-        ("voxels", f"{' x '.join(map(str, scan.image_shape))} of {spacings}"),
-    ]
-    return type(scan).__name__, numbers, ""
+# --- Studies -------------------------------------------------------------------------------------
 
 
 def _summary(summary: Summary) -> Description:
@@ -274,19 +218,6 @@ def _drawn_by(module: str, name: str) -> Draw:
     """A function of `report.figures`, imported when it draws."""
     folder = "korisk.report.figures"
     return lambda item, ax: getattr(import_module(f"{folder}.{module}"), name)(item, ax=ax)
-
-
-def _network_figure(net: Network, ax: Axes | None) -> Figure:
-    from korisk.report.figures.networks import architecture_figure
-    from korisk.studies.networks import TitledNetwork
-
-    return architecture_figure([TitledNetwork(net.name, net)], ax=ax)
-
-
-def _barron_figure(bound: BarronBound, ax: Axes | None) -> Figure:
-    from korisk.report.figures.networks import bound_figure
-
-    return bound_figure(bound.whole, bound.floors, ax=ax)
 
 
 def _point_figure(answer: Prediction | Rehearsal | PointPrediction, ax: Axes | None) -> Figure:
@@ -345,11 +276,6 @@ _VIEWS: dict[str, tuple[Callable[[Any], Description], Draw]] = {
     "Prediction": (_prediction, _point_figure),
     "PointPrediction": (_point, _point_figure),
     "Rehearsal": (_rehearsal, _point_figure),
-    "Network": (_network, _network_figure),
-    "Bound": (_bound, _drawn_by("networks", "bound_figure")),
-    "BarronBound": (_barron, _barron_figure),
-    "Geometry": (_geometry, lambda scan, ax: scan.plot().figure),
-    "ConeBeam": (_cone, lambda scan, ax: scan.plot().figure),
     "Summary": (_summary, lambda summary, ax: None),
     "Store": (_store, lambda store, ax: _store_figure(store)),
 }

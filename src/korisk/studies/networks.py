@@ -25,11 +25,10 @@ _MOST_VALUES = 20_000
 
 @dataclass(frozen=True)
 class TitledNetwork:
-    """A network with its title in figures, and the shapes of its input and output."""
+    """A network with its title in figures."""
 
     title: str
     network: Network
-    shapes: tuple[str, str] = ("", "")
     calibrated: bool = False  # whether C and kappa were calibrated on the study's curves
     last: int | None = None  # the largest N of its curve
 
@@ -86,9 +85,8 @@ def ct_networks(points: Iterable[tuple[str, Spec, Iterable[Curve]]]) -> list[Tit
                 layers.append(Known("ReLU", lipschitz=1.0))
             network = Network(layers, compositions=compositions if known_tail else ())
             title = f"{model}, {point_name}: {scan}"
-            shapes = f"{views} x {bins}", f"{side} x {side}"
             last = None if curve is None else int(curve.sizes[-1])
-            networks.append(TitledNetwork(title, network, shapes, bool(constants), last))
+            networks.append(TitledNetwork(title, network, bool(constants), last))
     return networks
 
 

@@ -1,8 +1,8 @@
 """The deep risk estimator: networks as data, bounds, and sample sizes from them.
 
 Start with `network`, a chain of layers (`layer`) with norm brackets (`bracket`); `bound` evaluates
-the theorem, `budget` turns a bound into sample sizes and savings, `network_file` is the YAML form,
-and `footprint` counts the parameters and bytes of the two CT networks.
+the theorem, `budget` turns a bound into sample sizes and savings, and `network_file` is the YAML
+form.
 """
 
 from korisk.theory.bound import BarronBound, Bound, barron_bound, deep_risk, layer_risk
@@ -17,7 +17,6 @@ from korisk.theory.budget import (
     structural_factor,
     two_factors,
 )
-from korisk.theory.footprint import Footprint
 from korisk.theory.layer import Composition, Known, Layer, Learned
 from korisk.theory.network import BOUNDS, BoundForm, Network
 
@@ -27,4 +26,3 @@ __all__ += ["BOUNDS", "BarronBound", "Bound", "BoundForm"]
 __all__ += ["barron_bound", "deep_risk", "layer_risk"]
 __all__ += ["RiskLine", "risk_line", "sample_size"]
 __all__ += ["Savings", "TwoFactors", "savings", "structural_factor", "two_factors"]
-__all__ += ["Footprint"]

@@ -1,14 +1,12 @@
 """The deep risk estimator: bounds on E||f_L(X) - f̂_L(X)||^2, one function per equation."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from korisk import _checks
-from korisk._show import Drawn
-from korisk.errors import Argument, KoriskError, Message, invalid
+from korisk.errors import Argument, KoriskError, invalid
 from korisk.theory.amplification import FloatArray, paper_amplification
 from korisk.theory.layer import Known, Layer, Learned
 from korisk.theory.network import BoundForm, Network
@@ -17,7 +15,7 @@ Risks = Sequence[float] | FloatArray | Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
-class Bound(Drawn):
+class Bound:
     """An upper bound of the expected squared error, layer by layer. Made by `deep_risk`.
 
     In the paper's form a layer contributes A_l r_l. In the Minkowski forms the bound is
@@ -63,7 +61,7 @@ class Bound(Drawn):
 
 
 @dataclass(frozen=True, eq=False)
-class BarronBound(Drawn):
+class BarronBound:
     """The bound at N training samples: an estimation part, which data removes, and a floor.
 
     Made by `barron_bound`.
@@ -73,13 +71,9 @@ class BarronBound(Drawn):
     n : float
         N, the training samples.
     whole : Bound
-        The requested one: `by_parameters` or `by_effective`.
+        The bound at N.
     floors : Bound
         The bound with unlimited data: approximation and mismatch.
-    by_parameters : Bound or None
-        The theorem's bound, with p; None if a layer lacks its p.
-    by_effective : Bound or None
-        The estimate with effective dimensions; None if no layer states one.
 
     Examples
     --------
@@ -94,13 +88,6 @@ class BarronBound(Drawn):
     n: float
     whole: Bound
     floors: Bound
-    by_parameters: Bound | None = None
-    by_effective: Bound | None = None
-
-    @property
-    def effective(self) -> bool:
-        """Whether `whole` is the estimate with effective dimensions."""
-        return self.whole is self.by_effective
 
     @property
     def total(self) -> float:
@@ -136,8 +123,8 @@ class BarronBound(Drawn):
         return self.total
 
 
-def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
-    """Eq. (eq:layer-risk): C^2/n_l + kappa p log N / N, or its estimate with `effective` for p.
+def layer_risk(layer: Learned, n: float) -> float:
+    """Eq. (eq:layer-risk): C^2/n_l + kappa p log N / N.
 
     Parameters
     ----------
@@ -145,8 +132,6 @@ def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
         The layer, with its constants.
     n : float
         N, the training samples, at least 2.
-    effective : bool, default False
-        Whether the layer's effective dimension replaces p.
 
     Returns
     -------
@@ -156,7 +141,7 @@ def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
     Raises
     ------
     KoriskError
-        If the layer lacks `parameters` (or `effective`, where that is requested).
+        If the layer lacks `parameters`.
 
     Examples
     --------
@@ -164,7 +149,7 @@ def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
     >>> round(kr.theory.layer_risk(kr.Learned("W", parameters=100), 1000), 4)
     0.6908
     """
-    return approximation_risk(layer) + estimation_slope(layer, effective=effective) * rate(n)
+    return approximation_risk(layer) + estimation_slope(layer) * rate(n)
 
 
 def approximation_risk(layer: Layer) -> float:
@@ -174,22 +159,15 @@ def approximation_risk(layer: Layer) -> float:
     return layer.mismatch if isinstance(layer, Known) else 0.0
 
 
-def estimation_slope(layer: Layer, *, effective: bool = False) -> float:
-    """kappa p, the factor of log N / N in (eq:layer-risk); zero for a known layer.
-
-    With `effective`, the layer's effective dimension, (eq:effective), replaces p if it states one.
-    """
+def estimation_slope(layer: Layer) -> float:
+    """kappa p, the factor of log N / N in (eq:layer-risk); zero for a known layer."""
     # More data removes the error of a learned layer only; a mismatch stays.
     if not isinstance(layer, Learned):
         return 0.0
-    if effective and layer.effective is not None:
-        return layer.kappa * layer.effective
     if layer.parameters is None:
-        ask = Message(", or ask for ", Argument("effective", True))
         raise KoriskError(
             f"layer {layer.name!r}: parameters is missing, and the estimation term "
-            "kappa p log N / N needs it; count the layer's trainable weights",
-            "" if layer.effective is None else ask,
+            "kappa p log N / N needs it; count the layer's trainable weights"
         )
     return layer.kappa * layer.parameters
 
@@ -205,9 +183,9 @@ def approximation_risks(net: Network) -> FloatArray:
     return np.array([approximation_risk(layer) for layer in net])
 
 
-def estimation_slopes(net: Network, *, effective: bool = False) -> FloatArray:
+def estimation_slopes(net: Network) -> FloatArray:
     """(L,) the factor of log N / N in each layer's risk; zero for known layers."""
-    return np.array([estimation_slope(layer, effective=effective) for layer in net])
+    return np.array([estimation_slope(layer) for layer in net])
 
 
 def deep_risk(net: Network, layer_risks: Risks, *, bound: BoundForm = "composed") -> Bound:
@@ -306,9 +284,7 @@ def evaluate(net: Network, risks: FloatArray, bound: BoundForm) -> Bound:
     return Bound(form=bound, layers=net.names, contributions=terms)
 
 
-def barron_bound(
-    net: Network, n: float, *, bound: BoundForm = "composed", effective: bool = False
-) -> BarronBound:
+def barron_bound(net: Network, n: float, *, bound: BoundForm = "composed") -> BarronBound:
     """Eq. (eq:deep-risk-barron): every learned layer's risk from its constants at N samples.
 
     Parameters
@@ -319,9 +295,6 @@ def barron_bound(
         N, the training samples, at least 2.
     bound : {"composed", "minkowski", "paper"}, default "composed"
         The form of the bound, one of `BOUNDS`.
-    effective : bool, default False
-        Whether to return the estimate with the layers' effective dimensions; a layer that states
-        none keeps its p. The theorem is with p; the result holds both in any case.
 
     Returns
     -------
@@ -342,26 +315,8 @@ def barron_bound(
     >>> round(kr.barron_bound(net, 1000, bound="paper").total, 4)
     5.5262
     """
-    floors = approximation_risks(net)
-
     # In the Minkowski forms floor and estimation do not add up: cross terms mix both. So the whole
     # bound is evaluated, and the estimation part is what remains above the floor.
-    def whole(*, effective: bool) -> Bound:
-        slopes = estimation_slopes(net, effective=effective)
-        return evaluate(net, floors + rate(n) * slopes, bound)
-
-    # The result holds both bounds, and `effective` decides which of them `whole` is. Only the
-    # requested one may raise: the other is None where a layer lacks its p.
-    either = states_effective(net)
-    requested = whole(effective=effective and either)
-    alternative: Bound | None = None
-    if either:
-        with suppress(KoriskError):
-            alternative = whole(effective=not effective)
-    pair = (alternative, requested) if effective and either else (requested, alternative)
-    return BarronBound(n, requested, evaluate(net, floors, bound), *pair)
-
-
-def states_effective(net: Network) -> bool:
-    """Whether a learned layer states its effective dimension."""
-    return any(layer.effective is not None for layer in net.learned)
+    floors = approximation_risks(net)
+    whole = evaluate(net, floors + rate(n) * estimation_slopes(net), bound)
+    return BarronBound(n, whole, evaluate(net, floors, bound))

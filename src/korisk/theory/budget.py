@@ -91,7 +91,7 @@ def _root_sum(terms: Sequence[Term], target: float) -> int:
     return invert_rate(q)
 
 
-def _terms(net: Network, bound: BoundForm, *, effective: bool) -> list[Term]:
+def _terms(net: Network, bound: BoundForm) -> list[Term]:
     """(P_l, f_l, s_l) of every layer, with the digits of the current context.
 
     Computed from the stated doubles, and not from products of doubles, which are rounded.
@@ -101,10 +101,8 @@ def _terms(net: Network, bound: BoundForm, *, effective: bool) -> list[Term]:
         floor, slope = _ZERO, _ZERO
         if isinstance(layer, Learned):
             floor = Decimal(layer.C) ** 2 / Decimal(layer.width)
-            estimated = effective and layer.effective is not None
-            dimension = layer.effective if estimated else layer.parameters
-            assert dimension is not None  # else `estimation_slopes` has raised
-            slope = Decimal(layer.kappa) * Decimal(dimension)
+            assert layer.parameters is not None  # else `estimation_slopes` has raised
+            slope = Decimal(layer.kappa) * Decimal(layer.parameters)
         elif isinstance(layer, Known):
             floor = Decimal(layer.mismatch)
         terms.append((tail, floor, slope))
@@ -250,7 +248,7 @@ class RiskLine:
         return line_samples(self.floor, self.slope, _checks.target_error(target))
 
 
-def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = False) -> RiskLine:
+def risk_line(net: Network, *, bound: BoundForm = "composed") -> RiskLine:
     """The bound as a line floor + slope log N / N, Eq. (eq:calibrated-bound).
 
     The paper's form always is one; the Minkowski forms are if only one layer has a risk.
@@ -261,8 +259,6 @@ def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = 
         The network, with the constants of its learned layers.
     bound : {"composed", "minkowski", "paper"}, default "composed"
         The form of the bound, one of `BOUNDS`.
-    effective : bool, default False
-        Whether effective dimensions replace p, as in `barron_bound`.
 
     Returns
     -------
@@ -281,7 +277,7 @@ def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = 
     >>> kr.theory.risk_line(net)
     RiskLine(floor=0.0, slope=400.0)
     """
-    floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
+    floors, slopes = approximation_risks(net), estimation_slopes(net)
     if bound != "paper" and np.count_nonzero(floors + slopes) > 1:
         raise KoriskError(
             f"the {bound} bound of several erring layers is not a line in log N / N; "
@@ -293,9 +289,7 @@ def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = 
     return RiskLine(floor=floor, slope=slope)
 
 
-def sample_size(
-    net: Network, target: float, *, bound: BoundForm = "composed", effective: bool = False
-) -> int:
+def sample_size(net: Network, target: float, *, bound: BoundForm = "composed") -> int:
     """The smallest N >= 2 from which on the bound stays at or below the target.
 
     Exact for the stated constants at the values of their doubles: no intermediate result is rounded
@@ -309,9 +303,6 @@ def sample_size(
         The expected squared error to reach, above 0.
     bound : {"composed", "minkowski", "paper"}, default "composed"
         The form of the bound, one of `BOUNDS`.
-    effective : bool, default False
-        Whether effective dimensions replace p, as in `barron_bound`. They are not adapted to N, so
-        that the answer is consistent only near the N for which they were computed.
 
     Returns
     -------
@@ -338,7 +329,7 @@ def sample_size(
     >>> n, kr.barron_bound(net, n).total <= 0.5 < kr.barron_bound(net, n - 1).total
     (1457, True)
     """
-    size = samples_needed(net, target, bound=bound, effective=effective)
+    size = samples_needed(net, target, bound=bound)
     if reservation := uncalibrated(net):
         warnings.warn(f"N = {size:,} {reservation}", KoriskWarning, stacklevel=2)
     return size
@@ -364,16 +355,14 @@ def uncalibrated(net: Network) -> str:
     return ", and ".join(reasons)
 
 
-def samples_needed(
-    net: Network, target: float, *, bound: BoundForm = "composed", effective: bool = False
-) -> int:
+def samples_needed(net: Network, target: float, *, bound: BoundForm = "composed") -> int:
     """`sample_size` without its warning, for callers that report `uncalibrated` themselves."""
     target = _checks.target_error(target)
-    floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
+    floors, slopes = approximation_risks(net), estimation_slopes(net)
     evaluate(net, floors + slopes, bound)  # raises one-line errors for missing constants
 
     def solved() -> int:
-        terms = _terms(net, bound, effective=effective)
+        terms = _terms(net, bound)
         if bound != "paper":
             return _root_sum(terms, target)
         return _paper_sum([int(power) for power in paper_exponents(len(net))], terms, target)
@@ -395,8 +384,6 @@ class Savings:
         The original network, and the same network with the layer known.
     bound : {"composed", "minkowski", "paper"}
         The form of the bound.
-    effective : bool, default False
-        Whether effective dimensions replace parameter counts in both bounds.
 
     Examples
     --------
@@ -413,7 +400,6 @@ class Savings:
     before: Network
     after: Network
     bound: BoundForm
-    effective: bool = False
 
     @property
     def approximation(self) -> float:
@@ -475,13 +461,11 @@ class Savings:
         return self._both(sample_size, target)
 
     def _both(self, answer: Callable[..., Answer], argument: float) -> tuple[Answer, Answer]:
-        ask = partial(answer, bound=self.bound, effective=self.effective)
+        ask = partial(answer, bound=self.bound)
         return ask(self.before, argument), ask(self.after, argument)
 
 
-def savings(
-    net: Network, name: str, *, bound: BoundForm = "composed", effective: bool = False
-) -> Savings:
+def savings(net: Network, name: str, *, bound: BoundForm = "composed") -> Savings:
     """The decrease of the bound if a layer becomes a known operator.
 
     Parameters
@@ -492,8 +476,6 @@ def savings(
         The layer that becomes known.
     bound : {"composed", "minkowski", "paper"}, default "composed"
         The form of the bound, one of `BOUNDS`.
-    effective : bool, default False
-        Whether effective dimensions replace p, as in `barron_bound`.
 
     Returns
     -------
@@ -509,7 +491,7 @@ def savings(
     >>> round(saved.total(1000), 3), saved.approximation
     (6.908, 0.0)
     """
-    return Savings(before=net, after=net.replace(name), bound=bound, effective=effective)
+    return Savings(before=net, after=net.replace(name), bound=bound)
 
 
 @dataclass(frozen=True)
@@ -563,8 +545,7 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
     """Eq. (eq:prop2-twofactor): the factors of samples that the dense network needs for a target.
 
     The first factor is sigma_FC / sigma_KO, the second (target - floor_KO) / (target - floor_FC),
-    as in (eq:ct-twofactor). Lines of `risk_line(..., effective=True)` give the factors with
-    effective dimensions.
+    as in (eq:ct-twofactor).
 
     Parameters
     ----------

@@ -200,9 +200,6 @@ class Learned(Layer):
     shared : int, default 0
         Number of parameters shared with an earlier layer: the layer's risk depends on all of its p,
         and a network counts shared ones once.
-    effective : float, optional
-        Number of parameters that the data determine at the sample size in question, an estimate
-        that replaces p with `effective=True`; see docs/explanation/theory.md.
     C : float, default 0
         The complexity, at least 0.
     width : float, default 1
@@ -222,7 +219,6 @@ class Learned(Layer):
 
     parameters: int | None = None
     shared: int = 0
-    effective: float | None = None
     C: float = 0.0
     width: float = 1.0
     kappa: float = 1.0
@@ -231,7 +227,7 @@ class Learned(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        field, p, effective = self._field, self.parameters, self.effective
+        field, p = self._field, self.parameters
         # Without p a layer still has a Lipschitz constant; only its risk needs it.
         if p is not None:
             remedy = "count the layer's trainable weights"
@@ -239,17 +235,9 @@ class Learned(Layer):
         most = math.inf if p is None else p
         of = "count those of its parameters that an earlier layer has"
         shared = _checks.count(field("shared"), self.shared, at_least=0, at_most=most, remedy=of)
-        if effective is not None:
-            remedy = "give the effective dimension, or leave it out if it is not known"
-            effective = _checks.real(field("effective"), effective, above=0, remedy=remedy)
-            # As floats, because a p beyond 2^53 may round up, and effective = p must be allowed.
-            rule = f"be at most the layer's parameters, {most:,}"
-            remedy = "data cannot determine more numbers than it has"
-            got = self.effective
-            _checks.require(effective <= float(most), field("effective"), rule, got, remedy)
         remedy = "see Assumption (ass:barron): C >= 0, width >= 1, kappa > 0"
         real = partial(_checks.real, remedy=remedy)
-        set_fields(self, parameters=p, shared=shared, effective=effective)
+        set_fields(self, parameters=p, shared=shared)
         set_fields(self, C=real(field("C"), self.C, at_least=0))
         set_fields(self, width=real(field("width"), self.width, at_least=1))
         set_fields(self, kappa=real(field("kappa"), self.kappa, above=0))

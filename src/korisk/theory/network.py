@@ -15,7 +15,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from korisk import _checks
-from korisk._show import Drawn
 from korisk.errors import KoriskError, did_you_mean, invalid, shown
 from korisk.theory.amplification import (
     FloatArray,
@@ -33,7 +32,7 @@ BOUNDS: tuple[BoundForm, ...] = get_args(BoundForm)
 
 
 @dataclass(frozen=True)
-class Network(Drawn):
+class Network:
     """Known and learned layers, input side first: f_L = u_L o ... o u_1 (eq:target), or a graph.
 
     `net["K"]` is a layer, `len(net)` is L. A network is immutable: `replace` returns another one.

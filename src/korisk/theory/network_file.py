@@ -36,7 +36,6 @@ class LayerEntry(Spec):
     mismatch: float | None = None
     parameters: int | float | None = None
     shared: int | float | None = None
-    effective: float | None = None
     C: float | None = None
     width: float | None = None
     kappa: float | None = None
@@ -114,7 +113,7 @@ def entries(
         elif layer.inputs is not None:
             entry["inputs"] = list(layer.inputs)
         if isinstance(layer, Learned):
-            optional = {key: getattr(layer, key) for key in ("parameters", "shared", "effective")}
+            optional = {key: getattr(layer, key) for key in ("parameters", "shared")}
             entry |= {key: value for key, value in optional.items() if value}
             entry |= {"C": layer.C, "width": layer.width, "kappa": layer.kappa}
         elif isinstance(layer, Known) and layer.mismatch:

@@ -212,9 +212,7 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
         mismatch = alone.mismatch if isinstance(alone, Known) else 0.0
         return Known(name, lipschitz=constant, mismatch=mismatch), {}
     weights = _link_weights(link, name, trained)
-    effective = alone.effective if isinstance(alone, Learned) else None
-    layer = Learned(name, parameters=sum(weights.values()), effective=effective, lipschitz=constant)
-    return layer, weights
+    return Learned(name, parameters=sum(weights.values()), lipschitz=constant), weights
 
 
 def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: Weights) -> None:

@@ -63,7 +63,6 @@ def mark_learned(
     *,
     lipschitz: Lipschitz = None,
     parameters: int | None = None,
-    effective: float | None = None,
     name: str | None = None,
 ) -> Module:
     """Mark a module as one learned layer.
@@ -77,8 +76,6 @@ def mark_learned(
         of the present weights.
     parameters : int, optional
         The paper's p. Default: the number of trained weights.
-    effective : float, optional
-        The effective dimension, an estimate that may replace p; see docs/explanation/theory.md.
     name : str, optional
         Name of the layer. Default: the module's path.
 
@@ -101,8 +98,7 @@ def mark_learned(
     Network([Learned('body', lipschitz=1.0, parameters=76)])
     """
     title = UNNAMED if name is None else name
-    mark = Learned(title, lipschitz=lipschitz, parameters=parameters, effective=effective)
-    return _marked(module, mark)
+    return _marked(module, Learned(title, lipschitz=lipschitz, parameters=parameters))
 
 
 def mark_of(module: nn.Module) -> Mark | None:

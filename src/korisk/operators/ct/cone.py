@@ -12,8 +12,7 @@ import math
 import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
-from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -21,9 +20,6 @@ from korisk import _checks
 from korisk.errors import Argument, KoriskError, KoriskWarning, Message, invalid
 from korisk.operators.ct.geometry import FanBeam
 from korisk.operators.ct.scan import FloatArray, Scan, centres, disc_points, frozen, plain, sides
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _TURN = 2 * math.pi
 # Fields that the fan of a slice has too.
@@ -297,23 +293,6 @@ class ConeBeam(Scan):
         z = ((np.arange(along) + 0.5) / along - 0.5) * depth
         row = magnified[..., None] * z - self.row_offset
         return float(np.mean(np.abs(row) > self.detector_shape[0] * self.row_spacing / 2))
-
-    def plot(self, path: str | PathLike[str] | None = None) -> Axes:
-        """Draw the scanner from above and from the side. Needs the `report` extra.
-
-        Parameters
-        ----------
-        path : path, optional
-            A .png, .svg or .pdf file to write.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            The panel from above; its `figure` holds both.
-        """
-        from korisk.operators.ct.geometry_figure import draw_geometry
-
-        return draw_geometry(self.fan, path, cone=self)
 
 
 def require_circle(geometry: ConeBeam) -> None:

@@ -12,8 +12,7 @@ import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from os import PathLike
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,6 @@ from numpy.typing import NDArray
 from korisk import _checks
 from korisk.errors import Argument, KoriskError, KoriskWarning, Message, invalid, shown
 from korisk.operators.ct.scan import FloatArray, Scan, centres, disc_points, frozen, plain, sides
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _VIEWS_SAMPLED, _POINTS_ACROSS = 90, 48  # views and points, for how much the detector misses
 _MISSING_WEDGE = 2.0  # a gap so many times the next widest one was left out on purpose
@@ -272,23 +268,6 @@ class Geometry(Scan):
         position = self.detector_position(x * width / 2, y * height / 2, slice(None, None, every))
         beyond = np.abs(position - self.detector_offset) > self.bins * self.bin_spacing / 2
         return float(np.mean(beyond))
-
-    def plot(self, path: str | PathLike[str] | None = None) -> Axes:
-        """Draw the scanner. Needs the `report` extra.
-
-        Parameters
-        ----------
-        path : path, optional
-            A .png, .svg or .pdf file to write.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            The panel with the whole scanner.
-        """
-        from korisk.operators.ct.geometry_figure import draw_geometry
-
-        return draw_geometry(self, path)
 
 
 @dataclass(frozen=True, repr=False)

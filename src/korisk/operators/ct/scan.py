@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk import _checks
-from korisk._show import InNotebooks
 from korisk.errors import Argument, KoriskWarning, Message, invalid
 
 FloatArray = NDArray[np.float64]
@@ -22,7 +21,7 @@ _WARN_TRUNCATION = 0.005  # of what is inscribed in the image, averaged over vie
 
 
 @dataclass(frozen=True, repr=False)
-class Scan(InNotebooks, ABC):
+class Scan(ABC):
     """What scans of images and of volumes share: frozen values whose first field is the shape."""
 
     if TYPE_CHECKING:  # fields of each scan, which has them in an order of its own

@@ -14,7 +14,7 @@ from korisk.report.contents import Contents, Draw
 from korisk.report.figures.efficiency import efficiency_figure, panels_of
 from korisk.report.figures.factors import factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
-from korisk.report.figures.networks import architecture_figure, layers_figure
+from korisk.report.figures.networks import layers_figure
 from korisk.report.figures.style import save
 from korisk.studies.networks import TitledNetwork, ct_networks
 
@@ -53,7 +53,6 @@ def _figures(contents: Contents) -> Iterator[tuple[str, Draw]]:
     yield "two_factors", partial(factors_figure, factors_of(contents))
     networks = networks_of(contents)
     if networks:
-        yield "architecture", partial(architecture_figure, networks)
         yield "layers", partial(layers_figure, networks)
     for supplement in contents.supplements:
         yield from supplement.figures()

@@ -23,7 +23,6 @@ _MOST_ROWS = 400  # of a table in a page
 _WORDS = {
     "sample": "Errors over training samples at every point",
     "two": "The two factors of Proposition 1, their product and the ratio of N, against the target",
-    "architecture": "The networks layer by layer, known layers grey and learned ones green",
     "layers": "Amplification of every layer by three bounds, and its part of the bound",
     "weights": "Learned weights against the analytic ones, over views and detector bins",
 }

@@ -13,8 +13,6 @@ from korisk.planning.fit import fitted_line
 from korisk.report.contents import Contents
 from korisk.report.tables.table import ReportTable, Row, Value, worded
 from korisk.texts import number
-from korisk.theory import Footprint
-from korisk.theory.footprint import MOST, adam_bytes, weight_bytes
 
 _SCAN_CAPTION = (
     "Image side H, views V and detector bins B; parameters p of the known-operator and the dense "
@@ -143,11 +141,13 @@ def parameters_table(contents: Contents) -> ReportTable:
         is_ct = isinstance(problem, Mapping) and problem.get("kind", "ct") == "ct"
         if isinstance(problem, Mapping) and is_ct and problem.get("beam") != "cone":
             lengths = [problem.get(name) for name in ("side", "views", "bins")]
-            if all(type(value) is int and 1 <= value <= MOST for value in lengths):
-                scan = Footprint(*lengths)  # type: ignore[arg-type]
-                parameters = scan.known_parameters, scan.dense_parameters
-                memory = (*map(weight_bytes, parameters), *map(adam_bytes, parameters))
-                networks = (scan.H, scan.V, scan.B, *parameters, scan.ratio, *memory)
+            if all(type(value) is int and value >= 1 for value in lengths):
+                side, views, bins = lengths
+                known, ratio = views * bins, side**2
+                dense = ratio * known
+                # 4 bytes a weight in single precision, 16 with Adam's gradient and two moments.
+                memory = (4 * known, 4 * dense, 16 * known, 16 * dense)
+                networks = (side, views, bins, known, dense, ratio, *memory)
                 has_scans = True
         # A point without networks of CT and without cells would be an empty row.
         if networks[0] is None and not point.cells:

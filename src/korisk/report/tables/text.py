@@ -24,7 +24,7 @@ from korisk.files import make_folder, to_cell, write_text
 from korisk.report.contents import Contents
 from korisk.report.tables.table import BYTES, ReportTable
 from korisk.report.tables.tables import study_tables
-from korisk.theory.footprint import format_bytes
+from korisk.texts import format_bytes
 
 LONG = 40  # rows; a longer table does not fit on a page
 
