@@ -153,14 +153,13 @@ def test_a_figure_that_fails_says_why_beside_the_numbers(monkeypatch: pytest.Mon
 
 
 def test_a_value_that_cannot_be_shown_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = kr.Network([kr.Learned("<b>", parameters=3)])
-
-    def fails(*_: object) -> float:
+    def fails(*_: object) -> str:
         raise ValueError("no")
 
-    monkeypatch.setattr(kr.Network, "lipschitz", fails)
-    html = net._repr_html_()
-    assert html.startswith("<pre>Network([Learned(&#x27;&lt;b&gt;")
+    monkeypatch.setattr(kr.Curve, "__repr__", lambda _: "<b>")
+    monkeypatch.setattr(kr.Curve, "name", property(fails))
+    html = CURVE._repr_html_()
+    assert html.startswith("<pre>&lt;b&gt;")
     assert "ValueError: no" in html
 
 
