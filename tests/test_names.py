@@ -15,7 +15,7 @@ PUBLIC |= {("networks/amplification.py", "part"), ("networks/describe/recording.
 PUBLIC |= {("prediction/answer.py", "at")}  # a field of `Question`, which callers name
 PUBLIC |= {("theory/bound.py", "whole")}  # a field of `BarronBound`: the bound with its floor
 PUBLIC |= {("problems/problem.py", "wanted")}  # of a problem's draws: the map to the targets
-PUBLIC |= {("studies/run/progress.py", "left")}  # the time left, a key of the live page's JSON
+PUBLIC |= {("studies/run/progress.py", "left")}  # the time left of a run
 # The factors of a low-rank matrix, which stand to the left and to the right in its product.
 PUBLIC |= {("networks/dense.py", "left"), ("networks/describe/layers.py", "left")}
 

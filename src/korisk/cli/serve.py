@@ -2,6 +2,7 @@
 
 import signal
 import webbrowser
+from contextlib import suppress
 from typing import Annotated
 
 from typer import Option
@@ -10,7 +11,7 @@ from korisk.cli.common.command import command
 from korisk.cli.common.output import tell
 
 
-@command("report.local.LocalPort")
+@command("report.serve.TableServer")
 def serve(
     port: Annotated[int | None, "PORT", "Port at 127.0.0.1. [default: a free one]"] = None,
     open_browser: Annotated[
@@ -22,15 +23,15 @@ def serve(
     For those who do not type commands. The page is for this machine alone: it is at 127.0.0.1,
     answers no other site, and what is dropped there leaves neither this machine nor a file on it.
     """
-    from korisk.report.serve import TablePort, serve_tables
+    from korisk.report.serve import TableServer
 
-    with TablePort(True if port is None else port) as served:
+    with TableServer(port) as server, suppress(KeyboardInterrupt):
         # A closed terminal stops the server like Ctrl-C, so that no process stays behind.
         for name in ("SIGTERM", "SIGHUP"):
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.default_int_handler)
-        tell(f"open {served.address} in a browser; Ctrl-C ends it")
+        tell(f"open {server.address} in a browser; Ctrl-C ends it")
         if open_browser:
-            webbrowser.open(served.address)
-        serve_tables(served)
+            webbrowser.open(server.address)
+        server.serve_forever(0.1)
     tell("stopped")
