@@ -34,16 +34,12 @@ class Question:
         The chance with which samples are to be enough, 0.5 to 0.99.
     cost : float, optional
         Price of one sample, to see what the advice costs.
-    sensitivity : bool, default False
-        Whether networks are also rehearsed with half and twice the noise, brighter images, and an
-        operator that is 1% wrong. This takes about twice as long again.
     """
 
     targets: Sequence[float] = ()
     at: Sequence[float] = ()
     sure: float = 0.9
     cost: float | None = None
-    sensitivity: bool = False
 
 
 def model_advice(model: Advising, question: Question) -> list[str]:
@@ -75,9 +71,6 @@ def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
     ]
     of = "a target" if question.targets else "targets, as examples"
     yield Table(f"Samples for {of}", heads, rows)
-    for network in point.rehearsed:
-        if network.changes:
-            yield network.sensitivity_table(question.targets[:1], question.sure)
     if not models:
         return
     rows = []

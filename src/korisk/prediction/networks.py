@@ -170,17 +170,11 @@ def rehearse_own(
 def rehearsed_network(
     name: str, build: Build, operator: Any, pilot: Curve | None, options: Options, request: Request
 ) -> Rehearsed:
-    """Rehearse a network, with its sensitivity if the question asks for it."""
+    """Rehearse a network."""
     from korisk.prediction.rehearsal.rehearse import rehearse
-    from korisk.prediction.sensitivity import sensitivity
 
     rehearsal = rehearse(build, operator, model=name, callbacks=request.callbacks, **options)
-    if not request.question.sensitivity:
-        return Rehearsed(rehearsal, pilot)
-    keys = ("images", "noise", "seeds", "patients", "training", "folder")
-    shared = {key: options[key] for key in keys if key in options}
-    progress = request.callbacks.progress
-    return Rehearsed(rehearsal, pilot, sensitivity(build, operator, progress=progress, **shared))
+    return Rehearsed(rehearsal, pilot)
 
 
 def refuse_early(question: Question, options: Options, pilot: Curve | None) -> None:
@@ -194,10 +188,6 @@ def refuse_early(question: Question, options: Options, pilot: Curve | None) -> N
         least, most, remedy = 2, int(forecast(pilot).horizon), "measure a larger pilot"
         for target in question.targets:
             check_target([pilot], target)
-    if question.sensitivity and options.get("minutes") is not None:
-        longer = " trains networks of its own, as long as it takes; leave "
-        limit = Argument("minutes", ...)
-        raise KoriskError(Argument("sensitivity", ...), longer, limit, " or it out")
     for n in question.at:
         _checks.count("at", n, at_least=least, at_most=most, remedy=remedy)
 

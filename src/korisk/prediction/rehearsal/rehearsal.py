@@ -19,7 +19,6 @@ from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.planning.chances import Chances
-from korisk.planning.explain import times
 from korisk.planning.futures.posterior import posterior
 from korisk.planning.protocol import Answers, Expectation
 from korisk.prediction.misfit import Belief, LogErrors
@@ -32,7 +31,6 @@ from korisk.prediction.prediction import (
     trust_words,
 )
 from korisk.prediction.rehearsal.worth import Worth, worth
-from korisk.texts import Table, number, whole
 
 Array = NDArray[np.float64]
 
@@ -56,11 +54,6 @@ UNLIKE = Belief(
     offsets=((0.4, 0.4), (1.2, 0.6)),
     unseen=0.0,
 )
-# Chosen with benchmarks/prediction/reduced.py --part choose.
-# Each doubling of the steps lowers the log error by this share of what the doubling before did.
-_NEXT_DOUBLING = 0.9
-# Deviation of the effect of steps that were left out: relative to it, and per halving.
-_UNSURE, _UNSURE_HALVING = 0.3, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,29 +82,6 @@ class _Simulated:
         return math.nan
 
 
-def fullest(curve: Curve) -> int:
-    """The N with the most seeds; the largest of several."""
-    return int(max(zip(curve.counts.tolist(), curve.sizes.tolist(), strict=True))[1])
-
-
-def levelled(curve: Curve) -> Curve:
-    """Correct the errors at sizes with few seeds for the seeds that they have.
-
-    A seed is better or worse at every N alike, since its test images are the same at every N. The N
-    with the most seeds shows by how much.
-    """
-    if len(set(curve.counts.tolist())) == 1:
-        return curve
-    # (measurements,) those at the N with all seeds, by which each seed is compared.
-    most, seeds, errors = curve.n == fullest(curve), np.array(curve.seed), curve.error.copy()
-    for n in curve.sizes:
-        here = curve.n == n
-        shared = most & np.isin(seeds, seeds[here])
-        if shared.any():
-            errors[here] *= curve.error[most].mean() / curve.error[shared].mean()
-    return Curve(curve.n, errors, curve.seed, curve.model, curve.metric)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rehearsal(Reported, Answers):
     """The curve of a network on simulated pairs, and what it says of real ones. By `rehearse`.
@@ -133,14 +103,7 @@ class Rehearsal(Reported, Answers):
     halved : Curve, optional
         Errors of networks that had half the distinct images, and copies of these.
     undertrained : bool, default False
-        Whether training limits the curve: it rises with N, the network has learned nothing, or
-        steps were left out for a limit of time.
-    trained : float, default 1
-        The share of their steps that networks were trained for, where a limit of time left steps
-        out. What these would have taken off the errors is estimated, and widens bands.
-    doubled : float, default 0
-        Where steps were left out: by how much the logarithm of the error at the largest N fell when
-        steps were doubled to those that were taken.
+        Whether training limits the curve: it rises with N, or the network has learned nothing.
     notes : tuple of str
         Sentences on how the rehearsal went.
     seconds : float
@@ -165,47 +128,26 @@ class Rehearsal(Reported, Answers):
     belief: Belief = BELIEF
     halved: Curve | None = None
     undertrained: bool = False
-    trained: float = 1.0
-    doubled: float = 0.0
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @cached_property
     def adjusted(self) -> Curve:
-        """The curve without the cost of omitted steps and of few distinct images.
+        """The curve without the cost of few distinct images.
 
         Networks with half the distinct images show it at the largest N: they err more, by as much
         as twice the images would save.
         """
-        curve = levelled(self.curve)
-        if self.trained < 1:
-            # Few pairs are learned by heart in few steps: nothing is left to do at the smallest N.
-            first, last = curve.sizes[[0, -1]]
-            share = np.log(curve.n / first) / math.log(last / first)
-            errors = curve.error * np.exp(-self.untrained[0] * share)
-            curve = Curve(curve.n, errors, curve.seed, curve.model, "mse")
-        if self.halved is None:
+        curve, halved = self.curve, self.halved
+        if halved is None:
             return curve
         # `more`: log ratio of errors with half the distinct images, over the same seeds.
-        largest = float(self.halved.sizes[-1])
-        same = (self.curve.n == largest) & np.isin(self.curve.seed, self.halved.seed)
-        more = math.log(self.halved.means[-1] / self.curve.error[same].mean())
+        largest = float(halved.sizes[-1])
+        more = math.log(halved.means[-1] / curve.error[curve.n == largest].mean())
         weight = 1 - np.minimum(self.unaltered / curve.n, 1.0) ** _POWER
         weight /= 1 - (self.unaltered / largest) ** _POWER
         errors = curve.error * np.exp(-_AGAIN * max(more, 0.0) * weight)
         return Curve(curve.n, errors, curve.seed, curve.model, "mse")
-
-    @property
-    def untrained(self) -> tuple[float, float]:
-        """The fall of the log error that omitted steps would bring, and its standard deviation.
-
-        At the largest N. Each doubling brings a constant share of what the one before brought.
-        """
-        # A geometric series over the doublings from the steps that were taken to all of them.
-        halvings = -math.log2(self.trained)
-        series = _NEXT_DOUBLING * (1 - _NEXT_DOUBLING**halvings) / (1 - _NEXT_DOUBLING)
-        less = max(self.doubled, 0.0) * series
-        return less, math.hypot(_UNSURE * less, _UNSURE_HALVING * halvings)
 
     def predict(self, pilot: Curve | None = None) -> Prediction:
         """The expected errors of real images, corrected by those that were measured.
@@ -232,9 +174,6 @@ class Rehearsal(Reported, Answers):
         variance = relative_variance(self.adjusted)
         noise = np.full(len(sizes), _ONE_SEED**2) if variance is None else variance
         logs = np.log(self.adjusted.means)
-        # The uncertainty about steps that were left out belongs to each network: it must not be
-        # part of the level, which `worth` lets two networks share.
-        offsets = tuple((math.hypot(o, self.untrained[1]), p) for o, p in self.belief.offsets)
         alone = Prediction(
             _Simulated(self.adjusted, self.parameters),
             model=self.curve.model,
@@ -244,7 +183,7 @@ class Rehearsal(Reported, Answers):
             notes=self.notes,
             valid_from=float(sizes[0]),
             valid_to=float(sizes[-1]),
-            belief=replace(self.belief, offsets=offsets),
+            belief=self.belief,
             rivals=self.belief == UNLIKE,
         )
         if pilot is None:
@@ -359,23 +298,12 @@ class Rehearsal(Reported, Answers):
         return Rehearsed(self, pilot).explain(target, sure, cost)
 
 
-@dataclass(frozen=True)
-class Change:
-    """What changes if pairs are not as they were simulated."""
-
-    name: str
-    lower: float
-    ratio: float
-    upper: float
-
-
 @dataclass(frozen=True, eq=False)
 class Rehearsed(Advising):
     """The answers of a rehearsed network, with or without a small pilot on real pairs."""
 
     rehearsal: Rehearsal
     pilot: Curve | None = None
-    changes: tuple[Change, ...] = ()
 
     @property
     def model(self) -> str:
@@ -429,20 +357,6 @@ class Rehearsed(Advising):
         sizes = np.geomspace(first, max(end, first + 1), 1 + steps)
         return sorted({round(n) for n in sizes.tolist()})
 
-    def sensitivity_table(self, targets: Sequence[float], sure: float) -> Table:
-        """How errors, and N for the first target, change if pairs are not as simulated."""
-        target = targets[0] if targets else self.target
-        rows = []
-        # Errors larger by a ratio meet a target that is smaller by it with the same N.
-        for name, lower, ratio, upper in [("as assumed", 1.0, 1.0, 1.0)] + [
-            (change.name, change.lower, change.ratio, change.upper) for change in self.changes
-        ]:
-            size = self.plan(target / ratio).samples(sure)
-            ends = f" ({times(lower)} to {times(upper)})" if upper > lower else ""
-            rows.append([name, times(ratio) + ends, "none" if size is None else whole(size)])
-        title = f"{self.model}, if it is not as assumed"
-        return Table(title, ["change", "errors", f"N for {number(target)}"], rows, "lrr")
-
     def explain(
         self, target: float | None = None, sure: float = 0.9, cost: float | None = None
     ) -> str:
@@ -491,7 +405,6 @@ class Rehearsed(Advising):
             "rehearsal": [{"n": n, "measured": mean} for n, mean in means],
             "checks": [{"n": int(n), "measured": float(mean)} for n, mean in pairs],
             "trust": None if pilot is None else rehearsal.predict(pilot).trust,
-            "sensitivity": [vars(change) for change in self.changes],
             "first_check": self.check and vars(self.check),
             "simulated": rehearsal.simulated,
             "curve": [dict(zip(("n", "error", "seed"), row, strict=True)) for row in rows],

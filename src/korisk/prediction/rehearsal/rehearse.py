@@ -10,9 +10,8 @@ copies, and in its level, which few test images leave uncertain. A pilot of real
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +23,13 @@ from korisk import _checks
 from korisk._checks import require
 from korisk.curves.curve import Curve
 from korisk.curves.noise import lasting_share, relative_variance
-from korisk.errors import Argument, KoriskError, Message
-from korisk.fitting.gradient.many import Pace, pace, train_many
+from korisk.errors import Argument, Message
+from korisk.fitting.gradient.many import pace, train_many
 from korisk.operators.linear import LinearOperator
 from korisk.planning.explain import value
 from korisk.prediction.independent import relative_error
-from korisk.prediction.rehearsal.budget import LEAST_SIZES, Extent, reduction_note, within
 from korisk.prediction.rehearsal.callbacks import Callbacks, Progress
-from korisk.prediction.rehearsal.rehearsal import BELIEF, UNLIKE, Rehearsal, fullest, levelled
+from korisk.prediction.rehearsal.rehearsal import BELIEF, UNLIKE, Rehearsal
 from korisk.prediction.rehearsal.simulation import (
     FOLDS,
     Augment,
@@ -47,7 +45,7 @@ from korisk.seeds import checked_seeds
 from korisk.texts import duration
 
 SIZES = (8, 16, 32, 64, 128, 512, 2048)
-_PATIENCE = 4  # checks, of 10: fewer end networks that would still improve as the rate falls
+LEAST_SIZES = 3  # of a curve that can be predicted with
 _RISE = 3.0  # standard errors: the largest of several differences is 2 off by chance too often
 _ONE_SEED = 0.1  # relative deviation of a mean of one seed, whose spread is not known
 
@@ -65,7 +63,6 @@ def rehearse(
     patients: Sequence[str] | None = None,
     training: Training | None = None,
     model: str | None = None,
-    minutes: float | None = None,
     folder: str | Path | None = None,
     callbacks: Callbacks | None = None,
 ) -> Rehearsal:
@@ -103,10 +100,6 @@ def rehearse(
         How networks are trained, and where. Default: 2,000 steps of 16 pairs with Adam.
     model : str, optional
         Name of the network. Default: the name of `build`.
-    minutes : float, optional
-        Limit of the time that networks are trained for: networks at small N, then seeds, then steps
-        are left out to meet it, and a note says which. Networks that stop improving on validation
-        images end early. Default: no limit.
     folder : path, optional
         Where finished networks are kept: those that are there already are not trained again. Of
         `fit` its own source is compared, and not what it calls.
@@ -152,13 +145,6 @@ def rehearse(
     numbers, recipe = checked_seeds(seeds), _checks.options_of("training", training, Training)
     name = model or getattr(build, "__name__", type(build).__name__).strip("<>")
     callbacks = _checks.options_of("callbacks", callbacks, Callbacks)
-    if minutes is not None:
-        _checks.real("minutes", minutes, above=0, remedy="try 10")
-        if recipe.fit is not None:
-            unknown = " limits korisk's training only, not a fit of your own; choose "
-            chosen = Argument("sizes", ...), " and ", Argument("seeds", ...)
-            raise KoriskError(Argument("minutes", minutes), unknown, *chosen)
-        recipe = replace(recipe, patience=recipe.patience or _PATIENCE)
     finished = None if folder is None else Finished(folder)
     watch, start = callbacks.progress or (lambda what, share: None), time.monotonic()
     watch("simulating", 0.0)
@@ -178,78 +164,76 @@ def rehearse(
     got = f"{len(numbers)}: only one patient would be tested on"
     raised, rule = Message("raise ", Argument("seeds", ...)), "be 2 or more for so few patients"
     require(_tested(simulation, numbers) >= 2, "seeds", rule, len(numbers), raised, got=got)
-    extent = Extent.whole(planned, numbers, recipe.steps)
-    trainings = Trainings(name, build, simulation, recipe, extent, finished)
-    notes = list(simulation.notes)
-    timed = minutes is not None or callbacks.progress is not None or callbacks.estimate is not None
-    # A few steps are timed only if somebody asks how long it takes, or limits it.
-    if recipe.fit is None and timed and trainings.unfinished(extent):
+    trainings = Trainings(name, build, simulation, recipe, planned, numbers, finished)
+    errors, notes = trainings.finished_errors(), list(simulation.notes)
+    cells = [cell for cell in trainings.cells if cell not in errors]
+    # A few steps are timed only if somebody asks how long it takes.
+    timed = callbacks.progress is not None or callbacks.estimate is not None
+    if recipe.fit is None and timed and cells:
         watch("timing a few steps", 0.0)
-        members = [trainings.member(cell) for cell in trainings.cells(extent)]
+        members = [trainings.member(cell) for cell in trainings.cells]
         speed = pace(members, trainings.inputs, trainings.targets, recipe)
-        if minutes is not None:
-            extent, reduction = _reduced(extent, trainings, speed, 60 * minutes)
-            notes += [] if reduction is None else [reduction]
-        seconds = _seconds(extent, trainings, speed)
+        seconds = speed.seconds(len(cells), recipe.steps)
         if callbacks.estimate is not None:
             callbacks.estimate(seconds, speed.memory)
         gibibytes = max(speed.memory / 2**30, 0.1)
         watch(f"about {duration(seconds)} on {speed.device}; {gibibytes:.1f} GiB", 0.0)
-    errors: dict[Cell, Tensor] = {}
-    half: dict[Cell, Tensor] = {}
-    if extent.steps < recipe.steps:  # a copy, before the network itself: to see what steps do
-        half = list(_train(trainings, extent.half, notes, watch, copied=True))[-1]
 
     def made() -> Rehearsal:
-        return _rehearsal(trainings, extent, errors, half, notes, time.monotonic() - start)
+        return _rehearsal(trainings, numbers, errors, notes, time.monotonic() - start)
 
-    for errors in _train(trainings, extent, notes, watch):
-        sizes_done = {cell.n for cell in errors if cell.variant == "plain"}
-        if callbacks.finished is not None and len(sizes_done) >= LEAST_SIZES:
+    if callbacks.finished is not None and len(_sizes(errors, numbers)) >= LEAST_SIZES:
+        callbacks.finished(made())
+    for cell, test_errors in _train(trainings, cells, numbers, errors, notes, watch):
+        errors[cell] = test_errors
+        if callbacks.finished is not None and len(_sizes(errors, numbers)) >= LEAST_SIZES:
             callbacks.finished(made())
     return made()
 
 
+def _sizes(errors: Iterable[Cell], seeds: Sequence[int]) -> list[int]:
+    """The N at which the networks of every seed have finished, ascending."""
+    counts = Counter(cell.n for cell in errors if cell.variant == "plain")
+    return sorted(n for n, count in counts.items() if count == len(seeds))
+
+
 def _rehearsal(
     trainings: Trainings,
-    extent: Extent,
+    seeds: Sequence[int],
     errors: Mapping[Cell, Tensor],
-    half: Mapping[Cell, Tensor],
     notes: Sequence[str],
     seconds: float,
 ) -> Rehearsal:
-    """The rehearsal of the networks that have finished; those in `half` had half the steps."""
+    """The rehearsal of the sizes at which every seed has finished."""
     name, simulation, recipe = trainings.name, trainings.simulation, trainings.training
-    curve = curve_of(errors, name, "plain")
-    assert curve is not None
+    sizes = _sizes(errors, seeds)
+    # What a seed has at every N alike, such as its test images, would bend a curve of few seeds.
+    plain = {cell: errors[cell] for cell in errors if cell.variant == "plain" and cell.n in sizes}
+    halved = {cell: errors[cell] for cell in errors if cell.variant == "halved" and cell.n in sizes}
+    curve = curve_of(plain, name)
     # The error of an image of zeros is what a network must beat to have learned anything.
-    seeds = extent.seeds[: max(extent.counts)]
     test_rows = torch.cat([trainings.test_rows(Cell(0, seed, "plain")) for seed in seeds])
     zero_error = float(trainings.targets[test_rows].square().mean())
-    finding = rise_note(levelled(curve))
+    finding = rise_note(curve)
     if curve.means[-1] >= zero_error:
         finding = (
             f"{name} has learned nothing: an image of zeros has an error of {value(zero_error)}. "
             "Lower the rate, or train for more steps."
         )
-    # The fall of the log error from half the steps to all of them, where both have finished.
-    falls = [float(torch.log(half[c].mean() / errors[c].mean())) for c in half if c in errors]
     parameters = sum(p.numel() for p in trainings.weights)
     how = "by your own function"
     if recipe.fit is None:
-        how = f"with {extent.steps:,} steps of {recipe.batch} pairs"
-    networks = f"{len(errors)} networks of {parameters:,} weights, trained {how}"
+        how = f"with {recipe.steps:,} steps of {recipe.batch} pairs"
+    networks = f"{len(plain) + len(halved)} networks of {parameters:,} weights, trained {how}"
     return Rehearsal(
         curve=curve,
-        halved=curve_of(errors, name, "halved"),
+        halved=curve_of(halved, name) if len(halved) == len(seeds) else None,
         simulated=f"{simulation.words}; {networks}",
         unaltered=simulation.unaltered,
-        level=_level(errors, curve, simulation),
+        level=_level(plain, sizes[-1], simulation),
         parameters=parameters,
         belief=BELIEF if simulation.alike else UNLIKE,
-        undertrained=finding is not None or extent.steps < recipe.steps,
-        trained=extent.steps / recipe.steps,
-        doubled=max(falls, default=0.0),
+        undertrained=finding is not None,
         notes=(*notes, *([] if finding is None else [finding])),
         seconds=seconds,
     )
@@ -260,68 +244,49 @@ def _tested(simulation: Simulation, seeds: Iterable[int]) -> int:
     return len({group for seed in seeds for group in simulation.groups(seed)})
 
 
-def _seconds(extent: Extent, trainings: Trainings, speed: Pace) -> float:
-    """Seconds that the unfinished networks of an extent take."""
-    extents = [extent] if extent.steps == trainings.training.steps else [extent, extent.half]
-    return sum(speed.seconds(len(trainings.unfinished(some)), some.steps) for some in extents)
-
-
-def _reduced(
-    full: Extent, trainings: Trainings, speed: Pace, limit: float
-) -> tuple[Extent, str | None]:
-    """The networks that fit into a limit in seconds, and a note on those left out."""
-    seconds = partial(_seconds, trainings=trainings, speed=speed)
-    extent = within(limit, full, trainings.simulation.unaltered, seconds)
-    if _tested(trainings.simulation, extent.seeds[: extent.counts[-1]]) < 2:
-        # One test patient alone says nothing of the spread between patients.
-        extent = replace(extent, counts=(*extent.counts[:-1], len(full.seeds)))
-    return extent, reduction_note(full, extent, limit, seconds(extent))
-
-
 def _train(
-    trainings: Trainings, extent: Extent, notes: list[str], watch: Progress, *, copied: bool = False
-) -> Iterator[dict[Cell, Tensor]]:
-    """The errors of every test image for the networks that have finished, now or before.
+    trainings: Trainings,
+    cells: Sequence[Cell],
+    seeds: Sequence[int],
+    errors: Mapping[Cell, Tensor],
+    notes: list[str],
+    watch: Progress,
+) -> Iterator[tuple[Cell, Tensor]]:
+    """Train networks; yield the errors of each on every test image, when it has finished.
 
-    After an interruption, those of the networks that had finished, if they suffice for a curve.
-    With `copied`, networks stay as they are, and copies of them are trained.
+    An interruption ends it, if the networks in `errors` suffice for a curve.
     """
-    cells, to_train = trainings.cells(extent), trainings.unfinished(extent)
-    errors = trainings.finished_errors(extent)
-    yield errors
-    members = [trainings.member(cell, copied=copied) for cell in to_train]
-    schedule, finished = replace(trainings.training, steps=extent.steps), trainings.finished
+    members, before = [trainings.member(cell) for cell in cells], len(errors)
+    schedule, finished, total = trainings.training, trainings.finished, len(trainings.cells)
 
     def report(share: float) -> None:
         what = f"training {len(members)} networks"
         # A user's function trains one network after another; otherwise all train together.
         if schedule.fit is not None:
-            current = len(errors) - (len(cells) - len(members))
-            what = f"training {members[min(current, len(members) - 1)].name}"
-        watch(f"{what}, {len(errors)} of {len(cells)} finished", share)
+            what = f"training {members[min(len(errors) - before, len(members) - 1)].name}"
+        watch(f"{what}, {len(errors)} of {total} finished", share)
 
     pairs = trainings.inputs, trainings.targets
     results = train_many(members, *pairs, schedule, fit=schedule.fit, notes=notes, progress=report)
     try:
         for index, test_errors in results:
-            errors[to_train[index]] = test_errors
-            trainings.write(to_train[index], extent.steps, test_errors)
-            yield errors
+            trainings.write(cells[index], test_errors)
+            yield cells[index], test_errors
     except KeyboardInterrupt:
         results.close()
-        sizes = {cell.n for cell in errors if cell.variant == "plain"}
-        note = f"Interrupted: {len(errors)} of {len(cells)} trainings had finished"
+        note = f"Interrupted: {len(errors)} of {total} trainings had finished"
         if finished is not None:
             note += f", which {finished.folder} keeps: the same rehearsal continues from there"
+        sizes = _sizes(errors, seeds)
         if len(sizes) < LEAST_SIZES:
             raise KeyboardInterrupt(f"{note}.") from None
-        notes.append(f"{note}. The curve is that up to N = {max(sizes):,}.")
+        notes.append(f"{note}. The curve is that up to N = {sizes[-1]:,}.")
 
 
-def _level(errors: Mapping[Cell, Tensor], curve: Curve, simulation: Simulation) -> float:
-    """Relative standard error of a mean error over few test images or patients."""
+def _level(errors: Mapping[Cell, Tensor], n: int, simulation: Simulation) -> float:
+    """Relative standard error of a mean error over few test images or patients, at one N."""
     # Seeds share images: the scatter is that between images or patients, not between errors.
-    cells = [cell for cell in errors if cell.n == fullest(curve) and cell.variant == "plain"]
+    cells = [cell for cell in errors if cell.n == n]
     groups = [group for cell in cells for group in simulation.groups(cell.seed)]
     labels = np.unique(groups, return_inverse=True)[1].astype(np.int64)
     return relative_error(torch.cat([errors[cell] for cell in cells]).numpy(), labels)

@@ -56,7 +56,7 @@ class Training(Schedule):
         Learning rate at the start.
     patience : int, optional
         Training ends early when so many of the 10 checks on validation images have passed without a
-        smaller error. Default: never, or 4 under a limit of `minutes`.
+        smaller error. Default: never.
     fit : callable, optional
         `fit(network, inputs, targets, validation_inputs, validation_targets)` trains a network in
         place, your way; then `steps`, `batch` and `rate` are not used.

@@ -11,7 +11,7 @@ import copy
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -28,7 +28,6 @@ from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError, Message, invalid
 from korisk.files import Spec, make_folder, parse, read_json, write_text
 from korisk.fitting.gradient.many import Member
-from korisk.prediction.rehearsal.budget import Extent
 from korisk.prediction.rehearsal.simulation import Simulation, Training, Variant, torch_seed
 from korisk.problems.problem import Pairs
 
@@ -100,38 +99,43 @@ class Trainings:
         build: Callable[[], nn.Module],
         simulation: Simulation,
         training: Training,
-        full: Extent,
+        sizes: Sequence[int],
+        seeds: Sequence[int],
         finished: Finished | None,
     ) -> None:
         self.name, self.simulation, self.training = name, simulation, training
         self.finished = finished
         self._fit_digest = "" if finished is None else digest_of_fit(training.fit)
-        self._digests: dict[Cell, tuple[str, str]] = {}
-        cells = self.cells(full)
+        self._files: dict[Cell, str] = {}
+        # Every network, small N first.
+        self.cells = [Cell(n, seed, "plain") for n in sizes for seed in seeds]
+        if simulation.copied and simulation.unaltered < sizes[-1]:
+            # To see what few distinct images cost.
+            self.cells += [Cell(sizes[-1], seed, "halved") for seed in seeds]
         # Rows of the pool that train, validate and test, by seed and variant.
         self._rows: dict[tuple[int, Variant], list[Tensor]] = {}
-        pairs = self._draw_pairs(cells)
+        pairs = self._draw_pairs()
         self._networks: dict[Cell, nn.Module] = {}
         # Weights follow the seed alone: networks of all sizes of a seed start equal.
-        for cell in cells:
+        for cell in self.cells:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(torch_seed(cell.seed, "rehearsal weights"))
                 self._networks[cell] = built(build).to(pairs[0].inputs.device)
-        self.weights = [p for p in self._networks[cells[0]].parameters() if p.requires_grad]
+        self.weights = [p for p in self._networks[self.cells[0]].parameters() if p.requires_grad]
         self.inputs, self.targets = (
             torch.cat(values).to(self.weights[0] if self.weights else torch.float32)
             for values in zip(*pairs, strict=True)
         )
 
-    def _draw_pairs(self, cells: list[Cell]) -> list[Pairs]:
+    def _draw_pairs(self) -> list[Pairs]:
         """Simulate the pairs of every seed and variant, and number their rows in the pool."""
-        kinds = dict.fromkeys((cell.seed, cell.variant) for cell in cells)
+        kinds = dict.fromkeys((cell.seed, cell.variant) for cell in self.cells)
         pairs: list[Pairs] = []
         for seed, variant in kinds:
             parts = self.simulation.pools(seed, variant)
             if not pairs:  # All seeds take as much, and once more when they are concatenated.
                 pool_bytes = sum(tensor.nbytes for pool in parts for tensor in pool)
-                what = f"a rehearsal of {len({cell.seed for cell in cells})} seeds"
+                what = f"a rehearsal of {len({cell.seed for cell in self.cells})} seeds"
                 smaller = Message("ask for smaller ", Argument("sizes", ...))
                 check_memory(2 * len(kinds) * pool_bytes, parts[0].inputs.device, what, smaller)
             # Train, validation and test rows of this seed follow those of the seeds before.
@@ -144,70 +148,52 @@ class Trainings:
             pairs += parts
         return pairs
 
-    def cells(self, extent: Extent) -> list[Cell]:
-        """Every network of an extent, small N first."""
-        sizes, seeds = zip(extent.sizes, extent.counts, strict=True), extent.seeds
-        cells = [Cell(n, seed, "plain") for n, count in sizes for seed in seeds[:count]]
-        if self.simulation.copied and self.simulation.unaltered < extent.sizes[-1]:
-            # To see what few distinct images cost.
-            cells += [Cell(extent.sizes[-1], seed, "halved") for seed in seeds[: extent.halved]]
-        return cells
-
     def test_rows(self, cell: Cell) -> Tensor:
         """Rows of the pool that a network is tested on."""
         return self._rows[cell.seed, cell.variant][2]
 
-    def member(self, cell: Cell, *, copied: bool = False) -> Member:
-        """A network with its rows of the pool, ready to be trained; or a copy of it."""
+    def member(self, cell: Cell) -> Member:
+        """A network with its rows of the pool, ready to be trained."""
         train, validation, test = self._rows[cell.seed, cell.variant]
         batches = torch_seed(cell.seed, f"rehearsal batches {cell.n}")
         name = f"{self.name} at N = {cell.n:,}, seed {cell.seed}"
         if cell.variant != "plain":
             name += f", {cell.variant} images"
-        network = copy.deepcopy(self._networks[cell]) if copied else self._networks[cell]
-        return Member(name, network, batches, train[: cell.n], validation, test)
+        return Member(name, self._networks[cell], batches, train[: cell.n], validation, test)
 
-    def write(self, cell: Cell, steps: int, errors: Tensor) -> None:
+    def write(self, cell: Cell, errors: Tensor) -> None:
         """Store the errors of a network, if there is a folder for them."""
         if self.finished is not None:
-            name = self._file(cell, steps, self.training.patience)
-            self.finished.write(name, self.name, cell, errors)
+            self.finished.write(self._file(cell), self.name, cell, errors)
 
-    def unfinished(self, extent: Extent) -> list[Cell]:
-        """The networks of an extent that have to be trained."""
-        return [cell for cell in self.cells(extent) if self._kept(cell, extent.steps) is None]
-
-    def finished_errors(self, extent: Extent) -> dict[Cell, Tensor]:
-        """The errors of the networks of an extent that were trained before."""
-        errors = {}
-        for cell in self.cells(extent):
-            name = self._kept(cell, extent.steps)
-            if name is not None and self.finished is not None:
-                errors[cell] = self.finished.read(name, len(self.test_rows(cell)))
-        return errors
-
-    def _kept(self, cell: Cell, steps: int) -> str | None:
-        """The file of a network that has finished; one that was trained to its end is as good."""
+    def finished_errors(self) -> dict[Cell, Tensor]:
+        """The errors of the networks that were trained before."""
         if self.finished is None:
-            return None
-        names = (self._file(cell, steps, patience) for patience in (None, self.training.patience))
-        return next((name for name in names if self.finished.has(name)), None)
+            return {}
+        return {
+            cell: self.finished.read(self._file(cell), len(self.test_rows(cell)))
+            for cell in self.cells
+            if self.finished.has(self._file(cell))
+        }
 
-    def _file(self, cell: Cell, steps: int, patience: int | None) -> str:
+    def _file(self, cell: Cell) -> str:
         """The name of the file that keeps a network, from all that decides its errors."""
-        if cell not in self._digests:  # before it is trained: its initial weights count
+        if cell not in self._files:  # before it is trained: its initial weights count
             member = self.member(cell)
             used = torch.cat([member.rows, member.validation, member.test])
-            network = digest_of_network(member.module, self.inputs[member.rows])
-            self._digests[cell] = network, digest_of_pairs(self.inputs[used], self.targets[used])
-        network, pairs = self._digests[cell]
-        decisive: dict[str, object] = {"korisk": __version__, "model": self.name}
-        decisive |= {"network": network, "pairs": pairs, "fit": self._fit_digest}
-        if self.training.fit is None:
-            decisive |= {"steps": steps, "batch": self.training.batch, "rate": self.training.rate}
-            decisive |= {} if patience is None else {"patience": patience}
-        digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:24]
-        return f"n{cell.n}-seed{cell.seed}-{cell.variant}-{digest}.json"
+            decisive: dict[str, object] = {
+                "korisk": __version__,
+                "model": self.name,
+                "network": digest_of_network(member.module, self.inputs[member.rows]),
+                "pairs": digest_of_pairs(self.inputs[used], self.targets[used]),
+                "fit": self._fit_digest,
+            }
+            if self.training.fit is None:
+                recipe = ("steps", "batch", "rate", "patience")
+                decisive |= {name: getattr(self.training, name) for name in recipe}
+            digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:24]
+            self._files[cell] = f"n{cell.n}-seed{cell.seed}-{cell.variant}-{digest}.json"
+        return self._files[cell]
 
 
 def digest_of_pairs(*pairs: Tensor) -> str:
@@ -259,11 +245,9 @@ def _source(defined: Callable[..., object]) -> str:
         return ""
 
 
-def curve_of(errors: Mapping[Cell, Tensor], model: str, variant: Variant) -> Curve | None:
-    """The mean errors of the finished networks of one variant as a curve; None without any."""
-    cells = sorted(cell for cell in errors if cell.variant == variant)
-    if not cells:
-        return None
+def curve_of(errors: Mapping[Cell, Tensor], model: str) -> Curve:
+    """The mean errors of finished networks as a curve."""
+    cells = sorted(errors)
     sizes, seeds = [cell.n for cell in cells], [str(cell.seed) for cell in cells]
     return Curve(sizes, [float(errors[cell].mean()) for cell in cells], seeds, model, "mse")
 
