@@ -33,8 +33,7 @@ COMMANDS: dict[str, Command] = GROUP.commands
         ("bound", Argument("bound", "paper"), "--bound paper"),
         ("rehearse", Argument("on_error", "skip"), "--on-error skip"),
         ("rehearse", Argument("build"), "--network"),
-        ("rehearse", Argument("rate", ...), "--training rate"),
-        ("rehearse", Argument("steps", 2000), "--training steps=2000"),
+        ("rehearse", Argument("steps", 2000), "--steps 2000"),
         ("ablate", Argument("build"), "--module"),
     ],
 )

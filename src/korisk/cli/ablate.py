@@ -15,7 +15,7 @@ from typer import Argument as Positional
 from korisk._json import JsonDict
 from korisk.cli.common import own_code
 from korisk.cli.common.command import command
-from korisk.cli.common.options import Device, Json, Target, Training
+from korisk.cli.common.options import Device, Json, Recipe, Target
 from korisk.cli.common.output import json_text, print_json, show, tell, warnings_as_lines
 from korisk.cli.rehearse import time_left
 from korisk.curves.curve import Curve
@@ -42,11 +42,6 @@ CURVES, RESULT, FIGURE = "curves.csv", "ablation.json", "ablation"
     "prediction.rehearsal.simulation.Training",
     layer="replace",
     build="module",
-    sizes="training largest",
-    steps="training steps",
-    batch="training batch",
-    rate="training rate",
-    seeds="training seeds",
     folder="resume",
 )
 def ablate(
@@ -71,9 +66,8 @@ def ablate(
     kernel: Annotated[int | None, "K"] = None,
     wrong: Annotated[float | None, "SHARE", "How wrong the operator is: 0.05 for 5%."] = None,
     target: Target = None,
-    training: Annotated[
-        Training, "steps, batch, rate, seeds, or largest (N), not the study's. Repeatable."
-    ] = None,
+    *,
+    recipe: Recipe,
     bound: bool = True,
     resume: Annotated[Path | None, "DIR"] = None,
     examples: int = 256,
@@ -134,9 +128,7 @@ def ablate(
         layer=options.pop("replace", "A^T"),
         **{key: options.pop(key) for key in ("by", *_REPLACEMENT_KEYS) if key in options},
     )
-    settings = own_code.training_options(
-        training, options, seed=seed, examples=examples, device=device_name
-    )
+    settings = recipe.arguments(options, seed=seed, examples=examples, device=device_name)
     if out is not None:
         # Fails now, not after the training, if matplotlib is missing.
         import korisk.report.figures.ablation  # noqa: F401

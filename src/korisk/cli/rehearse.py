@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from korisk.studies.spec.study import Study
 
 _LONG = 10.0  # seconds; longer runs print expected time and memory first
-_TOO_LONG = 3600.0  # seconds; for longer runs, --minutes is suggested
+_TOO_LONG = 3600.0  # seconds; for longer runs, the options that shorten them are named
 
 
 @command(
@@ -38,13 +38,9 @@ _TOO_LONG = 3600.0  # seconds; for longer runs, --minutes is suggested
     "studies.run.compute.Compute",
     "prediction.study.predict_study",
     "prediction.rehearsal.rehearse.rehearse",
+    "prediction.rehearsal.simulation.Training",
     columns="column",
     build="network",
-    sizes="training largest",
-    steps="training steps",
-    batch="training batch",
-    rate="training rate",
-    seeds="training seeds",
     folder="resume",
 )
 def rehearse(
@@ -93,12 +89,9 @@ def rehearse(
     pilot_file: Annotated[
         Path | None, Option("--pilot"), "FILE", "Measured errors: n, error, model, seed."
     ] = None,
-    training: Annotated[
-        options.Training, "Of networks: steps, batch, rate, seeds, or largest (N). Repeatable."
-    ] = None,
-    minutes: Annotated[float | None, "M"] = None,
+    *,
+    recipe: options.Recipe,
     resume: Annotated[Path | None, "DIR"] = None,
-    sensitivity: bool = False,
     target: Annotated[list[float] | None, "E", "A mean squared error to reach. Repeatable."] = None,
     at: Annotated[
         list[float] | None, "N", "Show the error at N. Repeatable. [default: doublings]"
@@ -140,7 +133,6 @@ def rehearse(
         at=sorted(counts),
         sure=level_of(sure),
         cost=cost,
-        sensitivity=sensitivity,
     )
     _checks.one_of("pilot_unit", pilot_unit, ("error", "rmse"))
     if unit in ("error", "rmse"):
@@ -189,15 +181,13 @@ def rehearse(
             seed=seed,
             callbacks=Callbacks(
                 progress=time_left(lambda text: status.update(Text(text))),
-                estimate=partial(_tell_estimate, limited=minutes is not None),
+                estimate=_tell_estimate,
             ),
         )
 
         def with_recipe(of_study: JsonMapping) -> JsonDict:
-            recipe = own_code.training_options(
-                training, of_study, seed=seed, examples=examples, device=device_name
-            )
-            return recipe | {"minutes": minutes, "folder": resume}
+            place: JsonDict = {"examples": examples, "device": device_name}
+            return recipe.arguments(of_study, seed=seed, **place) | {"folder": resume}
 
         user_network = None
         data: JsonMapping = {}
@@ -281,10 +271,10 @@ def _tell_cost(study: Study, examples: int, point: str | None, device: str) -> N
         )
 
 
-def _tell_estimate(seconds: float, memory: float, *, limited: bool) -> None:
+def _tell_estimate(seconds: float, memory: float) -> None:
     """Print time and memory of training a network, if it takes long."""
     if seconds > _LONG:
-        hint = "" if limited or seconds < _TOO_LONG else "; --minutes 10 trains less"
+        hint = "" if seconds < _TOO_LONG else "; fewer --steps, --seeds or --sizes take less"
         needed = f"{max(memory / 2**30, 0.1):.1f} GiB of memory"  # never 0.0
         output.tell(
             f"training takes about {duration(seconds)} and {needed}, going by a few steps{hint}"

@@ -39,7 +39,6 @@ _MOST = 1024  # images that are compared, all pairs of them
 # Thresholds of the notes.
 _FEW = 16  # patients
 _TELLING = 0.7  # number of independent images over all images
-_UNCLEAR = 0.5  # share of images that are too noisy to be compared
 
 
 class Independence(NamedTuple):
@@ -50,11 +49,10 @@ class Independence(NamedTuple):
     groups: NDArray[np.int64] | None  # (compared,) of images that belong together; None: no two do
     patients: int | None
     copies: bool  # whether many images are near-copies of others
-    unclear: int = 0  # images that show too little beside their noise to be compared
 
     @property
     def notes(self) -> list[str]:
-        """Sentences if images are worth clearly fewer, are of few patients, or too noisy."""
+        """Sentences if images are worth clearly fewer, or are of few patients."""
         sentences = []
         if self.number < _TELLING * self.examples or (self.patients or _FEW) < _FEW:
             whose = "" if self.patients is None else f" of {self.patients:,} patients"
@@ -63,12 +61,6 @@ class Independence(NamedTuple):
             sentences.append(
                 f"{self.examples:,} images{whose}{copies} are worth about {self.number:,.0f} "
                 f"independent ones, and bands are wider for it; bring {more}."
-            )
-        if self.unclear > _UNCLEAR * self.examples:
-            sentences.append(
-                f"{self.unclear:,} of {self.examples:,} images show little beside their noise: "
-                "copies among them cannot be detected; bring images with less noise, or name the "
-                "patient of each."
             )
         return sentences
 
@@ -84,31 +76,24 @@ def independence(images: Array, patients: Sequence[str] | None = None) -> Indepe
     names = np.arange(count) if patients is None else np.unique(patients, return_inverse=True)[1]
     whose = names[:compared]
     shared = whose[:, None] == whose
-    alone = shared.sum() == compared and small.ndim == 3 and min(images.shape[1:]) >= SMALLEST
-    copies = near_copies(np.asarray(images[:compared], dtype=float)) if alone else None
-    unclear = 0 if copies is None else copies.unclear
-    if copies is not None and copies.groups is not None:
-        # What was compared stands for all: pairs are copies as often among the others.
-        mean = max((compared / copies.number - 1) / (compared - 1), 0.0)
-        groups, of_patients = copies.groups, None if patients is None else count
-        return Independence(count, _worth(count, mean), groups, of_patients, True, unclear)
     # Equal images, of which blank ones are no copies.
     texts = [image.tobytes() if np.ptp(image) > 0 else b"%d" % k for k, image in enumerate(small)]
-    equal = np.unique([hash(text) for text in texts], return_inverse=True)[1]
-    same = equal[:, None] == equal
+    same = np.unique([hash(text) for text in texts], return_inverse=True)[1]
+    copies = None
+    if shared.sum() == compared and small.ndim == 3 and min(images.shape[1:]) >= SMALLEST:
+        copies = near_copies(small)
+    groups = same if copies is None else copies
+    equal = groups[:, None] == groups
     correlation = np.where(shared, _intraclass(small.reshape(compared, -1), whose), 0.0)
-    correlation[same] = 1.0
+    correlation[equal] = 1.0
     np.fill_diagonal(correlation, 0.0)
     mean = float(correlation.sum()) / (compared * (compared - 1))
-    labels = connected_components(csr_array(shared | same), directed=False)[1]
+    labels = connected_components(csr_array(shared | equal), directed=False)[1]
     together = labels.astype(np.int64) if labels.max() < compared - 1 else None
     of_patients = None if patients is None else int(names.max()) + 1
-    return Independence(count, _worth(count, mean), together, of_patients, False, unclear)
-
-
-def _worth(count: int, mean: float) -> float:
-    """Eq. (eq:independent): the number of independent images, from q = `mean`."""
-    return count / (1 + (count - 1) * mean)
+    # Eq. (eq:independent); what was compared stands for all.
+    number = count / (1 + (count - 1) * mean)
+    return Independence(count, number, together, of_patients, copies is not None)
 
 
 def relative_error(values: Array, groups: NDArray[np.int64] | None) -> float:

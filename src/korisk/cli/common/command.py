@@ -32,8 +32,7 @@ _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z`])")
 def command(*calls: str, **options: str) -> Callable[[_Function], _Function]:
     """Name the functions a command calls, as dotted paths inside korisk; earlier ones win.
 
-    Keywords map an argument to an option of another name: `columns="column"`, or
-    `steps="training steps"` for one key of the option --training KEY=VALUE.
+    Keywords map an argument to an option of another name: `columns="column"`.
     """
 
     def marked(function: _Function) -> _Function:
@@ -48,7 +47,7 @@ def _with_fields(function: _Function) -> _Function:
     """Replace parameters whose type is a dataclass of options by its fields, in their order."""
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if not is_dataclass(parameter.annotation):
             parameters.append(parameter)
             continue
@@ -99,7 +98,7 @@ class Command(TyperCommand):
 
     def describe(self) -> None:
         """Fill in missing help and metavars from the docstrings."""
-        argument_of = {option.split()[0]: argument for argument, option in self.option_of.items()}
+        argument_of = {option: argument for argument, option in self.option_of.items()}
         arguments: dict[str, tuple[str, str]] = {}
         # Reversed, so that the first function overrides the others.
         for dotted_path in reversed(self.calls):
@@ -142,11 +141,11 @@ class Command(TyperCommand):
 
     def option(self, argument: Argument) -> str:
         """Write an argument as an option of this command, or as in Python if it has none."""
-        name, _, key = self.option_of.get(argument.name, argument.name).partition(" ")
+        name = self.option_of.get(argument.name, argument.name)
         flags = [spec.opts[0] for spec in self.params if spec.name == name]
         if not flags or not flags[0].startswith("-"):  # a positional argument has no flag
             return str(argument)
-        option, value = f"{flags[0]} {key}".strip(), argument.value
+        option, value = flags[0], argument.value
         # Compared by identity: the number 1 equals True, and is a value.
         if any(value is flag for flag in (Absent, ..., True)):
             return option
@@ -159,8 +158,7 @@ class Command(TyperCommand):
             return " ".join(f"{option} {quote(pair)}" for pair in pairs)
         if isinstance(value, list):
             return " ".join(f"{option} {quote(str(text))}" for text in value)
-        # --unit dB, but --training steps=100
-        return f"{option} {quote(str(value))}" if not key else f"{option}={quote(str(value))}"
+        return f"{option} {quote(str(value))}"
 
 
 @cache

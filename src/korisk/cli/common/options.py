@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from typer import BadParameter, Option
 
-from korisk._json import JsonDict
+from korisk import _checks
+from korisk._json import JsonDict, JsonMapping
 from korisk.cli.common.output import print_json, show
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, shown
@@ -34,7 +35,6 @@ Column = Annotated[
     "OURS=YOURS",
     "Name a column: --column n=train_size --column error=test_mse. Repeatable.",
 ]
-Training = Annotated[list[str] | None, "KEY=VALUE"]
 Folder = Annotated[Path, "DIR", "The folder of a study, or its store."]
 
 # --- Where and how a study runs ---
@@ -50,6 +50,42 @@ class Running:
     retry_failed: bool = False
     wait: Annotated[float, "SECONDS", "How long to wait while another run uses the store."] = 0.0
     page: Annotated[bool, "Write report.html into the folder too (needs korisk[report])."] = False
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The options that say how networks are trained; a study has them otherwise."""
+
+    sizes: Annotated[str | None, "N,N,N"] = None
+    seeds: Annotated[
+        int | None,
+        "How many networks for each size, counted up from --seed. [default: the study's, or 3]",
+    ] = None
+    steps: int | None = None
+    batch: int | None = None
+    rate: float | None = None
+
+    def arguments(
+        self, of_study: JsonMapping, *, seed: int, examples: int, device: str
+    ) -> JsonDict:
+        """Replace those of a study; arguments of `rehearse` and `ablate`."""
+        from korisk.prediction.rehearsal.simulation import Training
+
+        given = {key: value for key, value in vars(self).items() if value is not None}
+        options: JsonDict = {"seeds": 3, **of_study, **given}
+        if self.sizes is not None:
+            try:
+                options["sizes"] = [int(n) for n in self.sizes.split(",")]
+            except ValueError:
+                rule = f"--sizes must be whole numbers, got {shown(self.sizes)}"
+                raise KoriskError(f"{rule}; write --sizes 16,64,256, for example") from None
+        if isinstance(options["seeds"], int):
+            _checks.count("seeds", options["seeds"], at_least=1, at_most=1000, remedy="try 3")
+            # A number of seeds counts up from the study's first seed, or from --seed.
+            first = of_study.get("seeds", [seed])[0]
+            options["seeds"] = range(first, first + options["seeds"])
+        recipe = {key: options.pop(key) for key in ("steps", "batch", "rate") if key in options}
+        return options | {"training": Training(**recipe, examples=examples, device=device)}
 
 
 class Percent(float):

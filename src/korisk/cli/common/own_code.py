@@ -7,14 +7,14 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from korisk import _checks
-from korisk._json import JsonDict, JsonMapping
+from korisk._json import JsonMapping
 from korisk.cli.common.output import warnings_as_lines
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.theory import Network
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 FACTORY = "write package.module:factory, such as models.unet:example"
 _DATA = ("operator", "images", "noise", "patients")  # that the file of a network may define
-_TRAINING = ("steps", "batch", "rate", "seeds", "largest")
 
 
 def described(place: str) -> Network:
@@ -127,43 +126,3 @@ def failures_named(option: str, place: str | None) -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-
-
-def training_options(
-    training: Sequence[str] | None,
-    of_study: JsonMapping | None = None,
-    *,
-    seed: int,
-    examples: int,
-    device: str,
-) -> JsonDict:
-    """Merge --training options with those of a study, as arguments of `rehearse` and `ablate`."""
-    from korisk.prediction.rehearsal.rehearse import SIZES
-    from korisk.prediction.rehearsal.simulation import Training
-
-    options: JsonDict = {"seeds": 3, **(of_study or {})}
-    for option in training or ():
-        key, _, text = option.partition("=")
-        _checks.one_of("--training", key, _TRAINING)
-        try:
-            options[key] = float(text) if key == "rate" else int(text)
-        except ValueError:
-            raise KoriskError(
-                f"--training {key} must be a number, got {shown(text)}; say {key}=16, for example"
-            ) from None
-    if "largest" in options:
-        largest, smallest = options.pop("largest"), 4 * SIZES[0]
-        remedy = "try 2048"
-        _checks.count(
-            "--training largest", largest, at_least=smallest, at_most=10**6, remedy=remedy
-        )
-        # The default sizes double; so do these, up to the size that was asked for.
-        doublings = [SIZES[0] * 2**k for k in range(20)]
-        options["sizes"] = [*(n for n in doublings if n < largest), largest]
-    if isinstance(options["seeds"], int):
-        _checks.count("seeds", options["seeds"], at_least=1, at_most=1000, remedy="try 3")
-        # A number of seeds counts up from the study's first seed, or from --seed.
-        first_seed = (of_study or {}).get("seeds", [seed])[0]
-        options["seeds"] = range(first_seed, first_seed + options["seeds"])
-    recipe = {key: options.pop(key) for key in ("steps", "batch", "rate") if key in options}
-    return options | {"training": Training(**recipe, examples=examples, device=device)}
