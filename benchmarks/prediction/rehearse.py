@@ -98,7 +98,6 @@ def rehearsed(
     *,
     sizes: Sequence[int] = SIZES,
     seeds: int = 3,
-    minutes: float | None = None,
 ) -> kr.Rehearsal:
     """One rehearsal, by the library."""
     problem = PROBLEMS[setting.problem]
@@ -121,7 +120,6 @@ def rehearsed(
         seeds,
         augment=spoken_for(setting.population, options.images),
         model=network,
-        minutes=minutes,
         training=kr.prediction.Training(steps=options.steps, rate=NETWORKS[network][1]),
     )
 

@@ -324,7 +324,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {each.name for each in out.iterdir()} == {
         *("curves.csv", "ablation.json", "ablation.png", "ablation.svg"),
     }
-    small = ["--training", "steps=10", "--training", "seeds=1", "--training", "largest=64"]
+    small = ["--steps", "10", "--seeds", "1", "--sizes", "8,16,32,64"]
     mine = ["--module", f"{own}:build", "--replace", "A^T", "--target", "0.02"]
     code = run(["ablate", *mine, *small, *place])
     shown = capsys.readouterr().out

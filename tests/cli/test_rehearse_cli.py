@@ -275,8 +275,8 @@ def sized(width):
 def never():
     raise AssertionError
 """
-SMALL = ("--device", "cpu", "--training", "rate=0.01", "--training", "largest=64")
-QUICK = (*SMALL, "--training", "steps=10", "--training", "seeds=1")
+SMALL = ("--device", "cpu", "--rate", 0.01, "--sizes", "8,16,32,64")
+QUICK = (*SMALL, "--steps", 10, "--seeds", 1)
 
 
 @pytest.fixture
@@ -290,51 +290,30 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_long_training_is_told_limited_and_resumed(
+def test_a_long_training_is_told_and_resumed(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "kept"
     own: tuple[object, ...] = ("rehearse", "--network", f"{file}:Net", *SMALL, "--resume", kept)
-    own += ("--training", "steps=20", "--training", "seeds=2")
-    pace = Pace(step=0.5, check=0.0, at_once=1, memory=3 * 2**30, device="1 core")
+    own += ("--steps", 20, "--seeds", 2)
+    pace = Pace(step=1000.0, check=0.0, at_once=1, memory=3 * 2**30, device="1 core")
     monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", lambda *settings: pace)
-    out, err = outputs(*own, "--minutes", 0.75)  # 8 networks of 20 steps: 80 s
-    assert all(fact in err for fact in ("about 40 s", "3.0 GiB"))
-    assert "--minutes" not in err
-    reduced = "Reduced for a limit of 45 s: N = 16 left out; 1 seed instead of 2 at N = 8, 32"
-    assert reduced in " ".join(out.split())
-    slow = pace._replace(step=1000.0)
-    monkeypatch.setattr("korisk.prediction.rehearsal.rehearse.pace", lambda *settings: slow)
-    assert "--minutes 10" in outputs(*own)[1]
+    err = outputs(*own)[1]  # 8 networks of 20 steps: 160,000 s
+    assert all(fact in err for fact in ("about 44 h", "3.0 GiB", "--steps", "--seeds", "--sizes"))
     finished = set(kept.iterdir())
-    assert len(finished) == 4 + 8  # a limited training may end early, so it is another one
+    assert len(finished) == 8
     assert "training takes" not in outputs(*own)[1]
     assert set(kept.iterdir()) == finished
-    assert "--minutes must be" in refused(*own, "--minutes", 0)
 
 
 def test_a_network_that_learned_nothing_is_trained_first(file: Path, tmp_path: Path) -> None:
     own: tuple[object, ...] = ("rehearse", "--network", f"{file}:Net", "--images")
-    own += (saved(tmp_path / "a", 14), "--patients", "image", "--training", "steps=10")
-    own += ("--training", "rate=1e-6", "--training", "largest=64", "--target", 0.01, "--json")
+    own += (saved(tmp_path / "a", 14), "--patients", "image", "--steps", 10)
+    own += ("--rate", 1e-6, "--sizes", "8,16,32,64", "--target", 0.01, "--json")
     model = json.loads(outputs(*own, code=3)[0])["points"][0]["models"][0]
     (answer,) = model["samples"]
     assert answer["recommendation"]["action"] == "train"
     assert any("has learned nothing" in note for note in model["notes"])
-
-
-def test_what_an_answer_rests_on_is_asked_for(file: Path, tmp_path: Path) -> None:
-    own: tuple[object, ...] = ("rehearse", "--network", f"{file}:Net", *QUICK)
-    own += ("--images", saved(tmp_path / "a", 14))
-    own += ("--resume", tmp_path / "kept", "--patients", "image")
-    own += ("--sensitivity", "--target", 2.0, "--json")
-    model = json.loads(outputs(*own)[0])["points"][0]["models"][0]
-    names = [change["name"] for change in model["sensitivity"]]
-    assert names == ["noise x 0.5", "noise x 2", "brightness x 1.25", "operator 1% wrong"]
-    said = text(*own[:-1])
-    assert "Net, if it is not as assumed" in said
-    assert all(name in said for name in names)
-    assert "leave --minutes or it out" in refused(*own, "--minutes", 10)
 
 
 def test_a_file_has_its_operator_and_imports_its_neighbours(file: Path, tmp_path: Path) -> None:
@@ -413,7 +392,7 @@ def test_the_command_rehearses_the_network_of_a_file_for_a_study(
     assert "There are 14 images, of 256" in few
     assert "TypeError" in refused(*quick, "--network", f"{file}:fails")
     assert "--network must take no arguments" in refused(*quick, "--network", f"{file}:sized")
-    assert "--training rate must be" in refused(*own, "--training", "rate=-1")
+    assert "--rate must be" in refused(*own, "--rate", -1)
     never = (*quick, "--network", f"{file}:never")  # refused before it is asked for a network
     assert "--at must be" in refused(*never, "--at", 4)
     assert "--at must be" in refused(*never, "--pilot", pilot, "--at", 10**6)
@@ -422,4 +401,5 @@ def test_the_command_rehearses_the_network_of_a_file_for_a_study(
     assert "no function 'net'; did you mean 'Net'" in refused(*quick, "--network", f"{file}:net")
     assert "no such Python file" in refused(*quick, "--network", f"{tmp_path}/none.py:Net")
     assert "FILE.py:BUILD" in refused(*quick, "--network", file)
-    assert "steps" in refused(*own, "--training", "step=3")
+    assert "--sizes must be whole numbers" in refused(*own, "--sizes", "8,x")
+    assert "--sizes must be three or more" in refused(*own, "--sizes", "8,16")

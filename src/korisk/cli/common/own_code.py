@@ -13,7 +13,6 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from korisk import _checks
 from korisk._json import JsonMapping
 from korisk.cli.common.output import warnings_as_lines
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
