@@ -22,7 +22,6 @@ NEEDED = (  # what the package reads at run time, and what type checkers look fo
     "korisk/report/figures/plain.mplstyle",
     "korisk/report/figures/theme.yaml",
     "korisk/report/held.json",
-    "korisk/report/notebook.css",
     "korisk/report/page/assets/method.html",
     "korisk/report/page/assets/page.css",
     "korisk/report/page/assets/page.html",

@@ -21,7 +21,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.typing import stringify_annotation
 
-from korisk._show import Drawn
+from korisk._show import Reported
 
 _LOG = logging.getLogger(__name__)
 _BLOCK = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -58,7 +58,7 @@ def _directive(module: str, name: str, words: str) -> str:
         options = ["members", "undoc-members"]
         if any(_is_ours(base) for base in value.__bases__):
             options.append("show-inheritance")
-        if issubclass(value, Drawn):
+        if issubclass(value, Reported):
             options.append("inherited-members")
         return "\n".join([f".. autoclass:: {module}.{name}", *(f"   :{each}:" for each in options)])
     if inspect.isroutine(value):

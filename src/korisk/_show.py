@@ -1,4 +1,4 @@
-"""Plots and notebook views of values. The only import upwards: `korisk.report`, loaded on use."""
+"""Pages and plots of values. The only import upwards: `korisk.report`, loaded on use."""
 
 from __future__ import annotations
 
@@ -17,35 +17,8 @@ def from_report(module: str, name: str) -> Any:
     return getattr(import_module(f"korisk.report.{module}"), name)
 
 
-class InNotebooks:
-    """A value that a notebook shows as a figure and its main numbers."""
-
-    def _repr_html_(self) -> str:
-        return str(from_report("notebook", "html")(self))
-
-
-class Drawn(InNotebooks):
-    """A value that can also be plotted."""
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the value. Needs the `report` extra, and no pyplot.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Axes to draw into. Default: those of a new figure, with notes.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            The axes that were drawn into; their `figure` has `savefig`.
-        """
-        axes: Axes = from_report("notebook", "draw")(self, ax)
-        return axes
-
-
-class Reported(Drawn):
-    """A value that also has a page of its own."""
+class Reported:
+    """A value that has a page of its own."""
 
     def to_html(
         self, path: str | PathLike[str], *, target: float | None = None, title: str = ""
@@ -78,3 +51,26 @@ class Reported(Drawn):
         """
         file: Path = from_report("page.answers", "to_html")(self, path, target, title)
         return file
+
+
+class Shown(Reported):
+    """A value that also has a figure, which notebooks show below a sentence."""
+
+    def _repr_html_(self) -> str:
+        return str(from_report("notebook", "html")(self))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the value. Needs the `report` extra, and no pyplot.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw into. Default: those of a new figure, with notes.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes that were drawn into; their `figure` has `savefig`.
+        """
+        axes: Axes = from_report("notebook", "draw")(self, ax)
+        return axes

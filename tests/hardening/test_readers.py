@@ -53,7 +53,6 @@ NO_FILE = {  # module: why
     "report/headline.py": "a part of the package",
     "report/serve.py": "what its own processes send each other",
     "report/page/page.py": "a part of the package",
-    "report/notebook.py": "a part of the package",
     "report/figures/style.py": "a part of the package",
     "report/tables/text.py": "a part of the package",
     "report/tables/table.py": "a part of the package",

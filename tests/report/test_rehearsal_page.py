@@ -1,4 +1,4 @@
-"""A rehearsal as a figure, a page and in a notebook: everywhere the same answer."""
+"""A rehearsal as a figure and a page: everywhere the same answer."""
 
 import re
 from typing import Any
@@ -65,12 +65,6 @@ def test_the_page_says_the_advice_the_check_and_what_was_simulated() -> None:
     assert "64 example images" in text
     assert "A note." in text
     assert text.index("80% sure") < text.index("Check it") < text.index("64 example images")
-
-
-def test_a_notebook_draws_it_and_ends_with_the_first_check() -> None:
-    shown = MADE._repr_html_()
-    assert "<svg" in shown
-    assert "could not be drawn" not in shown
 
 
 def test_words_and_json_are_of_one_answer() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import LARGEST_N, natural, require
-from korisk._show import Reported
+from korisk._show import Shown
 from korisk.curves.cells import label
 from korisk.curves.columns import ERROR_NAMES, Options
 from korisk.curves.formats import Source, grid_of_frame, is_store, read_grid
@@ -47,7 +47,7 @@ Place = Callable[[int, str], str]  # the place of a row's `n` or `error`, as mes
 
 @final
 @dataclass(frozen=True)
-class Curve(Reported):
+class Curve(Shown):
     """Measured errors over training samples, for one model and one metric.
 
     Values are given in the user's unit, here as in `read`, `from_records`, `from_frame` and

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import one_of
-from korisk._show import Reported
+from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.curves.noise import paired_correlation
 from korisk.errors import KoriskError, Message, UnreachableError, invalid
@@ -149,7 +149,7 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Comparison(Reported):
+class Comparison(Shown):
     """Two pilots at one target, such as a known-operator and a dense network. Made by `compare`.
 
     Parameters

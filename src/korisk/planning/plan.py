@@ -12,7 +12,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from korisk._show import Reported
+from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import Message, UnreachableError
@@ -43,7 +43,7 @@ _DISAGREES = 0.01  # trust below which related curves have no effect
 
 
 @dataclass(frozen=True)
-class Plan(Reported, Situation):
+class Plan(Shown, Situation):
     """The answer for one pilot and target. Made by `plan`.
 
     Errors and targets are in the user's unit.

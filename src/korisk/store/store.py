@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from korisk._checks import natural
 from korisk._checks import path as checked_path
 from korisk._json import JsonDict, JsonMapping
-from korisk._show import InNotebooks
 from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.store import file, repair
 from korisk.store.cells import (
@@ -144,7 +143,7 @@ class FlatRow:
     row: Row
 
 
-class Store(InNotebooks):
+class Store:
     """The cells of one study in one file: `create_or_open` to write, `read` to read.
 
     A `with` block closes it. docs/reference/store.md describes the file.

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk import _checks
-from korisk._show import Reported
+from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.planning.chances import Chances
@@ -83,7 +83,7 @@ class _Simulated:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rehearsal(Reported, Answers):
+class Rehearsal(Shown, Answers):
     """The curve of a network on simulated pairs, and what it says of real ones. By `rehearse`.
 
     Parameters

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.files import page_file, write_text
@@ -13,8 +14,10 @@ from korisk.planning.compare import Comparison
 from korisk.planning.fit import DEFAULT_FIT
 from korisk.planning.limits import Evidence, limit
 from korisk.planning.plan import Plan
-from korisk.report.notebook import kind_of, model_point
 from korisk.report.page.page import pilot_page
+
+if TYPE_CHECKING:
+    from korisk.prediction.study import PointPrediction
 
 ADVISED = ("training", "network", "noise")  # causes for which no plan says to collect
 
@@ -53,19 +56,19 @@ def to_html(
     'plan.html'
     """
     file = page_file(path)
-    kind = kind_of(answer)
-    if kind == "Plan":
-        _refuse_what_no_page_computes(answer, target)
-    if kind in ("Curve", "Plan", "Pilot"):
-        # A pilot or a plan has a target of its own; a curve has none.
-        goal = getattr(answer, "target", None) if target is None else target
-        curve = answer if kind == "Curve" else answer.curve
-        if kind == "Pilot":
-            refuse_ignored_evidence(curve, answer.evidence, goal)
-        page = pilot_page([curve], title=title or curve.name, target=goal)
-    elif kind in ("Comparison", "Ablation"):
-        comparison = answer if kind == "Comparison" else answer.comparison
+    # A pilot or a plan has a target of its own; a curve has none.
+    goal = getattr(answer, "target", None) if target is None else target
+    comparison = getattr(answer, "comparison", answer)  # of an ablation
+    if isinstance(comparison, Comparison):
         page = comparison_page(comparison, title, target)
+    elif isinstance(answer, Plan):
+        _refuse_what_no_page_computes(answer, target)
+        page = pilot_page([answer.curve], title=title or answer.curve.name, target=goal)
+    elif isinstance(answer, Curve):
+        page = pilot_page([answer], title=title or answer.name, target=goal)
+    elif isinstance(getattr(answer, "curve", None), Curve) and hasattr(answer, "evidence"):
+        refuse_ignored_evidence(answer.curve, answer.evidence, goal)  # of a pilot
+        page = pilot_page([answer.curve], title=title or answer.curve.name, target=goal)
     else:
         page = _before_training(answer, target, title)
     write_text(file, page)
@@ -119,3 +122,20 @@ def _before_training(answer: Any, target: float | None, title: str) -> str:
     point = model_point(answer)
     question = Question(targets=() if target is None else (target,))
     return rehearsal_page([point], question, title=title or point.name)
+
+
+def model_point(answer: Any) -> PointPrediction:
+    """A point as it is; a prediction or a rehearsal as a point that has no other model."""
+    from korisk.prediction.prediction import Prediction
+    from korisk.prediction.rehearsal.rehearsal import Rehearsed
+    from korisk.prediction.study import PointPrediction
+    from korisk.store.usage import Usage
+
+    if isinstance(answer, PointPrediction):
+        return answer
+    usage = Usage(started="", seconds=0.0)
+    if isinstance(answer, Prediction):
+        spec: JsonDict = {"problem": {}, "models": {answer.model: {}}}
+        return PointPrediction(answer.model, spec, (answer,), "", 1, (), usage, ())
+    spec, rehearsed = {"problem": {}, "models": {}}, (Rehearsed(answer),)
+    return PointPrediction(answer.curve.model, spec, (), "", 1, (), usage, (), rehearsed)

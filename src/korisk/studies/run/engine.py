@@ -15,7 +15,6 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
 from korisk._checks import count, real
-from korisk._show import InNotebooks
 from korisk.errors import Argument, KoriskError, shown
 from korisk.store.cells import Task
 from korisk.store.store import Store
@@ -34,7 +33,7 @@ _WAKE = 1.0  # seconds of a wait at most, for systems where signals do not inter
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary(InNotebooks):
+class Summary:
     """The outcome of a run; returned by `run_study`.
 
     Parameters
