@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from korisk.pilots import Compute, Limits, PilotModel, Tracking
+from korisk.pilots import Compute, Limits, PilotModel
 
 SLEEP = ["sleep", "300"]
 FOLDER = "PILOT_FITS_FOLDER"  # where processes that are left behind write their ids
@@ -21,7 +21,7 @@ FOLDER = "PILOT_FITS_FOLDER"  # where processes that are left behind write their
 
 def grouped(**options: Any) -> dict[str, Any]:
     """Arguments of `run_pilot` with those of its value objects put into them."""
-    for argument, kind in (("compute", Compute), ("limits", Limits), ("tracking", Tracking)):
+    for argument, kind in (("compute", Compute), ("limits", Limits)):
         names = [each.name for each in fields(kind) if each.name in options]
         if names:
             options[argument] = kind(**{name: options.pop(name) for name in names})
@@ -86,14 +86,6 @@ def leaves_things_running(n: int, seed: int) -> float:
     return power(n, seed)
 
 
-def prints(n: int, seed: int) -> float:
-    print("by Python")
-    print("as an error", file=sys.stderr)
-    os.write(1, b"by the system\n")
-    subprocess.run(["echo", "by a child"], check=True)
-    return power(n, seed)
-
-
 def raises(n: int, seed: int) -> float:
     print("so far so good")
     raise ValueError(f"no luck with {n}")
@@ -102,7 +94,7 @@ def raises(n: int, seed: int) -> float:
 # The worker of the last one ends in peace, and must take along what that has left.
 BEHAVIOURS = [
     *(kills_itself, hangs, power, leaves, forks),
-    *(forks_and_raises, prints, raises, leaves_things_running),
+    *(forks_and_raises, raises, leaves_things_running),
 ]
 
 

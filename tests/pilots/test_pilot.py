@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import json
-import logging
 import math
 import os
 import re
@@ -11,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -27,8 +26,8 @@ from typer.testing import CliRunner
 import korisk as kr
 from korisk.cli.app import app
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.pilots import Compute, Limits, PilotModel, Tracking
-from korisk.pilots.fit import LENGTH, Reading
+from korisk.pilots import Compute, Limits, PilotModel
+from korisk.pilots.fit import Reading
 from korisk.pilots.options import own_name
 from korisk.report.contents import read_contents
 from korisk.store.store import Store
@@ -119,7 +118,7 @@ def test_two_models_of_a_store_are_one_point_with_a_ratio(tmp_path: Path) -> Non
         assert found["ratio_range"] == finite
 
 
-def test_damaged_fits_of_another_model_stay_refused_until_that_is_run(tmp_path: Path) -> None:
+def test_damaged_fits_of_another_model_take_its_others_with_them(tmp_path: Path) -> None:
     store = tmp_path / "pilot.db"
     first, second = (kr.run_pilot(power, SIZES, 2, store=store, model=name) for name in "AB")
     with contextlib.closing(sqlite3.connect(store)) as opened, opened:  # one fit of A, one of B
@@ -127,15 +126,12 @@ def test_damaged_fits_of_another_model_stay_refused_until_that_is_run(tmp_path: 
             "UPDATE rows SET metrics = '{}' WHERE cell IN (1, (SELECT max(id) FROM cells))"
         )
     key = f"A, n = {SIZES[0]}, seed 0"
-    with pytest.warns(KoriskWarning) as said:
-        again = kr.run_pilot(power, SIZES, 2, store=store, model="B")
-    assert again.curve == second.curve
-    assert key in str(said[-1].message)
     with pytest.raises(kr.KoriskError, match=key):
         kr.Curve.read(store, model="A")
-    with pytest.warns(KoriskWarning, match=f"computed again: {key}"):
-        kr.run_pilot(power, SIZES, 2, store=store, model="A")
-    assert kr.Curve.read_all(store) == (first.curve, second.curve)
+    with pytest.warns(KoriskWarning, match=f"{key}.*damaged-1, with 7 more that are not in this"):
+        assert kr.run_pilot(power, SIZES, 2, store=store, model="B").curve == second.curve
+    assert kr.Curve.read_all(store) == (second.curve,)
+    assert kr.run_pilot(power, SIZES, 2, store=store, model="A").curve == first.curve
 
 
 @pytest.mark.parametrize("unit", kr.curves.UNITS)
@@ -177,7 +173,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cost": 3}, "cost must be a function, got 3"),
     ({"cluster": 3}, "cluster must be one of korisk.studies.run.clusters, got 3"),
     ({"metric": 3}, "metric must be a printable text, got 3"),
-    ({"mlflow": 3}, "mlflow must be True or an experiment's name, got 3"),
     ({"grow": True, "budget": 1.0}, "must have a target and an end"),
     ({"grow": True, "target": 0.1}, "must have a target and an end"),
     ({"largest": 8, "target": 0.1}, "largest must be a whole number from 128"),
@@ -268,7 +263,7 @@ def test_a_metric_that_nobody_gave_can_be_chosen_anew_without_fitting(tmp_path: 
             1,
             store=store,
             metric=metric,
-            tracking=Tracking(watch=started.append),
+            watch=started.append,
         )
         assert (started, again.curve.error[0]) == ([], pytest.approx(error, rel=1e-12))
 
@@ -376,102 +371,12 @@ def test_a_unit_or_a_name_that_comes_later_does_not_split_a_pilot(tmp_path: Path
     assert len(table) == 9
 
 
-def test_output_is_kept_and_bounded_and_does_not_pass(capfd: pytest.CaptureFixture[str]) -> None:
-    def chatty(n: int, seed: int) -> float:
-        print(f"first of {n}")
-        sys.stdout.buffer.write(b"raw bytes\n")
-        print("lone surrogate \udc80", file=sys.stderr)
-        if n > 8:
-            print("x" * 1_000_000)
-        print("the end")
-        if n == 32:
-            raise ValueError("E" * 9_000)
-        return power(n, seed)
-
-    pilot = kr.run_pilot(chatty, [8, 16, 32], 1)
-    assert pilot.printed[8, 0] == "first of 8\nraw bytes\nlone surrogate \\udc80\nthe end\n"
-    for n in (16, 32):
-        long = pilot.printed[n, 0]
-        assert long.startswith(f"first of {n}\n")
-        assert long.endswith("x\nthe end\n")
-        assert "bytes left out" in long
-        assert len(long) < LENGTH + 100
-    assert len(reasons(pilot)[32, 0]) <= 4_000
-    assert capfd.readouterr() == ("", "")
-
-
-@contextlib.contextmanager
-def screen(folder: Path) -> Iterator[Path]:
-    """A file for stdout and stderr, which has a number, as a terminal does."""
-    path = folder / "screen"
-    with path.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-        yield path
-
-
-def test_a_fit_has_a_real_file_and_can_neither_close_nor_lose_it(tmp_path: Path) -> None:
-    with screen(tmp_path) as shown:
-        before = sys.stdout
-
-        def fit(n: int, seed: int) -> float:
-            assert sys.stdout.fileno() == before.fileno()
-            assert sys.stdout.encoding.lower() == "utf-8"
-            assert not sys.stdout.isatty()
-            sys.stdout.writelines(["kept\n"])
-            sys.stdout.close()
-            sys.stdout = None
-            return power(n, seed)
-
-        pilot = kr.run_pilot(fit, [8, 16], 2)
-        assert (pilot.failures, set(pilot.printed.values())) == ((), {"kept\n"})
-        assert sys.stdout is before
-        print("after", flush=True)
-        assert shown.read_text() == "after\n"
-
-
-def test_loggers_and_threads_print_to_the_fit_that_runs_then_to_the_screen(tmp_path: Path) -> None:
-    with screen(tmp_path) as shown:
-        log, go_on = logging.Logger("made by the fit"), threading.Event()
-        threads: list[threading.Thread] = []
-
-        def talk() -> None:
-            print("within")
-            go_on.wait(20)
-            print("too late", flush=True)
-
-        def fit(n: int, seed: int) -> float:
-            if not log.handlers:
-                log.addHandler(logging.StreamHandler())
-                threads.append(threading.Thread(target=talk))
-                threads[0].start()
-            log.warning("n = %d", n)
-            return power(n, seed)
-
-        pilot = kr.run_pilot(fit, [8, 16], 1)
-        assert sorted(pilot.printed[8, 0].splitlines()) == ["n = 8", "within"]
-        assert pilot.printed[16, 0] == "n = 16\n"
-        log.warning("after")
-        go_on.set()
-        threads[0].join()
-        assert shown.read_text() == "after\ntoo late\n"
-
-
-def test_a_pilot_inside_a_pilot() -> None:
-    def fit(n: int, seed: int) -> float:
-        print("outer")
-        inner = kr.run_pilot(pilot_fits.raises, [4], 1)
-        assert inner.printed == {(4, 0): "so far so good\n"}
-        return power(n, seed)
-
-    assert kr.run_pilot(fit, [8], 1).printed == {(8, 0): "outer\n"}
-
-
 @pytest.mark.parametrize(
     "error",
     [SpeaksBadly(), KeepsSilent("said"), RefusesNotes("said"), ValueError("x"), SystemExit(3)],
 )
 def test_exceptions_are_failures_of_their_fit_alone(error: BaseException) -> None:
     def fit(n: int, seed: int) -> float:
-        print("printed")
         if seed == 1:
             raise error
         return power(n, seed)
@@ -479,8 +384,6 @@ def test_exceptions_are_failures_of_their_fit_alone(error: BaseException) -> Non
     pilot = kr.run_pilot(fit, [8, 16], 2)
     assert len(pilot.fits) == 2
     assert all(failure.reason.startswith(type(error).__name__) for failure in pilot.failures)
-    if isinstance(error, ValueError | SystemExit):
-        assert pilot.printed[8, 1] == "printed\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -493,9 +396,7 @@ def test_a_forked_child_is_no_second_pilot(tmp_path: Path) -> None:
         with traces.open("a") as file:
             file.write(f"{os.getpid()} {event.kind}\n")
 
-    pilot = kr.run_pilot(
-        lambda n, seed: fits[seed](n, seed), [8, 16], 2, tracking=Tracking(watch=watch)
-    )
+    pilot = kr.run_pilot(lambda n, seed: fits[seed](n, seed), [8, 16], 2, watch=watch)
     assert pilot.curve.error.tolist() == [power(n, seed) for n in (8, 16) for seed in (0, 1)]
     lines = traces.read_text().splitlines()
     assert ({line.split()[0] for line in lines}, len(lines)) == ({str(os.getpid())}, 8)
@@ -612,82 +513,30 @@ def test_nothing_is_left_without_a_store(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     kr.run_pilot(power, [8], 1)
     with pytest.raises(ZeroDivisionError):
-        kr.run_pilot(power, [8], 1, tracking=Tracking(watch=lambda event: 1 / 0))  # type: ignore[arg-type]
+        kr.run_pilot(power, [8], 1, watch=lambda event: 1 / 0)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bar_in_a_terminal_alone(
+def test_a_line_in_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def noisy(n: int, seed: int) -> float:
         print("out of the fit")
         return pilot_fits.raises(n, seed) if seed else power(n, seed)
 
+    printed = "out of the fit\nout of the fit\nso far so good\n"
     kr.run_pilot(noisy, [8], 2)
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == (printed, "")
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}.items():
         monkeypatch.setenv(name, value)  # rich takes it for a terminal
     seen: list[Event] = []
-    kr.run_pilot(noisy, [8], 2, tracking=Tracking(watch=seen.append))
+    kr.run_pilot(noisy, [8], 2, watch=seen.append)
     out, err = capsys.readouterr()
-    assert out == ""
+    assert out == printed
     assert "noisy, n = 8, seed 1: failed: ValueError: no luck with 8" in err
-    assert "out of the fit" not in err
     assert [event.kind for event in seen] == ["started", "done", "started", "failed"]
     kr.run_pilot(noisy, [8], 2, quiet=True)
-    assert capsys.readouterr() == ("", "")
-
-
-class StubMlflow:
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
-
-    def active_run(self) -> None:
-        return None
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *args, **kwargs: self.calls.append((name, args, kwargs))
-
-
-def test_mlflow_gets_one_run_for_each_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    stub = StubMlflow()
-    monkeypatch.setitem(sys.modules, "mlflow", stub)
-    fits = [scores, pilot_fits.raises]
-    told: Any = grouped(model="m", settings={"a": 1}, mlflow="digits")
-    kr.run_pilot(lambda n, seed: fits[seed](n, seed), [8], 2, **told)
-    said: dict[str, list[Any]] = {}
-    for name, args, kwargs in stub.calls:
-        said.setdefault(name, []).append([*args, *kwargs.values()])
-    plain = {"model": "m", "n": 8, "settings.a": 1}
-    assert said["set_experiment"] == [["digits"]]
-    assert said["start_run"] == [[f"m, n = 8, seed {seed}", False] for seed in (0, 1)]
-    assert said["log_params"] == [[plain | {"seed": seed}] for seed in (0, 1)]
-    assert said["log_metrics"] == [[scores(8, 0)]]
-    assert said["set_tag"][0][1].startswith("ValueError: no luck with 8")
-    assert said["end_run"] == [["FINISHED"], ["FAILED"]]
-
-
-def test_a_failing_mlflow_is_said_once_and_a_pilot_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Down(StubMlflow):
-        def log_params(self, params: Any) -> None:
-            raise RuntimeError("server is down")
-
-    monkeypatch.setitem(sys.modules, "mlflow", Down())
-    with pytest.warns(KoriskWarning, match="server is down") as said:
-        pilot = kr.run_pilot(power, [8, 16], 2, tracking=Tracking(mlflow="digits"))
-    assert (len(said), len(pilot.curve)) == (1, 4)
-    assert len(kr.run_pilot(power, [8], 1, tracking=Tracking(mlflow=False)).curve) == 1
-    monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(ImportError, match="pip install mlflow"):
-        kr.run_pilot(power, [8], 1, tracking=Tracking(mlflow=True))
-
-
-def test_the_real_mlflow(tmp_path: Path) -> None:
-    mlflow = pytest.importorskip("mlflow")
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    kr.run_pilot(scores, [8], 2, tracking=Tracking(mlflow="digits"))
-    found = mlflow.search_runs(experiment_names=["digits"])
-    assert sorted(found["metrics.accuracy"]) == sorted(scores(8, s)["accuracy"] for s in (0, 1))
+    assert capsys.readouterr() == (printed, "")
 
 
 def test_pilots_need_no_pytorch() -> None:
@@ -725,7 +574,7 @@ def test_a_metric_of_a_store_that_rises_and_says_nothing_is_asked_about(tmp_path
     assert curve.means == pytest.approx([1 / 4, 1 / 8, 1 / 16])
 
 
-@pytest.mark.parametrize("name", ["compute", "limits", "tracking"])
+@pytest.mark.parametrize("name", ["compute", "limits"])
 @pytest.mark.parametrize("given", [3, {}])
 def test_groups_of_options_are_their_own_values(name: str, given: Any, tmp_path: Path) -> None:
     """A number or a mapping in their place is neither ignored nor taken apart."""

@@ -44,7 +44,6 @@ def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
 ) -> None:
     monkeypatch.setenv(pilot_fits.FOLDER, str(tmp_path))
     names = [fit.__name__ for fit in pilot_fits.BEHAVIOURS]
-    seed = names.index
     pilot = kr.run_pilot(
         pilot_fits.by_seed,
         [8],
@@ -58,16 +57,11 @@ def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
         "leaves": "SystemExit: 3",
         "raises": "ValueError: no luck with 8",
     }
-    good = {"power", "forks", "forks_and_raises", "leaves_things_running", "prints"}
+    good = {"power", "forks", "forks_and_raises", "leaves_things_running"}
     assert {names[fit.seed] for fit in pilot.fits} == good
     assert all(fit.metrics["error"] == power(8, fit.seed) for fit in pilot.fits)
     left = {names[fit.seed]: fit.left_running for fit in pilot.fits if fit.left_running}
     assert left == {"leaves_things_running": "threads: sleeper; child processes: 1"}
-    expected = ["as an error", "by Python", "by a child", "by the system"]
-    assert sorted(pilot.printed[8, seed("prints")].splitlines()) == expected
-    assert pilot.printed[8, seed("raises")] == "so far so good\n"
-    assert pilot.printed[8, seed("leaves")] == "before the exit\n"
-    assert capfd.readouterr() == ("", "")
     pids = [int(path.name) for path in tmp_path.iterdir()]
     assert len(pids) == 3
     until(lambda: not any(map(alive, pids)))
@@ -126,7 +120,7 @@ def test_fits_that_cannot_travel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_closure_travels_with_cloudpickle() -> None:
     shift = 0.25
-    work = FitWork(lambda n, seed: shift + seed, "m", Reading(), alone=False)
+    work = FitWork(lambda n, seed: shift + seed, "m", Reading())
     there: FitWork = pickle.loads(pickle.dumps(work))
     task = Task(point="p", seed=1, spec={"n": 8})
     assert there(task, print).rows[0].metrics == {"error": 1.25}

@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any
 
 import dummy_work
-import numpy as np
 import pytest
 from dummy_work import PAUSE, STUDY, cell, tasks
 from waiting import counts, group_lives, until
@@ -360,34 +359,29 @@ def test_events_tell_counts_and_fractions(store: Store) -> None:
     assert {(event.total, event.skipped) for event in events} == {(1, 1)}
 
 
-def test_display_names_what_runs_and_what_failed(
+def test_one_line_in_a_terminal_and_failures_above_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     [task, other] = tasks(1, 2)
     count: Any = {"done": 1, "total": 3, "skipped": 0}
     failed = Event(kind="failed", task=other, failed=1, words="ValueError: [no]\n  x", **count)
-    with progress() as watch:  # no terminal
-        watch(failed)
+    with progress(Pace(), lines=print) as watch:  # no terminal
+        assert watch is print
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
-    parts = ["", ""]
-
-    def said() -> str:
-        parts[:] = (old + new for old, new in zip(parts, capsys.readouterr(), strict=True))
-        return parts[1]
-
-    with progress(quiet=True) as watch:
-        watch(failed)
-    assert said() == ""
-    with progress() as watch:
+    with progress(Pace(), quiet=True) as watch:
+        assert watch is None
+    assert capsys.readouterr() == ("", "")
+    with progress(Pace([task, other])) as watch:
+        assert watch is not None
         watch(failed)
         watch(Event(kind="progress", task=task, failed=1, fraction=0.5, **count))
-        until(lambda: "point-1, seed 0" in said())  # it is drawn again from time to time
-    assert "point-1, seed 1: failed: ValueError: [no]" in said()
-    assert "2 of 3 cells, 1 failed" in said()
-    assert "point-1, seed 0" in said()
-    assert parts[0] == ""
+        print("what a cell prints")
+    out, err = capsys.readouterr()
+    assert "point-1, seed 1: failed: ValueError: [no]" in err
+    assert "1 of 2 cells, 1 failed" in err
+    assert out == "what a cell prints\n"
 
 
 def note(pace: Pace, kind: Any, task: Task, done: int, total: int, fraction: float = 0.0) -> None:
@@ -399,40 +393,18 @@ def test_the_time_left_is_that_of_cells_of_the_same_point() -> None:
     clock = [0.0]
     todo = tasks(2, 4)  # two points, which take 3 s and 10 s a cell, one after the other
     pace = Pace(todo, clock=lambda: clock[0])
-    assert (pace.standing().left, pace.standing().untimed) == (None, 8)
+    assert pace.left() == (0.0, 8)
+    assert str(pace) == "0 of 8 cells, time left not known yet"
     for done, task in enumerate(todo):
         note(pace, "started", task, done, 8)
         clock[0] += 3.0 if task.point == todo[0].point else 10.0
         note(pace, "done", task, done + 1, 8)
-        now = pace.standing()
-        assert (now.done, now.total) == (done + 1, 8)
+        assert str(pace).startswith(f"{done + 1} of 8 cells")
         if done < 4:  # nothing is known of the second point yet, and it is said so
-            assert (now.left, now.untimed) == (3.0 * (3 - done) or None, 4)
+            assert pace.left() == (3.0 * (3 - done), 4)
             assert ("at least" in str(pace)) == (done < 3)
         else:
-            assert (now.left, now.untimed) == (10.0 * (7 - done), 0)
-
-
-def test_the_time_left_does_not_jump_and_comes_true() -> None:
-    """Cells of one point that take 2 to 20 s: asked every second, the end moves by little."""
-    rng, clock = np.random.default_rng(4), [0.0]
-    todo = tasks(1, 60)
-    pace = Pace(todo, clock=lambda: clock[0])
-    told: list[tuple[float, float]] = []
-    for done, task in enumerate(todo):
-        note(pace, "started", task, done, 60)
-        for _ in range(rng.integers(2, 20)):
-            clock[0] += 1.0
-            left = pace.standing().left
-            if left is not None:
-                told.append((clock[0], left))
-        note(pace, "done", task, done + 1, 60)
-    ends = np.array([now + left for now, left in told])
-    lefts = np.array([left for _, left in told])
-    assert np.all(np.abs(np.diff(ends)) <= 2.0 + 0.02 * lefts[:-1])
-    half = len(ends) // 2
-    assert np.abs(ends[half:] / clock[0] - 1).max() < 0.15
-    assert pace.standing().left == 0.0
+            assert pace.left() == (10.0 * (7 - done), 0)
 
 
 def test_cells_side_by_side_and_their_own_reports_shorten_the_time_left() -> None:
@@ -443,14 +415,13 @@ def test_cells_side_by_side_and_their_own_reports_shorten_the_time_left() -> Non
         note(pace, "started", task, 0, 4)
     clock[0] = 2.0
     note(pace, "progress", todo[0], 0, 4, fraction=0.2)
-    now = pace.standing()  # one at 2 of 10 s, so each takes 10 s; two at a time
-    assert now.next == pytest.approx(8.0)
-    assert now.left == pytest.approx((2 * 8 + 2 * 10) / 2)
-    assert now.untimed == 0
+    # One is at 2 of 10 s, so each takes 10 s; two at a time.
+    assert pace.left() == (pytest.approx((2 * 8 + 2 * 10) / 2), 0)
     again = tasks(1, 6)[4:]  # a later run adds to it, though nobody announced it
     for done, task in enumerate(todo, 1):
         note(pace, "done", task, done, 4)
     note(pace, "started", again[0], 0, 2)
-    assert (pace.standing().done, pace.standing().total) == (4, 6)
+    assert str(pace).startswith("4 of 6 cells")
     earlier = Pace(tasks(1, 3), seconds={todo[0].point: 5.0}, skipped=7, clock=lambda: clock[0])
-    assert (earlier.standing().left, earlier.standing().skipped) == (15.0, 7)
+    assert earlier.left() == (15.0, 0)
+    assert "7 already done" in str(earlier)

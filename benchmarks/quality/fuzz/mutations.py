@@ -9,9 +9,8 @@ from typing import Any
 
 import yaml
 
-from korisk.store.cells import digest
-from korisk.store.file import set_meta, total
-from korisk.store.repair import TABLES, is_signed, sign
+from korisk.store.cells import CONTENTS, digest
+from korisk.store.file import is_signed, set_meta, sign, total
 
 Mutation = Callable[[random.Random, bytes], bytes]
 
@@ -252,7 +251,7 @@ def _sign_again(connection: sqlite3.Connection) -> None:
     if not is_signed(connection):
         return
     for table in ("rows", "arrays"):
-        query = f"SELECT rowid, {', '.join(TABLES[table])} FROM {table}"
+        query = f"SELECT rowid, {', '.join(CONTENTS[table])} FROM {table}"
         for place, *values in connection.execute(query).fetchall():
             own = digest(*values), place
             connection.execute(f"UPDATE {table} SET digest = ? WHERE rowid = ?", own)

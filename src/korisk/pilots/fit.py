@@ -1,15 +1,12 @@
-"""One fit of a pilot as a cell of a study: the call, its metrics and its printed output."""
+"""One fit of a pilot as a cell of a study: the call and its metrics."""
 
-import contextlib
-import io
 import math
 import os
 import pickle
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -29,9 +26,6 @@ from korisk.studies.run.worker import Report
 
 Fit = Callable[..., object]  # of n and seed, and of longer if it is probed
 
-PRINTED = "printed:"  # line before the fit's output in the text of a failure
-LENGTH = 4_000  # bytes kept of a fit's output: half from its start, half from its end
-_HALF = LENGTH // 2
 _MOST_METRICS = 100
 
 
@@ -84,44 +78,33 @@ def out_of_range(unit: Unit, metric: str, value: float) -> str:
 
 @dataclass(frozen=True)
 class FitWork:
-    """The work of a pilot's cells; `alone` means that it has its own process."""
+    """The work of a pilot's cells."""
 
     fit: Fit
     model: str
     reading: Reading
-    alone: bool
 
     def __call__(self, task: Task, report: Report) -> Result:
-        """Call the fit once; return its metrics, output and time."""
+        """Call the fit once; return its metrics and time."""
         n, seed = int(task.spec["n"]), task.seed
         longer = {LONGER: task.spec[LONGER]} if LONGER in task.spec else {}
         # Compared after the fit, to report threads and processes that it leaves behind.
         before = _running()
-        printed = Printed()
+        owner = os.getpid()
+        start = time.perf_counter()
         try:
-            with printed.caught(whole_process=self.alone):
-                owner = os.getpid()
-                start = time.perf_counter()
-                try:
-                    value = self.fit(n, seed, **longer)
-                finally:
-                    # A child that the fit forked must not continue as a second worker.
-                    if os.getpid() != owner:
-                        os._exit(0)
-                seconds = time.perf_counter() - start
-            metrics, training = divided(metrics_of(value, self.reading.only_name))
-            # A missing metric is no failure, since another may be chosen later; a wrong value is.
-            if self.reading.chosen(metrics) in metrics and (why := self.reading.refusal(metrics)):
-                raise KoriskError(why)
-        except BaseException as error:
-            if printed.text:
-                # Exceptions of the user may not accept notes.
-                with suppress(Exception):
-                    error.add_note(f"{PRINTED}\n{printed.text}")
-            raise
+            value = self.fit(n, seed, **longer)
+        finally:
+            # A child that the fit forked must not continue as a second worker.
+            if os.getpid() != owner:
+                os._exit(0)
+        seconds = time.perf_counter() - start
+        metrics, training = divided(metrics_of(value, self.reading.only_name))
+        # A missing metric is no failure, since another may be chosen later; a wrong value is.
+        if self.reading.chosen(metrics) in metrics and (why := self.reading.refusal(metrics)):
+            raise KoriskError(why)
         detail = {
             "seconds": seconds,
-            "printed": printed.text,
             "left_running": _left_running(before),
             BARE: "" if isinstance(value, Mapping) else True,
             TRAINING: training or "",
@@ -205,114 +188,6 @@ def number_of(name: str, value: object) -> float:
     if not math.isfinite(number):
         raise KoriskError(f"{name} must give a finite number, got {number}; did training diverge?")
     return number
-
-
-# --- Output --------------------------------------------------------------------------------------
-
-
-class Printed:
-    """The output of a fit, shortened, and kept away from the progress display."""
-
-    def __init__(self) -> None:
-        self.text = ""  # after `caught`
-        self.open = False
-        self._first = self._last = b""
-        self._total = 0
-
-    def add(self, content: bytes) -> None:
-        """Append output, keeping its first and last bytes."""
-        # The first half fills once; the second is a sliding window over the rest.
-        free = _HALF - len(self._first)
-        self._first += content[:free]
-        self._last = (self._last + content[free:])[-_HALF:]
-        self._total += len(content)
-
-    @contextlib.contextmanager
-    def caught(self, *, whole_process: bool) -> Iterator[None]:
-        """Capture the output in this context.
-
-        With `whole_process` that includes the output of libraries and child processes; otherwise
-        only Python's `sys.stdout` and `sys.stderr`.
-        """
-        self.open = True
-        try:
-            with contextlib.ExitStack() as stack:
-                if whole_process:
-                    stack.enter_context(self._caught_files())
-                else:
-                    stack.enter_context(contextlib.redirect_stdout(_stream(self, "stdout")))
-                    stack.enter_context(contextlib.redirect_stderr(_stream(self, "stderr")))
-                yield
-        finally:
-            self.open = False
-            hidden = self._total - len(self._first) - len(self._last)
-            cut = f"\n... {hidden:,} bytes left out ...\n".encode() if hidden else b""
-            self.text = (self._first + cut + self._last).decode(errors="replace")
-
-    @contextlib.contextmanager
-    def _caught_files(self) -> Iterator[None]:
-        with tempfile.TemporaryFile() as file:
-            _flush()
-            # Redirect the descriptors, so that libraries in C and child processes are captured.
-            copies = {number: os.dup(number) for number in (1, 2)}
-            for number in copies:
-                os.dup2(file.fileno(), number)
-            try:
-                yield
-            finally:
-                _flush()
-                for number, copy in copies.items():
-                    os.dup2(copy, number)
-                    os.close(copy)
-                self._total = os.fstat(file.fileno()).st_size
-                self._first = os.pread(file.fileno(), _HALF, 0)
-                tail = max(len(self._first), self._total - _HALF)
-                self._last = os.pread(file.fileno(), _HALF, tail)
-
-
-class _Raw(io.RawIOBase):
-    """Replacement of `sys.stdout` or `sys.stderr` while a fit runs.
-
-    If it is used later, such as by a handler of `logging` that the fit created, it writes to the
-    current `sys.stdout` or `sys.stderr`: that of the next fit, or the real one.
-    """
-
-    def __init__(self, printed: Printed, name: str) -> None:
-        self._printed, self._name, self._real = printed, name, getattr(sys, name)
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: Any) -> int:
-        data, current = bytes(content), getattr(sys, self._name)
-        # `sys.stdout` may still be this stream: writing to it would recurse.
-        stream = self._real if getattr(current, "buffer", None) is self else current
-        if self._printed.open:
-            self._printed.add(data)
-        elif stream is not None:
-            stream.write(data.decode(errors="replace"))
-            stream.flush()
-        return len(data)
-
-    def fileno(self) -> int:
-        return int(self._real.fileno())
-
-    def isatty(self) -> bool:
-        return bool(self._real.isatty())
-
-    def close(self) -> None:
-        """Do nothing: a fit must not close the stream."""
-
-
-def _stream(printed: Printed, name: str) -> io.TextIOWrapper:
-    raw: Any = _Raw(printed, name)
-    return io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):  # a fit may have closed or replaced it
-            stream.flush()
 
 
 # --- What a fit leaves running -------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Options of a pilot: where fits run, when it ends, who follows it, and its model's identity."""
+"""Options of a pilot: where fits run, when it ends, and its model's identity."""
 
 import inspect
 import json
@@ -20,7 +20,6 @@ from korisk.planning.next_size import Cost
 from korisk.store.cells import Task
 from korisk.store.store import Store, difference
 from korisk.studies.run.engine import checked_workers
-from korisk.studies.run.events import Watch
 
 if TYPE_CHECKING:
     from korisk.studies.run.clusters import Cluster
@@ -159,40 +158,6 @@ class Limits:
             rule = "a pilot that grows must have a target and an end, got none; pass "
             goal = Message(error, " (the error that you want to reach), and ")
             raise KoriskError(rule, goal, largest, ", ", budget, " or ", fits, " of its limits")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tracking:
-    """Ways to follow a running pilot, beside the progress in the terminal.
-
-    Parameters
-    ----------
-    mlflow : bool or str, default False
-        Whether to log each fit as a run of MLflow, or the name of the experiment.
-    watch : callable, optional
-        Called with every `Event`.
-
-    Raises
-    ------
-    KoriskError
-        If a value has another type.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> kr.pilots.Tracking(mlflow="digits").mlflow
-    'digits'
-    """
-
-    mlflow: bool | str = False
-    watch: Watch | None = None
-
-    def __post_init__(self) -> None:
-        _checks.function_or_none("watch", self.watch)
-        experiment = isinstance(self.mlflow, str) and self.mlflow.strip()
-        if not (experiment or isinstance(self.mlflow, bool)):
-            rule = "be True or an experiment's name"
-            raise invalid("mlflow", rule, self.mlflow, "leave it out to log nothing")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from korisk.curves.curve import Curve
 from korisk.curves.stored import TRAINING, Chosen, MeasuredFit, error_of, renamed, training_name
 from korisk.errors import Argument, KoriskError
 from korisk.files import write_text
-from korisk.pilots.fit import PRINTED, Reading, out_of_range
+from korisk.pilots.fit import Reading, out_of_range
 from korisk.pilots.options import Probe
 from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.fit import target_error
@@ -37,7 +37,6 @@ class PilotFailure:
     n: int
     seed: int
     reason: str
-    printed: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,6 @@ class PilotFit:
     seed: int
     metrics: Mapping[str, float]
     seconds: float
-    printed: str = field(default="", repr=False)
     left_running: str = ""
     training: Mapping[str, float] = field(default_factory=dict)
 
@@ -295,12 +293,6 @@ class Pilot(Reported, Answers):
         tried, end = self._tried, self.too_large or math.inf
         return [n for n in open_sizes(self.curve, self.largest) if n not in tried and n < end]
 
-    @property
-    def printed(self) -> dict[tuple[int, int], str]:
-        """Output of the fits by n and seed, without those that printed nothing."""
-        results: list[PilotFit | PilotFailure] = [*self.fits, *self.failures]
-        return {(result.n, result.seed): result.printed for result in results if result.printed}
-
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write all metrics as measured, with the columns n, error, seed, model and metric.
 
@@ -402,28 +394,25 @@ def read_pilot(
     fits, failures = [], []
     usages = [cell.usage for cell in cells] + [failure.usage for failure in failed]
     for failure in failed:
-        error_text, _, printed = failure.error.partition(f"\n{PRINTED}\n")
-        reason = (error_text.splitlines() or [""])[0].removeprefix("KoriskError: ")
-        n = int(failure.task.spec["n"])
-        failures.append(PilotFailure(n, failure.task.seed, reason, printed))
+        n, reason = int(failure.task.spec["n"]), failure.reason.removeprefix("KoriskError: ")
+        failures.append(PilotFailure(n, failure.task.seed, reason))
     metrics_per_cell = [renamed(cell.rows[0], reading.only_name) for cell in cells]
     # A fit whose metrics differ from those of most others points to an error in the user's code.
     most_common = Counter(map(frozenset, metrics_per_cell)).most_common(1)
     for cell, metrics in zip(cells, metrics_per_cell, strict=True):
         row, seed = cell.rows[0], cell.task.seed
-        printed = str(row.detail.get("printed", ""))
         if frozenset(metrics) != most_common[0][0]:
             names = ", ".join(map(repr, metrics))
             problem = f"gave the metrics {names}, and most others did not"
         else:  # metric and unit may differ from those of the call that ran the fit
             problem = reading.refusal(metrics)
         if problem:
-            failures.append(PilotFailure(row.n, seed, problem, printed))
+            failures.append(PilotFailure(row.n, seed, problem))
         else:
             duration = float(row.detail.get("seconds", cell.usage.seconds))
             leaks = str(row.detail.get("left_running", ""))
             training = dict(row.detail.get(TRAINING, {}))
-            fits.append(PilotFit(row.n, seed, metrics, duration, printed, leaks, training))
+            fits.append(PilotFit(row.n, seed, metrics, duration, leaks, training))
     fits.sort(key=lambda fit: (fit.n, fit.seed))
     failures.sort(key=lambda failure: (failure.n, failure.seed))
     return tuple(fits), tuple(failures), math.fsum(usage.seconds for usage in usages)

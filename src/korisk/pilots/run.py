@@ -6,21 +6,17 @@ With a target it can add the sizes that narrow the answer most, until the answer
 
 import shutil
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from korisk import _checks
 from korisk._checks import LARGEST_N
-from korisk.curves.stored import LONGER, TRAINING
 from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
-from korisk.errors import Argument, KoriskError, KoriskWarning, MissingExtraError
+from korisk.errors import KoriskError
 from korisk.files import make_folder
 from korisk.pilots.fit import Fit, FitWork, Reading, is_reserved, pickled
 from korisk.pilots.options import (
@@ -29,7 +25,6 @@ from korisk.pilots.options import (
     Limits,
     PilotModel,
     Probe,
-    Tracking,
     checked_sizes,
 )
 from korisk.pilots.result import Pilot, read_pilot
@@ -45,7 +40,6 @@ from korisk.studies.run.progress import Pace, progress
 
 _PROBED_SEEDS = 3  # of the largest size, at most
 _ATTEMPTS = 2  # at a fit whose worker died: memory may have been short for a moment
-_LONGEST_WORDS = 500  # characters: MLflow limits the values of tags
 
 
 def run_pilot(
@@ -61,7 +55,7 @@ def run_pilot(
     limits: Limits | None = None,
     probe: float | Probe | None = None,
     compute: Compute | None = None,
-    tracking: Tracking | None = None,
+    watch: Watch | None = None,
     quiet: bool = False,
 ) -> Pilot:
     """Measure a learning curve: call `fit(n, seed)` for every size and seed.
@@ -97,8 +91,8 @@ def run_pilot(
         error: `fit(n, seed, longer=3.0)`. A `Probe` also takes a baseline and the noise's floor.
     compute : Compute, optional
         Where and how fits run: workers, a cluster, a timeout. Default: in this process.
-    tracking : Tracking, optional
-        MLflow or a function that follow the pilot. Default: none.
+    watch : callable, optional
+        Called with every `Event` of a fit.
     quiet : bool, default False
         Whether to show no progress.
 
@@ -124,7 +118,7 @@ def run_pilot(
     sizes, seeds = checked_sizes(sizes), checked_seeds(seeds)
     limits = _checks.options_of("limits", limits, Limits)
     compute = _checks.options_of("compute", compute, Compute)
-    tracking = _checks.options_of("tracking", tracking, Tracking)
+    _checks.function_or_none("watch", watch)
     limits.check(target, sizes)
     if store is not None:
         _checks.path("store", store, remedy="pass 'pilot.db'")
@@ -142,9 +136,7 @@ def run_pilot(
         pickled(fit)  # raises now rather than in a worker
     # The baseline is a call of the user's function: only after all checks.
     probes = probes.measured()
-    client = _mlflow(tracking.mlflow)
-    own_process = compute.cluster is None and compute.processes > 0
-    work = FitWork(fit, identity.model, Reading(metric, unit), alone=own_process)
+    work = FitWork(fit, identity.model, Reading(metric, unit))
     tasks = [identity.task(n, seed) for n in sizes for seed in seeds]
     if probes.longer is not None and not limits.growing:
         # Only announced here, for the progress display; `probe_largest` runs them.
@@ -153,11 +145,14 @@ def run_pilot(
         missing = opened.missing(tasks)
         todo = [task for task in missing if compute.retry_failed or not opened.failed(task)]
         pace = Pace(todo, skipped=len(tasks) - len(missing), unit="fits")
-        with progress(pace, quiet=quiet, watches=(tracking.watch,)) as shown_progress:
-            watch = shown_progress
-            if client is not None:
-                watch = _MlflowRuns(client, tracking.mlflow, identity, opened, shown_progress)
-            rounds = _Rounds(opened, work, identity, seeds, target, limits, probes, compute, watch)
+        with progress(pace, quiet=quiet) as display:
+            watches = [listener for listener in (display, watch) if listener is not None]
+
+            def tell(event: Event) -> None:
+                for listener in watches:
+                    listener(event)
+
+            rounds = _Rounds(opened, work, identity, seeds, target, limits, probes, compute, tell)
             stopped = rounds.run(sizes) + rounds.probe_largest()
             return rounds.pilot(stopped, path=None if store is None else opened.path)
 
@@ -172,10 +167,10 @@ def _opened(
         path = store_to_write(store)
         make_folder(path.parent)
         if path.exists():
-            # Read first: a store of another model must stay as it is, without repairs.
+            # Read first: a store of another model must stay as it is.
             with suppress(DamagedError), Store.read(path) as existing:
                 identity.check(existing)
-        # Opening for writing repairs a damaged store.
+        # Opening for writing copies what is intact of a damaged store.
         with Store.create_or_open(path, study, tasks=tasks) as opened:
             identity.check(opened)
             yield opened
@@ -344,66 +339,3 @@ class _Rounds:
         if plan.reach < TAIL:
             return f"the target is hardly reachable: a probability of {plan.reach:.1%}"
         return ""
-
-
-# --- MLflow --------------------------------------------------------------------------------------
-
-
-def _mlflow(experiment: bool | str) -> Any:
-    """The module mlflow, or None if nothing is logged."""
-    if experiment is False:
-        return None
-    try:
-        return import_module("mlflow")
-    except ModuleNotFoundError:
-        missing = " needs MLflow, which is not installed; pip install mlflow"
-        raise MissingExtraError(Argument("mlflow", ...), missing) from None
-
-
-@dataclass
-class _MlflowRuns:
-    """A `watch` that logs one run for each fit, until MLflow fails."""
-
-    mlflow: Any
-    experiment: object
-    identity: Identity
-    store: Store
-    watch: Watch | None
-    failed: bool = False
-
-    def __call__(self, event: Event) -> None:
-        if self.watch is not None:
-            self.watch(event)
-        if event.kind not in {"done", "failed"} or self.failed:
-            return
-        mlflow, task, identity = self.mlflow, event.task, self.identity
-        try:
-            if isinstance(self.experiment, str):
-                mlflow.set_experiment(self.experiment)
-                # Only before the first run: setting it again would be a request to the server.
-                self.experiment = None
-            # Within a run of the user, these runs are its children.
-            mlflow.start_run(run_name=task.key, nested=mlflow.active_run() is not None)
-            try:
-                settings = {f"settings.{name}": value for name, value in identity.settings.items()}
-                parameters = {"model": identity.model, "n": task.spec["n"], "seed": task.seed}
-                parameters |= {LONGER: task.spec[LONGER]} if LONGER in task.spec else {}
-                mlflow.log_params(parameters | settings)
-                if event.kind == "done":
-                    [cell] = [c for c in self.store.results() if c.task.key == task.key]
-                    row = cell.rows[0]
-                    mlflow.log_metrics({**row.metrics, **row.detail.get(TRAINING, {})})
-                    mlflow.log_metric("seconds", cell.usage.seconds)
-                else:
-                    mlflow.set_tag("korisk.failed", event.words[:_LONGEST_WORDS])
-            finally:
-                mlflow.end_run("FINISHED" if event.kind == "done" else "FAILED")
-        except Exception as error:  # a failing server must not end the pilot
-            self.failed = True
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_WORDS]
-            warnings.warn(
-                f"MLflow did not take {task.key} ({reason}), and gets no further fits; the pilot "
-                "continues, and its results are in its own store",
-                KoriskWarning,
-                stacklevel=2,
-            )

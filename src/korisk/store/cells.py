@@ -10,7 +10,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from korisk._checks import LARGEST_N, unique_keys
 from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError, shown
+from korisk.store.usage import Usage
 
 FOUND_AT = "found_at"  # key of a spec that may change, because files can be moved
 LEFT_OUT = "left out"  # last layer: the error that no earlier layer accounts for
@@ -35,6 +36,16 @@ _LONGEST_NAME = 80  # characters of the name of a model or a metric, as in curve
 _LETTERS = str.maketrans("0123456789", "qrstuvwxyz")
 _PLAIN_NUMBER = re.compile(r"[-+]?[0-9]{1,40}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 _NUMBERS = "biufc"  # dtype kinds that are stored; reading pickled objects could run code
+
+# Columns of the three tables, in the order in which digests hash them.
+_TASK = ("key", "point", "seed", "spec", "spec_hash", "status", "error", "attempts", "started")
+_USAGE = ("seconds", "cpu_seconds", "peak_memory", "device_memory", "machine", "versions", "detail")
+CELL = _TASK + _USAGE
+CONTENTS = {
+    "rows": ("model", "n", "metrics", "detail"),
+    "arrays": ("name", "dtype", "shape", "content"),
+}
+_MEASURED = ("seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts")  # of `Usage`
 
 StoredRow = tuple[str, int, str, str]  # model, n, metrics, detail
 StoredArray = tuple[str, str, str, bytes]  # name, dtype, shape as JSON, compressed content
@@ -199,6 +210,30 @@ def unpack_array(name: str, dtype: str, shape: str, content: bytes) -> NDArray[n
     if len(unpacked) != size:
         raise ValueError(f"array {name!r} does not fill its shape {shape}")
     return np.frombuffer(unpacked, dtype).reshape(lengths).copy()
+
+
+def unpack_cell(columns: JsonDict) -> tuple[Task, Usage, JsonDict, str | None]:
+    """Read a cell from its stored columns: task, usage, detail and error."""
+    check_types("a cell", str, columns["point"], columns["started"])
+    check_types("a cell", int, columns["seed"])
+    check_types("a cell", str | None, columns["error"])
+    measured = {name: columns[name] for name in _MEASURED}
+    check_types("a cell", int | float | None, *measured.values())
+    described: JsonDict = {name: from_json(columns[name]) for name in ("machine", "versions")}
+    usage = Usage(started=columns["started"], **measured, **described)
+    task = Task(point=columns["point"], seed=columns["seed"], spec=from_json(columns["spec"]))
+    return task, usage, from_json(columns["detail"]), columns["error"]
+
+
+def cell_digest(cell: Iterable[object], rows: Iterable[str], arrays: Iterable[str]) -> str:
+    """Digest of a cell: of its columns and of the digests of its rows and arrays."""
+    # The separator shows a digest that moved from one list to the other.
+    return digest(*cell, *rows, "arrays", *arrays)
+
+
+def first_of(keys: Sequence[str]) -> str:
+    """The first five keys, and how many more there are."""
+    return ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if keys[5:] else "")
 
 
 def digest(*values: object) -> str:

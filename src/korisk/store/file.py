@@ -13,7 +13,7 @@ import socket
 import sqlite3
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 
 from korisk._version import __version__
 from korisk.errors import KoriskError, shown
-from korisk.store.cells import digest
+from korisk.store.cells import CELL, CONTENTS, cell_digest, digest
 from korisk.store.usage import now
 
 STORE_NAME = "study.db"
@@ -147,7 +147,7 @@ def _stated_format(path: Path) -> int | None:
     query = "SELECT value, digest FROM meta NOT INDEXED WHERE name = 'format'"
     with (
         contextlib.suppress(sqlite3.Error, UnicodeDecodeError, ValueError),
-        contextlib.closing(_connection(path, "mode=ro")) as connection,
+        contextlib.closing(plain_connection(path, "mode=ro")) as connection,
     ):
         for value, stored_digest in connection.execute(query):
             if stored_digest == digest("format", value):
@@ -168,7 +168,7 @@ def restore_common_parts(path: Path) -> None:
             file.write(content)
     with (
         contextlib.suppress(sqlite3.Error, UnicodeDecodeError),
-        contextlib.closing(_connection(path, "mode=rw")) as connection,
+        contextlib.closing(plain_connection(path, "mode=rw")) as connection,
     ):
         connection.execute("PRAGMA writable_schema = ON")
         for kind, name, sql in schema():
@@ -193,7 +193,7 @@ def create(path: Path, study: str) -> None:
         with sqlite_errors(path):
             for file in partial:
                 file.unlink(missing_ok=True)
-            with contextlib.closing(_connection(draft, "mode=rwc")) as connection:
+            with contextlib.closing(plain_connection(draft, "mode=rwc")) as connection:
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {FORMAT}")
                 connection.executescript(f"BEGIN; {_schema_text()} COMMIT;")
@@ -222,6 +222,44 @@ def set_meta(connection: sqlite3.Connection, name: str, value: str) -> None:
     """Write an entry about the store as a whole, with its digest."""
     values = name, value, digest(name, value)
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", values)
+
+
+def is_signed(connection: sqlite3.Connection) -> bool:
+    """Whether the store has digests, as all of format 2 have."""
+    return any(column[1] == "digest" for column in connection.execute("PRAGMA table_info(cells)"))
+
+
+def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[object]]) -> None:
+    """Insert rows into a table; the last column is the digest."""
+    if rows:
+        slots = ", ".join("?" * len(rows[0]))
+        connection.executemany(f"INSERT INTO {table} VALUES ({slots})", rows)
+
+
+def delete(connection: sqlite3.Connection, number: int) -> None:
+    """Delete a cell with its rows and arrays."""
+    for table, cell in (("rows", "cell"), ("arrays", "cell"), ("cells", "id")):
+        connection.execute(f"DELETE FROM {table} WHERE {cell} = ?", (number,))
+
+
+def sign(connection: sqlite3.Connection, number: int) -> str:
+    """Compute, write and return the digest of a cell."""
+    # Read back from SQLite, which may convert values on insertion.
+    [values] = connection.execute(f"SELECT {', '.join(CELL)} FROM cells WHERE id = ?", (number,))
+    digests = []
+    for table in CONTENTS:
+        query = f"SELECT digest FROM {table} WHERE cell = ? ORDER BY rowid"
+        digests.append([stored_digest for (stored_digest,) in connection.execute(query, (number,))])
+    signature = cell_digest(values, *digests)
+    connection.execute("UPDATE cells SET digest = ? WHERE id = ?", (signature, number))
+    return signature
+
+
+def check_name(path: Path, known: object, name: str) -> None:
+    """Refuse a study of another name than the store's."""
+    if known != name:
+        remedy = f"choose another path, or the name {known!r} if it is the same study"
+        raise KoriskError(f"{path}: holds the study {known!r}, not {name!r}; {remedy}")
 
 
 def total(digests: Iterable[str], *, without: str = "0") -> str:
@@ -255,7 +293,8 @@ class Connection(sqlite3.Connection):
         self.rollback()
 
 
-def _connection(path: Path, mode: str) -> Connection:
+def plain_connection(path: Path, mode: str) -> Connection:
+    """A connection that checks nothing but the length of records."""
     uri = f"{path.absolute().as_uri()}?{mode}"
     connection = sqlite3.connect(
         uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, factory=Connection
@@ -270,7 +309,7 @@ def _connection(path: Path, mode: str) -> Connection:
 def connect(path: Path, mode: str = "mode=rw") -> Connection:
     """Open a connection, and check that the file has the tables and indices of a store only."""
     with sqlite_errors(path):
-        connection = _connection(path, mode)
+        connection = plain_connection(path, mode)
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
             objects = connection.execute(_MASTER).fetchall()

@@ -31,15 +31,20 @@ from korisk._json import JsonDict, JsonMapping
 from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.store import file, repair
 from korisk.store.cells import (
+    CELL,
+    CONTENTS,
     Packed,
     Result,
     Row,
     Task,
+    cell_digest,
     digest,
+    first_of,
     from_json,
     pack,
     to_json,
     unpack_array,
+    unpack_cell,
     unpack_row,
 )
 from korisk.store.file import STORE_NAME as STORE_NAME
@@ -156,8 +161,6 @@ class Store:
         An open connection to it.
     lock : WriteLock, optional
         The writer's lock; None for reading.
-    damaged : set of int, default ()
-        Ids of damaged cells, treated as missing until they are recorded again.
 
     Examples
     --------
@@ -177,14 +180,12 @@ class Store:
         path: Path,
         connection: file.Connection,
         lock: file.WriteLock | None = None,
-        damaged: Iterable[int] = (),
     ) -> None:
         self.path = path
-        self._damaged_cells = set(damaged)
         self._connection = connection
         self._lock = lock
         # A store of format 1 has no digest columns.
-        self._digest = "digest" if repair.is_signed(connection) else "NULL"
+        self._digest = "digest" if file.is_signed(connection) else "NULL"
 
     @classmethod
     def create_or_open(
@@ -206,7 +207,7 @@ class Store:
             description.
         tasks : iterable of Task, default ()
             The cells to compute. They are checked against the stored ones before anything changes;
-            of a file that cannot be read completely, only their results are kept.
+            of a damaged file, their intact results are copied to a new one.
         wait : float, default 0.0
             Seconds to wait for another writer.
 
@@ -237,16 +238,19 @@ class Store:
         with contextlib.ExitStack() as undo:
             lock = file.WriteLock(file_path, wait=wait)
             undo.callback(lock.release)
-            damaged = set[int]()
             if file_path.exists():
-                damaged = repair.check_and_repair(file_path, text, task_list)
+                try:
+                    repair.require_intact(file_path)
+                except file.DamagedError as error:
+                    repair.copy_intact(file_path, text, task_list, error)
             else:
                 file.create(file_path, text)
-            store = cls(file_path, file.connect(file_path), lock, damaged)
+            store = cls(file_path, file.connect(file_path), lock)
             # From here on, closing the store releases the lock.
             undo.pop_all()
             undo.callback(store.close)
             with file.sqlite_errors(file_path):
+                store.check_name(name)
                 store.check(task_list)
                 if (kind := file.network_file_system(file_path)) is not None:
                     risk = f"is on a network file system ({kind}), whose locks may fail"
@@ -374,16 +378,10 @@ class Store:
             # A reader scans the table: an index may be damaged although the cells are intact.
             scan = "" if self._lock else "NOT INDEXED"
             statuses = self._fetch(
-                f"SELECT status FROM cells {scan} WHERE key = ? AND spec_hash = ? "
-                f"AND id NOT IN {self._set_aside}",
+                f"SELECT status FROM cells {scan} WHERE key = ? AND spec_hash = ?",
                 (task.key, task.spec_hash),
             )
             return statuses[0][0] if statuses else None
-
-    @property
-    def _set_aside(self) -> str:
-        """Ids of the damaged cells as a list in SQL."""
-        return f"({', '.join(map(str, self._damaged_cells))})"
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
         """The tasks whose results are not stored, failed ones included.
@@ -463,7 +461,7 @@ class Store:
             signed = self._digest != "NULL"
             self._connection.execute("BEGIN")
             try:
-                stored_cells, contents = self._stored("rows", f"NOT IN {self._set_aside}")
+                stored_cells, contents = self._stored("rows", "NOT NULL")
                 digest_sum = self._meta("cells") if signed else ""
             finally:
                 if self._connection.in_transaction:
@@ -474,10 +472,10 @@ class Store:
                 raise file.DamagedError(self.path, "cells are missing")
             cells = []
             for number, _, *values in stored_cells:
-                columns = dict(zip(repair.CELL, values, strict=True))
+                columns = dict(zip(CELL, values, strict=True))
                 if columns["status"] == status:
                     cell_rows = tuple(unpack_row(*row[1:]) for row in contents["rows"][number])
-                    cells.append((*repair.read_cell(columns), cell_rows))
+                    cells.append((*unpack_cell(columns), cell_rows))
 
         return sorted(cells, key=lambda cell: (natural(cell[0].point), cell[0].seed))
 
@@ -489,11 +487,11 @@ class Store:
         For the table `content`, the values follow the digests.
         """
         # Read without indices, which may be damaged although the rows are intact.
-        columns = f"{self._digest}, {', '.join(repair.CELL)}"
+        columns = f"{self._digest}, {', '.join(CELL)}"
         query = f"SELECT id, {columns} FROM cells NOT INDEXED WHERE id {which}"
         stored_cells, contents = self._fetch(query, keys), dict[str, dict[int, list[Any]]]()
         for table in ("rows", "arrays"):
-            columns = ", ".join([self._digest, *(repair.TABLES[table] if table == content else ())])
+            columns = ", ".join([self._digest, *(CONTENTS[table] if table == content else ())])
             query = f"SELECT cell, {columns} FROM {table} NOT INDEXED WHERE cell {which}"
             contents[table] = {number: [] for number, *_ in stored_cells}
             for cell, *values in self._fetch(f"{query} ORDER BY rowid", keys):
@@ -502,10 +500,10 @@ class Store:
         for number, stored_digest, *values in stored_cells if self._digest != "NULL" else ():
             digests = ([row[0] for row in by_cell[number]] for by_cell in contents.values())
             changed = any(row[0] != digest(*row[1:]) for row in contents[content][number])
-            if changed or stored_digest != repair.cell_digest(values, *digests):
+            if changed or stored_digest != cell_digest(values, *digests):
                 damaged.append(str(values[0]))
         if damaged:
-            keys_shown = repair.first_of(damaged)
+            keys_shown = first_of(damaged)
             raise file.DamagedError(self.path, f"not as written, and so damaged: {keys_shown}")
         return stored_cells, contents
 
@@ -535,7 +533,7 @@ class Store:
         KoriskError
             If the store holds a study of another name.
         """
-        repair.check_name(self.path, self.study.get("name"), name)
+        file.check_name(self.path, self.study.get("name"), name)
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Raise if tasks contradict each other or the stored results.
@@ -555,8 +553,7 @@ class Store:
             specs = {
                 point: (Task(point=point, seed=seed, spec=from_json(spec)), "in the store")
                 for point, seed, spec in self._fetch(
-                    "SELECT point, seed, spec FROM cells WHERE status = 'done' "
-                    f"AND id NOT IN {self._set_aside} GROUP BY point"
+                    "SELECT point, seed, spec FROM cells WHERE status = 'done' GROUP BY point"
                 )
             }
         # The first task of a point is the reference for the others, unless the store has one.
@@ -620,23 +617,16 @@ class Store:
     def _replace(
         self, task: Task, status: str, error: str | None, usage: Usage, packed: Packed
     ) -> None:
-        finished = f"key = ? AND status = 'done' AND id NOT IN {self._set_aside}"
-        if self._fetch(f"SELECT 1 FROM cells WHERE {finished}", (task.key,)):
+        if self._fetch("SELECT 1 FROM cells WHERE key = ? AND status = 'done'", (task.key,)):
             raise KoriskError(f"{self.path}: {task.key}: is finished, and finished cells are kept")
         self.check([task])
         digest_sum = self._meta("cells")
-        replaced = set[int]()
-        # Replace an earlier failure of this task, and damaged cells that may have been its result.
+        # An earlier failure of this task is replaced.
         for number, old_digest in self._fetch(
-            "SELECT id, digest FROM cells WHERE key = ? "
-            f"OR (point = ? AND seed = ? AND id IN {self._set_aside})",
-            (task.key, task.point, task.seed),
+            "SELECT id, digest FROM cells WHERE key = ?", (task.key,)
         ):
-            repair.delete(self._connection, number)
-            if number in self._damaged_cells:  # not in the sum of digests
-                replaced.add(number)
-            else:
-                digest_sum = file.total([digest_sum], without=old_digest)
+            file.delete(self._connection, number)
+            digest_sum = file.total([digest_sum], without=old_digest)
         values = vars(usage) | {"key": task.key, "point": task.point, "seed": task.seed}
         values |= {"spec": to_json("spec", task.spec), "spec_hash": task.spec_hash}
         values |= {"status": status, "error": error, "detail": packed.detail, "digest": ""}
@@ -648,11 +638,9 @@ class Store:
         assert number is not None
         for table, table_rows in (("rows", packed.rows), ("arrays", packed.arrays)):
             signed_rows = [(number, *row, digest(*row)) for row in table_rows]
-            repair.insert(self._connection, table, signed_rows)
-        signature = repair.sign(self._connection, number)
+            file.insert(self._connection, table, signed_rows)
+        signature = file.sign(self._connection, number)
         file.set_meta(self._connection, "cells", file.total([digest_sum, signature]))
-        # Only now: a failed transaction leaves the damaged cells in the file.
-        self._damaged_cells -= replaced
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

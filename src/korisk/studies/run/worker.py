@@ -43,7 +43,6 @@ Answer: TypeAlias = "str | float | Done | Failed"  # of a worker to its driver
 _REPORT_PAUSE = 0.1  # seconds between two fractions that are passed on
 _TRACEBACK_CALLS = 4  # the innermost ones
 _ERROR_LENGTH = 4000  # characters
-_NOTES_LENGTH = 4200  # characters: room for the shortened output of a pilot's fit
 _MOST_FILES = 65_536  # file descriptors that a guard closes
 _GUARD_PAUSE = 0.5  # seconds between two checks whether a guarded worker still lives
 
@@ -109,11 +108,7 @@ def describe_error(error: BaseException) -> str:
     if len(text) > _ERROR_LENGTH:
         text = f"{text[: _ERROR_LENGTH - 3]}..."
     notes = safe_text(lambda: "\n".join(map(str, getattr(error, "__notes__", ()))))
-    # The middle is cut: notes begin with what was run and end with its last output.
-    if len(notes) > _NOTES_LENGTH:
-        half = _NOTES_LENGTH // 2
-        notes = f"{notes[: half - 3]}...{notes[-half:]}"
-    text = f"{text}\n{notes}" if notes else text
+    text = f"{text}\n{notes[:_ERROR_LENGTH]}" if notes else text
     # Lone surrogates cannot be stored.
     return text.encode(errors="replace").decode()
 
