@@ -47,7 +47,6 @@ FUZZED = {  # module: the readers that come there
 }
 NO_FILE = {  # module: why
     "store/repair.py": "what it reads, store/file.py has checked",
-    "operators/testing.py": "what it saved a line before",
     "operators/ct/projector.py": "a scanner's numbers inside an exported program",
     "cli/common/command.py": "a part of the package",
     "report/headline.py": "a part of the package",

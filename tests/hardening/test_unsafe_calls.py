@@ -21,9 +21,6 @@ ALLOWED = {
     *(("studies/run/clusters.py", each) for each in ("pickle", "pickle.loads")),
     ("pilots/adapters.py", "joblib"),  # its hash of arrays alone
     *(("pilots/fit.py", each) for each in ("pickle", "pickle.loads")),
-    # That operators survive being pickled: what is loaded was made a line before.
-    *(("operators/testing.py", each) for each in ("pickle", "pickle.loads")),
-    ("operators/testing.py", "torch.load without weights_only=True"),
 }
 
 
