@@ -1,7 +1,6 @@
 """The direction of imports, and that the core stays light."""
 
 import ast
-import importlib
 import re
 import subprocess
 import sys
@@ -159,18 +158,7 @@ def test_studies_and_pilots_load_no_torch_before_they_run() -> None:
     assert found.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    ("old", "now"),
-    [
-        *kr._MOVED.items(),
-        *(("UNITS", "curves.UNITS"), ("limit", "planning.limit"), ("savings", "theory.savings")),
-    ],
-)
-def test_a_name_of_0_2_0_says_where_it_is_now(old: str, now: str) -> None:
-    with pytest.raises(AttributeError, match=rf"since 0\.3\.0 it is korisk\.{now}$"):
-        getattr(kr, old)
-    package, _, name = f"korisk.{now}".rpartition(".")
-    assert hasattr(importlib.import_module(package), name)
+def test_names_that_are_not_there_are_missing_attributes() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
         kr.nonsense  # noqa: B018
 

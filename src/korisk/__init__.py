@@ -51,18 +51,6 @@ _LAZY = {
     "prediction.rehearsal.rehearse": ("rehearse",),
 }
 _NAMES = {name: module for module, names in _LAZY.items() for name in names}
-# Names of 0.2.0 that are elsewhere now, besides those of `curves`, `planning` and `theory`.
-_MOVED = {
-    "Ablation": "ablation.Ablation",
-    "OutOfReachError": "errors.UnreachableError",
-    "Prediction": "prediction.Prediction",
-    "Probe": "pilots.Probe",
-    "known": "mark_known",
-    "learned": "mark_learned",
-    "predict_dense": "prediction.predict_dense",
-    "predict_structured": "prediction.predict_structured",
-    "predict_study": "prediction.predict_study",
-}
 # Names of `_NAMES` are loaded when they are first used; some of them need PyTorch.
 __all__ = ["KoriskError", "KoriskWarning", "__version__"]
 __all__ += ["Comparison", "Curve", "Plan", "compare", "forecast", "next_size", "plan"]
@@ -77,11 +65,7 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"korisk.{name}")
     if name not in _NAMES:
-        packages = {"curves": curves, "planning": planning, "theory": theory}
-        listing = (key for key, package in packages.items() if name in package.__all__)
-        now = _MOVED.get(name) or next((f"{key}.{name}" for key in listing), "")
-        hint = f"; since 0.3.0 it is korisk.{now}" if now else ""
-        raise AttributeError(f"module 'korisk' has no attribute {name!r}{hint}")
+        raise AttributeError(f"module 'korisk' has no attribute {name!r}")
     try:
         return getattr(import_module(f"korisk.{_NAMES[name]}"), name)
     except MissingExtraError as missing:

@@ -3,6 +3,7 @@
 import math
 import re
 from numbers import Integral, Real
+from operator import ge, gt, le
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,23 +43,13 @@ def real(
     finite: bool = True,
 ) -> float:
     """`value` as a float; raise unless it is a number within the limits."""
-    rule = "a finite number" if finite else "a number"
-    if at_least is not None:
-        rule += f" >= {at_least:g}"
-    if above is not None:
-        rule += f" > {above:g}"
-    if at_most is not None:
-        rule += f" and <= {at_most:g}" if " >" in rule else f" <= {at_most:g}"
+    limits = [(">=", at_least, ge), (">", above, gt), ("<=", at_most, le)]
+    given = [(sign, limit, holds) for sign, limit, holds in limits if limit is not None]
     number = _to_float(value)
-    if (
-        number is None
-        or math.isnan(number)
-        or (finite and math.isinf(number))
-        or (at_least is not None and number < at_least)
-        or (above is not None and number <= above)
-        or (at_most is not None and number > at_most)
-    ):
-        raise invalid(field, f"be {rule}", value, remedy)
+    valid = number is not None and not math.isnan(number) and not (finite and math.isinf(number))
+    if number is None or not valid or not all(holds(number, limit) for _, limit, holds in given):
+        rule = " and ".join(f"{sign} {limit:g}" for sign, limit, _ in given)
+        raise invalid(field, f"be a{' finite' * finite} number {rule}".rstrip(), value, remedy)
     return number + 0.0  # without the sign of a negative zero
 
 
@@ -77,15 +68,14 @@ def name(field: str, value: object, *, remedy: str) -> str:
     """`value`; raise unless it is a text that fits into a table and a message."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise invalid(field, "be a printable text", value, remedy)
-    advice = f"shorten {shown(value)}"
-    require(len(value) <= 80, field, "have at most 80 characters", len(value), advice)
+    require(len(value) <= 80, field, "have at most 80 characters", len(value), "shorten it")
     return value
 
 
 def function_or_none(field: str, value: object) -> None:
     """Raise unless the value is a function or None."""
-    remedy = "pass one, or leave it out"
-    require(value is None or callable(value), field, "be a function", value, remedy)
+    met = value is None or callable(value)
+    require(met, field, "be a function", value, "pass one, or leave it out")
 
 
 def path(field: str, value: object, *, remedy: str) -> Path:

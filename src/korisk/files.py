@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from korisk._checks import path as checked_path
-from korisk._checks import require, unique_keys
+from korisk._checks import unique_keys
 from korisk.errors import KoriskError, did_you_mean, invalid, shown
 
 MAX_YAML_BYTES = 200_000  # some 6,000 layers, read in seconds
@@ -241,25 +241,21 @@ def write_bytes(path: str | PathLike[str], content: bytes) -> None:
 
 def figure_kind(path: str | PathLike[str]) -> str:
     """The format of a figure by its suffix; raise if it is unknown or the folder is missing."""
-    require(isinstance(path, str | PathLike), "path", "be the name of a picture", path)
-    file = Path(path)
-    kind = file.suffix.removeprefix(".").lower()
-    if kind not in FIGURE_KINDS:
-        rule, got = "be .png, .svg or .pdf", file.suffix or "none"
-        raise invalid(f"{path}: the suffix of a figure", rule, path, "rename the file", got=got)
-    if "\0" not in str(path) and not file.parent.is_dir():
-        raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
-    return kind
+    return _to_write("a figure", path, FIGURE_KINDS).suffix.removeprefix(".").lower()
 
 
 def page_file(path: str | PathLike[str]) -> Path:
     """The file of a page; raise if its suffix is not .html or the folder is missing."""
-    require(isinstance(path, str | PathLike), "path", "be the name of a page", path)
-    file = Path(path)
-    if file.suffix.lower() not in (".html", ".htm"):
-        rule, got = "be .html", file.suffix or "none"
-        raise invalid(f"{path}: the suffix of a page", rule, path, "rename it", got=got)
-    if not file.parent.is_dir():
+    return _to_write("a page", path, ("html",))
+
+
+def _to_write(what: str, path: str | PathLike[str], kinds: tuple[str, ...]) -> Path:
+    file = checked_path("path", path, remedy=f"name the file of {what}")
+    if file.suffix.removeprefix(".").lower() not in kinds:
+        listing = ", ".join(f".{kind}" for kind in kinds)
+        rule, got = f"be {' or '.join(listing.rsplit(', ', 1))}", file.suffix or "none"
+        raise invalid(f"{path}: the suffix of {what}", rule, path, "rename the file", got=got)
+    if "\0" not in str(path) and not file.parent.is_dir():
         raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
     return file
 
