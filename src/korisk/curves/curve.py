@@ -32,13 +32,10 @@ from korisk.theory.bracket import set_fields
 MAX_MODELS = 1_000
 MAX_TABLE = 10_000_000  # cells
 
-# Options to suggest where larger values may be better: fractions, scores, and negated errors.
-_ERROR = Argument("unit", "error")
-_FRACTIONS = Message(Argument("unit", "accuracy"), " for fractions of 1, or ", _ERROR)
-_DECIBELS = Message(Argument("unit", "psnr"), " for decibels, or ", _ERROR)
-_SCORES = Message(Argument("unit", "percent"), " for scores up to 100, ", _DECIBELS)
-_SUCH = " for scores such as neg_mean_squared_error, or "
-_NEGATED = Message(Argument("unit", "negated"), _SUCH, _ERROR)
+# What to answer where larger values may be better; units are in braces.
+_FRACTIONS = "{accuracy} for fractions of 1, or {error}"
+_SCORES = "{percent} for scores up to 100, {psnr} for decibels, or {error}"
+_NEGATED = "{negated} for scores such as neg_mean_squared_error, or {error}"
 
 Floats = NDArray[np.float64]
 Kind = TypeVar("Kind", bound=np.generic)
@@ -180,13 +177,12 @@ class Curve(Shown):
             raise invalid("seed", "be a list of labels, one for each n", seed, "pass a list")
         seeds = [""] * len(sizes) if seed is None else [label("seed", name) for name in seed]
         for name, length in (("error", len(measured)), ("seed", len(seeds))):
-            remedy = f"give one {name} for each n, and repeat n for every seed"
-            got = f"{len(sizes)} and {length}"
-            same = length == len(sizes)
-            require(same, f"n and {name}", "have the same length", length, remedy, got=got)
-        require(
-            len(sizes) > 0, "a curve", "have at least one measurement", n, "add rows", got="none"
-        )
+            if length != len(sizes):
+                remedy = f"give one {name} for each n, and repeat n for every seed"
+                got = f"{len(sizes)} and {length}"
+                raise invalid(f"n and {name}", "have the same length", length, remedy, got=got)
+        if not len(sizes):
+            raise KoriskError("a curve must have at least one measurement, got none; add rows")
 
         def where(row: int, name: str) -> str:
             return f"{name}, measurement {row + 1}"
@@ -318,15 +314,7 @@ class Curve(Shown):
 
         Parameters
         ----------
-        path : str or path
-            As in `read`.
-        metric : str, optional
-            As in `read`.
-        unit : str or Unit, optional
-            As in `read`.
-        point, worksheet : str, optional
-            As in `read`.
-        **options : optional
+        path, metric, unit, point, worksheet, **options : optional
             As in `read`.
 
         Returns
@@ -373,7 +361,7 @@ class Curve(Shown):
             unknown = unknown and not ERROR_NAMES.intersection(words(name))
             if unknown and _rise(np.array(n, float), np.array(error)):
                 problem = f"{path}: metric {shown(metric)} does not say whether larger is better"
-                raise KoriskError(f"{problem}, and values rise with N; pass ", _FRACTIONS)
+                raise KoriskError(f"{problem}, and values rise with N; pass ", _units(_FRACTIONS))
             try:
                 curve = cls.of_errors(n, error, seed, stored.model, name, of_metric)
             except KoriskError as wrong:
@@ -398,11 +386,7 @@ class Curve(Shown):
         ----------
         records : iterable of mappings
             One for each measurement.
-        model, metric : str, optional
-            As in `read`.
-        unit : str or Unit, optional
-            As in `read`.
-        **options : optional
+        model, metric, unit, **options : optional
             As in `read`.
 
         Returns
@@ -434,11 +418,7 @@ class Curve(Shown):
         ----------
         records : iterable of mappings
             One for each measurement.
-        metric : str, optional
-            As in `read`.
-        unit : str or Unit, optional
-            As in `read`.
-        **options : optional
+        metric, unit, **options : optional
             As in `read`.
 
         Returns
@@ -471,11 +451,7 @@ class Curve(Shown):
         ----------
         frame : data frame
             Any object with `columns` that returns each by its name.
-        model, metric : str, optional
-            As in `read`.
-        unit : str or Unit, optional
-            As in `read`.
-        **options : optional
+        model, metric, unit, **options : optional
             As in `read`.
 
         Returns
@@ -586,10 +562,8 @@ class Curve(Shown):
         if column_unit and unit is None:
             if _rise(n, UNITS[column_unit].to_error(values)) and not _rise(n, values):
                 problem = f"its column unit says {column_unit}, of which larger is better, and "
-                confirmed = Message(Argument("unit", column_unit), " if that is right")
-                raise table.source.error(
-                    f"{problem}values fall with N; pass ", _ERROR, ", or ", confirmed
-                )
+                answers = _units(f"{{error}}, or {{{column_unit}}} if that is right")
+                raise table.source.error(f"{problem}values fall with N; pass ", answers)
             unit = column_unit
         if unit is None:
             _ask_for_unit(table, rows, name, n, values)
@@ -605,14 +579,14 @@ class Curve(Shown):
             rows = [rows[k] for k in sorted(best.values())]
             n, values = np.array([row.n for row in rows]), np.array([row.value for row in rows])
         curve, seeds = cls.__new__(cls), [row.seed for row in rows]
-
-        def where(row: int, field: str) -> str:
-            return table.where(rows[row], field)
-
         try:
             label("model", model)
         except KoriskError as error:  # a header, which is in the file
             raise table.source.error(str(error)) from None
+
+        def where(row: int, field: str) -> str:
+            return table.where(rows[row], field)
+
         curve._fill(n, values, seeds, (model, name, unit), where)
         set_fields(curve, read_as=read_as)
         return curve
@@ -872,50 +846,48 @@ def _ask_for_unit(
     """
     # From what the names say to what only the trend of the values suggests.
     suggested, column = suggested_unit(metric), rows[0].heads[1]
-    where = f"{table.source.column} {shown(column)}"
+    where, source = f"{table.source.column} {shown(column)}", table.source
     unnamed = suggested is None and not ERROR_NAMES.intersection(words(metric or column))
     rises = _rise(n, values)
     if not unit_by_name(metric, column):
-        names = ("log10", "ln", "error_db", "psnr")
-        log10, ln, decibels, scores = (Argument("unit", name) for name in names)
         if {"log", "ln"}.isdisjoint(words(f"{metric} {column}")) and "log" not in column.casefold():
-            raise table.source.error(
-                f"{where} is in decibels; pass ", scores, " if larger is better, or ", decibels
-            )
+            answers = "{psnr} if larger is better, or {error_db}"
+            raise source.error(f"{where} is in decibels; pass ", _units(answers))
         if " ".join(words(column)).endswith(("log loss", "logloss")):  # the cross-entropy, mostly
-            usual = Message(_ERROR, " for the log loss (cross-entropy)")
+            answers = "{error} for the log loss (cross-entropy), or {log10} or {ln} for logarithms"
             problem = f"{where} may be the log loss, or logarithms of a loss; pass "
-            raise table.source.error(problem, usual, ", or ", log10, " or ", ln, " for logarithms")
-        raise table.source.error(f"{where} has logarithms; pass ", log10, ", ", ln, ", or ", _ERROR)
+            raise source.error(problem, _units(answers))
+        answers = "{log10}, {ln}, or {error}"
+        raise source.error(f"{where} has logarithms; pass ", _units(answers))
     if suggested and _rise(n, UNITS[suggested].to_error(values)) and not rises:
-        confirmed = Message(Argument("unit", suggested), " if that is right")
         problem = f"of {shown(metric)} larger is better, and its values fall with N; pass "
-        raise table.source.error(problem, _ERROR, " if they are errors, or ", confirmed)
+        answers = f"{{error}} if they are errors, or {{{suggested}}} if that is right"
+        raise source.error(problem, _units(answers))
     if column in table.percent and not (unnamed and rises):
-        unit = Argument("unit", "percent" if suggested else "error")
+        unit = "percent" if suggested else "error"
         if suggested and (values <= 1).all():
-            fractions, hundred = Argument("unit", suggested), " if 100 is perfect"
             problem = f"{where} is in percent, and its values are at most 1; pass "
-            raise table.source.error(problem, fractions, " if 1 is perfect, or ", unit, hundred)
-        rest = " to take its numbers as they are, and give targets in percent too"
-        raise table.source.error(f"{where} is in percent; pass ", unit, rest)
+            answers = f"{{{suggested}}} if 1 is perfect, or {{{unit}}} if 100 is perfect"
+            raise source.error(problem, _units(answers))
+        rest = "to take its numbers as they are, and give targets in percent too"
+        raise source.error(f"{where} is in percent; pass ", _units(f"{{{unit}}} {rest}"))
     if suggested and UNITS[suggested].law == "complement" and (values > 1).any():
         row = int(np.argmax(values > 1))
         problem = f"{shown(metric)} is {values[row]:g}, and fractions are at most 1; pass "
-        place, unit = table.where(rows[row], "error"), Argument("unit", "percent")
-        rest = " if 100 is perfect, or leave it out if it marks a missing value"
-        raise KoriskError(f"{place}: {problem}", unit, rest)
+        answers = "{percent} if 100 is perfect, or leave it out if it marks a missing value"
+        raise KoriskError(f"{table.where(rows[row], 'error')}: {problem}", _units(answers))
     inverted = rises and re.match(r"\s*1\s*[-\u2212\u2013]", column)
     if inverted or (unnamed and (rises or {"score", "scores"} & set(words(metric)))):
         but = ", and its values rise with N" if rises else ""
-        units = _FRACTIONS
-        if (values > 1).any():
-            units = _SCORES
-        if (values < 0).all():
-            units = _NEGATED
-        raise table.source.error(
-            f"{where} does not say whether larger is better{but}; pass ", units
-        )
+        answers = _SCORES if (values > 1).any() else _NEGATED if (values < 0).all() else _FRACTIONS
+        problem = f"{where} does not say whether larger is better{but}; pass "
+        raise source.error(problem, _units(answers))
+
+
+def _units(answers: str) -> Message:
+    """A text in which names of units in braces become arguments."""
+    pieces = re.split(r"\{(\w+)\}", answers)
+    return Message(*(Argument("unit", p) if k % 2 else p for k, p in enumerate(pieces)))
 
 
 def _rise(n: Floats, values: Floats) -> bool:

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,9 +31,7 @@ _LARGER_IS_BETTER = {
     **dict.fromkeys(("jaccard", "miou"), "iou"),
     **dict.fromkeys(("cnr", "psnr", "snr"), "psnr"),
     **dict.fromkeys(("precision", "recall", "sensitivity", "specificity"), "complement"),
-    "acc": "accuracy",
-    "dsc": "dice",
-    "msssim": "ssim",
+    **{"acc": "accuracy", "dsc": "dice", "msssim": "ssim"},
 }
 _ROOTS = {"nrmse", "rmsd", "rmse"}
 _SMALLER_IS_BETTER = {"error", "err", "loss", "risk", "distance", "deviation", "mae", "mape", "mse"}
@@ -42,23 +40,10 @@ _ERRORS = _SMALLER_IS_BETTER | _ROOTS
 
 # Kinds of metrics by their words, for the prior of the planner; the first match counts.
 _FAMILIES = {
-    "squares": {
-        "mse",
-        "nmse",
-        "rmse",
-        "nrmse",
-        "rmsd",
-        "psnr",
-        "snr",
-        "cnr",
-        "l2",
-        "squared",
-        "r2",
-    },
-    "rates": {"accuracy", "acc", "rate", "misclassification", "top1", "top5", "cer", "wer"}
-    | {"dice", "dsc", "iou", "miou", "jaccard", "f1", "auc", "auroc", "aucroc", "auprc"},
-    "losses": {"loss", "nll", "entropy", "crossentropy", "ce", "bce"}
-    | {"perplexity", "ppl", "likelihood"},
+    "squares": "mse nmse rmse nrmse rmsd psnr snr cnr l2 squared r2",
+    "rates": "accuracy acc rate misclassification top1 top5 cer wer dice dsc iou miou jaccard f1 "
+    "auc auroc aucroc auprc",
+    "losses": "loss nll entropy crossentropy ce bce perplexity ppl likelihood",
 }
 
 _NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negated": "score"}
@@ -68,74 +53,46 @@ _NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negate
 class _Law:
     to_error: Callable[[Array], Array]
     from_error: Callable[[Array], Array]
-    _: KW_ONLY
     rule: str
     remedy: str | Message
     larger_is_better: bool = True
 
 
+_OF_ERRORS = Message(
+    _LOGARITHM, ", or pass ", Argument("unit", ...), " if larger values are better"
+)
+_OF_SCORES = Message(_PERFECT, ", or pass ", Argument("unit", "percent"), " if 100 is perfect")
+_OF_NEGATED = Message(
+    "this unit is for scores such as scikit-learn's neg_mean_squared_error; pass ",
+    *(Argument("unit", "error"), " for errors above 0"),
+)
 _LAWS = {
-    "error": _Law(
-        lambda x: x.copy(),
-        lambda e: e.copy(),
-        larger_is_better=False,
-        rule="above 0 (1e-100 to 1e100)",
-        remedy=Message(
-            f"{_LOGARITHM}, or pass ", Argument("unit", ...), " if larger values are better"
-        ),
-    ),
-    "complement": _Law(
-        lambda x: 1.0 - x,
-        lambda e: 1.0 - e,
-        rule="below 1",
-        remedy=Message(f"{_PERFECT}, or pass ", Argument("unit", "percent"), " if 100 is perfect"),
-    ),
-    "percent": _Law(lambda x: 100.0 - x, lambda e: 100.0 - e, rule="below 100", remedy=_PERFECT),
+    "error": _Law(np.copy, np.copy, "above 0 (1e-100 to 1e100)", _OF_ERRORS, False),
+    "complement": _Law(lambda x: 1.0 - x, lambda e: 1.0 - e, "below 1", _OF_SCORES),
+    "percent": _Law(lambda x: 100.0 - x, lambda e: 100.0 - e, "below 100", _PERFECT),
     "psnr": _Law(
         lambda x: np.power(10.0, -x / 10.0),
         lambda e: -10.0 * np.log10(e),
-        rule="from -1000 to 1000",
-        remedy="give decibels, and leave a perfect reconstruction out",
+        *("from -1000 to 1000", "give decibels, and leave a perfect reconstruction out"),
     ),
     "squared": _Law(
         # A root is not negative; without nan, the square of one would pass for an error.
         lambda x: np.where(x > 0, np.square(x), np.nan),
         np.sqrt,
-        larger_is_better=False,
-        rule="above 0 (1e-50 to 1e50)",
-        remedy=_LOGARITHM,
+        *("above 0 (1e-50 to 1e50)", _LOGARITHM, False),
     ),
     "log10": _Law(
         lambda x: np.power(10.0, x),
         np.log10,
-        larger_is_better=False,
-        rule="from -100 to 100",
-        remedy="give decimal logarithms of errors",
+        *("from -100 to 100", "give decimal logarithms of errors", False),
     ),
-    "ln": _Law(
-        np.exp,
-        np.log,
-        larger_is_better=False,
-        rule="from -230 to 230",
-        remedy="give natural logarithms of errors",
-    ),
+    "ln": _Law(np.exp, np.log, "from -230 to 230", "give natural logarithms of errors", False),
     "error_db": _Law(
         lambda x: np.power(10.0, x / 10.0),
         lambda e: 10.0 * np.log10(e),
-        larger_is_better=False,
-        rule="from -1000 to 1000",
-        remedy="give errors in decibels, 10 log10 of each",
+        *("from -1000 to 1000", "give errors in decibels, 10 log10 of each", False),
     ),
-    "negated": _Law(
-        lambda x: -x,
-        lambda e: -e,
-        rule="below 0",
-        remedy=Message(
-            "this unit is for scores such as scikit-learn's neg_mean_squared_error; pass ",
-            Argument("unit", "error"),
-            " for errors above 0",
-        ),
-    ),
+    "negated": _Law(np.negative, np.negative, "below 0", _OF_NEGATED),
 }
 
 
@@ -256,13 +213,9 @@ def unit(name: str | Unit) -> Unit:
         return name
     key = str(name)[:80].strip().casefold()
     if key not in UNITS:  # acc, roc_auc, mse, ...
-        score, tokens = suggested_unit(key), set(words(key))
-        if score is not None:
-            key = score
-        elif not tokens.isdisjoint(_ROOTS):
-            key = "rmse"
-        elif not tokens.isdisjoint(_SMALLER_IS_BETTER):
-            key = "error"
+        tokens = set(words(key))
+        error = "error" if tokens & _SMALLER_IS_BETTER else key
+        key = suggested_unit(key) or ("rmse" if tokens & _ROOTS else error)
     one_of("unit", key, tuple(UNITS))
     return UNITS[key]
 
@@ -317,7 +270,7 @@ def metric_family(metric_name: str, unit: Unit) -> str:
     """
     tokens = {*words(metric_name), *words(unit.name)}
     for family, names in _FAMILIES.items():
-        if not names.isdisjoint(tokens):
+        if not tokens.isdisjoint(names.split()):
             return family
     return (
         "squares" if unit.law in ("psnr", "squared") else "rates" if unit.law == "percent" else ""
