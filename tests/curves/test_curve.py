@@ -246,7 +246,10 @@ def test_a_mapped_column_names_the_metric() -> None:
         (lambda: Curve.from_records({}), "records must be a list of mappings"),
         (lambda: Curve.from_records("n,error"), "records must be a list"),  # type: ignore[arg-type]
         (lambda: Curve.from_records([4]), "record 1 must be a mapping"),  # type: ignore[list-item]
-        (lambda: Curve.from_records(TWO, columns={"m": "n"}), "columns must map n, error, seed,"),
+        (
+            lambda: Curve.from_records(TWO, columns={"m": "n"}),
+            "a key of columns must be one of n, error, seed,",
+        ),
         (
             lambda: Curve.from_records([{"n": 64, "error": 1.0}], unit="accuracy"),
             "record 1, key 'error', N = 64: accuracy must be below 1, got 1.0; a perfect score",

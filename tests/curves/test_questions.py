@@ -847,11 +847,11 @@ def test_a_clear_table_is_read_and_tells_how(
             "no column 'errors', found 'n', 'error', 'dataset'; did you mean 'error'? needed are n "
             "and error, or n and one column per seed or model: pass columns={'n': 'error'}",
         ),
-        (DATASETS, {"wide": "x"}, "wide must be one of seed, model, n, got 'x'; leave it out"),
+        (DATASETS, {"wide": "x"}, "wide must be one of seed, model, n, got 'x'"),
         (
             DATASETS,
             {"scale": {"seed": 2}},
-            "scale must map n, error, got 'seed'; known: n, error",
+            "a key of scale must be one of n, error, got 'seed'",
         ),
         (DATASETS, {"scale": {"n": "2"}}, "scale['n'] must be a number, got '2'; write one"),
         (

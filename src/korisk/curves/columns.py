@@ -12,10 +12,11 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any, NamedTuple, TypedDict
 
+from korisk._checks import one_of, require
 from korisk.curves.cells import MAX_LABEL, begins_as_number, folded, is_empty, rough
 from korisk.curves.formats import Grid
 from korisk.curves.unit import suggested_unit, vocabulary, words
-from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
+from korisk.errors import Argument, KoriskError, invalid, shown
 
 # The name of the column with N has at least one word of the first list, and all in both.
 _OF_N = vocabulary(
@@ -282,11 +283,10 @@ class Layout:
         unit = _stated_unit(head)
         # Any other factor than a thousand is left to the user: a wrong one would be taken.
         thousands = 1000 if role == "n" else 0.001
-        answers: list[Answer] = [
-            ("scale", {role: thousands if _THOUSANDS.search(unit) else ...}, "to multiply them"),
-            ("scale", {role: 1}, "if they are plain numbers"),
-        ]
-        answers = answers if _SCALED.search(unit) else answers[::-1]
+        factor = thousands if _THOUSANDS.search(unit) else ...
+        scaled: Answer = ("scale", {role: factor}, "to multiply them")
+        plain: Answer = ("scale", {role: 1}, "if they are plain numbers")
+        answers = (scaled, plain) if _SCALED.search(unit) else (plain, scaled)
         return self.ask(f"{shown(head)} may count in {shown(unit)}", *answers)
 
     # --- Columns of values ---
@@ -294,8 +294,8 @@ class Layout:
     def values_found(self) -> list[Values]:
         """The columns of values, by the user's options or by their names."""
         wide, header = self.options.get("wide"), self.header
-        if wide not in (None, "seed", "model", "n"):
-            raise invalid("wide", "be one of seed, model, n", wide, "leave it out")
+        if wide is not None:
+            one_of("wide", wide, ("seed", "model", "n"))
         # Without a column of N, several headers that are numbers are taken as N.
         sizes = [col for col in self.rest if _SIZE.fullmatch(header[col])]
         if wide == "n" or (self.n is None and len(sizes) > 1 and not wide):
@@ -309,9 +309,9 @@ class Layout:
             metric = "" if self.keys[col] in _ERROR else base(header[col])
             return [Values(col, metric=metric, deviation=self.given.get("deviation"))]
         places = [col for col in self.rest if col in self.numeric or self.keys[col] == "error"]
-        if not places and (len(header) < 2 or any(self.filled[col] for col in self.rest)):
-            raise missing(self.grid, "error", "error")
         if not places:
+            if len(header) < 2 or any(self.filled[col] for col in self.rest):
+                raise missing(self.grid, "error", "error")
             raise self.grid.source.error("holds no measurements; add rows with n and error")
         names = {col: base(header[col]) for col in places}
         if len({*names.values()}) < len(names):  # then brackets distinguish columns: no units
@@ -325,9 +325,8 @@ class Layout:
             values = [Values(col, model=names[col]) for col in means]
         elif wide == "seed":
             parted = _seeds_of_models([names[col] for col in means])
-            pairs = [parted.get(names[col], ("", names[col])) for col in means]
-            labels = zip(means, pairs, strict=True)
-            values = [Values(col, model=model, seed=seed) for col, (model, seed) in labels]
+            pairs = ((col, parted.get(names[col], ("", names[col]))) for col in means)
+            values = [Values(col, model=model, seed=seed) for col, (model, seed) in pairs]
         else:
             values = self.chosen({col: heads[col] for col in means}, bool(spreads))
         return [v._replace(deviation=partner.get(_plain(heads[v.place]))) for v in values]
@@ -504,9 +503,8 @@ def missing(grid: Grid, role: str, column_name: str) -> KoriskError:
     """The error for a missing column, with the closest name."""
     names = in_short([shown(column, limit=30) for column in grid.header])
     known = {head.casefold(): head for head in grid.header[:100] if len(head) <= MAX_LABEL}
-    similar = [
-        known[near] for near in difflib.get_close_matches(column_name.casefold(), known, n=1)
-    ]
+    near = difflib.get_close_matches(column_name.casefold(), known, n=1)
+    similar = [known[head] for head in near]
     problem = f"no {grid.source.column} {shown(column_name)}, found {names}; "
     problem += f"did you mean {shown(similar[0])}? " if similar else ""
     if not role:
@@ -525,13 +523,10 @@ def _checked(name: str, mapping: object, known: Sequence[str]) -> Mapping[str, A
     mapped = {} if mapping is None else mapping
     if not isinstance(mapped, Mapping):
         raise invalid(name, "map our names to yours", mapped, "pass a dict")
-    kind, words_for_it = (str, "a column's name") if name == "columns" else (Real, "a number")
+    kind, rule = (str, "be a column's name") if name == "columns" else (Real, "be a number")
     for key, value in mapped.items():
-        if key not in known:
-            hint = did_you_mean(str(key)[:MAX_LABEL], known).removeprefix("; ")
-            raise invalid(name, f"map {', '.join(known)}", key, hint)
-        if not isinstance(value, kind):
-            raise invalid(f"{name}[{key!r}]", f"be {words_for_it}", value, "write one")
+        one_of(f"a key of {name}", key, tuple(known))
+        require(isinstance(value, kind), f"{name}[{key!r}]", rule, value, "write one")
     return mapped
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import LARGEST_N, natural, require
+from korisk._group import grouped
 from korisk._show import Shown
 from korisk.curves.cells import label
 from korisk.curves.columns import ERROR_NAMES, Options
@@ -533,14 +534,11 @@ class Curve(Shown):
         cls, table: Measurements, metric: str | None, unit: Unit | str | None
     ) -> tuple[Self, ...]:
         metric_name = _choose("metric", metric, (row.metric for row in table.rows), table.source)
-        groups: dict[str, list[Measurement]] = {}
-        for row in table.rows:
-            if row.metric == metric_name:
-                groups.setdefault(row.model, []).append(row)
+        groups = grouped((row.model, row) for row in table.rows if row.metric == metric_name)
         if len(groups) > MAX_MODELS:
             raise table.source.error(f"names {len(groups):,} models; is it the right column?")
-        models = groups.items()
-        return tuple(cls._of_rows(table, rows, model, metric, unit) for model, rows in models)
+        by_model = groups.items()
+        return tuple(cls._of_rows(table, rows, model, metric, unit) for model, rows in by_model)
 
     @classmethod
     def _of_rows(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from korisk.curves.binary import Sheet
 
 _Content = TypeVar("_Content")
+_Rows = list[tuple[int, list[Any]]]  # with their positions
 
 MAX_BYTES = 16_000_000
 MAX_CELLS = 200_000  # read in a few seconds
@@ -33,6 +34,7 @@ MAX_LINE = 1_000_000  # characters
 # First bytes of formats that are not text.
 _WORKBOOK, _OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"  # the first: a ZIP archive
 _PARQUET = b"PAR1"
+_RECORD = '{"n": 64, "error": 0.1}'
 _RULE = re.compile(r"[\s|+:=-]*(--|==|:-)[\s|+:=-]*")  # line between a header and its rows
 
 
@@ -109,17 +111,15 @@ def grid_of_records(records: Iterable[object], source: Source) -> Grid:
     cells = 0
     for position, record in enumerate(records, start=1):
         if not isinstance(record, Mapping):
-            rule = "must be a mapping with the keys n and error"
-            remedy = 'write {"n": 64, "error": 0.1}'
-            raise source.error(f"{source.at(position)} {rule}, got {shown(record)}; {remedy}")
+            problem = f"must be a mapping with the keys n and error, got {shown(record)}"
+            raise source.error(f"{source.at(position)} {problem}; write {_RECORD}")
         flat = dict(_flattened(record))
         cells += len(flat)
-        if cells > MAX_CELLS:
-            raise source.error(_too_many())
+        _check_cells(cells, source)
         header |= dict.fromkeys(flat)
         records_read.append((position, flat))
     if not records_read:
-        raise source.error('holds no records; add some such as {"n": 64, "error": 0.1}')
+        raise source.error(f"holds no records; add some such as {_RECORD}")
     if len(header) * len(records_read) > MAX_CELLS:
         raise source.error(f"has {len(header):,} different keys; is it a table?")
     rows = [(place, [_cell(record.get(name)) for name in header]) for place, record in records_read]
@@ -132,9 +132,9 @@ def grid_of_frame(frame: Any) -> Grid:
         names = list(frame.columns)
         index: Any = getattr(frame, "index", None)
         levels = list(getattr(index, "names", []))
-        has_names = any(level is not None for level in levels)  # n as the index, as after groupby
-        named_levels = enumerate(levels if has_names else [])
-        columns = {str(name): list(index.get_level_values(k)) for k, name in named_levels}
+        if not any(level is not None for level in levels):
+            levels = []  # else n may be the index, as after groupby
+        columns = {str(name): list(index.get_level_values(k)) for k, name in enumerate(levels)}
         for name in names:
             text = " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
             columns[text.strip()] = list(frame[name])
@@ -152,9 +152,11 @@ def _of_columns(columns: Mapping[str, Sequence[object]], source: Source) -> Grid
     return _checked(Grid(source, list(columns), numbered))
 
 
-def _too_many() -> str:
-    thin = "a pilot is some tens of rows: average or thin it first"
-    return f"holds more than {MAX_CELLS:,} values; {thin}"
+def _check_cells(count: int, source: Source) -> None:
+    """Raise for more values than a pilot has."""
+    if count > MAX_CELLS:
+        thin = "a pilot is some tens of rows: average or thin it first"
+        raise source.error(f"holds more than {MAX_CELLS:,} values; {thin}")
 
 
 def _flattened(
@@ -198,13 +200,13 @@ def _checked(grid: Grid) -> Grid:
     folded = [name.casefold() for name in header]
     for index, name in enumerate(header):
         if folded[index] in folded[:index]:
-            problem = f"{grid.source.column} {shown(name)} is there twice"
-            raise grid.source.error(f"{problem}; rename or remove one")
+            twice = f"{grid.source.column} {shown(name)} is there twice"
+            raise grid.source.error(f"{twice}; rename or remove one")
     picked = [(position, [row[place] for place in used]) for position, row in rows]
     return replace(grid, header=header, rows=picked)
 
 
-def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str]) -> Grid:
+def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:
     """The table in rows of a text or a sheet: titles, a header of one or two rows, and a body."""
     # Rows with one cell above the header are titles, and below the body notes.
     filled = [sum(cell not in ("", None) for cell in cells) for _, cells in rows]
@@ -257,7 +259,7 @@ def _headed(rows: list[tuple[int, list[Any]]], source: Source, notes: list[str])
     return _checked(Grid(source, header, cells, notes))
 
 
-def _is_head(cells: list[Any], body: list[tuple[int, list[Any]]], *, merged: bool) -> bool:
+def _is_head(cells: list[Any], body: _Rows, *, merged: bool) -> bool:
     """Whether a row is the second one of a header: without numbers, or with those of seeds."""
     if any(map(_is_number, cells)):  # seeds below models that stand in several columns
         below = [row[0] for _, row in body if any(row[1:])]
@@ -282,8 +284,9 @@ def _decoded(content: bytes, name: str) -> tuple[str, list[str]]:
         except UnicodeDecodeError:
             raise KoriskError(f"{name}: is damaged UTF-16 text; save it as UTF-8") from None
     if b"\0" in content:
-        problem = "is a binary file and no table that korisk reads"
-        raise KoriskError(f"{name}: {problem}; save it as CSV")
+        raise KoriskError(
+            f"{name}: is a binary file and no table that korisk reads; save it as CSV"
+        )
     try:
         return content.decode("utf-8-sig"), []
     except UnicodeDecodeError:
@@ -307,8 +310,7 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
     comment, bars = "", False
     for position, line in enumerate(text.splitlines(), start=1):
         if len(line) > MAX_LINE:
-            problem = f"line {position} has more than {MAX_LINE:,} characters"
-            raise source.error(f"{problem}; is this a table?")
+            raise source.error(f"line {position} has more than {MAX_LINE:,} characters")
         if line.lstrip()[:1] in ("#", "%"):
             comment = comment if lines else line.strip().lstrip("#%").strip()
         elif _RULE.fullmatch(line):
@@ -355,32 +357,23 @@ def _delimiter(lines: Sequence[str]) -> str:
     return max("\t;,| ", key=fit)
 
 
-def _split(
-    lines: list[str], numbers: list[int], delimiter: str, source: Source
-) -> list[tuple[int, list[str]]]:
+def _split(lines: list[str], numbers: list[int], delimiter: str, source: Source) -> _Rows:
     from korisk.files import from_cell  # imports pydantic and yaml
 
-    ends = " " if delimiter == " " else ""
-    reader = csv.reader(
-        (f"{line.strip(ends) if ends else line}\n" for line in lines),
-        delimiter=delimiter,
-        strict=True,
-        skipinitialspace=True,
-    )
-    rows, begun, cells = list[tuple[int, list[str]]](), 0, 0
+    ended = (f"{line.strip(' ') if delimiter == ' ' else line}\n" for line in lines)
+    reader = csv.reader(ended, delimiter=delimiter, strict=True, skipinitialspace=True)
+    rows, begun, cells = _Rows(), 0, 0
     try:
         for row in reader:
             cells += len(row)
-            if cells > MAX_CELLS:
-                raise source.error(_too_many())
+            _check_cells(cells, source)
             texts = [from_cell(" ".join(cell.split())) for cell in row]
             if any(texts):
                 rows.append((numbers[begun], texts))
             begun = reader.line_num
     except csv.Error as error:
-        where = source.at(numbers[min(begun, len(numbers) - 1)])
-        problem = str(error).splitlines()[0]
-        raise source.error(f"{where}: not valid CSV: {problem}; check its quotes") from None
+        problem = f"{source.at(numbers[min(begun, len(numbers) - 1)])}: not valid CSV"
+        raise source.error(f"{problem}: {str(error).splitlines()[0]}; check its quotes") from None
     return rows
 
 
@@ -414,10 +407,8 @@ def _of_json(text: str, name: str) -> Grid:
             return _of_arrays(lists, Source(name))
         content = next(iter(lists.values())) if len(lists) == 1 else content
     if not isinstance(content, list):
-        raise source.error(
-            'must hold a list of records, or one key with such a list; write [{"n": 64, "error": '
-            "0.1}, ...]"
-        )
+        rule = "must hold a list of records, or one key with such a list"
+        raise source.error(f"{rule}; write [{_RECORD}, ...]")
     return grid_of_records(content, source)
 
 
@@ -455,8 +446,7 @@ def _of_arrays(arrays: Mapping[str, Sequence[Any]], source: Source) -> Grid:
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:
         raise source.error(f"its columns have {sorted(lengths)} rows; save columns of one length")
-    if sum(map(len, columns.values())) > MAX_CELLS:
-        raise source.error(_too_many())
+    _check_cells(sum(map(len, columns.values())), source)
     return _of_columns(columns, source)
 
 

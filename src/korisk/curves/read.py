@@ -70,7 +70,7 @@ class Measurements:
     def read_as(self) -> str:
         """How the table was read, in one line."""
         names = ", ".join(map(shown, self.unused[:5])) + " and others" * bool(self.unused[5:])
-        return "; ".join([*self.notes, *([f"not used: {names}"] if self.unused else [])])
+        return "; ".join([*self.notes, *[f"not used: {names}"] * bool(self.unused)])
 
     def where(self, row: Measurement, name: str) -> str:
         """Describe the cell of a measurement's `n` or `error`."""
@@ -93,8 +93,7 @@ def record_measurements(records: object, options: Options) -> Measurements:
     """The measurements of mappings such as {"n": 64, "error": 0.1, "seed": 1}."""
     if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
         remedy = "use Curve.read for files and Curve.from_frame for data frames"
-        rule = "be a list of mappings with the keys n and error"
-        raise invalid("records", rule, records, remedy)
+        raise invalid("records", "be a list of mappings with n and error", records, remedy)
     return measurements(grid_of_records(records, Source("", "record", "key")), options)
 
 
@@ -116,11 +115,8 @@ class _Reader:
         # One decimal mark for the whole table, by all columns of numbers that are read.
         places = [value.place for value in self.layout.values]
         places += [col for col in (self.layout.n,) if col is not None]
-        cells = (
-            (row[col], self.source.at(position, grid.header[col]))
-            for position, row in grid.rows
-            for col in places
-        )
+        at, head = self.source.at, grid.header
+        cells = ((row[col], at(place, head[col])) for place, row in grid.rows for col in places)
         try:
             self.mark = decimal_mark(cells, grid.delimiter)
         except CellError as error:
@@ -156,10 +152,9 @@ class _Reader:
         _check_others(layout, rows)
         commas = ["decimal commas"] * (self.mark == ",")
         notes = [*layout.notes, *self.grid.notes, *commas, *skipped]
-        scales = layout.scale.items()
-        notes += [f"{name} times {factor:g}" for name, factor in scales if factor != 1]
-        for how, column in (("last", options.get("last")), ("best", options.get("best"))):
-            notes += [f"the {how} {shown(column)} of each run"] if column else []
+        notes += [f"{name} times {by:g}" for name, by in layout.scale.items() if by != 1]
+        orders = (("last", options.get("last")), ("best", options.get("best")))
+        notes += [f"the {how} {shown(column)} of each run" for how, column in orders if column]
         # The last row of each run wins, whatever the order of rows in the table.
         if options.get("last"):
             table.sort(key=lambda row: row.order)
@@ -206,13 +201,10 @@ class _Reader:
                 self.wrong(position, layout.n, "is missing", "write N")
             return None
         groups = ([layout.roles["model"]], [layout.roles["metric"]], layout.seeds)
+        heads = layout.header
         try:
             model, metric, seed = (
-                "/".join(
-                    label(shown(layout.header[col]), cells[col])
-                    for col in places
-                    if col is not None
-                )
+                "/".join(label(shown(heads[k]), cells[k]) for k in places if k is not None)
                 for places in groups
             )
         except KoriskError as error:
@@ -326,11 +318,9 @@ def _scores(layout: Layout, seeds: int | None) -> list[float]:
     """Normal scores with mean 0 and sample standard deviation 1, one for each seed."""
     if not isinstance(seeds, int) or not 2 <= seeds <= 1000:
         places = [value.deviation for value in layout.values if value.deviation is not None]
-        raise layout.ask(
-            f"{layout.names(places)} has standard deviations",
-            ("seeds", ..., "with the number of seeds behind each mean (2 to 1000)"),
-            layout.ignoring(places, "to read the means alone"),
-        )
+        number = ("seeds", ..., "with the number of seeds behind each mean (2 to 1000)")
+        means = layout.ignoring(places, "to read the means alone")
+        raise layout.ask(f"{layout.names(places)} has standard deviations", number, means)
     from statistics import NormalDist  # it loads fractions, which `import korisk` need not
 
     scores = [NormalDist().inv_cdf((k + 0.5) / seeds) for k in range(seeds)]

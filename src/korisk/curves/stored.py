@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from korisk._group import grouped
 from korisk.curves.formats import is_store
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
 from korisk.errors import Argument, KoriskError, did_you_mean, shown
@@ -86,12 +87,9 @@ def grouping(rows: Iterable[FlatRow]) -> Callable[[Task], str]:
     Each fit of a pilot is a point of the store. Reports group them under the model's name, and
     those of several models under "pilot" if these were measured in the same metric.
     """
-    models: dict[str, list[FlatRow]] = {}
-    for row in rows:
-        if PART_OF in row.task.spec:
-            models.setdefault(str(row.task.spec[PART_OF]), []).append(row)
-    groups = models.values()
-    choices = {chosen(group[0].task.spec, (flat.row for flat in group)) for group in groups}
+    part = PART_OF
+    models = grouped((str(r.task.spec[part]), r) for r in rows if part in r.task.spec)
+    choices = {chosen(group[0].task.spec, (r.row for r in group)) for group in models.values()}
     together = len(models) > 1 and len(choices) == 1
 
     def group(task: Task) -> str:
@@ -109,12 +107,9 @@ def is_probe(task: Task) -> bool:
 
 def by_point(rows: Iterable[FlatRow]) -> dict[str, list[FlatRow]]:
     """Rows by the name of their point, in order of appearance, without probes."""
-    every = [row for row in rows if not is_probe(row.task)]
-    group = grouping(every)
-    groups: dict[str, list[FlatRow]] = {}
-    for row in every:
-        groups.setdefault(group(row.task), []).append(row)
-    return groups
+    usual = [row for row in rows if not is_probe(row.task)]
+    group = grouping(usual)
+    return grouped((group(row.task), row) for row in usual)
 
 
 def without_perfect(
@@ -125,9 +120,7 @@ def without_perfect(
     A curve cannot hold 0. At an N with some errors of 0, the others are scaled to the mean of all;
     leaving the perfect fits out would make the curve look worse than it is.
     """
-    by_size: dict[int, list[tuple[int, float, int]]] = {}
-    for value in values:
-        by_size.setdefault(value[0], []).append(value)
+    by_size = grouped((value[0], value) for value in values)
     usable: list[tuple[int, float, int]] = []
     notes = []
     for n, every in sorted(by_size.items()):
@@ -218,22 +211,16 @@ def stored_curves(
     name = point if point is not None else next(iter(groups))
     if name not in groups:
         raise KoriskError(f"{path}: no point {shown(name)}{did_you_mean(name, list(groups))}")
-    models: dict[str, list[FlatRow]] = {}
-    for row in groups[name]:
-        models.setdefault(row.row.model, []).append(row)
     curves = []
-    for model, rows_of in models.items():
+    for model, rows_of in grouped((row.row.model, row) for row in groups[name]).items():
         choice = chosen(rows_of[0].task.spec, (flat.row for flat in rows_of), metric)
         choice = choice if unit is None else Chosen(choice.metric, unit)
         known = list(dict.fromkeys(key for flat in rows_of for key in flat.row.metrics))
         bare = any(flat.row.detail.get(BARE) for flat in rows_of)  # takes any name
         if metric is not None and metric not in known and not bare:
             raise KoriskError(f"{path}: no metric {shown(metric)}{did_you_mean(metric, known)}")
-        values = [
-            (flat.row.n, choice.error(flat.row), flat.task.seed)
-            for flat in rows_of
-            if flat.row.n >= LEAST_N
-        ]
+        later = [flat for flat in rows_of if flat.row.n >= LEAST_N]
+        values = [(flat.row.n, choice.error(flat.row), flat.task.seed) for flat in later]
         finite = [value for value in values if not math.isnan(value[1])]
         usable, notes = without_perfect(finite)
         notes.insert(0, f"values from {shown(choice.metric)} of the store")
