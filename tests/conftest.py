@@ -35,6 +35,7 @@ LONG = {
     *("hardening/test_bombs.py", "hardening/test_outputs.py"),
     *(f"pages/test_{name}.py" for name in ("api_examples", "equations", "pages_run")),
     *("networks/test_large_graphs.py", "paper/test_claims.py", "operators/test_anywhere.py"),
+    "paper/test_theorem.py",
     *(f"pilots/test_pilot_{name}.py" for name in ("adapters", "growing", "workers")),
     "pilots/test_probe.py",
     *(f"prediction/test_{name}.py" for name in ("dense_examples", "independent", "trainings")),

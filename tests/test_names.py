@@ -9,7 +9,6 @@ SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 
 # Fields of public answers, which are keys of their JSON too.
 PUBLIC = {("planning/answer.py", "at"), ("planning/compare.py", "found")}
-PUBLIC |= {("paper/claims.py", "own")}
 # Fields of a layer's gain and of a recorded step.
 PUBLIC |= {("networks/amplification.py", "part"), ("networks/describe/recording.py", "part")}
 PUBLIC |= {("prediction/answer.py", "at")}  # a field of `Question`, which callers name

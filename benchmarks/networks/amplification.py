@@ -4,7 +4,7 @@
         benchmarks/results/amplification.json
     python -m benchmarks.networks.amplification --tables benchmarks/results/amplification.json
 
-Students of a true network of every kind are trained as for `benchmarks.paper.check_graphs`, and
+Students of a true network of every kind are trained as for `benchmarks.paper.theorem`, and
 some larger ones. Each risk is estimated on 64 pilot inputs and compared with the error on 128 test
 inputs: from another training alone (the truth is not used), from the true layers, and to first
 order from the layers' errors as if these had no direction. Then parts of the true network are
@@ -26,13 +26,12 @@ from torch import Tensor, nn
 
 import korisk as kr
 from benchmarks.markdown import line
+from benchmarks.paper.theorem import GRAPHS, Kind, graph_errors
 from korisk.networks.amplification import graph_network, learned_parts
-from korisk.paper.theorem.layers import graph_errors
-from korisk.paper.theorem.problems import GRAPHS, GraphProblem
 from korisk.problems import CtScanner
 from korisk.store.usage import machine
 
-SIZES, SEEDS, STEPS, BATCH, RATE = (16, 128), (1, 2), 300, 16, 3e-3  # as `check_graphs` has them
+SIZES, SEEDS, STEPS, BATCH, RATE = (16, 128), (1, 2), 300, 16, 3e-3  # as `theorem` has them
 STARTS = {"random": None, "near": 0.3}
 LARGER = ("inverse-cnn", "inverse-unet", "dense-skips", "unrolled", "weights-inverse-unet")
 PILOT, TEST = 64, 128
@@ -41,18 +40,19 @@ NEAR = 3.0  # the factor within which an estimate counts as near
 WAYS = {"seeds": "another training", "truth": "true layers", "random": "random directions"}
 
 
-def problem_of(network: str, near: float | None, *, large: bool = False) -> GraphProblem:
-    """The problem of `check_graphs`, or one with four times the pixels and twice the channels."""
+def kind_of(network: str, *, large: bool = False) -> Kind:
+    """The kind of `theorem`, or one with four times the pixels and twice the channels."""
     side, bins = (16, 24) if large else (8, 12)
     scanner = CtScanner(side=side, views=bins, bins=bins, beam="parallel")
-    return GraphProblem(scanner=scanner, network=network, near=near, width=8 if large else 4)
+    return Kind(network, scanner, width=8 if large else 4)
 
 
-def train(problem: GraphProblem, seed: int, n: int) -> nn.Module:
+def train(kind: Kind, truth: nn.Module, near: float | None, seed: int, n: int) -> nn.Module:
     """A student of the true network, by Adam on the mean squared error."""
-    network, draws = problem.start(seed)
+    network, draws = kind.start(seed, near), torch.Generator().manual_seed(seed)
     network.requires_grad_(True)
-    inputs, targets = problem.pools(seed=seed, train=n, validation=0, test=0).train
+    inputs, _ = kind.inputs(seed, n, 0)
+    targets = truth(inputs).detach()
     optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
     for _ in range(STEPS):
         chosen = torch.randint(n, (min(n, BATCH),), generator=draws)
@@ -72,12 +72,11 @@ def trained(
     network: str, start: str, n: int, *, seeds: tuple[int, ...] = SEEDS, large: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Estimates, bound and error of the trainings of one kind and size."""
-    problem = problem_of(network, STARTS[start], large=large)
-    truth = copy.deepcopy(problem.true_network()).requires_grad_(True)
-    pools = problem.pools(seed=77, train=0, validation=PILOT, test=TEST)
-    pilot, test = pools.validation.inputs, pools.test.inputs
+    kind = kind_of(network, large=large)
+    truth = kind.truth().requires_grad_(True)
+    pilot, test = kind.inputs(77, PILOT, TEST)
     described = None if large else graph_network(truth, pilot[:1])  # takes minutes if large
-    students = {seed: train(problem, seed, n) for seed in seeds}
+    students = {seed: train(kind, truth, STARTS[start], seed, n) for seed in seeds}
     for place, (seed, student) in enumerate(students.items()):
         other = students[seeds[place - 1]]
         by_truth = kr.amplification(student, pilot, reference=truth)
@@ -100,13 +99,12 @@ def trained(
 
 def changed(network: str, seed: int) -> dict[str, Any]:
     """The true network with one learned part changed at a time: estimated and measured errors."""
-    problem = problem_of(network, STARTS["near"])
-    truth = copy.deepcopy(problem.true_network()).requires_grad_(True)
-    pools = problem.pools(seed=77, train=0, validation=PILOT, test=TEST)
-    pilot, test = pools.validation.inputs, pools.test.inputs
+    kind = kind_of(network)
+    truth = kind.truth().requires_grad_(True)
+    pilot, test = kind.inputs(77, PILOT, TEST)
     gains = kr.amplification(truth, pilot, probes=8)
     found: dict[str, dict[str, float]] = {"measured": {}, "random": {}, "along": {}}
-    for path, part in learned_parts(problem.start(seed)[0].requires_grad_(True)).items():
+    for path, part in learned_parts(kind.start(seed, STARTS["near"])).items():
         module = copy.deepcopy(truth)
         module.get_submodule(path).load_state_dict(part.state_dict())
         along = kr.amplification(module, pilot, reference=truth).estimate

@@ -1,33 +1,30 @@
 """The paper's claims: run the tests that no other command makes, and write the page of verdicts.
 
-    python -m benchmarks.paper.claims [--only NAME ...] [--device cuda]
-    python -m benchmarks.paper.claims --table
+    python -m benchmarks.paper.claims --only NAME ... [--device cuda]
+    python -m benchmarks.paper.claims [--check]
 
-The first measures (claims_measure.py) and keeps what it finds in benchmarks/results/claims.json.
-The second makes the figures of all claims from what is kept there and in other files of
-benchmarks/results, writes them to src/korisk/paper/claims.json, and the page
-docs/explanation/claims.md from them.
+The first measures (claims_measure.py) and keeps the outcome in benchmarks/results/claims.json. The
+second makes the figures of all claims (claims.yaml) from what is kept there and in other files of
+benchmarks/results, and writes docs/explanation/claims.md; with --check it fails if the page is not
+what the kept results say.
 """
 
 import argparse
+import csv
 import json
 import math
-import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import mean, median
-from textwrap import fill
 from typing import Any
 
 import numpy as np
 
 from benchmarks.paper import claims_measure
-from benchmarks.paper.sentences import count_text
-from korisk.curves.curve import Curve
-from korisk.paper import published
-from korisk.paper.claims import (
+from benchmarks.paper.theorem import AT_BOUND, SOUGHT, TRAINED
+from benchmarks.paper.verdicts import (
     READINGS,
     VERDICTS,
     Claim,
@@ -35,10 +32,9 @@ from korisk.paper.claims import (
     Judged,
     claims,
     figures_of,
-    gain_text,
-    judge,
-    slope_exponent,
 )
+from korisk.curves.curve import Curve
+from korisk.paper import published
 from korisk.paper.reproduction import Sweep
 from korisk.planning.fit import calibrate
 from korisk.theory import two_factors
@@ -48,29 +44,28 @@ Held = tuple[int, int, float]  # networks, those that fail, and the least ratio 
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-FIGURES = ROOT / "src" / "korisk" / "paper" / "claims.json"
 PAGE = ROOT / "docs" / "explanation" / "claims.md"
 GIB = 2**30
-AT_BOUND = 1.01  # bound over error up to which nothing is tested: the last layer alone errs
 TEXT_LAMBDA = 100.0  # the largest lambda that the paper's text names
 TARGETS = (1.5, 2.0)  # of the printed table: multiples of the higher floor
 
 
 def main() -> None:
-    """Measure and keep, or write figures and page."""
+    """Measure and keep, or write the page, or check it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = list(claims_measure.MEASURES)
-    parser.add_argument("--only", nargs="*", choices=names, default=names)
+    parser.add_argument("--only", nargs="+", choices=claims_measure.MEASURES, default=())
     parser.add_argument("--device", default="cpu", help="for what needs a GPU at the paper's sizes")
-    parser.add_argument("--table", action="store_true", help="write figures and page from results")
+    parser.add_argument("--check", action="store_true", help="fail if the page is another one")
     options = parser.parse_args()
-    if options.table:
-        FIGURES.write_text(figures_text(), encoding="utf-8")
-        PAGE.write_text(page(judge()), encoding="utf-8")
-        return
     for name in options.only:
         device = options.device if name in claims_measure.LARGE else "cpu"
         keep(name, claims_measure.MEASURES[name](device))
+    if options.check:
+        sys.exit(
+            0 if page(judge()) == PAGE.read_text(encoding="utf-8") else f"{PAGE}: write it anew"
+        )
+    if not options.only:
+        PAGE.write_text(page(judge()), encoding="utf-8")
 
 
 def keep(name: str, found: Content) -> None:
@@ -87,24 +82,11 @@ def keep(name: str, found: Content) -> None:
 # --- Figures from results ------------------------------------------------------------------------
 
 
-def figures_text() -> str:
-    """The figures of all claims, as they come with the package."""
-    found = all_figures()
-    listed = {claim.key: found[claim.key] for claim in claims() if claim.key in found}
-    lines = (
-        f' "{key}": [\n  ' + ",\n  ".join(json.dumps(_rounded(each)) for each in figures) + "\n ]"
-        for key, figures in listed.items()
-    )
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _rounded(figure: Figure) -> Content:
-    """Six digits: other machines differ beyond that."""
-    return {
-        key: float(f"{value:.6g}") if isinstance(value, float) else value
-        for key, value in asdict(figure).items()
-        if value is not None and value is not False
-    }
+def judge() -> list[Judged]:
+    """Every claim with its verdict: those that do not hold first, then in the paper's order."""
+    figures = all_figures()
+    judged = [Judged(claim, tuple(figures.get(claim.key, ()))) for claim in claims()]
+    return sorted(judged, key=lambda one: VERDICTS.index(one.verdict))
 
 
 def all_figures() -> dict[str, list[Figure]]:
@@ -149,7 +131,6 @@ def _measured() -> dict[str, list[Figure]]:
     differs, over = kept["identities"]["differs"], proof["left over right"]
     norms, shares = kept["norms"]["geometries"], kept["sparsity"]["share"]
     condition = kept["conditioning"]["condition"]
-    inverse = {side: each["fbp"] for side, each in kept["inverse"]["relative"].items()}
     made = {
         "bound-shrinks": [_spread("", proof["with W known over without"]["risk"])],
         "maximum-bound": [_spread("", proof["with W known over without"]["maximum"])],
@@ -190,17 +171,6 @@ def _measured() -> dict[str, list[Figure]]:
                 f"H = {each['side']}, {each['beam']}", mean(each["structural"]), *each["structural"]
             )
             for each in norms
-        ],
-        "norms-expensive": [
-            Figure(f"H = {each['side']}, {each['beam']}", each["seconds"]) for each in norms
-        ],
-        "fbp": [
-            *(_spread(f"H = {side}", each) for side, each in inverse.items()),
-            *(
-                _at(row["side"], row["metrics"]["relative"])
-                for row in kept["images"]["rows"]
-                if (row["n"], row["protocol"], row["seed"]) == (0, "rigorous", 1)
-            ),
         ],
         "conditioning": [_at(side, each) for side, each in condition.items()],
         "attention": [
@@ -283,12 +253,6 @@ def _images(kept: Content) -> dict[str, list[Figure]]:
         for each in kept["optimisers"]["rows"]
         if each["optimiser"] == "sgd" and each["n"] == 2048
     ]
-    cells = {(each["side"], each["protocol"], each["seed"]): each["cell"] for each in rows}
-    times = {
-        f"H = {side}, {protocol}": [cells[key] for key in cells if key[:2] == (side, protocol)]
-        for side in (128, 256)
-        for protocol in both
-    }
     return {
         "residual-correction": [corrected(side) for side in (128, 256)],
         "noisier": [ratio(side, each, 4, "noise") for side in (128, 256) for each in both],
@@ -300,92 +264,52 @@ def _images(kept: Content) -> dict[str, list[Figure]]:
             Figure(model, errors[model] / said) for model, said in (("KO", 0.055), ("FC", 0.047))
         ],
         "sgd": [Figure("", mean(trained), min(trained), max(trained))],
-        "gpu-time": [
-            Figure(name, mean(each), min(each), max(each)) for name, each in times.items()
-        ],
     }
 
 
 def _networks() -> dict[str, list[Figure]]:
-    """Of networks in which the theorem was checked, and of the planner's and ablations' results."""
-    points = {
-        name: [study, point]
-        for study, content in results("problems_h200")["studies"].items()
-        for name, point in content["points"].items()
-    }
-    graphs = results("check_graphs")["networks"]
+    """Of networks in which the theorem was checked."""
+    networks = results("theorem")["networks"]
+    # Where the bound is the error by its form nothing is tested.
+    able = [each for each in networks if _looseness(each) > AT_BOUND or each["test"] == SOUGHT]
 
-    def held(*studies: str) -> Held:
-        """Of networks in which it could fail: with a known operator, not at their bound by form."""
-        chosen = [
-            point["theorem"]
-            for study, point in points.values()
-            if (study in studies or not studies)
-            and point["theorem"]["looseness"]["composed"][0] > AT_BOUND
-        ]
-        total = sum(each["known"] for each in chosen)
-        failed = sum(each["networks"] - each["held"] for each in chosen)
-        return total, failed, min(each["looseness"]["composed"][0] for each in chosen)
+    def shares(*kinds: str) -> list[Figure]:
+        """Shares of networks that hold, and how close the closest came to its bound."""
+        figures = []
+        for what, sought in (("trained or changed", False), ("sought to break it", True)):
+            rows = [each for each in able if (each["test"] == SOUGHT) == sought]
+            rows = [each for each in rows if each["network"] in kinds or not kinds]
+            closest = f"the closest at 1 / {min(map(_looseness, rows)):.4g} of its bound"
+            held = sum(each["holds"] for each in rows) / len(rows)
+            figures.append(Figure(f"{len(rows)} networks, {what}, {closest}", held))
+        return figures
 
-    def graphs_held(which: list[Content]) -> Held:
-        failed = sum(not each["holds"] for each in which)
-        closest = min(each["bounds"]["composed"] / each["error"] for each in which)
-        return len(which), failed, closest
-
-    def figure(what: str, *parts: Held) -> Figure:
-        """Shares of those that hold, and how close the closest came."""
-        totals, failures, closest = zip(*parts, strict=True)
-        name = f"{sum(totals)} {what}, the closest at 1 / {min(closest):.4g} of its bound"
-        return Figure(name, 1 - sum(failures) / sum(totals))
-
-    # Where the bound is the error by its form nothing is tested; those of check_hard.py have none.
-    able = [each for each in graphs if each["bounds"]["composed"] > AT_BOUND * each["error"] > 0]
-    sought = results("check_hard")["networks"]
-    unrolled = [[each for each in part if each["network"] == "unrolled"] for part in (able, sought)]
-    trained = [each for each in graphs if each["start"] in ("random", "near")]
     loose: dict[str, list[float]] = {}
-    for each in trained:
-        loose.setdefault(each["network"], []).append(each["bounds"]["paper"] / each["error"])
-    angle = []
-    for beam in ("parallel", "fan"):
-        few, all_of = (
-            points[f"{beam}, {arc} degrees"][1]["crossing"]["found"] for arc in (120, 180)
-        )
-        ends = few["lower"] / all_of["upper"], few["upper"] / all_of["lower"]
-        angle.append(Figure(beam, few["n"] / all_of["n"], *ends))
-    worth = (RESULTS / "worth.txt").read_text()
-    saved = r"photographs \| dense \|.*\| (\d+) or more \(at least (\d+) with"
-    ((more, at_least),) = re.findall(saved, worth)
+    for each in networks:
+        if each["test"] == TRAINED:
+            loose.setdefault(each["network"], []).append(each["bounds"]["paper"] / each["error"])
     return {
-        "theorem": [
-            figure("networks, trained or changed", held(), graphs_held(able)),
-            figure("networks, sought to break it", graphs_held(sought)),
-        ],
-        "pinn": [
-            figure("networks of advection and diffusion", held("advection_diffusion")),
-            figure("networks of MRI", held("mri_h32_relu")),
-        ],
-        "recurrent": [
-            figure("networks, trained or changed", graphs_held(unrolled[0])),
-            figure("networks, sought to break it", graphs_held(unrolled[1])),
-        ],
-        "motion": [figure("networks", held("motion"))],
+        "theorem": shares(),
+        "pinn": shares("advection and diffusion", "MRI"),
+        "recurrent": shares("unrolled"),
+        "motion": shares("motion"),
         "tightness": [Figure(kind, median(each)) for kind, each in sorted(loose.items())],
-        "limited-angle": angle,
-        "vision": [Figure("deblurring", float(more), float(at_least), math.inf)],
     }
+
+
+def _looseness(network: Content) -> float:
+    """How many times the composed bound is the error."""
+    return network["bounds"]["composed"] / network["error"]
 
 
 def _machines() -> dict[str, list[Figure]]:
-    """Time and memory."""
+    """Memory."""
     dense = {row.size.H: row.size.dense_parameters for row in published.FOOTPRINT}
     (memory,) = (
         each["device_memory"] / GIB
         for each in results("study_h200")["sweeps"]
         if (each["side"], each["protocol"]) == (512, "rigorous")
     )
-    seconds = results("study_arm")["speed"]["rounds"][0]
-
     return {
         "memory-512": [
             Figure("ridge in dual form", memory),
@@ -394,10 +318,6 @@ def _machines() -> dict[str, list[Figure]]:
         ],
         "v100": [Figure("", 4 * dense[256] / GIB)],
         "v100-128": [Figure("", 4 * dense[128] / GIB)],
-        "cpu-time": [
-            Figure(name, sum(seconds[key]["cpu"].values()))
-            for key, name in (("reference", "straightforward code"), ("korisk", "korisk"))
-        ],
     }
 
 
@@ -433,7 +353,6 @@ def _printed() -> dict[str, list[Figure]]:
             )
             for each in published.FOOTPRINT
         ],
-        "scales-with-p": [Figure("printed", slope_exponent(ratios))],
         "orders-of-parameters": [_at(last.H, last.ratio)],
         "parameters": [
             Figure("KO", last.known_parameters / 92_160),
@@ -470,23 +389,22 @@ figure; an interval across the range's end is undecided. One clear failure refut
 case and fails in another, that case is its condition. "About x" allows half a power of ten either
 way.
 
-```sh
-korisk reproduce --claims
-```
-
-prints them; `--out DIR` adds figures of your own reproduction, which replace these where all of a
-claim's are there; `--json` has every figure.
-
 Brackets hold intervals: 90% over seeds for sweeps, else ranges over seeds or networks. Each row
-ends with the command that measures it again: put `korisk` before `reproduce`, `run` and
-`operators`, `python -m benchmarks.` before names with a dot, and
-`python -m benchmarks.paper.claims --only` before other names; large images need `--device cuda`.
+ends with the command that measures it again: put `korisk` before `reproduce`, `python -m
+benchmarks.` before names with a dot, and `python -m benchmarks.paper.claims --only` before other
+names; large images need `--device cuda`.
 Files and lines are of the released code at commit 27517f8.
 
-{sentences}
-`python -m benchmarks.paper.sentences PAPER.tex` counts them; `benchmarks/data/paper_sentences.csv`
-lists them. Claims of tables, of displayed equations and of sentences without a number come on top.
+{sentences} `benchmarks/data/paper_sentences.csv` lists them. Claims of tables, of displayed
+equations and of sentences without a number come on top.
 """
+REASONS = {  # why a sentence claims nothing, and how several of these are counted
+    "definition": "define a word or symbol",
+    "setting": "say what was run, which the protocol `released` repeats",
+    "structure": "are about the text: its parts, steps and figures",
+    "citation": "report another paper",
+    "acknowledgement": "names a grant",
+}
 PICTURE = """```{picture} claims
 One test image under the released protocol, at H = 128 (above) and 256. Numbers are the sharpness of
 edges over all test images: 1 is as sharp as the truth.
@@ -505,10 +423,10 @@ TAIL = """
 
 - That a claim holds beyond what was measured: mostly ellipses without noise, few seeds.
 - That a claim which fails is wrong in the authors' own setting: several hold by their code.
-- That our thresholds ("within 10%", "about") are theirs. `--json` states each.
+- That our thresholds ("within 10%", "about") are theirs: `benchmarks/paper/claims.yaml` has each.
 
-`benchmarks/paper/claims_measure.py` has the tests; `python -m benchmarks.paper.claims --table`
-writes the page.
+`python -m benchmarks.paper.claims` writes this page, and `--check` compares it with the kept
+results; `benchmarks/paper/claims_measure.py` has the tests.
 """
 
 
@@ -522,7 +440,7 @@ def page(judged: list[Judged]) -> str:
     ]
     counts = "\n".join(markdown_table(heads, [[str(cell) for cell in row] for row in rows]))
     about = {"total": len(judged), "counts": counts, "gain": gain_text(judged)}
-    lines = [HEAD.format(**about, sentences=fill(count_text(), 100))]
+    lines = [HEAD.format(**about, sentences=sentences())]
     for verdict in VERDICTS:
         chosen = [each for each in judged if each.verdict == verdict]
         lines += [f"## {TITLES[verdict]}", ""]
@@ -532,6 +450,25 @@ def page(judged: list[Judged]) -> str:
         ]
         lines += [PICTURE] if verdict == VERDICTS[0] else []
     return "\n".join(lines).rstrip() + "\n" + TAIL
+
+
+def sentences() -> str:
+    """How many sentences of the paper bear a number, and what they are."""
+    with (ROOT / "benchmarks/data/paper_sentences.csv").open(newline="", encoding="utf-8") as file:
+        reasons = [row["reason"] for row in csv.DictReader(file)]
+    others = ", ".join(f"{reasons.count(key)} {words}" for key, words in REASONS.items())
+    return (
+        f"{len(reasons)} sentences of the paper bear a number. {reasons.count('')} of them are\n"
+        f"judged here; the others claim nothing: {others}."
+    )
+
+
+def gain_text(judged: Iterable[Judged]) -> str:
+    """How much training lowers the error of KO where the study is done properly."""
+    (one,) = (each for each in judged if each.claim.key == "residual-correction")
+    properly = (each for each in one.figures if each.of(READINGS[1], authors=False))
+    gains = [1 - each.value for each in properly]
+    return f"{min(gains):.1%} to {max(gains):.1%}"
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

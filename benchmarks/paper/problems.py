@@ -1,4 +1,4 @@
-"""The example studies beyond the paper's: what came out, and whether the theorem held.
+"""The example studies beyond the paper's: mean errors, and where FC passes KO.
 
     python -m benchmarks.paper.problems --json benchmarks/results/problems.json [--device cuda]
     python -m benchmarks.paper.problems --tables benchmarks/results/problems_h200.json
@@ -19,11 +19,7 @@ from benchmarks.markdown import line
 from korisk.store.usage import machine
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-ROUNDING = 1e-9  # of the error of a network; smaller layer errors are rounding
-STUDIES = (
-    *("mri_h32", "mri_h32_relu", "advection_diffusion", "limited_angle"),
-    *("two_learned_layers", "motion"),
-)
+STUDIES = "mri_h32", "mri_h32_relu", "advection_diffusion", "limited_angle", "motion"
 
 
 def main() -> None:
@@ -53,19 +49,16 @@ def main() -> None:
 
 
 def run(name: str, folder: Path, device: str) -> dict[str, Any]:
-    """One study: its mean errors, where they cross, and what `korisk check` says."""
+    """One study: its mean errors, and where they cross."""
     path = EXAMPLES / f"{name}.yaml"
     folder.parent.mkdir(parents=True, exist_ok=True)
     ran = korisk("run", str(path), "--out", str(folder), "--device", device)
-    checked = korisk("check", str(folder))
-    found = {part["point"]: part for part in checked["points"]}
     return {
         "seconds": ran["seconds"],
         "points": {
             point: {
                 "means": {model: means(content[model]) for model in ("KO", "FC")},
                 "crossing": content["crossing"],
-                "theorem": theorem(found[point]),
             }
             for point, content in ran["points"].items()
         },
@@ -86,47 +79,15 @@ def means(records: list[dict[str, Any]]) -> dict[str, float]:
     return {n: sum(found) / len(found) for n, found in errors.items()}
 
 
-def theorem(point: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a check: KO at its largest N, the range of looseness, and the order."""
-    known = [group for group in point["groups"] if group["model"] == "KO" and group["n"]]
-    return {
-        "held": point["held"],
-        "networks": point["networks"],
-        "known": len([check for check in point["checks"] if check["model"] == "KO"]),
-        "last": {key: known[-1][key] for key in ("n", "error", "layers", "bounds")},
-        "looseness": {
-            method: [
-                min(group["looseness"][method]["least"] for group in known),
-                max(group["looseness"][method]["worst"] for group in known),
-            ]
-            for method in ("paper", "minkowski", "composed")
-        },
-        "order": [
-            {key: order[key] for key in ("predicted", "strengths")}
-            | {
-                "targets": len(order["targets"]),
-                "came_out": {
-                    method: sum(rung["fewer"] == winner for rung in order["targets"])
-                    for method, winner in order["predicted"].items()
-                },
-            }
-            for order in point["orders"]
-        ],
-    }
-
-
 # --- Tables --------------------------------------------------------------------------------------
 
 
 def tables(kept: dict[str, Any]) -> Iterator[str]:
-    """Mean errors of every study, then the theorem."""
+    """Mean errors of every study."""
     for name, study in kept["studies"].items():
         yield f"### {name}"
         yield ""
         yield from errors(study)
-    yield "### theorem"
-    yield ""
-    yield from bounds(kept["studies"])
 
 
 def errors(study: dict[str, Any]) -> Iterator[str]:
@@ -147,41 +108,6 @@ def crossing(found: dict[str, Any]) -> str:
         return "not up to there"
     upper = "∞" if told["upper"] is None else f"{told['upper']:,.0f}"
     return f"{told['n']:,.0f} ({told['lower']:,.0f} to {upper})"
-
-
-def bounds(studies: dict[str, Any]) -> Iterator[str]:
-    """KO's error at its largest N against the three bounds, and the order of sample sizes."""
-    yield line(
-        *("point", "holds", "N", "error", "layers", "composed", "Minkowski", "paper"),
-        *("loose by", "order"),
-    )
-    yield line(*["---"] * 10)
-    for study in studies.values():
-        for name, point in study["points"].items():
-            told = point["theorem"]
-            last = told["last"]
-            layers = ", ".join(
-                f"{n} {value:.3g}"
-                for n, value in last["layers"].items()
-                if value > ROUNDING * last["error"]
-            )
-            least, worst = told["looseness"]["composed"]
-            yield line(
-                *(name, f"{told['held']} of {told['networks']}", last["n"], f"{last['error']:.3g}"),
-                layers,
-                *(f"{last['bounds'][m]:.3g}" for m in ("composed", "minkowski", "paper")),
-                f"{least:.3g} to {worst:.3g}",
-                order(told["order"]),
-            )
-
-
-def order(found: list[dict[str, Any]]) -> str:
-    """At how many targets the model with the smaller A p needed fewer samples."""
-    [told] = found
-    counts = told["came_out"]
-    if len(set(counts.values())) == 1:
-        return f"{counts['composed']} of {told['targets']}"
-    return ", ".join(f"{method} {n}" for method, n in counts.items()) + f" of {told['targets']}"
 
 
 if __name__ == "__main__":

@@ -46,7 +46,6 @@ problem: {beam: surrogate}
 points: [{side: 8}]
 sizes: [4, 8, 16]
 seeds: [1, 2]
-theorem: true
 """
 TABLES = ("models.xlsx", "libreoffice.ods", "runs.parquet")
 API = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -54,7 +54,6 @@ report study
 report study --only page
 report study --only figures
 report study --only tables
-check study
 export study
 export study --format json
 export study --output rows.parquet

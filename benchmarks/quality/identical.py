@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +128,6 @@ def specs() -> object:
     from korisk.errors import KoriskError
     from korisk.studies.spec.study import Study
 
-    with suppress(ImportError):  # earlier versions have its kind among the others
-        import korisk.paper.theorem  # noqa: F401
     answers = {}
     for path in sorted((ROOT / "examples").glob("*.yaml")):
         try:

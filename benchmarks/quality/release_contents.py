@@ -12,8 +12,6 @@ import zipfile
 from pathlib import Path
 
 NEEDED = (  # what the package reads at run time, and what type checkers look for
-    "korisk/paper/claims.json",
-    "korisk/paper/claims.yaml",
     "korisk/paper/published.yaml",
     "korisk/paper/tables.yaml",
     "korisk/planning/futures/prior.json",

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from _chart import BLUE, PURPLE, RED, TYPE, chart, powers
 
-found = json.loads(Path("benchmarks/results/check_graphs.json").read_text())["networks"]
+kept = json.loads(Path("benchmarks/results/theorem.json").read_text())["networks"]
+found = [each for each in kept if each["test"] == "trained"]
 kinds = sorted({each["network"] for each in found})
 marks = {"error": ("black", "o"), "composed": (PURPLE, "D"), "minkowski": (BLUE, "^")}
 marks["paper"] = (RED, "s")

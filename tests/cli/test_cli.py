@@ -252,7 +252,7 @@ def test_output_that_cannot_be_written(arguments: str) -> None:
 
 
 def test_what_has_nothing_to_do_with_stdout_is_not_blamed_on_it(tmp_path: Path) -> None:
-    for arguments in (("check", "a" * 300), ("run", STUDY, "--out", "a" * 300)):
+    for arguments in (("export", "a" * 300), ("run", STUDY, "--out", "a" * 300)):
         line = refused(*arguments)
         assert "aaaa" in line
         # Python 3.14 reports no error where it looks for such a file, only where it makes one.

@@ -169,7 +169,6 @@ def test_halves_of_characters_can_be_written(tmp_path: Path) -> None:
         ("export", "done", "--output", "study.yaml/x.csv"),
         ("report", "done", "--out", "study.yaml"),
         ("bound", "study.yaml"),
-        ("check", "done"),
     ],
 )
 def test_commands_that_fail_leave_nothing(

@@ -57,7 +57,6 @@ NO_FILE = {  # module: why
     "report/tables/table.py": "a part of the package",
     "paper/published.py": "a part of the package",
     "planning/futures/prior.py": "a part of the package",
-    "paper/claims.py": "a part of the package",
     "store/usage.py": "the kernel's account of this machine",
     "pilots/fit.py": "the kernel's account of its own children",
     "pilots/options.py": "a copy of what it was given",

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import korisk.paper.theorem  # noqa: F401 (the kind deep)
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.prediction.pair import error_rows
@@ -31,7 +30,6 @@ CT: dict[str, Any] = {
 HEAT: dict[str, Any] = {"name": "line", "problem": {"kind": "pde", "points": 12}, "points": [{}]}
 MRI = {"name": "m", "problem": {"kind": "mri"}, "points": [{"side": 8, "lines": 5}]}
 RELEASED = {"name": "r", "protocol": "released", "points": [{"side": 8}]}
-DEEP = {"name": "d", "problem": {"kind": "deep"}, "points": [{"side": 8, "views": 8, "bins": 8}]}
 
 
 def predicted(content: dict[str, Any], **settings: Any) -> PointPrediction:
@@ -143,8 +141,7 @@ def test_a_study_of_own_images_needs_none_to_train_on(tmp_path: Path) -> None:
         (CT, {"examples": 7}, "examples must be a whole number from 8"),
         (CT, {"noise": -0.1}, "noise must be a finite number >= 0"),
         (CT, {"noise": 1e200}, "reasonable size"), (CT, {"noise": 1e100}, "reasonable size"),
-        (CT, {"point": "rigorous-9"}, "did you mean 'rigorous-8'"), (DEEP, {}, "not linear"),
-        (DEEP, {"noise": 0.1}, "a deep problem has no noise"),
+        (CT, {"point": "rigorous-9"}, "did you mean 'rigorous-8'"),
         (HEAT, {"source": FileSource(path=".")}, "images of this pde problem are fixed"),
         (RELEASED, {"source": FileSource(path=".")}, "images of this ct problem are fixed"),
     ],

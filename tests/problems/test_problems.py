@@ -16,7 +16,6 @@ from torch import Tensor
 from korisk.errors import KoriskError
 from korisk.networks import RefinedNet
 from korisk.operators import Identity, Warp
-from korisk.paper.theorem.problems import DeepProblem
 from korisk.problems import (
     HANDLED,
     BlurProblem,
@@ -54,14 +53,11 @@ PROBLEMS: dict[str, Problem] = {
     "plane": PdeProblem(dimension=2, points=6, noise=0.1),
     "heat": PdeProblem(points=16, noise=0.1),
 }
-DEEP = DeepProblem(scanner=CtScanner(side=8, views=6, bins=12, beam="parallel"), gain=0.5)
 BURGERS = PdeProblem(equation="burgers", points=8, fine=2, decay=1.5, amplitude=0.5)
 EVERY = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
 
 
-@pytest.mark.parametrize(
-    "problem", [*PROBLEMS.values(), DEEP, BURGERS], ids=[*PROBLEMS, "deep", "burgers"]
-)
+@pytest.mark.parametrize("problem", [*PROBLEMS.values(), BURGERS], ids=[*PROBLEMS, "burgers"])
 def test_samples_do_not_depend_on_the_pools_size_nor_the_test_set_on_the_seed(
     problem: Problem,
 ) -> None:
@@ -223,13 +219,6 @@ def test_without_noise_the_true_layers_give_the_targets() -> None:
         weights, (operator,) = layers
         for inputs, targets in problem.pools(seed=1, train=3, validation=2, test=2):
             torch.testing.assert_close(operator(weights * inputs), targets)
-    truth = DEEP.true_network()
-    for inputs, targets in DEEP.pools(seed=1, train=3, validation=2, test=2):
-        torch.testing.assert_close(truth(inputs), targets)
-    gains = truth.weights / DEEP.reconstruction().weights
-    assert float((gains - gains[0]).abs().max()) < 1e-5  # of a bin, whatever the view
-    assert 0.6 < float(gains.min()) < 0.9 < 1.1 < float(gains.max()) < 1.7
-    assert not any(weight.requires_grad for weight in truth.parameters())
 
 
 @st.composite
@@ -365,8 +354,6 @@ def test_a_refinement_without_spread_is_the_identity_on_images() -> None:
         (lambda: PdeProblem(gain=6.0), "gain must be .* <= 5, got 6"),
         (lambda: PdeProblem(amplitude=0.0), "amplitude must be"),
         (lambda: PdeProblem().pools(seed=-1, train=1, validation=0, test=0), "seed must be"),
-        (lambda: DeepProblem(scanner=FAN, channels=0), "channels must be"),
-        (lambda: DEEP.examples(seed=0, count=8), "DeepProblem is not linear .* run a pilot"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Callable[[], object], words: str) -> None:

@@ -203,13 +203,13 @@ def _read_finished(path: Path) -> None:
 
 @cache
 def _stores() -> list[bytes]:
-    import korisk.paper.theorem  # noqa: F401 (which measures layers)
+
     from korisk.store.store import Store
     from korisk.studies.run.cells import run_cell
     from korisk.studies.run.engine import run_study
     from korisk.studies.spec.study import Study
 
-    study = Study({**_STUDY, "theorem": True})
+    study = Study(_STUDY)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "study.db")
         with Store.create_or_open(path, study.content, tasks=study.tasks) as store:
@@ -218,8 +218,8 @@ def _stores() -> list[bytes]:
 
 
 def _read_store(path: Path) -> None:
-    """All that `korisk report`, `check` and `export` read."""
-    from korisk.paper.theorem.check import read_theorem
+    """All that `korisk report` and `export` read."""
+
     from korisk.report.contents import read_contents
     from korisk.store.store import Store
     from korisk.studies.results import csv_text, json_text, results_table
@@ -230,7 +230,6 @@ def _read_store(path: Path) -> None:
         table = results_table(store)
     csv_text(table)
     json_text(table)
-    read_theorem(path)
 
 
 # --- Images ---------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from korisk.store.usage import machine, versions
 
 _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),
-    *("korisk.images", "korisk.report.contents", "korisk.paper.theorem.check"),
+    *("korisk.images", "korisk.report.contents"),
     *("korisk.studies.spec.study", "korisk.fitting", "korisk.cli.common.compute"),
 )
 PATIENCE = 6 * SECONDS  # by the clock, as other processes may be busy, too

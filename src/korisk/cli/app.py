@@ -37,7 +37,7 @@ except ModuleNotFoundError as missing:
 app = typer.Typer(
     name="korisk",
     help="How much training data a network with known operators needs, and what each one saves.",
-    epilog="Exit codes: 0 done, 1 cells of a study failed or a bound is violated, 2 the input was "
+    epilog="Exit codes: 0 done, 1 cells of a study failed, 2 the input was "
     "wrong, 3 the target cannot be reached or the answer is not known, 130 interrupted.",
     invoke_without_command=True,
     add_completion=False,
@@ -48,7 +48,7 @@ app = typer.Typer(
 _COMMANDS: list[Callable[..., None]] = [rehearse, plan, compare, ablate, bound]
 _STUDIES: list[Callable[..., None]] = [run_study, report, export, serve]
 if paper is not None:
-    _STUDIES = [paper.reproduce, run_study, report, paper.check, export, serve]
+    _STUDIES = [paper.reproduce, run_study, report, export, serve]
 for _function in [*_COMMANDS, *_STUDIES]:
     app.command(cls=Command)(_function)
 

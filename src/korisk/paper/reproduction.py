@@ -10,7 +10,7 @@ from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.curves.stored import Chosen, by_point
 from korisk.curves.unit import UNITS
-from korisk.errors import KoriskError, invalid
+from korisk.errors import KoriskError
 from korisk.paper import published
 from korisk.planning.compare import Crossing, crossing, mean_at
 from korisk.planning.fit import fitted_line
@@ -140,17 +140,6 @@ def sweeps(rows: Iterable[FlatRow]) -> list[Sweep]:
         paired_sweeps,
         key=lambda sweep: (sweep.side, PROTOCOLS.index(sweep.protocol), sweep.reduced),
     )
-
-
-def refuse_others(rows: Sequence[FlatRow], where: str) -> None:
-    """Refuse rows of any study but a reproduction: another problem, networks or N."""
-    planned = [studies(points=SIDES, seeds=[1], on_gpu=on_gpu) for on_gpu in (True, False)]
-    specs = [task.spec for plan in planned for study in plan for task in study.tasks]
-    others = [flat.task.point for flat in rows if flat.task.spec not in specs]
-    if others or not rows:
-        content = f"another study's point {others[0]!r}" if others else "no finished cell"
-        rule, remedy = "hold a reproduction of the paper's study", "make one with korisk reproduce"
-        raise invalid(where, rule, rows, remedy, got=content)
 
 
 def _best(all_sweeps: Sequence[Sweep], side: int) -> dict[Protocol, Sweep]:

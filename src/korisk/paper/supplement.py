@@ -1,95 +1,29 @@
-"""What the paper adds to the report of a study: its tables beside ours, and the theorem's check.
-
-`PaperSupplement` is what reports call; the tables that it adds follow.
-"""
+"""What the paper adds to the report of a study: its tables beside ours."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
-from typing import ClassVar
+from functools import partial
 
 from korisk.paper.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, sweeps, verdicts
-from korisk.paper.theorem.check import PointTheorem, point_theorem
-from korisk.paper.theorem.explain import answer, number, point_sentences, remarks
-from korisk.report.contents import SUPPLEMENTS, Contents, Draw, Point, Supplement
+from korisk.report.contents import SUPPLEMENTS, Contents
 from korisk.report.tables.table import ReportTable, Row, worded, words
 from korisk.studies.spec.study import PROTOCOLS
-from korisk.theory import BOUNDS, Known, Network
 
 _METRICS = ("mse", "rmse_over_max")  # of the paper's small and large scales
 _worded = partial(worded, package="korisk.paper")
 
 
-class PaperSupplement(Supplement):
-    """Tables of the paper's own study, and the theorem at points that hold errors of layers."""
-
-    name = "theorem"
-    title = "Does the theorem hold?"
-    words: ClassVar[Mapping[str, str]] = {
-        name: "Measured errors and the three bounds over N, and what each layer adds to a bound"
-    }
-
-    @cached_property
-    def theorems(self) -> list[PointTheorem]:
-        """The theorem at the points that hold errors of layers."""
-        points = self.contents.points
-        checked = (point_theorem(point.name, point.cells, point.failures) for point in points)
-        return [theorem for theorem in checked if theorem is not None]
-
-    def notes(self) -> list[str]:
-        """Where it is violated."""
-        names = ", ".join(point.name for point in self.theorems if point.holds is False)
-        above = f"Errors lie above a bound of the theorem, which is VIOLATED: {names}."
-        return [above] if names else []
-
-    def sentences(self) -> list[str]:
-        """Whether the theorem holds."""
-        return theorem_sentences(self.theorems)
-
-    def networks(self) -> Iterator[tuple[Point, str, Network]]:
-        """Stored ones that are no chain, a model's last."""
-        points = {point.name: point for point in self.contents.points}
-        for theorem in self.theorems:
-            for model, net in {group.model: group.network for group in theorem.groups}.items():
-                if net is not None and not net.is_chain:
-                    yield points[theorem.name], model, net
-
-    def figures(self) -> Iterator[tuple[str, Draw]]:
-        """Measured errors below the bounds."""
-        from korisk.paper.figure import theorem_figure  # loads Matplotlib
-
-        yield self.name, partial(theorem_figure, self.theorems)
-
-    def tables(self, tables: list[ReportTable]) -> list[ReportTable]:
-        """The paper's calibration beside ours, its outcomes, and the theorem's before the last."""
-        by_point = paper_sweeps(self.contents)
-        others = any(point.name not in by_point for point in self.contents.points)
-        *first, last = tables
-        index = [table.name for table in first].index("calibration")
-        first[index : index + 1] = [
-            calibration_table(first[index], by_point, others=others),
-            outcomes_table(by_point.values()),
-        ]
-        builders = theorem_table, layers_table, order_table
-        return [*first, *(build(self.theorems) for build in builders), last]
-
-
-def theorem_sentences(points: Sequence[PointTheorem]) -> list[str]:
-    """The answer first, then remarks, then each point for itself; empty without any check."""
-    checks = [check for point in points for check in point.checks]
-    if not checks:
-        return []
-    sentences = [answer(checks), *remarks(checks)]
-    for point in points:
-        answers = [answer(point.checks)] if len(points) > 1 else []
-        sentences += [
-            f"{point.name}: {sentence}" for sentence in [*answers, *point_sentences(point)]
-        ]
-    return sentences
-
-
-# --- Tables --------------------------------------------------------------------------------------
+def paper_tables(contents: Contents, tables: list[ReportTable]) -> list[ReportTable]:
+    """The tables of a study, with the paper's calibration beside ours and its outcomes."""
+    by_point = paper_sweeps(contents)
+    others = any(point.name not in by_point for point in contents.points)
+    at = [table.name for table in tables].index("calibration")
+    added = [
+        calibration_table(tables[at], by_point, others=others),
+        outcomes_table(by_point.values()),
+    ]
+    return [*tables[:at], *added, *tables[at + 1 :]]
 
 
 def paper_sweeps(contents: Contents) -> dict[str, Sweep]:
@@ -145,63 +79,4 @@ def outcomes_table(runs: Iterable[Sweep]) -> ReportTable:
     return _worded("outcomes", rows)
 
 
-def theorem_table(points: Iterable[PointTheorem]) -> ReportTable:
-    """Errors and bounds of each model at each N, and in how many networks the theorem holds."""
-    says = {True: "yes", False: "VIOLATED", None: "not known"}
-    rows: list[Row] = []
-    for point in points:
-        for group in point.groups:
-            # Means over seeds; bounds without a value stay empty.
-            loose = group.looseness("composed")
-            error = None if math.isnan(group.error) else group.error
-            bounds = [group.bound(form) for form in BOUNDS]
-            spread = (loose.least, loose.mean, loose.worst) if loose else (None, None, None)
-            counts = len(group.checks), len(group.judged), group.held
-            about = point.name, group.model, group.n, says[group.holds]
-            rows.append((*about, error, *bounds, *spread, *counts))
-    return _worded("theorem", rows)
-
-
-def layers_table(points: Iterable[PointTheorem]) -> ReportTable:
-    """The error of each layer and what it adds, of networks in which several have errors."""
-    rows: list[Row] = []
-    for point in points:
-        for group in point.groups:
-            errors, net = group.layer_errors, group.network
-            if net is None or len(errors) < 2:
-                continue
-            parts = {form: group.contributions(form) for form in BOUNDS}
-            total = group.bound("composed")
-            for name, error in errors.items():
-                kind = "known" if isinstance(net[name], Known) else "learned"
-                # None where a form has no bound at all, 0 where the layer adds nothing to it.
-                added = [terms.get(name, 0.0) if terms else None for terms in parts.values()]
-                share = 100 * parts["composed"].get(name, 0.0) / total if total else None
-                about = point.name, group.model, group.n, name, kind
-                rows.append((*about, error, *added, share))
-    return _worded("theorem_layers", rows)
-
-
-def order_table(points: Iterable[PointTheorem]) -> ReportTable:
-    """For each pair of models and each form of the bound, the predicted and the measured order."""
-    rows: list[Row] = []
-    for point in points:
-        for order in point.orders:
-            turns = [f"error {number(t.target)}, N = {t.n:,.0f}: {t.model}" for t in order.changes]
-            for form in BOUNDS:
-                model = order.predicted(form)
-                # Counts of targets exist only where an order is predicted.
-                confirmed = reverse = None
-                if model is not None:
-                    confirmed = len(order.targets(model))
-                    reverse = len(order.targets(order.other(model)))
-                strengths = order.strengths.get(form, (None, None))
-                predicted = model or ("neither" if form in order.strengths else "not known")
-                about = point.name, " against ".join(order.models), form
-                counts = confirmed, reverse, len(order.targets(None))
-                last = "; ".join(turns) or None, order.lowest
-                rows.append((*about, *strengths, predicted, *counts, *last))
-    return _worded("theorem_order", rows)
-
-
-SUPPLEMENTS.append(PaperSupplement)
+SUPPLEMENTS.append(paper_tables)

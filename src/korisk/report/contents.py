@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from korisk.store.cells import Task
 from korisk.store.store import Cell, Failure, FlatRow, Store, store_path
 from korisk.studies.results import curve_from
 from korisk.studies.spec.study import asked_for
-from korisk.theory import Network
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,8 +35,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Draw = Callable[..., "Figure | None"]  # with `narrow`
 
-# Filled by packages when they are imported, so that this one needs none of them.
-SUPPLEMENTS: list[type[Supplement]] = []
+# Functions that return the tables of a report with further ones among them. Packages append theirs
+# when they are imported, so that this one needs none of them.
+SUPPLEMENTS: list[Callable[[Contents, list[ReportTable]], list[ReportTable]]] = []
 SQUARED = "(RMSE / max)\N{SUPERSCRIPT TWO}"
 
 
@@ -134,51 +134,11 @@ class Contents:
         return all(point.complete for point in self.points)
 
     @cached_property
-    def supplements(self) -> list[Supplement]:
-        """The additions of other packages to this report."""
-        return [supplement(self) for supplement in SUPPLEMENTS]
-
-    @cached_property
     def crossings(self) -> dict[str, Crossing]:
         """Where the better of two models changes, by point; computed once, a second a point."""
         pairs = {point.name: point.curves for point in self.points if len(point.curves) == 2}
         by_point = {name: crossing(first, second) for name, (first, second) in pairs.items()}
         return {name: change for name, change in by_point.items() if change is not None}
-
-
-class Supplement:
-    """Additions of another package to the reports of studies.
-
-    A package appends its subclass to `SUPPLEMENTS` when it is imported. Every report calls all of
-    them; the defaults add nothing.
-    """
-
-    name = title = ""  # of its section on the page, whose figures and tables begin with the name
-    # Alternative texts of figures, by the first word of their names.
-    words: ClassVar[Mapping[str, str]] = {}
-
-    def __init__(self, contents: Contents) -> None:
-        self.contents = contents
-
-    def notes(self) -> list[str]:
-        """Notes at the top of the page."""
-        return []
-
-    def sentences(self) -> list[str]:
-        """Sentences of its section, the answer first."""
-        return []
-
-    def networks(self) -> Iterable[tuple[Point, str, Network]]:
-        """Networks to draw, each with its point and its model."""
-        return []
-
-    def figures(self) -> Iterable[tuple[str, Draw]]:
-        """Figures with the stems of their files."""
-        return []
-
-    def tables(self, tables: list[ReportTable]) -> list[ReportTable]:
-        """The tables of the study, with those of the supplement added."""
-        return tables
 
 
 def read_contents(path: str | PathLike[str]) -> Contents:

@@ -25,7 +25,6 @@ from korisk.errors import KoriskError, shown
 from korisk.store.usage import Usage
 
 FOUND_AT = "found_at"  # key of a spec that may change, because files can be moved
-LEFT_OUT = "left out"  # last layer: the error that no earlier layer accounts for
 # SQLite accepts values of at most 10^9 bytes.
 MAX_ARRAY_BYTES = 900_000_000
 # A few compressed bytes can expand to gigabytes of zeros.

@@ -1,6 +1,5 @@
-"""`korisk reproduce` and `korisk check`."""
+"""`korisk reproduce`."""
 
-from korisk.paper.commands.check import check
 from korisk.paper.commands.reproduce import reproduce
 
-__all__ = ["check", "reproduce"]
+__all__ = ["reproduce"]

@@ -1,75 +1,14 @@
-"""`korisk reproduce --published` and `--claims`: what the paper says, and whether it holds."""
+"""`korisk reproduce --published`: the paper's tables, counted and inverted."""
 
-from collections import Counter
 from dataclasses import asdict
 from math import isinf, log10
-from pathlib import Path
 
-from korisk.cli.common.output import console, drawn, print_json, show
+from korisk.cli.common.output import print_json, show
 from korisk.paper import published
-from korisk.paper.reproduction import refuse_others, sweeps
-from korisk.store.store import Store, store_path
 from korisk.texts import Table, number, whole
 from korisk.theory import two_factors
 
 _TARGETS = (1.5, 2.0)  # multiples of the higher of the two calibrated floors
-# Verdicts as verbs, for counts of claims.
-_WORDS = {
-    "does not hold": "do not hold",
-    "holds with a condition": "hold with a condition",
-    "holds": "hold",
-    "undecided": "are undecided",
-    "nothing to learn": "have nothing to learn",
-}
-
-
-def print_claims(out: Path | None, *, as_json: bool) -> None:
-    """Every claim of the paper by verdict, with figures of a reproduction if one is given."""
-    # Loads scipy.stats, which takes a second.
-    from korisk.paper.claims import READINGS, VERDICTS, gain_text, judge
-
-    reproduced = []
-    if out is not None:
-        with Store.read(store_path(out)) as store:
-            stored = list(store.rows())
-        refuse_others(stored, "--out")
-        reproduced = sweeps(stored)
-    judged = judge(reproduced)
-    if as_json:
-        print_json({"claims": [judgement.to_dict() for judgement in judged]})
-        return
-    sentences = [f"The paper's {len(judged)} claims."]
-    for reading in READINGS:
-        counts = Counter(judgement.read(reading) for judgement in judged)
-        summary = ", ".join(
-            f"{counts[outcome]} {_WORDS.get(outcome, outcome)}" for outcome in VERDICTS
-        )
-        sentences.append(f"{reading.capitalize()}: {summary}.")
-    gain = f"Done properly, training lowers KO's error by {gain_text(judged)}"
-    sentences.append(f"{gain}: there is nothing to learn.")
-    show(" ".join(sentences) + "\n")
-    for verdict in VERDICTS:
-        rows = []
-        for judgement in judged:
-            if judgement.verdict == verdict:
-                figure = f"{judgement.claim.figure}: {judgement.text}" if judgement.figures else ""
-                parts = [figure, judgement.because, judgement.claim.note, judgement.own_text]
-                words = "; ".join(filter(None, [*parts, judgement.claim.source]))
-                read = [judgement.read(reading) or "-" for reading in READINGS]
-                claim = judgement.claim
-                rows.append([claim.place, claim.says, *read, words, claim.command])
-        heads = ["place", "claim", "as run", "properly", "our figure", "measured again by"]
-        table = drawn(Table(verdict.capitalize(), heads, rows, "l"))
-        # Relative widths: sentences wrap, verdicts stay narrow.
-        for column, ratio in zip(table.columns, (2, 5, 2, 2, 6, 4), strict=True):
-            column.ratio, column.overflow = ratio, "fold"
-        table.expand = True
-        console().print(table)
-    show(
-        "A claim allows a range for its figure; the verdict compares the two. Brackets hold "
-        "intervals. --json has every figure and range"
-        + ("." if out else "; --out DIR takes figures from a reproduction of your own.")
-    )
 
 
 def print_published(*, as_json: bool) -> None:

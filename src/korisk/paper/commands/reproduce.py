@@ -16,7 +16,7 @@ from korisk.cli.common.output import print_json, refuse_extra, show
 from korisk.cli.run import print_end
 from korisk.errors import KoriskError
 from korisk.paper import reproduction as paper
-from korisk.paper.commands.published import print_claims, print_published
+from korisk.paper.commands.published import print_published
 from korisk.planning.compare import crossing
 from korisk.store.store import store_path
 from korisk.studies.run.compute import Compute, chosen_device
@@ -48,9 +48,6 @@ def reproduce(
     published: Annotated[
         bool, "Run nothing: print the paper's Table 1, and sample sizes from its Table 2."
     ] = False,
-    claims: Annotated[
-        bool, "Run nothing: judge every claim of the paper, with --out from results there."
-    ] = False,
     running: Running,
     full: Full = False,
     json: Json = False,
@@ -65,13 +62,6 @@ def reproduce(
         why = "--published runs nothing, and shows all points"
         refuse_extra(context, "published", "json", why=why)
         print_published(as_json=json)
-        return
-    if claims:
-        why = "--claims runs nothing, and judges all points"
-        refuse_extra(context, "claims", "out", "json", why=why)
-        # The default folder does not count: it may hold anything.
-        by_user = getattr(context.get_parameter_source("out"), "name", "") == "COMMANDLINE"
-        print_claims(out if by_user else None, as_json=json)
         return
     where = chosen_device(device)
     _checks.one_of("--protocol", protocol, (*PROTOCOLS, "both"))

@@ -54,8 +54,6 @@ def _figures(contents: Contents) -> Iterator[tuple[str, Draw]]:
     networks = networks_of(contents)
     if networks:
         yield "layers", partial(layers_figure, networks)
-    for supplement in contents.supplements:
-        yield from supplement.figures()
     stems = file_stems([point.name for point in contents.points])
     for point, stem in zip(contents.points, stems, strict=True):
         if point.pictures is not None:
@@ -67,13 +65,8 @@ def _figures(contents: Contents) -> Iterator[tuple[str, Draw]]:
 
 
 def networks_of(contents: Contents) -> list[TitledNetwork]:
-    """Networks to draw, at most six: those of CT, then those of supplements."""
+    """Networks to draw, at most six."""
     networks = ct_networks((point.name, point.spec, point.curves) for point in contents.points)
-    for supplement in contents.supplements:
-        for point, model, net in supplement.networks():
-            curve = point.curve(model)
-            last = None if curve is None else int(curve.sizes[-1])
-            networks.append(TitledNetwork(f"{model}, {point.name}", net, last=last))
     return networks[:MOST_NETWORKS]
 
 

@@ -9,7 +9,7 @@ from korisk._json import JsonMapping
 from korisk.planning.targets import Group, with_valid_targets
 from korisk.report.contents import Contents, refuse_an_empty_one
 from korisk.report.figures.study import page_figures
-from korisk.report.page.page import LARGEST, Page, Section, asset, bullets, figure_html
+from korisk.report.page.page import LARGEST, Page, Section, asset, figure_html
 from korisk.report.page.pictures import framed
 from korisk.report.page.planner import Watch, groups_data, unwatched
 from korisk.report.page.prediction import prediction_section
@@ -65,18 +65,11 @@ def study_page(
     every = [Group(p.name, p.curves, target, crossings.get(p.name), p.complete) for p in points]
     groups, refused = with_valid_targets(every)
     curves, crowded = groups_data(groups, watch=watch)
-    supplements = {supplement.name: supplement for supplement in contents.supplements}
-    figures = dict.fromkeys(("", *supplements), "")  # HTML by supplement
-    tables = dict(figures)
-    alt_texts = dict(_WORDS)
-    for supplement in supplements.values():
-        alt_texts |= supplement.words
+    figures = tables = ""  # HTML
     for name, wide, narrow in page_figures(contents):
         watch(name)
-        key = name.partition("_")[0]
-        alt_text = alt_texts.get(key, name)
-        figure = figure_html(wide, alt_text, f"{alt_text}.", narrow=narrow)
-        figures[key if key in supplements else ""] += figure
+        alt_text = _WORDS.get(name.partition("_")[0], name)
+        figures += figure_html(wide, alt_text, f"{alt_text}.", narrow=narrow)
     watch("tables")
     for table in study_tables(contents):
         shortened = replace(table, rows=table.rows[:_MOST_ROWS])
@@ -85,27 +78,20 @@ def study_page(
         if len(table.rows) > _MOST_ROWS:
             limit = f"The first {_MOST_ROWS:,} of {len(table.rows):,}"
             html += f"<p>{limit}; korisk export has all.</p>"
-        key = table.name.partition("_")[0]
-        tables[key if key in supplements else ""] += f"{html}</details>"
+        tables += f"{html}</details>"
     predicted, unseen = prediction_section(contents, watch)
-    sections = [predicted]
-    for name, supplement in supplements.items():
-        sentences = supplement.sentences()
-        html = figures[name] + tables[name]
-        if sentences:
-            first, *further = sentences
-            html = f"<p><strong>{escape(first)}</strong></p>{bullets(further)}{html}"
-        sections.append(Section(name, supplement.title, html))
-    sections.append(Section("figures", "Figures", figures[""]))
-    sections.append(Section("tables", "Tables", tables[""]))
-    sections.append(Section("how", "How it was measured", _how(contents)))
-    first_notes = [note for supplement in supplements.values() for note in supplement.notes()]
+    sections = [
+        predicted,
+        Section("figures", "Figures", figures),
+        Section("tables", "Tables", tables),
+        Section("how", "How it was measured", _how(contents)),
+    ]
     page = Page(
         title=contents.name,
         kind="korisk report of a study",
         groups=groups,
         data={"groups": curves, "pictures": []},
-        notes=[*first_notes, *_missing(contents, running), *refused, *crowded, *unseen],
+        notes=[*_missing(contents, running), *refused, *crowded, *unseen],
         running=running,
         sections=[section for section in sections if section.html],
     )

@@ -10,7 +10,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import mean_at
 from korisk.planning.fit import fitted_line
-from korisk.report.contents import Contents
+from korisk.report.contents import SUPPLEMENTS, Contents
 from korisk.report.tables.table import ReportTable, Row, Value, worded
 from korisk.texts import number
 
@@ -25,8 +25,8 @@ def study_tables(contents: Contents) -> list[ReportTable]:
     """Build all tables of a study that have rows."""
     builders = status_table, calibration_table, comparison_table, parameters_table, cells_table
     tables = [build(contents) for build in builders]
-    for supplement in contents.supplements:
-        tables = supplement.tables(tables)
+    for supplement in SUPPLEMENTS:
+        tables = supplement(contents, tables)
     return [table for table in tables if table.rows]
 
 

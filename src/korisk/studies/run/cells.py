@@ -16,7 +16,7 @@ from korisk.problems import Problem
 from korisk.store.cells import Result, Row, Task
 from korisk.studies.run.fits import PICTURES, Arrays, Bench, Extent, Fit, Job, picture
 from korisk.studies.run.worker import Report, Work
-from korisk.studies.spec.kind import classes_for, kind_named, measure_of
+from korisk.studies.spec.kind import classes_for, kind_named
 
 _LARGEST_DENSE = 2**24  # entries of an inverse that is kept as a matrix
 
@@ -31,7 +31,7 @@ def run_cell(
     import these modules.
     """
     spec = task.spec
-    kind, measure, fits = kind_named(spec["problem"]["kind"]), measure_of(spec), _fits(spec)
+    kind, fits = kind_named(spec["problem"]["kind"]), _fits(spec)
     with_gram = any(fit.with_gram for fit in fits.values())
     bench = _bench(kind.problem(spec), device, with_gram)
     samples = _samples(spec)
@@ -56,14 +56,12 @@ def run_cell(
             report((index + fraction) / len(fits))
 
         settings = spec["models"][model]
-        job = Job(model, spec["sizes"], settings, task.seed, bench, pools, share, measure)
+        job = Job(model, spec["sizes"], settings, task.seed, bench, pools, share)
         for row, row_arrays in fit.rows(job):
             rows.append(row)
             arrays |= {f"{model}/{row.n}/{name}": array for name, array in row_arrays.items()}
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
     detail: JsonDict = {"device": name, "precision": str(bench.tail.dtype).split(".")[-1]}
-    if measure is not None:
-        detail |= measure.of_cell()
     return Result(rows=tuple(rows), arrays=arrays, detail=detail)
 
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -40,16 +40,6 @@ _STARTS = (10.0, 1.0, 0.1)  # lambdas in units of `scale` from which a refinemen
 _CLEARLY = 0.99  # a score below this share of another beats the noise-free analytic weights
 _PIECE = 64  # inputs of a network's call outside of training
 PICTURES = 2  # test images whose reconstructions are stored
-
-
-class Measure(Protocol):
-    """An additional measurement of the networks of a cell; a new instance for each cell."""
-
-    def of_row(self, job: Job, predictions: Tensor, fitted: Any) -> JsonDict:
-        """Details to store with the row of a network."""
-
-    def of_cell(self) -> JsonDict:
-        """Details to store with the cell, after its last row."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +74,6 @@ class Job:
     bench: Bench
     pools: Pools
     report: Report
-    measure: Measure | None
 
     def each_size(self) -> Iterator[int]:
         """Iterate over the sizes; each is reported as done when the next is requested."""
@@ -114,15 +103,12 @@ class Job:
         predictions: Tensor,
         detail: JsonDict,
         weights: Tensor | None = None,
-        fitted: object = None,
     ) -> Fitted:
-        """A row of the results, with arrays; `fitted` is the argument of a `Measure`."""
+        """A row of the results, with arrays."""
         targets = self.pools.test.targets
         arrays: Arrays = {"images": picture(predictions)}
         if weights is not None:
             arrays["weights"] = weights.detach().cpu().numpy().astype(np.float32)
-        if self.measure is not None and fitted is not None:
-            detail = detail | self.measure.of_row(self, predictions, fitted)
         if targets.ndim > 2:
             metrics = measure(predictions, targets)
         else:  # fields on a line: metrics that need neither a maximum nor a window
@@ -165,13 +151,13 @@ class KnownRidge(Fit):
         toward = analytic if settings["toward"] == "analytic" else None
         ridge = DiagonalRidge(tail, *job.pools.train, toward=toward, relu=relu, gram=gram)
         # N = 0 stands for the analytic weights, before any training.
-        yield job.row(0, ridge.predict(analytic, test.inputs), {}, analytic, analytic)
+        yield job.row(0, ridge.predict(analytic, test.inputs), {}, analytic)
         scorer = Scorer(*(test if settings["select"] == "test" else job.pools.validation))
         for n in job.each_size():
             start = time.perf_counter()
             weights, detail = self._fitted(ridge, n, scorer, settings)
             detail["seconds"] = seconds_since(start, weights)
-            yield job.row(n, ridge.predict(weights, test.inputs), detail, weights, weights)
+            yield job.row(n, ridge.predict(weights, test.inputs), detail, weights)
 
     def memory(self, settings: Settings, extent: Extent) -> int:
         """Bytes of B^T B; if it does not fit, products go through the operators."""
@@ -215,7 +201,7 @@ class KnownGradient(Gradient):
         recipe = job.recipe
         test, analytic = job.pools.test, job.bench.weights
         build = partial(KnownOperatorNet, tail=job.bench.tail, relu=job.settings["relu"])
-        yield job.row(0, build(analytic)(test.inputs), {}, analytic, analytic)
+        yield job.row(0, build(analytic)(test.inputs), {}, analytic)
         # Runs of a group share the batch length; sizes below `batch` have shorter batches.
         groups = [[n] for n in job.sizes if n < recipe.batch]
         if large := [n for n in job.sizes if n >= recipe.batch]:
@@ -232,7 +218,7 @@ class KnownGradient(Gradient):
             for index, n in enumerate(sizes):
                 weights = network.weights.detach()[index]
                 detail = convergence(training, index) | {"seconds": seconds}
-                yield job.row(n, build(weights)(test.inputs), detail, weights, weights)
+                yield job.row(n, build(weights)(test.inputs), detail, weights)
 
 
 class DenseFits(Fit):
@@ -251,7 +237,7 @@ class DenseFits(Fit):
             start = time.perf_counter()
             fit = ridge.training(n).fit(scorer=scorer, grid=settings.get("grid"))
             detail = fit.detail() | {"seconds": seconds_since(start, ridge.targets)}
-            yield job.row(n, fit.predict(test.inputs), detail, fitted=fit)
+            yield job.row(n, fit.predict(test.inputs), detail)
 
     def memory(self, settings: Settings, extent: Extent) -> int:
         """Bytes of the dual form."""

@@ -87,7 +87,7 @@ class Ct(ImagingKind[CtProblemEntry, CtPointEntry]):
         # The released protocol is the authors': a study with other settings must not bear its name.
         shared = entry.models, entry.pools, entry.metric
         specific = point.beam, point.ellipses, point.motion, point.noise, point.arc
-        changed = entry.problem != CtProblemEntry() or entry.theorem
+        changed = entry.problem != CtProblemEntry()
         if changed or any(value is not None for value in (*shared, *specific)):
             problem = "protocol 'released' fixes problem, models, pools and metric"
             raise KoriskError(f"{problem}; leave those keys out, or use protocol: rigorous")

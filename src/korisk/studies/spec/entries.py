@@ -170,7 +170,6 @@ class StudyEntry(Spec, Generic[ProblemKeys, PointKeys]):
     pools: PoolsEntry | None = None
     models: ModelsEntry | None = None
     metric: Metric | None = None
-    theorem: bool = False  # whether errors of single layers are measured
     problem: ProblemKeys
     points: Annotated[list[PointKeys], Field(min_length=1)]
 

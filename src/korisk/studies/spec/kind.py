@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -33,10 +33,9 @@ from korisk.studies.spec.entries import (
 
 if TYPE_CHECKING:
     from korisk.problems import Problem
-    from korisk.studies.run.fits import Fit, Measure
+    from korisk.studies.run.fits import Fit
 
 KindClass = TypeVar("KindClass", bound="type[AnyKind]")
-MeasureClass = TypeVar("MeasureClass", bound="type[Measure]")
 
 FROM_OUTSIDE = "KORISK_KINDS"  # modules and files to import, as in PATH
 
@@ -117,9 +116,8 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
             "models": models.model_dump(mode="json", exclude_none=True, exclude={"networks"}),
             "metric": entry.metric or "mse",
         }
-        if not spec["models"] and (entry.theorem or not trained):
-            condition = " where theorem is true" if entry.theorem else ", or networks"
-            problem = f"models must name KO, FC or both{condition}, got neither"
+        if not spec["models"] and not trained:
+            problem = "models must name KO, FC or both, or networks, got neither"
             raise KoriskError(f"{problem}; leave models out for both")
         for model, fitted in spec["models"].items():
             keys = getattr(models, model)
@@ -138,7 +136,7 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
             spec["models"] |= self._trained(trained, spec["pools"]["validation"])
         if (images := getattr(entry.problem, "images", None)) is not None:
             spec[FOUND_AT] = images.found_at
-        return spec | ({"theorem": True} if entry.theorem else {})
+        return spec
 
     def _trained(self, networks: list[TrainedEntry], validation: int) -> JsonDict:
         """Networks by name, with the keys of their kind."""
@@ -166,7 +164,6 @@ class Kind(ABC, Generic[ProblemKeys, PointKeys]):
 AnyKind = Kind[Any, Any]
 
 KINDS: dict[str, AnyKind] = {}  # by name, in the order of registration
-MEASURES: dict[str, type[Measure]] = {}  # by the key of a study that requests them
 
 
 def register(kind: KindClass) -> KindClass:
@@ -175,28 +172,13 @@ def register(kind: KindClass) -> KindClass:
     return kind
 
 
-def measures(key: str) -> Callable[[MeasureClass], MeasureClass]:
-    """Class decorator that registers the `Measure` of studies with this key."""
-
-    def remember(measure: MeasureClass) -> MeasureClass:
-        MEASURES[key] = measure
-        return measure
-
-    return remember
-
-
 def classes_for(specs: Iterable[JsonMapping]) -> tuple[type, ...]:
     """The registered classes that cells of these specs use, to be sent to workers.
 
     Classes are pickled by the names of their modules: a worker that unpickles them imports these
     modules, which register themselves there.
     """
-    needed: dict[type, None] = {}
-    for spec in specs:
-        needed[type(kind_named(spec["problem"]["kind"]))] = None
-        if (measure := measure_of(spec)) is not None:
-            needed[type(measure)] = None
-    return tuple(needed)
+    return tuple({type(kind_named(spec["problem"]["kind"])): None for spec in specs})
 
 
 def kind_named(name: object) -> AnyKind:
@@ -213,15 +195,6 @@ def kind_named(name: object) -> AnyKind:
 def entries(settings: JsonMapping) -> tuple[int, int]:
     """Number of entries of an output and of an input of a point's problem."""
     return kind_named(settings["kind"]).entries(settings)
-
-
-def measure_of(spec: JsonMapping) -> Measure | None:
-    """The additional measurement of networks that a study requests, or None."""
-    if not spec.get("theorem"):
-        return None
-    if "theorem" not in MEASURES:
-        raise KoriskError("theorem: nothing measures layers yet; import korisk.paper.theorem")
-    return MEASURES["theorem"]()
 
 
 def _import_listed(places: Iterable[str]) -> None:

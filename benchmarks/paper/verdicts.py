@@ -1,19 +1,16 @@
-"""The paper's claims one by one: what each says, what was measured, and whether it holds.
+"""Verdicts on the paper's claims: what each says, what was measured, and whether it holds.
 
-`claims.yaml` lists them. A claim names a figure and the range that it allows; a verdict compares
-the two. `claims.json` holds the figures that `python -m benchmarks.paper.claims` made of stored
-results; those that a reproduction of one's own can tell are computed from its sweeps and stand
-beside them.
+`claims.yaml` lists the claims. Each names a figure and the range that it allows; a verdict compares
+the two. `figures_of` computes the figures that sweeps of the study tell; claims.py adds the others.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
+from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -22,7 +19,6 @@ import scipy.stats
 import yaml
 from numpy.typing import NDArray
 
-from korisk._json import JsonDict
 from korisk.curves.curve import Curve
 from korisk.paper import published
 from korisk.paper.reproduction import MODELS, Sweep
@@ -115,8 +111,7 @@ class Judged:
     """A claim with its figures and what follows from them."""
 
     claim: Claim
-    figures: tuple[Figure, ...]  # which decide
-    reproduced: tuple[Figure, ...] = ()  # of a reproduction; they decide if no name is missing
+    figures: tuple[Figure, ...]
 
     def _names(self, answer: bool | None) -> list[str]:
         return [figure.name for figure in self.counted if self.claim.allows(figure) is answer]
@@ -199,20 +194,6 @@ class Judged:
         mixed = len({self.claim.allows(figure) for figure in figures}) > 1 and not self.claim.why
         return "; ".join(self._sentence(figure, answer=mixed) for figure in figures)
 
-    @property
-    def own_text(self) -> str:
-        """The figures of a reproduction; of many, how many agree."""
-        if not self.reproduced:
-            return ""
-        if len(self.reproduced) > 2:
-            agree = sum(self.claim.allows(figure) is True for figure in self.reproduced)
-            summary = f"{agree} of {len(self.reproduced)} agree"
-        else:
-            answer = not self.claim.why
-            summary = "; ".join(self._sentence(f, answer=answer) for f in self.reproduced)
-        beside = "" if self.reproduced == self.figures else " (incomplete, so it does not decide)"
-        return f"this reproduction{beside}: {summary}"
-
     def _sentence(self, figure: Figure, *, answer: bool) -> str:
         text = _number(figure.value)
         if figure.low is not None and figure.high is not None:
@@ -221,22 +202,6 @@ class Judged:
         name = f"{figure.name}: " if figure.name else ""
         agrees = f", {_ANSWERS[self.claim.allows(figure)]}" if answer else ""
         return f"{name}{text}{agrees}"
-
-    def to_dict(self) -> JsonDict:
-        """Plain values, for JSON."""
-        claim = self.claim
-        figures, reproduced = (
-            [vars(figure) | {"agrees": claim.allows(figure)} for figure in group]
-            for group in (self.figures, self.reproduced)
-        )
-        # Both readings and all figures, so that a reader can check the verdict.
-        content: JsonDict = {"verdict": self.verdict}
-        content |= {reading: self.read(reading) for reading in READINGS}
-        names = ("key", "place", "says", "command", "figure", "note", "source")
-        content |= {name: getattr(claim, name) for name in names}
-        content |= {"labels": list(claim.labels), "because": self.because}
-        content |= {"allowed": [claim.least, claim.most], "every": claim.every}
-        return content | {"figures": figures, "own": reproduced}
 
 
 def _number(value: float | None) -> str:
@@ -260,51 +225,13 @@ def _short(names: Sequence[str], parts: Mapping[bool | None, Sequence[str]]) -> 
     return "; ".join(names) if len(names) <= 3 else f"{len(names)} of {len(names) + len(others)}"
 
 
-# --- What is listed and stored -------------------------------------------------------------------
-
-
 def claims() -> tuple[Claim, ...]:
     """All claims, in the order of the paper."""
-    listed = yaml.safe_load(_packed("claims.yaml"))
+    listed = yaml.safe_load(Path(__file__).with_name("claims.yaml").read_text(encoding="utf-8"))
     return tuple(Claim(**entry | {"labels": tuple(entry.get("labels", ()))}) for entry in listed)
 
 
-def stored_figures() -> dict[str, list[Figure]]:
-    """The figures that come with the package, by the key of their claim."""
-    stored = json.loads(_packed("claims.json"))
-    return {key: [Figure(**entry) for entry in figures] for key, figures in stored.items()}
-
-
-def _packed(name: str) -> str:
-    return resources.files("korisk.paper").joinpath(name).read_text(encoding="utf-8")
-
-
-def judge(sweeps: Sequence[Sweep] = ()) -> list[Judged]:
-    """Every claim with its verdict: those that do not hold first, then in the paper's order.
-
-    Figures are the stored ones. Those computed from the sweeps of a reproduction stand beside them,
-    and replace them if none is missing: an incomplete reproduction does not decide.
-    """
-    stored, reproduced = stored_figures(), figures_of(sweeps)
-    judgements = []
-    for claim in claims():
-        figures, computed = (tuple(group.get(claim.key, ())) for group in (stored, reproduced))
-        complete = {figure.name for figure in figures} <= {figure.name for figure in computed}
-        deciding = computed if computed and complete else figures
-        judgements.append(Judged(claim, deciding, computed))
-    return sorted(judgements, key=lambda judgement: VERDICTS.index(judgement.verdict))
-
-
-def gain_text(judged: Iterable[Judged]) -> str:
-    """How much training lowers the error of KO where the study is done properly."""
-    (figures,) = (
-        judgement.figures for judgement in judged if judgement.claim.key == "residual-correction"
-    )
-    gains = [1 - figure.value for figure in figures if figure.of("done properly", authors=False)]
-    return f"{min(gains):.1%} to {max(gains):.1%}"
-
-
-# --- Figures from the sweeps of a reproduction ---------------------------------------------------
+# --- Figures from sweeps -------------------------------------------------------------------------
 
 
 def figures_of(sweeps: Sequence[Sweep]) -> dict[str, list[Figure]]:
@@ -369,9 +296,6 @@ def figures_of(sweeps: Sequence[Sweep]) -> dict[str, list[Figure]]:
             vacuous = not all(sweep.learns for sweep in sweeps if sweep.protocol == protocol)
             grown = Figure(protocol, last.value / rest.value, *ends, vacuous=vacuous)
             figures.setdefault("largest-gap", []).append(grown)
-    exponent = _exponent([sweep for sweep in sweeps if sweep.protocol == "released"])
-    if exponent is not None:
-        figures["scales-with-p"] = [Figure("ours", exponent)]
     return figures
 
 
@@ -575,7 +499,6 @@ class _Test:
 
 _OF_BOTH = {
     "slope-ratio": _Test(_slope_ratio),
-    "rate-log": _Test(_still_falling),
     "small-n-128": _Test(_small_n, (128,)),
     "plateau-dense": _Test(_still_falling, (*_SMALL, 256)),
     "floors-cpu": _Test(_floor_ratio, _SMALL),
@@ -628,19 +551,3 @@ def _printed_ratio(sweep: Sweep) -> Figure:
         ours = sweep.line(model)
         ratios += [ours.floor / printed.floor, ours.slope / printed.slope]
     return Figure(f"H = {sweep.side}", max(ratios, key=lambda ratio: abs(math.log(ratio))))
-
-
-def slope_exponent(points: Iterable[tuple[int, float]]) -> float:
-    """The power of H^2 with which a ratio of slopes grows, by least squares of logarithms."""
-    sides, ratios = zip(*points, strict=True)
-    return float(np.polyfit(2 * np.log(sides), np.log(ratios), 1)[0])
-
-
-def _exponent(sweeps: Sequence[Sweep]) -> float | None:
-    """The exponent of the released sweeps, if all five points were run completely."""
-    points = []
-    for sweep in sweeps:
-        ratio = None if sweep.reduced else _slope_ratio(*_pairs(sweep))
-        if ratio is not None and sweep.side <= 256:
-            points.append((sweep.side, ratio))
-    return slope_exponent(points) if len(points) == 5 else None
