@@ -299,7 +299,7 @@ def _networks() -> dict[str, list[Figure]]:
 
 def _looseness(network: Content) -> float:
     """How many times the composed bound is the error."""
-    return network["bounds"]["composed"] / network["error"]
+    return float(network["bounds"]["composed"] / network["error"])
 
 
 def _machines() -> dict[str, list[Figure]]:

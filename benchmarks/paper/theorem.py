@@ -201,7 +201,9 @@ class Kind:
         if near is None:
             return self.built(1 + seed)
         draws = torch.Generator().manual_seed(1 + seed)
-        return changed(self.truth(), draws, share=near)
+        network = self.truth()
+        changed(network.parameters(), draws, share=near)
+        return network
 
     def inputs(self, seed: int, train: int, test: int) -> tuple[Tensor, Tensor]:
         """Inputs for training, and those of the test set, which no seed changes."""
@@ -216,11 +218,10 @@ class Kind:
 
 
 @torch.no_grad()
-def changed(part: Any, draws: torch.Generator, *, share: float) -> Any:
-    """A part, or its parameters, with normal relative changes of its weights."""
-    for weights in part.parameters() if isinstance(part, nn.Module) else part:
+def changed(parameters: Iterator[nn.Parameter], draws: torch.Generator, *, share: float) -> None:
+    """Change weights by normal shares of themselves."""
+    for weights in parameters:
         weights.mul_(1 + share * torch.randn(weights.shape, generator=draws).to(weights))
-    return part
 
 
 # --- The check -----------------------------------------------------------------------------------
@@ -308,7 +309,7 @@ def one_part(kind: Kind) -> Iterator[dict[str, Any]]:
         for path in learned_parts(truth):
             network = copy.deepcopy(truth)
             part = network.get_submodule(path)
-            changed(part, torch.Generator().manual_seed(seed), share=NEAR)
+            changed(part.parameters(), torch.Generator().manual_seed(seed), share=NEAR)
             row = judged(truth, network, inputs, described)
             before = row["bounds"]["composed"] / row["error"]
             yield {"test": ONE, "part": path, "seed": seed} | row

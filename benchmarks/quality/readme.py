@@ -127,7 +127,7 @@ def _bound() -> tuple[str, ...]:
         "factor on W's squared error in the bound, H = 128",
         f"{composed} (composed)",
         f"paper: {paper}; Minkowski: {minkowski}",
-        "`korisk bound examples/ct_h128_ko.yaml`",
+        "[first bound](../tutorials/first-bound.md#the-same-in-python)",
     )
 
 

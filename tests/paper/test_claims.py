@@ -19,7 +19,7 @@ judge = cache(benchmark.judge)
 
 
 def claim(**given: Any) -> Claim:
-    return Claim(**{"key": "any", "place": "here", "says": "so", "least": 1, "most": 10} | given)
+    return Claim(key="any", place="here", says="so", least=1, most=10, **given)
 
 
 def figures(*ends: tuple[float, float, float]) -> tuple[Figure, ...]:

@@ -20,7 +20,7 @@ def test_a_part_that_is_wrong_errs_at_every_call_and_no_other_one(name: str) -> 
     path, part = list(learned_parts(wrong).items())[-1]
     calls = []
     part.register_forward_hook(lambda _, given, output: calls.append((*given, output)))
-    changed(part, torch.Generator().manual_seed(0), share=0.5)
+    changed(part.parameters(), torch.Generator().manual_seed(0), share=0.5)
     errors = theorem.graph_errors(truth, wrong, inputs)
     true = learned_parts(truth)[path]
     with torch.no_grad():
@@ -34,7 +34,8 @@ def test_what_is_followed_is_the_composed_bound(name: str) -> None:
     kind = Kind(name)
     truth = kind.truth()
     _, inputs = kind.inputs(1, 0, 8)
-    wrong = changed(copy.deepcopy(truth), torch.Generator().manual_seed(0), share=0.3)
+    wrong = copy.deepcopy(truth)
+    changed(wrong.parameters(), torch.Generator().manual_seed(0), share=0.3)
     described = graph_network(truth, inputs[:1])
     with torch.no_grad():
         errors = theorem.layer_errors(truth, wrong, inputs)
