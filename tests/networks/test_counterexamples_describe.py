@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 import korisk as kr
 from korisk.errors import KoriskWarning
+from korisk.networks.describe import rules
 from korisk.networks.describe.describe import describe
+from korisk.theory import NormBracket
 
 
 class HiddenWrite(nn.Module):
@@ -223,3 +225,101 @@ def test_no_quotient_exceeds_a_constant_that_is_given(name: str) -> None:
         quotient = float((module(one) - module(two)).norm() / (one - two).norm())
         # Of a custom function autograd knows what it states, so quotients are asked for as well.
         assert max(quotient, slope_at(module, one)) <= constant * (1 + 1e-9)
+
+
+WIDE, TALL = draw(1, 6, seed=7), draw(4, 6, seed=8)
+
+
+def written_wide(x: Tensor) -> Tensor:
+    y = 2.0 * x.expand(4, 6)
+    y[:, 1:] = x[:, :1]
+    return y
+
+
+def added_wide(x: Tensor) -> Tensor:
+    y = 1.0 * x
+    y.sub_(x[:, :1], alpha=3)
+    return y
+
+
+# Functions that repeat a value to the shape of another, in either place.
+REPEATED: dict[str, Callable[[Tensor], Tensor]] = {
+    "real part, of a constant": lambda x: torch.view_as_real(torch.complex(x[:, :1], TALL)),
+    "imaginary part, of a constant": lambda x: torch.view_as_real(torch.complex(TALL, x)),
+    "real part": lambda x: torch.view_as_real(torch.complex(x[:, :1], x)),
+    "imaginary part": lambda x: torch.view_as_real(torch.complex(x, x[:, :1])),
+    "both parts": lambda x: torch.view_as_real(torch.complex(x.T, x)),
+    "added to a constant": lambda x: x[:, :1] + TALL,
+    "added": lambda x: x[:, :1] + x,
+    "rows and columns": lambda x: x + x.T,
+    "subtracted three times": lambda x: torch.sub(x, x[:, :1], alpha=3),
+    "subtracted from": lambda x: torch.rsub(x, x[:, :1], alpha=3),
+    "subtracted in place": added_wide,
+    "times a constant": lambda x: x[:, :1] * TALL,
+    "over a constant": lambda x: x / (TALL.abs() + 1),
+    "the larger": lambda x: torch.maximum(x[:, :1], x),
+    "the larger of rows and columns": lambda x: torch.maximum(x, x.T),
+    "chosen beside a constant": lambda x: torch.where(TALL > 0, x, TALL),
+    "chosen": lambda x: torch.where(TALL > 0, x, x[:, :1]),
+    "beside copies": lambda x: torch.stack([x, x[:, :1].expand_as(x)]),
+    "filled": lambda x: x.masked_fill(TALL > 0, 3.0),
+    "mixed with a constant": lambda x: torch.lerp(x, TALL, 0.3),
+    "its share": lambda x: torch.lerp(WIDE, TALL, x[:, :1]),
+    "added to products": lambda x: torch.addmm(x, TALL, WEIGHTS),
+    "times matrices": lambda x: x @ torch.stack([WEIGHTS, OTHERS]),
+    "a matrix times copies": lambda x: WEIGHTS @ x.T.expand(3, 6, 1),
+    "the bias of a matrix": lambda x: F.linear(TALL, WEIGHTS[:1], x[0, :1]),
+    "written": written_wide,
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_value_that_is_repeated_counts_as_often(name: str) -> None:
+    module = Of(REPEATED[name])
+    slope = max(slope_at(module, draw(1, 6, seed=seed)) for seed in range(20, 26))
+    assert slope * (1 - 1e-9) <= upper(module, draw(1, 6, seed=4)) <= 1.1 * slope
+
+
+def test_what_divides_with_rounding_or_by_several_radii_has_no_constant() -> None:
+    def truncated(x: Tensor) -> Tensor:
+        return torch.div(x, 5 * torch.ones_like(TALL), rounding_mode="trunc")
+
+    radii = torch.tensor([[0.999, 1.001]]).double()
+
+    def projected(x: Tensor) -> Tensor:  # onto no ball: v / max(a, |v|) with an a for each entry
+        return x / torch.maximum(radii, x.norm(dim=1, keepdim=True))
+
+    x = torch.full((1, 2), 0.5**0.5).double()
+    assert slope_at(Of(projected), x) > 1.1 / 0.999
+    assert upper(Of(projected), x) == upper(Of(truncated), draw(1, 6)) == math.inf
+
+
+def test_a_slope_along_one_coordinate_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1,024 entries one is repeated 64 times, which random directions do not show."""
+
+    def spread(x: Tensor) -> Tensor:
+        return torch.view_as_real(torch.complex(x[:, :1], torch.ones(1, 64).to(x)))
+
+    module, x = Of(spread), torch.randn(1, 1024, generator=torch.Generator().manual_seed(0))
+    net, _ = told(module, x)
+    assert net.lipschitz() == pytest.approx(8)
+    assert net.largest_slope is not None
+    assert net.largest_slope < 1
+    monkeypatch.setattr("korisk.networks.describe.rules._spread", lambda *_: 1.0)
+    with pytest.raises(kr.KoriskError, match=r"come out 7\.99\d* times as far apart"):
+        describe(module, x)
+
+
+def test_the_gradient_leads_to_a_steep_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A narrow rise, away from the example and small against the other entries."""
+
+    def rise(x: Tensor) -> Tensor:
+        return torch.cat([torch.erf(x[:, :1] - 3), 0.1 * x[:, 1:]], 1)
+
+    module, x = Of(rise), torch.linspace(1, 2, 64, dtype=torch.float64)[None]
+    net, _ = told(module, x)
+    assert net.largest_slope is not None
+    assert net.largest_slope < 0.9 < 2 / math.sqrt(math.pi) < net.lipschitz()
+    monkeypatch.setitem(rules.CONSTANTS, "erf", lambda *_: NormBracket(0.0, 0.9))
+    with pytest.raises(kr.KoriskError, match="more than the 0.9"):
+        describe(module, x)

@@ -1,5 +1,6 @@
 """describe: any PyTorch module as the network that the theory takes."""
 
+import math
 import warnings
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from korisk.networks.describe import recording as recordings
 from korisk.networks.describe import rules
 from korisk.networks.describe.graph import Inside, Link, links
 from korisk.networks.describe.layers import layers_of, own_bracket
-from korisk.networks.describe.linear import far_slope, is_plain
+from korisk.networks.describe.linear import far_slope, is_plain, searched_slope
 from korisk.networks.describe.marks import mark_of
 from korisk.networks.describe.recording import CannotFollow, Frame, Recording, Ref, Step
 from korisk.networks.describe.rules import unit_bracket
@@ -94,16 +95,20 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
         # A slope that is attained: no constant of the network may be below it.
         tried = [example[:1], *recordings.far_inputs(example[:1])]
         slope = far_slope(lambda x: module(x.clone()), tried)
+        net = Network(layers, compositions=compositions, name=name, largest_slope=slope)
+        upper = net.lipschitz()
+        is_stated = any(layer.bracket.whose == "stated" for layer in layers)
+        if upper < math.inf and not (is_stated or recording.branches):
+            # The example and an input of its size: a constant of korisk's own must hold anywhere.
+            slope = max(slope, searched_slope(lambda x: module(x.clone()), tried[:6:5]))
     if recording.branches:
         places = ", ".join(dict.fromkeys(path or "the module" for path in recording.branches))
         notes.append(
             f"{shown(places)[1:-1]} branches on the values of its input; the description "
             "covers the branch that the example took, and constants hold for inputs that take it"
         )
-    net = Network(layers, compositions=compositions, name=name, largest_slope=slope)
-    if slope > (upper := net.lipschitz()) * (1 + _SLACK):
+    if slope > upper * (1 + _SLACK):
         what = f"two inputs that were tried come out {slope:.4g} times as far apart"
-        is_stated = any(layer.bracket.whose == "stated" for layer in layers)
         if not (is_stated or recording.branches):
             raise KoriskError(
                 f"{what}, more than the {upper:.4g} that follow from what was recorded at the "

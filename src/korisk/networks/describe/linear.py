@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import cast
 
@@ -26,6 +26,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _DIRECTIONS = 8
 _SCALES = (1e-2, 0.3, 1.0)
 _POWER_STEPS = 12
+_CLIMB = 16  # steps of gradient ascent
+_COORDINATES = 4
 _SLACK = {torch.float64: 1e-9, torch.float32: 1e-3}  # what rounding may add to a quotient
 
 Function = Callable[[Tensor], Tensor]
@@ -275,6 +277,58 @@ def far_slope(function: Function, points: Iterable[Tensor]) -> float:
             continue
         before = point, value
     return max(value for value in slopes if value < math.inf)
+
+
+def searched_slope(function: Function, points: Iterable[Tensor]) -> float:
+    """Largest slope that a search from some points finds, less what rounding may have added."""
+    slopes = [0.0]
+    for place, point in enumerate(points):
+        try:
+            for start, step in _attempts(function, point.detach(), f"search {place}"):
+                values = _value(function, start), _value(function, start + step)
+                slopes.append(_certain_quotient(*values, start + step - start))
+        except Exception:  # whatever torch or the user's code cannot do under autograd
+            continue
+    return max(value for value in slopes if value < math.inf)
+
+
+def _attempts(function: Function, point: Tensor, stream: str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Steps from points: along single coordinates, then uphill by the gradient of the slope."""
+
+    def draw(like: Tensor, place: int) -> Tensor:
+        return drawn(like.shape, place, stream).to(like)
+
+    def along(places: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        for entry in places.tolist():
+            for size in (0.01, 1.0):
+                step = torch.zeros_like(point)
+                step.view(-1)[entry] = size * length
+                yield point, step
+
+    length = float(point.norm()) or 1.0
+    few = min(_COORDINATES, point.numel())
+    yield from along(draw(point, 0).flatten().topk(few).indices)  # some at random
+    x = point.clone().requires_grad_()
+    with torch.enable_grad():
+        value = function(x)
+    # Then the steepest: the square of entry i of J^T w has the mean |J e_i|^2.
+    backs = [pulled_back(value, x, draw(value, place)) for place in range(1, 4)]
+    yield from along(torch.stack(backs).square().sum(0).flatten().topk(few).indices)
+    step = draw(point, 4)
+    for place in range(_CLIMB):
+        step = 0.01 * length * step / step.norm()
+        x, step = x.detach().requires_grad_(), step.detach().requires_grad_()
+        with torch.enable_grad():
+            moved = (function(x + step) - function(x - step)).double().norm()
+            slope = moved.log() - step.double().norm().log()
+        uphill, turn = torch.autograd.grad(slope, (x, step))
+        yield (x - step).detach(), 2 * step.detach()
+        if not bool(torch.isfinite(turn).all()) or not bool(torch.isfinite(uphill).all()):
+            return
+        # Of a linear map this is power iteration: |v|^2 times the gradient is J^T J v less v.
+        step = step.detach() + float(step.detach().norm()) ** 2 * turn
+        rate = 0.3 * length * (1 - place / _CLIMB)
+        x = x.detach() + rate * uphill / (float(uphill.norm()) or 1.0)
 
 
 def _certain_quotient(first: Tensor, second: Tensor, step: Tensor) -> float:

@@ -133,7 +133,10 @@ def _projection(step: Step, steps: Sequence[Step]) -> Slopes | None:
         return None
     if inner.name in _ABS:
         return (base, 0.0, 1 / low) if inner.value.shape == step.value.shape else None
-    return (base, 0.0, 1 / low) if _is_euclidean(inner) and _norm_spreads(inner, step) else None
+    # Entries that share a norm must share a: the projection is onto a ball, not an ellipsoid.
+    shared = bottom.value.numel() == inner.value.numel()
+    euclidean = shared and _is_euclidean(inner) and _norm_spreads(inner, step)
+    return (base, 0.0, 1 / low) if euclidean else None
 
 
 def _is_euclidean(step: Step) -> bool:

@@ -465,6 +465,8 @@ def gain(step: Step, x: Tensor) -> Gain | None:
     bracket: NormBracket | None = None
     if folded(step):
         bracket = unit_bracket("rearranges or selects entries")
+    elif name == "complex" and (spread := _spread(step, x)) > 1:
+        bracket = exactly(spread, "repeated beside constants")
     elif name in _CONCATENATES:
         bracket = unit_bracket("put beside constants")
     elif name in SIGNS:
@@ -492,17 +494,14 @@ def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> f
     _refuse_attention(step)
     if any(isinstance(argument, Ref) for argument in step.kwargs.values()):
         return None  # in an order that is not known
-    # An entry that is spread over many counts as often.
-    spread = [
-        constant * math.sqrt(max(1.0, step.value.numel() / max(parent.numel(), 1)))
-        for parent, constant in zip(parents, constants, strict=True)
-    ]
+    pairs = zip(parents, constants, strict=True)
+    spread = [constant * _spread(step, parent) for parent, constant in pairs]
     if step.name in _ADDING and is_number(alpha := option(step, 2, "alpha", 1)):
         # x - alpha y has the constants 1 and |alpha|; rsub swaps them.
         first = abs(alpha) if "rsub" in step.name else 1.0
         second = 1.0 if "rsub" in step.name else abs(alpha)
         return first * spread[0] + second * sum(spread[1:])
-    if step.name in _MAXIMA or _chooses(step):
+    if step.name in _MAXIMA or step.name == "complex" or _chooses(step):
         return math.hypot(*spread)
     if step.name in _CONCATENATES:
         return math.hypot(*constants)
@@ -512,6 +511,11 @@ def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> f
         times = math.sqrt(max(1.0, written / max(parents[1].numel(), 1)))
         return math.hypot(constants[0], constants[1] * times)
     return None
+
+
+def _spread(step: Step, x: Tensor) -> float:
+    """How much longer a value becomes where a step repeats it to the shape of its result."""
+    return math.sqrt(max(1.0, step.value.numel() / max(x.numel(), 1)))
 
 
 def _writes(step: Step) -> bool:
@@ -583,11 +587,10 @@ def _linear(step: Step, x: Tensor) -> NormBracket | None:
         if dense and constant.ndim == 2 and not isinstance(option(step, 2, "bias", None), Ref):
             return matrix_norm(constant)
     if step.name in ("mul", "multiply", "__mul__", "__rmul__", "div", "divide", "true_divide"):
-        if "div" in step.name and not isinstance(first, Ref):
-            return None  # a constant divided by x
+        rounded = option(step, 2, "rounding_mode", None) is not None
+        if "div" in step.name and (rounded or not isinstance(first, Ref)):
+            return None  # or a constant divided by x
         if step.value.shape == x.shape and (is_number(constant) or isinstance(constant, Tensor)):
-            if option(step, 2, "rounding_mode", None) is not None:
-                return None
             values = _as_constant(constant)
             # The norm of a diagonal matrix.
             size = (values.abs() if values.is_complex() else values).double().abs()
