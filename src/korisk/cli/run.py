@@ -154,8 +154,8 @@ def _show_cells(
         # Workers share the cells, but none of them shares its longest cell.
         expected = max(sum(measured) / workers, *measured)
     if as_json:
-        to_do = {"cells": len(pending), "without_estimate": unmeasured, "workers": workers}
-        to_do |= {"seconds": expected}
+        to_do: JsonDict = {"cells": len(pending), "without_estimate": unmeasured}
+        to_do |= {"workers": workers, "seconds": expected}
         print_json({"name": study.name, "cells": cells, "to_do": to_do})
         return
     rows = [
