@@ -24,7 +24,6 @@ _SETTLED = 0.002
 _VANISHED = 1e-6  # the same, relative to the first loss: an exact fit's loss never stops falling
 _SLOWED = 0.01  # the same, relative to the total fall, of which a steady descent makes a tenth
 _FLAT = 0.1  # gradient norm at the end relative to the start
-_CRAWLING = 0.5  # the same; above it the learning rate may be too low
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +197,8 @@ class Training:
     >>> net, draws = DenseNet(3, 3, relu=False), torch.Generator().manual_seed(1)
     >>> recipe = Recipe(optimiser="sgd", rate=0.2, iterations=300, batch=8)
     >>> training = train(net, x, 2 * x, recipe, generator=draws)
-    >>> training.losses.shape, bool(training.converged), training.explain()[:9]
-    (torch.Size([300]), True, 'converged')
+    >>> training.losses.shape, bool(training.converged)
+    (torch.Size([300]), True)
     """
 
     recipe: Recipe
@@ -232,39 +231,3 @@ class Training:
         slowed = ((total > 0) & (late <= _SLOWED * total)) | (self.gradient_left <= _FLAT)
         risen = self.end.loss > self.start.loss * (1 + _SETTLED)
         return (settled & slowed & ~risen) | (self.end.loss <= self.negligible)
-
-    def explain(self) -> str:
-        """Whether it converged, by which figures, and what to do if not.
-
-        Returns
-        -------
-        str
-            One or two sentences.
-        """
-        tail = f"the last {self.recipe.last_tenth} of {self.recipe.iterations} iterations"
-        verdicts = self.converged.reshape(-1)
-        if verdicts.all():
-            change, ratio = float(self.improvement.abs().max()), float(self.gradient_left.max())
-            norm = f"the gradient's norm is {ratio:.2g} of what it was at first"
-            return f"converged: the loss changed by {100 * change:.2g}% over {tail}, and {norm}"
-        # The figures below describe the first run that did not converge.
-        run, runs = int((~verdicts).nonzero()[0]), len(verdicts)
-        verdict = "not converged"
-        if runs > 1:
-            verdict = f"{int((~verdicts).sum())} of {runs} runs not converged, among them run {run}"
-        standings = (self.start, self.late, self.end)
-        start, late, end = (float(standing.loss.reshape(-1)[run]) for standing in standings)
-        fall = float(self.improvement.reshape(-1)[run])
-        if end > start * (1 + _SETTLED):
-            reason = f"the loss rose from {start:.3g} to {end:.3g}; lower the rate"
-        elif fall < 0:
-            reason = f"the loss rose by {-100 * fall:.2g}% over {tail}; lower the rate"
-        elif start - end <= 0:
-            reason = "the loss did not fall at all; raise the rate"
-        else:
-            share = (late - end) / (start - end)
-            slow = float(self.gradient_left.reshape(-1)[run]) > _CRAWLING
-            amount = f"by {100 * fall:.2g}% over {tail}, {100 * share:.2g}% of its whole fall"
-            remedy = f"{'raise the rate, ' if slow else ''}train longer or fit in closed form"
-            reason = f"the loss still fell {amount}; {remedy}"
-        return f"{verdict}: {reason}"

@@ -357,7 +357,7 @@ class _Trainer:
             for mark, (loss, norm) in content["standings"].items():
                 self.standings[mark] = Standing(loss.cpu(), norm.cpu())
             if self.done == self.recipe.iterations:
-                self.result().explain()  # fails if an evaluation is missing
+                self.result()  # fails if an evaluation is missing
         except KoriskError:
             raise
         except Exception as error:  # whatever a damaged or foreign file causes in the reader
