@@ -58,7 +58,6 @@ def test_a_geometry_alone_is_predicted(study: Path) -> None:
     for fact in (
         "from 16 phantoms and nothing trained",
         "Samples for targets, as examples",
-        "What 16 samples determine",
         "Proposition 1",
         "KO has an expected error of",
         "GiB of memory",

@@ -15,7 +15,7 @@ from korisk.planning.futures.posterior import MOST_SIZES, posterior
 from korisk.planning.futures.prior import PRIORS
 from korisk.prediction.misfit import BELIEF, LogErrors
 from korisk.prediction.pair import PredictedPair, track
-from korisk.prediction.prediction import FARTHEST_N, Prediction, log_errors, trust_words
+from korisk.prediction.prediction import FARTHEST_N, Prediction, log_errors, misfit_of, trust_words
 from pilots import power_pilot, scaled
 
 Array = NDArray[np.float64]
@@ -444,7 +444,7 @@ def test_a_pilot_is_held_against_the_theory_where_that_speaks() -> None:
     # So is a rehearsal.
     n = np.array([4.0, 8, 16, 32])
     checks = LogErrors(n, np.log(2 / n), np.full(4, 0.01))
-    found = replace(made(), rehearsal=checks, valid_from=8.0, valid_to=16.0).misfit().simulated
+    found = misfit_of(replace(made(), rehearsal=checks, valid_from=8.0, valid_to=16.0)).simulated
     assert found.n.tolist() == [8, 16]
     assert found.log_error == pytest.approx(math.log(2))
 
@@ -455,7 +455,7 @@ def test_trust_is_three_to_one_times_how_much_better_the_theory_explains_the_pil
     theory = Power(0.02, 0.5, 0.45)
     one = made(theory).with_pilot(seeds)
     rival = posterior(seeds, replace(PRIORS["squares"], least_noise=0.01, noises=(0.05,)))
-    log_odds = one.misfit(0.01).evidence - rival.evidence
+    log_odds = misfit_of(one, 0.01).evidence - rival.evidence
     log_odds += 0.5 * (len(seeds.sizes) - 1) * math.log(2 * math.pi) + math.log(4) + math.log(3)
     assert 0.01 < one.trust < 0.9999
     assert math.log(one.trust / (1 - one.trust)) == pytest.approx(log_odds)

@@ -94,19 +94,16 @@ class Replacement:
         _checks.count("kernel", kernel, at_least=1, at_most=255, remedy="try 9")
         require(kernel % 2 == 1, "kernel", "be odd", kernel, f"use {kernel + 1}")
         by_wrong, at_operator = Argument("by", "wrong"), Argument("start", "operator")
+        at_random, wrong = Argument("start", "random"), Argument("wrong", ...)
         if by == "wrong" and self.wrong is None:
-            reason = Message(" needs to know how wrong; give ", Argument("wrong", 0.05))
-            raise KoriskError(by_wrong, reason, ", or an operator")
+            raise KoriskError(by_wrong, " needs a share; give ", Argument("wrong", 0.05))
         if by == "wrong" and start != "random":
-            start_argument = Argument("start", ...)
-            raise KoriskError("a wrong operator is not learned; leave ", start_argument, " out")
+            raise KoriskError(by_wrong, " is not learned; leave ", Argument("start", ...), " out")
         if by == "convolution" and start == "operator":
-            remedy = Message(Argument("by", "dense"), ", or ", Argument("start", "random"))
-            raise KoriskError("a convolution cannot start at the operator; use ", remedy)
+            raise KoriskError("a convolution cannot start at the operator; use ", at_random)
         if self.wrong is not None and by != "wrong" and start == "random":
-            start_of = " is where a learned layer starts with ", at_operator, ", or what ", by_wrong
-            remedy = Message(" puts in its place; leave it out, or add one of them")
-            raise KoriskError(Argument("wrong", ...), *start_of, remedy)
+            needs = " needs ", by_wrong, " or ", at_operator, "; leave it out, or add one of them"
+            raise KoriskError(wrong, *needs)
 
 
 def replaced(

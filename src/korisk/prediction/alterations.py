@@ -6,9 +6,6 @@ choice is made from the examples: a linear denoiser is fitted in closed form to 
 some examples and tested on the others, and so is one fitted to the same examples unaltered.
 Alterations that preserve the distribution of the images do not raise the error; those that raise it
 by more than a few per cent are dropped.
-
-Elastic deformations are used only on request: interpolation smooths edges, which a linear fit does
-not notice and a convolutional network does.
 """
 
 from __future__ import annotations
@@ -32,7 +29,6 @@ Alteration = Callable[[Tensor, torch.Generator], Tensor]
 TRIED = ("mirror", "turn", "shift", "shift/2", "shift/4")  # by default; others must be named
 OTHERS = "also"  # an image of another source in the place of each copy, which is altered too
 _BRIGHTNESS = 0.2  # copies are brighter or darker by up to this part
-_CELLS = 4  # of the coarse grid whose random displacements bend an image
 _COMPARED = 128  # images: more would take seconds and change no choice
 _SIDE = 64  # pixels of an edge of images that are compared
 _SPLITS = 12  # into examples to fit and examples to test, half and half
@@ -84,25 +80,6 @@ def _shifted(share: float) -> Alteration:
     return shifted
 
 
-def _bent(share: float) -> Alteration:
-    """Elastic deformation by a smooth random field; its deviation is a share of the width."""
-
-    def bent(images: Tensor, generator: torch.Generator) -> Tensor:
-        count, rows, columns = images.shape
-        # Random displacements on a coarse grid, interpolated: (count, 2, rows, columns) in [-1, 1].
-        coarse = torch.randn(count, 2, _CELLS, _CELLS, generator=generator).to(images)
-        size = (rows, columns)
-        field = 2 * share * F.interpolate(coarse, size, mode="bicubic", align_corners=True)
-        down, across = (torch.linspace(-1, 1, length).to(images) for length in size)
-        grid = torch.stack(torch.meshgrid(across, down, indexing="xy"), -1)
-        places = grid + field.permute(0, 2, 3, 1)
-        return F.grid_sample(
-            images[:, None], places, mode="bicubic", padding_mode="reflection", align_corners=True
-        )[:, 0]
-
-    return bent
-
-
 def _brightened(images: Tensor, generator: torch.Generator) -> Tensor:
     scale = 1 + _BRIGHTNESS * (2 * torch.rand(len(images), generator=generator) - 1)
     return images * scale.view(-1, *[1] * (images.ndim - 1)).to(images)
@@ -115,7 +92,6 @@ KINDS: dict[str, Alteration] = {
     "shift": _shifted(1 / 8),
     "shift/2": _shifted(1 / 16),
     "shift/4": _shifted(1 / 32),
-    "elastic": _bent(1 / 24),
     "brightness": _brightened,
 }
 
@@ -148,29 +124,16 @@ def checked_kinds(kinds: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]
 
 
 def admitted(shape: Sequence[int]) -> tuple[str, ...]:
-    """The alterations that images (count, *shape) admit: lines and volumes are not bent."""
-    planes = len(shape) == 2
-    return tuple(
-        name
-        for name in KINDS
-        if (planes or not name.startswith("elastic")) and (len(shape) > 1 or name != "turn")
-    )
+    """The alterations that images (count, *shape) admit: lines are not turned."""
+    return tuple(name for name in KINDS if len(shape) > 1 or name != "turn")
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The alterations that the examples support.
+    """The alterations that the examples support."""
 
-    Parameters
-    ----------
-    kinds : tuple of str
-        Those that are used, in the order in which they act; none where all do harm.
-    harm : dict of str to float
-        By how much each kind raises the logarithm of the error on examples that were left out.
-    """
-
-    kinds: tuple[str, ...]
-    harm: dict[str, float]
+    kinds: tuple[str, ...]  # that are used, in the order in which they act; none if all do harm
+    harm: dict[str, float]  # by how much each raises the log error on examples left out
 
     @property
     def words(self) -> str:

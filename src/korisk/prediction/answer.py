@@ -50,7 +50,7 @@ def model_advice(model: Advising, question: Question) -> list[str]:
 
 def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
     """The predictions of a point as tables of text."""
-    models, n, targets = point.predictions, point.examples, question.targets or point.targets
+    models, targets = point.predictions, question.targets or point.targets
     if models:
         columns = ("computed", "expected", "90% from", "to")
         heads = ["N", *(f"{model.model}\n{column}" for model in models for column in columns)]
@@ -71,16 +71,6 @@ def point_tables(point: PointPrediction, question: Question) -> Iterator[Table]:
     ]
     of = "a target" if question.targets else "targets, as examples"
     yield Table(f"Samples for {of}", heads, rows)
-    if not models:
-        return
-    rows = []
-    for prediction in models:
-        used, weights = point.effective(prediction, n), prediction.parameters or 0
-        share = f"{used / weights:.0%}" if weights else "-"
-        directions = number(prediction.effective(n))
-        rows.append([prediction.model, whole(weights), directions, whole(round(used)), share])
-    heads = ["model", "weights", "directions", "as weights", "share"]
-    yield Table(f"What {n:,} samples determine", heads, rows)
     for prediction in models:
         if prediction.checks:
             trust = chance(prediction.trust) if prediction.tested else "not tested"

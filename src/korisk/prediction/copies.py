@@ -49,4 +49,4 @@ def _units(images: Array) -> Array:
     rows = images.reshape(len(images), -1)
     rows = rows - rows.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+    return np.asarray(np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0))

@@ -82,6 +82,8 @@ def rehearse_study(
     device: str = "cpu",
 ) -> list[PointPrediction]:
     """The points of a study, or one: linear models in closed form, networks by training."""
+    from korisk.prediction.rehearsal.rehearse import rehearse
+
     specs = point_specs(study, point)
     curves, in_study = list(request.pilots), {"sizes", "seeds"} & set(study.content)
     if user_network is None:
@@ -122,7 +124,10 @@ def rehearse_study(
             settings = {**spec, "problem": described}
             predicted = PointPrediction(name, settings, (), "", 1, notes, meter.read())
         rehearsed = tuple(
-            rehearsed_network(label, build, problem, measured.get(label), arguments, request)
+            Rehearsed(
+                rehearse(build, problem, model=label, callbacks=request.callbacks, **arguments),
+                measured.get(label),
+            )
             for label, (build, arguments) in networks.items()
         )
         if rehearsed:
@@ -135,6 +140,7 @@ def rehearse_own(
     name: str, build: Build, defined: Mapping[str, Any], request: Request, options: Options
 ) -> PointPrediction:
     """A user's network behind the operator that is defined beside it."""
+    from korisk.prediction.rehearsal.rehearse import rehearse
     from korisk.problems.problem import Problem
 
     meter, arguments = Meter(), {**defined, **options}
@@ -162,19 +168,11 @@ def rehearse_own(
         arguments |= {"images": drawn.images, "patients": drawn.patients}
         if len(drawn.images) < examples:
             notes.append(f"There are {len(drawn.images):,} images, of {examples:,} asked for.")
-    network = rehearsed_network(name, build, operator, pilot, arguments, request)
+    made = rehearse(build, operator, model=name, callbacks=request.callbacks, **arguments)
     spec: dict[str, Any] = {"problem": {}, "models": {}}
-    return PointPrediction(name, spec, (), "", 1, tuple(notes), meter.read(), (), (network,))
-
-
-def rehearsed_network(
-    name: str, build: Build, operator: Any, pilot: Curve | None, options: Options, request: Request
-) -> Rehearsed:
-    """Rehearse a network."""
-    from korisk.prediction.rehearsal.rehearse import rehearse
-
-    rehearsal = rehearse(build, operator, model=name, callbacks=request.callbacks, **options)
-    return Rehearsed(rehearsal, pilot)
+    return PointPrediction(
+        name, spec, (), "", 1, tuple(notes), meter.read(), (), (Rehearsed(made, pilot),)
+    )
 
 
 def refuse_early(question: Question, options: Options, pilot: Curve | None) -> None:

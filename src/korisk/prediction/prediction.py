@@ -316,15 +316,6 @@ class Prediction(Reported, Advising):
         -------
         float
             The effective number of weights.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> from korisk.prediction.dense.spectral import Spectrum
-        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
-        >>> round(made.effective(10**6), 2)
-        8.0
         """
         return self.theory.effective(float(checked_sizes([n])[0]))
 
@@ -340,15 +331,6 @@ class Prediction(Reported, Advising):
         -------
         ndarray of shape (M,)
             Mean squared errors.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> from korisk.prediction.dense.spectral import Spectrum
-        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
-        >>> made.computed([10**6]).round(4).tolist()
-        [0.1]
         """
         return self.theory.errors(checked_sizes(n))
 
@@ -364,15 +346,6 @@ class Prediction(Reported, Advising):
         -------
         ndarray of shape (M,)
             Mean squared errors.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> from korisk.prediction.dense.spectral import Spectrum
-        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
-        >>> bool(made.errors(4)[0] > made.errors(400)[0] > made.floor)
-        True
         """
         return self.quantile(n, 0.5)
 
@@ -388,16 +361,6 @@ class Prediction(Reported, Advising):
         -------
         tuple of ndarray of shape (M,)
             Lower and upper mean squared errors.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> from korisk.prediction.dense.spectral import Spectrum
-        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
-        >>> low, high = made.band([16, 64])
-        >>> bool((low < high).all())
-        True
         """
         return self.quantile(n, TAIL), self.quantile(n, 1 - TAIL)
 
@@ -415,15 +378,6 @@ class Prediction(Reported, Advising):
         -------
         ndarray of shape (M,)
             Mean squared errors.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> from korisk.prediction.dense.spectral import Spectrum
-        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
-        >>> bool(made.quantile(64, 0.1)[0] < made.quantile(64, 0.9)[0])
-        True
         """
         return np.asarray(np.exp(self._law(checked_sizes(n)).quantile(p)))
 
@@ -463,16 +417,6 @@ class Prediction(Reported, Advising):
         PredictedPlan
             Its `middle` is None where the target is called out of reach, since the probability to
             meet it is below 15%.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> from korisk.prediction.dense.spectral import Spectrum
-        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
-        >>> found = made.plan(0.2)
-        >>> found.lower <= found.even <= found.upper, made.plan(0.01).recommend().action
-        (True, 'stop')
         """
         remedy = "give the mean squared error to reach"
         goal = real("target", target, above=0, remedy=remedy)
@@ -489,14 +433,6 @@ class Prediction(Reported, Advising):
         -------
         Expectation
             At N = 16, or at the nearest N at which the theory holds.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> from korisk.prediction.dense.spectral import Spectrum
-        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> kr.prediction.Prediction(theory, model="FC", examples=64).first_check().n
-        16
         """
         return self.expected(math.ceil(min(max(FIRST, self.valid_from), self.valid_to)))
 
@@ -524,15 +460,6 @@ class Prediction(Reported, Advising):
         -------
         str
             Sentences on one line; without a pilot, the last says what to measure first.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> from korisk.prediction.dense.spectral import Spectrum
-        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
-        >>> made.explain()
-        'FC has an expected error of ... at N = 64 (90%: ...); its curve levels off at 0.1. ...'
         """
         sentences, reasons = self.advised([] if target is None else [target], sure, cost)
         return " ".join([*sentences, *trust_words(self), *self.notes, *reasons])
@@ -567,16 +494,6 @@ class Prediction(Reported, Advising):
         ------
         KoriskError
             If the pilot is no `Curve`, or is in another unit than the mean squared error.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> from korisk.prediction.dense.spectral import Spectrum
-        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
-        >>> made = kr.prediction.Prediction(theory, model="FC", examples=64)
-        >>> pilot = kr.Curve([16, 32, 64, 128], made.computed([16, 32, 64, 128]))
-        >>> [round(check.ratio, 6) for check in made.with_pilot(pilot).checks]
-        [1.0, 1.0, 1.0, 1.0]
         """
         return replace(self, pilot=pilot)
 
@@ -596,7 +513,7 @@ class Prediction(Reported, Advising):
         if self.tested_on is None or not self.tested or not self.rivals:
             return 1.0
         # One per cent at least: no theory is exact, and a precise pilot must not refute it.
-        misfit = self.misfit(_TELLING)
+        misfit = misfit_of(self, _TELLING)
         rival = posterior(self.tested_on, _RIVAL)
         constants = 0.5 * (len(misfit.real) - 1) * math.log(2 * math.pi)
         # The level of a fitted curve is free, where the theory predicts it.
@@ -639,37 +556,9 @@ class Prediction(Reported, Advising):
         seeds = [seed for seed, there in zip(self.pilot.seed, valid, strict=True) if there]
         return Curve(self.pilot.n[valid], self.pilot.error[valid], seeds)
 
-    def misfit(self, least_noise: float = _LEAST_NOISE) -> Misfit:
-        """How far the theory is off, from the rehearsal and from the pilot.
-
-        Parameters
-        ----------
-        least_noise : float, optional
-            Standard deviation of a log error that is assumed at least.
-
-        Returns
-        -------
-        Misfit
-            Of log errors over N.
-        """
-        # The pilot counts below `valid_from` too: it measures reality, however rough the theory.
-        rehearsal = self._over_computed(self.rehearsal, self.valid_from)
-        measured = NOTHING_MEASURED
-        if self.tested_on is not None:
-            measured = self._over_computed(log_errors(self.tested_on, least_noise), 1.0)
-        examples = self.examples if self.independent is None else self.independent
-        return Misfit(rehearsal, measured, self.level, self.belief, examples=examples)
-
-    def _over_computed(self, measured: LogErrors, first: float) -> LogErrors:
-        """Logarithms over the computed curve, where that holds."""
-        valid = (measured.n >= first) & (measured.n <= self.valid_to)
-        n = measured.n[valid]
-        misfit = measured.log_error[valid] - np.log(self.computed(n))
-        return LogErrors(n, misfit, measured.variance[valid])
-
     @cached_property
     def _misfit(self) -> Misfit:
-        return self.misfit()
+        return misfit_of(self)
 
     @cached_property
     def _fitted(self) -> Posterior | None:
@@ -765,6 +654,27 @@ def checked_sizes(n: ArrayLike) -> Array:
     if sizes.ndim != 1 or not (np.isfinite(sizes).all() and (sizes >= 1).all()):
         raise invalid("n", "be numbers of training samples >= 1", n, "check them")
     return sizes
+
+
+def misfit_of(prediction: Prediction, least_noise: float = _LEAST_NOISE) -> Misfit:
+    """How far the theory is off, from the rehearsal and from the pilot's log errors over N."""
+
+    def over_computed(measured: LogErrors, first: float) -> LogErrors:
+        """Logarithms over the computed curve, where that holds."""
+        valid = (measured.n >= first) & (measured.n <= prediction.valid_to)
+        n = measured.n[valid]
+        logs = measured.log_error[valid] - np.log(prediction.computed(n))
+        return LogErrors(n, logs, measured.variance[valid])
+
+    # The pilot counts below `valid_from` too: it measures reality, however rough the theory.
+    rehearsal, measured = (
+        over_computed(prediction.rehearsal, prediction.valid_from),
+        NOTHING_MEASURED,
+    )
+    if prediction.tested_on is not None:
+        measured = over_computed(log_errors(prediction.tested_on, least_noise), 1.0)
+    examples = prediction.examples if prediction.independent is None else prediction.independent
+    return Misfit(rehearsal, measured, prediction.level, prediction.belief, examples=examples)
 
 
 def log_errors(pilot: Curve, least_noise: float) -> LogErrors:

@@ -370,14 +370,6 @@ class PointPrediction(Reported):
         """How many samples each model needs."""
         return tuple(prediction.plan(target) for prediction in self.models)
 
-    def effective(self, prediction: Prediction, n: float) -> float:
-        """How many weights N samples determine, to compare with the number of weights.
-
-        A dense layer has one weight for each entry of a target along each direction of an input,
-        and N samples determine some of these directions.
-        """
-        return prediction.effective(n) * (self.entries if prediction.model == "FC" else 1)
-
     def to_dict(
         self,
         targets: Sequence[float],
@@ -401,8 +393,10 @@ class PointPrediction(Reported):
             n, log_errors = prediction.rehearsal.n, prediction.rehearsal.log_error
             rehearsed = zip(n.tolist(), np.exp(log_errors).tolist(), strict=True)
             directions = prediction.effective(self.examples)
+            # A dense layer has a weight for each entry of a target along each such direction.
+            outputs = self.entries if prediction.model == "FC" else 1
             effective = {"n": self.examples, "directions": directions}
-            effective["parameters"] = self.effective(prediction, self.examples)
+            effective["parameters"] = directions * outputs
             models.append(
                 {
                     "model": prediction.model,

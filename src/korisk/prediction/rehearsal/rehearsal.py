@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,7 +60,6 @@ UNLIKE = Belief(
 class _Simulated:
     """The simulated curve in the place of a theory."""
 
-    simulated: ClassVar[bool] = True  # as no theory is
     curve: Curve
     parameters: int | None
 
@@ -233,21 +232,8 @@ class Rehearsal(Shown, Answers):
         shared = self.simulated.partition(";")[0] == rival.simulated.partition(";")[0]
         return worth(self.predict(pilot), rival.predict(), target, shared=shared)
 
-    def expected_with(self, n: float, pilot: Curve | None = None) -> Expectation:
-        """The error expected on real images at one N, with a small real pilot or without.
-
-        Parameters
-        ----------
-        n : int
-            Training samples.
-        pilot : Curve, optional
-            As for `predict`.
-
-        Returns
-        -------
-        Expectation
-            The error with its 90% band.
-        """
+    def expected(self, n: float, pilot: Curve | None = None) -> Expectation:
+        """The error expected on real images at one N, with a small real pilot or without."""
         remedy, least = "rehearse smaller sizes, or give a pilot", self._smallest(pilot)
         size = _checks.count("n", n, at_least=least, at_most=FARTHEST_N, remedy=remedy)
         return self.predict(pilot).expected(size)
@@ -255,10 +241,6 @@ class Rehearsal(Shown, Answers):
     def _smallest(self, pilot: Curve | None) -> int:
         """The smallest N that was rehearsed or measured."""
         return int(min(curve.sizes[0] for curve in (self.curve, pilot) if curve is not None))
-
-    def expected(self, n: float) -> Expectation:
-        """The error expected on real images at one N, by the rehearsal alone."""
-        return self.expected_with(n)
 
     def first_check(self) -> Expectation:
         """What a first measurement shows if operator, noise and images are as simulated.
@@ -336,7 +318,7 @@ class Rehearsed(Advising):
 
     def expected(self, n: float) -> Expectation:
         """The error expected on real images at one N."""
-        return self.rehearsal.expected_with(n, self.pilot)
+        return self.rehearsal.expected(n, self.pilot)
 
     def rows(self, sizes: Sequence[float]) -> list[dict[str, float]]:
         """N, the simulated error, the expected one and its 90% band."""

@@ -39,6 +39,7 @@ FOLDS = 3  # at least: a seed's networks are tested on a third of the examples
 LEAST_EXAMPLES = 12
 _LEAST_GROUPS = 3  # patients: to train, to validate and to test
 _VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
+_IMAGES = Argument("images", ...)
 _PIECE = 2**24  # entries that are projected at once
 
 
@@ -83,8 +84,7 @@ class Training(Schedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        remedy = "or leave it out"
-        require(self.fit is None or callable(self.fit), "fit", "be a function", self.fit, remedy)
+        _checks.function_or_none("fit", self.fit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,13 +162,8 @@ class ExampleSource(ImageSource):
 
     def _copies(self, images: Tensor, draws: torch.Generator) -> Tensor:
         """Altered copies, by a function that may be the user's."""
-        copies: Any = images if self.alter is None else self.alter(images, draws)
-        if not isinstance(copies, Tensor) or copies.shape != images.shape:
-            got = getattr(copies, "shape", None)
-            rule = f"return images {shape_text(tuple(images.shape))}, as it gets"
-            words = None if got is None else shape_text(tuple(got))
-            raise invalid("augment", rule, copies, "keep their number and size", got=words)
-        return copies.to(images)
+        copies: object = images if self.alter is None else self.alter(images, draws)
+        return _unchanged("augment", "images", copies, images)
 
     def examples(
         self, side: int, *, seed: int, count: int, device: torch.device | None
@@ -226,14 +221,13 @@ def simulation_of(
     else:
         for name, argument in (("patients", patients), ("augment", augment), ("also", also)):
             if argument is not None:
-                says = " is about example images; give "
-                raise KoriskError(Argument(name, ...), says, Argument("images", ...), " too")
+                raise KoriskError(Argument(name, ...), " is about examples; give ", _IMAGES, " too")
     if isinstance(operator, Problem):
         if noise is not None:
             raise KoriskError("a problem has its own noise; leave ", Argument("noise", ...), " out")
         if source is not None and not hasattr(operator, "source"):
             fixed = f"the images of {type(operator).__name__} are fixed; leave "
-            raise KoriskError(fixed, Argument("images", ...), " out")
+            raise KoriskError(fixed, _IMAGES, " out")
         words = f"pairs of {type(operator).__name__}"
 
         def pools(seed: int, variant: Variant) -> Pools:
@@ -243,13 +237,12 @@ def simulation_of(
             pools_of_seed: Pools = changed.pools(seed=seed, device=training.device, **counts)
             return pools_of_seed
     elif isinstance(operator, LinearOperator):
-        if source is not None and tuple(source.images.shape[1:]) != operator.domain:
-            shape = shape_text(operator.domain, batched=True)
-            rule, got = f"have the shape of the operator's domain, {shape}", source.images.shape
-            raise invalid("images", rule, got, "resize them", got=shape_text(tuple(got)))
+        if source is not None and (shape := tuple(source.images.shape))[1:] != operator.domain:
+            rule = f"have the operator's shape {shape_text(operator.domain, batched=True)}"
+            raise invalid("images", rule, shape, "resize them", got=shape_text(shape))
         if source is None and (len(operator.domain) != 2 or len(set(operator.domain)) > 1):
             need = f"random ellipses need a square image, got {shape_text(operator.domain)}; give "
-            raise KoriskError(need, Argument("images", ...))
+            raise KoriskError(need, _IMAGES)
         added: Any = noise
         level = f"{added:g}" if isinstance(added, Real) else shown(added)
         kind = "none" if added is None else getattr(added, "__name__", level)
@@ -263,9 +256,8 @@ def simulation_of(
             drawn = images_from.draw(side, seed=seed, counts=counts, device=operator.device)
             return Pools(*(_pairs(operator, drawn[name], added, seed, name) for name in counts))
     else:
-        raise invalid(
-            "operator", "be a LinearOperator or a Problem", operator, "use korisk.operators"
-        )
+        rule = "be a LinearOperator or a Problem"
+        raise invalid("operator", rule, operator, "use korisk.operators")
     if source is None:
         is_problem = isinstance(operator, Problem)
         kind = "images as the problem draws them" if is_problem else "random ellipses for images"
@@ -308,7 +300,7 @@ def _example_source(
     """Check a user's example images; count independent ones, and choose alterations."""
     examples = _as_images(images)
     many = examples.ndim > 1 and len(examples) >= LEAST_EXAMPLES
-    ellipses = Message("leave ", Argument("images", ...), " out to use random ellipses")
+    ellipses = Message("leave ", _IMAGES, " out to use random ellipses")
     if not many or not bool(torch.isfinite(examples).all()) or not bool(examples.any()):
         rule = f"be an array of {LEAST_EXAMPLES} or more, with finite values that are not all zero"
         got = f"{len(examples)}: {shown(images)}" if examples.ndim > 1 and not many else None
@@ -381,6 +373,15 @@ def _as_images(values: ArrayLike | Tensor) -> Tensor:
         return torch.zeros(0)
 
 
+def _unchanged(argument: str, what: str, returned: object, given: Tensor) -> Tensor:
+    """What a user's function returned; raise unless it has the shape that was given."""
+    if not isinstance(returned, Tensor) or returned.shape != given.shape:
+        rule = f"return {what} {shape_text(tuple(given.shape))}, as it gets"
+        got = shape_text(tuple(returned.shape)) if isinstance(returned, Tensor) else None
+        raise invalid(argument, rule, returned, "keep number and size", got=got)
+    return returned.to(given)
+
+
 def _pairs(operator: LinearOperator, images: Tensor, noise: Any, seed: int, name: str) -> Pairs:
     """Images behind the operator, with noise."""
     targets = images.to(operator.dtype)
@@ -397,11 +398,7 @@ def _pairs(operator: LinearOperator, images: Tensor, noise: Any, seed: int, name
         except RuntimeError as error:
             says = f"failed: {error}; it gets inputs and a generator on the CPU"
             raise KoriskError(Argument("noise", ...), f" {says}") from error
-        if not isinstance(noisy, Tensor) or noisy.shape != inputs.shape:
-            rule = f"return inputs {shape_text(tuple(inputs.shape))}, as it gets"
-            got = shape_text(tuple(noisy.shape)) if isinstance(noisy, Tensor) else None
-            raise invalid("noise", rule, noisy, "keep their number and shape", got=got)
-        inputs = noisy.to(inputs)
+        inputs = _unchanged("noise", "inputs", noisy, inputs)
     elif noise is not None:
         geometry = getattr(operator, "geometry", None)
         width = float(operator.domain[-1]) if geometry is None else geometry.image_size[-1]

@@ -61,8 +61,7 @@ class Finished:
     """The finished networks in a folder, each with a file; the folder is created if needed."""
 
     def __init__(self, folder: str | Path) -> None:
-        remedy = "name a folder for finished networks"
-        self.folder = make_folder(_checks.path("folder", folder, remedy=remedy))
+        self.folder = make_folder(_checks.path("folder", folder, remedy="name one for networks"))
 
     def has(self, name: str) -> bool:
         """Whether a network has finished."""
