@@ -121,11 +121,7 @@ def test_a_table_keeps_its_place_in_the_sheet() -> None:
 
 def test_formulas_count_where_they_have_no_value() -> None:
     pytest.importorskip("python_calamine")
-    cells = {
-        "A1": "<f>B1</f>",
-        "B1": "<f>C1</f><v>3</v>",
-        "C1": "<v>4</v>",
-    }
+    cells = {"A1": "<f>B1</f>", "B1": "<f>C1</f><v>3</v>", "C1": "<v>4</v>"}
     texts = "".join(f'<c r="{name}">{content}</c>' for name, content in cells.items())
     texts += '<c r="D1" t="str"><f>"" &amp; ""</f><v></v></c>'
     content = excel({"only": f'<row r="1">{texts}</row>'})

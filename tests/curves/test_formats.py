@@ -307,10 +307,7 @@ def test_values_of_all_lists_are_counted_together(
             ", line 3, column 10: not valid JSON: expecting property name enclosed in double "
             "quotes; correct it",
         ),
-        (
-            '[{"n": 16}\n,',
-            ", line 2, column 2: not valid JSON: expecting value; correct it",
-        ),
+        ('[{"n": 16}\n,', ", line 2, column 2: not valid JSON: expecting value; correct it"),
         (
             '{"n": 16,\n',
             ", line 2, column 1: not valid JSON: expecting property name enclosed in double "

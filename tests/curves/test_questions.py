@@ -515,14 +515,7 @@ ANSWERS: list[tuple[str, dict[str, Any], Told]] = [
     (
         "n,seed 1,seed 2\n16,0.3,0.2\n",
         {},
-        [
-            (
-                "",
-                "",
-                "16 0.3 seed 1, 16 0.2 seed 2",
-                "one column for each seed (seed 1, seed 2)",
-            )
-        ],
+        [("", "", "16 0.3 seed 1, 16 0.2 seed 2", "one column for each seed (seed 1, seed 2)")],
     ),
     (
         "n,KO seed 1,KO seed 2\n16,0.3,0.2\n64,0.2,0.1\n",
@@ -548,14 +541,7 @@ ANSWERS: list[tuple[str, dict[str, Any], Told]] = [
     (
         "n,train_mse,val_mse,test_mse\n16,0.3,0.2,0.1\n",
         {},
-        [
-            (
-                "",
-                "test_mse",
-                "16 0.1",
-                "values from 'test_mse'; not used: 'train_mse', 'val_mse'",
-            )
-        ],
+        [("", "test_mse", "16 0.1", "values from 'test_mse'; not used: 'train_mse', 'val_mse'")],
     ),
     (
         "n,train_mse,val_mse\n16,0.3,0.2\n",
@@ -565,14 +551,7 @@ ANSWERS: list[tuple[str, dict[str, Any], Told]] = [
     (
         "n,mse seed 1,mse seed 2\n16,0.3,0.2\n",
         {},
-        [
-            (
-                "",
-                "mse",
-                "16 0.3 1, 16 0.2 2",
-                "values from 'mse'; one column for each seed (2)",
-            )
-        ],
+        [("", "mse", "16 0.3 1, 16 0.2 2", "values from 'mse'; one column for each seed (2)")],
     ),
     (
         "n,mse,mae,loss,rmse,nmse,mape\n16,1,2,3,4,5,6\n",
@@ -630,12 +609,7 @@ ANSWERS: list[tuple[str, dict[str, Any], Told]] = [
         "n,FC,KO,GPU\n16,0.3,0.1,2\n64,0.2,0.05,2\n",
         {},
         [
-            (
-                "FC",
-                "",
-                "16 0.3, 64 0.2",
-                "one column for each model ('FC', 'KO'); not used: 'GPU'",
-            ),
+            ("FC", "", "16 0.3, 64 0.2", "one column for each model ('FC', 'KO'); not used: 'GPU'"),
             (
                 "KO",
                 "",
@@ -676,19 +650,11 @@ ANSWERS: list[tuple[str, dict[str, Any], Told]] = [
             ("KO", "", "16 0.2", "one column for each model ('FC 50%', 'KO')"),
         ],
     ),
-    (
-        "n,KO 1,FC 2\n16,0.3,0.2\n",
-        {"wide": "seed"},
-        [("", "", "16 0.2 FC 2, 16 0.3 KO 1", "")],
-    ),
+    ("n,KO 1,FC 2\n16,0.3,0.2\n", {"wide": "seed"}, [("", "", "16 0.2 FC 2, 16 0.3 KO 1", "")]),
     ("n,KO 1,KO 2\n16,0.3,0.2\n", {"wide": "seed"}, [("", "", "16 0.3 KO 1, 16 0.2 KO 2", "")]),
     ("n,KO s1,KO s2\n16,0.3,0.2\n", {"wide": "seed"}, [("KO", "", "16 0.3 s1, 16 0.2 s2", "")]),
     # --- Names of runs ---
-    (
-        "n,error,run\n16,0.3,run1\n16,0.2,run2\n",
-        {},
-        [("", "", "16 0.3 run1, 16 0.2 run2", "")],
-    ),
+    ("n,error,run\n16,0.3,run1\n16,0.2,run2\n", {}, [("", "", "16 0.3 run1, 16 0.2 run2", "")]),
     ("n,error,run\n16,0.3,1\n16,0.2,2\n", {}, [("", "", "16 0.3 1, 16 0.2 2", "")]),
     (
         "n,error,run\n16,0.3,unet-1\n64,0.2,ko-2\n",
@@ -701,22 +667,14 @@ ANSWERS: list[tuple[str, dict[str, Any], Told]] = [
         {},
         [("", "", "16 0.3, 64 0.2", "not used: 'failed'")],
     ),
-    (
-        "n,error,\n16,0.3,\n64,0.2,5\n",
-        {},
-        [("", "", "16 0.3, 64 0.2", "not used: 'column 3'")],
-    ),
+    ("n,error,\n16,0.3,\n64,0.2,5\n", {}, [("", "", "16 0.3, 64 0.2", "not used: 'column 3'")]),
     # --- Deviations ---
     (
         "n,x,std\n16,0.3,0.1\n",
         {"columns": {"error": "x", "deviation": "std"}, "seeds": 3},
         [("", "x", "16 0.2 1, 16 0.3 2, 16 0.4 3", "")],
     ),
-    (
-        "n,mean,std\n16,0.3,0.1\n",
-        {"seeds": 3},
-        [("", "", "16 0.2 1, 16 0.3 2, 16 0.4 3", "")],
-    ),
+    ("n,mean,std\n16,0.3,0.1\n", {"seeds": 3}, [("", "", "16 0.2 1, 16 0.3 2, 16 0.4 3", "")]),
     (
         "n,KO mean,KO std,FC mean,FC std\n16,0.3,0.1,0.5,0.2\n",
         {"seeds": 3},
@@ -790,14 +748,7 @@ ANSWERS: list[tuple[str, dict[str, Any], Told]] = [
             *(f"{n},{k / 10},{k},{n + k // 3}" for n in (16, 64) for k in (1, 2, 3)),
         ),
         {},
-        [
-            (
-                "",
-                "",
-                "16 0.1 1, 16 0.2 2, 16 0.3 3, 64 0.1 1, 64 0.2 2, 64 0.3 3",
-                "not used: 't'",
-            )
-        ],
+        [("", "", "16 0.1 1, 16 0.2 2, 16 0.3 3, 64 0.1 1, 64 0.2 2, 64 0.3 3", "not used: 't'")],
     ),
     ("n,error,valid\n16,0.5,no\n64,0.3,yes\n", {}, [("", "", "64 0.3", "1 excluded row left out")]),
     ("n,error,seed\n16,0.5,mean\n64,0.3,mean\n", {}, [("", "", "16 0.5 mean, 64 0.3 mean", "")]),
@@ -816,11 +767,7 @@ ANSWERS: list[tuple[str, dict[str, Any], Told]] = [
         {},
         [("", "", "16 0.2", "not used: 'a', 'b', 'c', 'd', 'e' and others")],
     ),
-    (
-        "n;error\n16;0,5\n64;0,25\n",
-        {},
-        [("", "", "16 0.5, 64 0.25", "decimal commas")],
-    ),
+    ("n;error\n16;0,5\n64;0,25\n", {}, [("", "", "16 0.5, 64 0.25", "decimal commas")]),
 ]
 
 
@@ -848,17 +795,9 @@ def test_a_clear_table_is_read_and_tells_how(
             "and error, or n and one column per seed or model: pass columns={'n': 'error'}",
         ),
         (DATASETS, {"wide": "x"}, "wide must be one of seed, model, n, got 'x'"),
-        (
-            DATASETS,
-            {"scale": {"seed": 2}},
-            "a key of scale must be one of n, error, got 'seed'",
-        ),
+        (DATASETS, {"scale": {"seed": 2}}, "a key of scale must be one of n, error, got 'seed'"),
         (DATASETS, {"scale": {"n": "2"}}, "scale['n'] must be a number, got '2'; write one"),
-        (
-            DATASETS,
-            {"columns": {"n": 2}},
-            "columns['n'] must be a column's name, got 2; write one",
-        ),
+        (DATASETS, {"columns": {"n": 2}}, "columns['n'] must be a column's name, got 2; write one"),
         (DATASETS, {"columns": "n"}, "columns must map our names to yours, got 'n'; pass a dict"),
         (
             "n [k],error (x 1e3)\n16,0.3\n",
@@ -1155,13 +1094,7 @@ def test_percent_in_words_is_asked_about_like_its_sign(table: Table, word: str) 
 
 @pytest.mark.parametrize(
     ("head", "factor"),
-    [
-        ("x1000", "0.001"),
-        ("10^-3", "0.001"),
-        ("1e-3", "0.001"),
-        ("x100", "..."),
-        ("1e4", "..."),
-    ],
+    [("x1000", "0.001"), ("10^-3", "0.001"), ("1e-3", "0.001"), ("x100", "..."), ("1e4", "...")],
 )
 def test_only_thousands_have_a_factor_in_the_question(table: Table, head: str, factor: str) -> None:
     assert f"scale={{'error': {factor}}} to multiply" in table.asked(f"n,mse ({head})\n16,3\n")

@@ -296,10 +296,7 @@ def test_a_pilot_is_read_with_its_probes_apart(tmp_path: Path) -> None:
     ]
     path = written(tmp_path, cells)
     fits = stored_fits(path, "KO", "loss")
-    assert sorted(map(tuple, fits), key=str) == [
-        (4, 7, 0.45, training, 2.0),
-        (4, 7, 0.5, {}, None),
-    ]
+    assert sorted(map(tuple, fits), key=str) == [(4, 7, 0.45, training, 2.0), (4, 7, 0.5, {}, None)]
     assert [tuple(value)[:3] for value in stored_fits(path, "FC", "loss")] == [(8, 1, 0.3)]
     assert stored_fits(path, "other", "loss") == []
     table = tmp_path / "table.csv"

@@ -172,7 +172,7 @@ def test_what_is_no_number_is_refused(cell: object) -> None:
 
 def test_cells_are_compared_without_case_and_zeros() -> None:
     assert [folded(cell) for cell in (64.0, 64, " A ", None, "NaN", 0.5)] == [
-        *("64", "64", "a", "", "", "0.5"),
+        *("64", "64", "a", "", "", "0.5")
     ]
     assert [is_empty(cell) for cell in (None, "N/A", "--", "", 0)] == [
         True,
@@ -184,7 +184,7 @@ def test_cells_are_compared_without_case_and_zeros() -> None:
     assert [rough(cell) for cell in ("0,5", "12%", 3)] == [0.5, 12, 3]
     assert math.isnan(rough("x"))
     assert [begins_as_number(cell) for cell in ("0.10*", "1", 2, "a", None)] == [
-        *(True, True, True, False, False),
+        *(True, True, True, False, False)
     ]
 
 

@@ -77,9 +77,7 @@ def test_samples_do_not_depend_on_the_pools_size_nor_the_test_set_on_the_seed(
 
 
 @EVERY
-def test_inputs_are_measured_of_the_latents_with_the_noise_that_is_stated(
-    problem: Problem,
-) -> None:
+def test_inputs_are_measured_of_the_latents_with_the_noise_that_is_stated(problem: Problem) -> None:
     made = problem.examples(seed=3, count=128)
     added = (made.inputs - made.forward(made.latents)).double()
     assert made.noise.shape == made.inputs.shape[1:]
