@@ -188,10 +188,8 @@ class CtScanner:
 
         Parameters
         ----------
-        device : torch.device or str, optional
-            PyTorch's default where None.
-        dtype : torch.dtype, optional
-            `dtype` where None.
+        device, dtype : optional
+            PyTorch's default device and `self.dtype` where None.
 
         Returns
         -------
@@ -205,9 +203,7 @@ class CtScanner:
 
         Parameters
         ----------
-        device : torch.device or str, optional
-            As for `projector`.
-        dtype : torch.dtype, optional
+        device, dtype : optional
             As for `projector`.
 
         Returns
@@ -228,9 +224,7 @@ class CtScanner:
 
         Parameters
         ----------
-        device : str or torch.device, optional
-            As for `projector`.
-        dtype : torch.dtype, optional
+        device, dtype : optional
             As for `projector`.
 
         Returns
