@@ -229,7 +229,7 @@ def _images(kept: Content) -> dict[str, list[Figure]]:
         }
         squared = [each**2 for each in of["rmse_over_max"]]
         lines = [calibrate(Curve(sizes, each), "paper") for each in (of["mse"], squared)]
-        one, other = ((line.slope or 0.0) / line.floor for line in lines)
+        one, other = (line.slope / line.floor for line in lines)
         return Figure(model, one / other)
 
     at_end = {

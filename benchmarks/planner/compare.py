@@ -23,7 +23,7 @@ handwritten digits. What is reported (--part report) uses the 39 datasets of LCD
 ever saw, the scikit-learn curves, and clothing and photographs.
 
     python -m benchmarks.planner.compare [--part report|tune] [--per-dataset 24] [--only
-        "posterior;power"]
+        "posterior;paper"]
         [--domains lcdb,sklearn,images]
 """
 
@@ -42,18 +42,14 @@ from numpy.typing import NDArray
 from benchmarks.planner import curves as curves
 from benchmarks.planner import rivals as rivals
 from benchmarks.planner.curves import Case
-from benchmarks.planner.fits import FITS, estimate
-from korisk.curves.noise import resampled_means, weights
-from korisk.planning.fit import DEFAULT_FIT, calibrate, pooled_band
+from korisk.planning.fit import DEFAULT_FIT
 from korisk.planning.forecast import forecast
 from korisk.planning.plan import LEVELS, plan
 
 Array = NDArray[np.float64]
 
 FARTHEST = 1e4  # times the pilot; an answer beyond is a refusal
-RESAMPLES = 200
 FACTORS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the pilot's last error: targets met or not
-POOLED = "power with pooled band"  # korisk's band for all fits but the default
 
 
 @dataclass(frozen=True)
@@ -74,10 +70,6 @@ def ask(name: str, case: Case) -> Asked:
     """Let one estimator answer one case."""
     if name == DEFAULT_FIT:
         return _ask_default(case)
-    if name == POOLED:
-        return _ask_pooled(case)
-    if name in FITS:
-        return _ask_fit(name, case)
     return _ask_rival(rivals.RIVALS[name], case)
 
 
@@ -111,25 +103,6 @@ def _met(case: Case, n: float, error: float) -> bool:
     return bool(np.interp(math.log(n), np.log(sizes), np.log(errors)) <= math.log(error))
 
 
-def _ask_pooled(case: Case) -> Asked:
-    fitted = calibrate(case.curve, "power")
-    return _with_band(case, fitted.predict, lambda n: pooled_band(fitted, n, resamples=RESAMPLES))
-
-
-def _ask_fit(name: str, case: Case) -> Asked:
-    """A fit with a plain bootstrap over seeds: the interval that most tools would offer."""
-    n, weight = case.curve.sizes.astype(float), weights(case.curve)
-    rng = np.random.default_rng(0)
-    means = np.vstack([case.curve.means, resampled_means(case.curve, RESAMPLES, rng)])
-    fits = estimate(name, n, means, weight)
-
-    def band(at: Array) -> tuple[Array, Array]:
-        low, high = np.quantile(fits.predict(at)[1:], [0.05, 0.95], axis=0)
-        return low, high
-
-    return _with_band(case, lambda at: fits.predict(at)[0], band)
-
-
 def _ask_rival(rival: rivals.Rival, case: Case) -> Asked:
     predict = rival(case.curve.sizes.astype(float), case.curve.means)
     return Asked(
@@ -138,21 +111,6 @@ def _ask_rival(rival: rivals.Rival, case: Case) -> Asked:
 
 
 Predict = Callable[[Array], Array]
-
-
-def _with_band(case: Case, predict: Predict, band: Callable[[Array], tuple[Array, Array]]) -> Asked:
-    low, high = band(case.hidden_n)
-    grid = _grid(case)
-    lower, upper = band(grid)
-    first = [(_first(grid, lower, t), n, _first(grid, upper, t)) for t, n in case.targets]
-    return Asked(
-        predict(case.hidden_n),
-        _within(low, case.hidden_error, high),
-        _inverted(case, predict),
-        tuple(a <= n <= b for a, n, b in first),
-        tuple(math.isinf(b) for _, _, b in first),
-        broken=_promised(case, predict),
-    )
 
 
 def _missed(case: Case) -> list[float]:
@@ -302,12 +260,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--domains", default="lcdb,sklearn,images", help="which curves")
     options = parser.parse_args(None if arguments is None else list(arguments))
-    known = [
-        DEFAULT_FIT,
-        POOLED,
-        *(m for m in FITS if m != DEFAULT_FIT),
-    ]
-    known += list(rivals.RIVALS)
+    known = [DEFAULT_FIT, *rivals.RIVALS]
     names = [name.strip() for name in options.only.split(";")] if options.only else known
     title = f"LCDB, {options.part} part" + (", one training a seed" if options.single else "")
     domains = options.domains.split(",")

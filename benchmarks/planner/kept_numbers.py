@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import korisk as kr
-from korisk.planning.next_size import next_size
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "tests/data/planner_numbers.json"
@@ -56,7 +55,7 @@ def pilots() -> dict[str, tuple[kr.Curve, list[float], list[kr.Curve]]]:
 
 
 def numbers(names: Collection[str] | None = None) -> dict[str, Any]:
-    """Plans, forecasts, next sizes, fits and comparisons, as plain values; of all pilots or few."""
+    """Plans, forecasts, fits and comparisons, as plain values; of all pilots or few."""
     found: dict[str, Any] = {}
     asked = {name: each for name, each in pilots().items() if names is None or name in names}
     for name, (curve, targets, related) in asked.items():
@@ -69,18 +68,16 @@ def numbers(names: Collection[str] | None = None) -> dict[str, Any]:
                 for key in ("samples", "middle", "chance", "lower", "upper", "reach", "between")
             } | {key: told[key] for key in ("if_reached", "trust", "floor")}
             advice = told["recommendation"]
-            own[f"{target:g}"]["recommendation"] = [advice["action"], advice["n"]]
+            collected = advice["n"] if advice["action"] == "collect" else None
+            own[f"{target:g}"]["recommendation"] = [advice["action"], collected]
         made = kr.forecast(curve, related=related)
         at = [last // 3, last] if made.doubt else [last // 3, last, 2 * last, 8 * last]
         own["forecast"] = [[e.value, e.lower, e.upper] for e in map(made.at, at)]
         if not related:
             own["fits"] = {}
-            for fit in kr.planning.FITS:
+            for fit in ("posterior", "paper"):
                 values = kr.forecast(curve, fit=fit)
                 own["fits"][fit] = [values.at(n).value for n in at]
-            if not made.doubt:
-                chosen = next_size(curve, targets[-1])
-                own["next"] = [chosen.n, chosen.now, chosen.expected, chosen.narrowing]
         found[name] = own
     pairs = {"h8": ("h8 KO", "h8 FC"), "drawn": ("four seeds", "one seed")}
     for name, (one, other) in pairs.items():

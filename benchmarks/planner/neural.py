@@ -32,14 +32,13 @@ from benchmarks.planner import curves as curves
 from benchmarks.planner import rivals as rivals
 from benchmarks.planner.compare import Asked
 from benchmarks.planner.curves import Case, NeuralCurve
-from korisk._checks import LARGEST_N
-from korisk.planning.fit import DEFAULT_FIT, FITS, calibrate
+from korisk.planning.fit import DEFAULT_FIT
 from korisk.planning.forecast import forecast
 from korisk.planning.plan import plan_from
 
 Array = NDArray[np.float64]
 
-ESTIMATORS = (DEFAULT_FIT, "power", "shifted-power", "M1", "M2", "M3", "M4", "BNSL")
+ESTIMATORS = (DEFAULT_FIT, "M1", "M2", "M3", "M4", "BNSL")
 FACTORS = (2, 4, 8)  # times the pilot's largest N: where targets are taken
 NEAREST = 1.2  # a size this far off still counts as one of them
 LEAST_SIZES = 4  # of a pilot that was cut
@@ -68,16 +67,8 @@ def ask(name: str, case: Case) -> Asked:
         plans = [plan_from(made, target) for target, _ in case.targets]
         samples = tuple(math.inf if p.middle is None else float(p.middle) for p in plans)
         return Asked(made.middle(case.hidden_n), tuple(inside.tolist()), samples)
-    if name in FITS:
-        predict = _fit(name, case)
-    else:
-        predict = rivals.RIVALS[name](case.curve.sizes.astype(float), case.curve.means)
+    predict = rivals.RIVALS[name](case.curve.sizes.astype(float), case.curve.means)
     return Asked(predict(case.hidden_n), samples=planner._inverted(case, predict))
-
-
-def _fit(name: str, case: Case) -> rivals.Predict:
-    fitted = calibrate(case.curve, name)
-    return lambda at: fitted.predict(np.minimum(at, LARGEST_N))  # of more korisk does not speak
 
 
 # --- The tables ----------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ SETS = ("imaging", "lcdb", "neural", "power", "no floor")
 LEVELS = (np.arange(20) + 0.5) / 20
 TARGETS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the pilot's last error
 FACTORS = (2, 4, 8, 16)
-RIVALS = ("M4", "BNSL", "power", "tutorial curve_fit c + a N^-b")
+RIVALS = ("M2", "M4", "BNSL", "tutorial curve_fit c + a N^-b")
 LEAST = 100  # statements of a tenth of the odds that is judged
 
 
@@ -131,13 +131,8 @@ def rival_scores(work: tuple[str, Case]) -> list[float]:
     name, case = work
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        if name not in rivals.RIVALS:
-            from korisk.planning.fit import calibrate
-
-            predicted = calibrate(case.curve, name).predict(case.hidden_n)
-        else:
-            fitted = rivals.RIVALS[name](case.curve.sizes.astype(float), case.curve.means)
-            predicted = fitted(case.hidden_n)
+        fitted = rivals.RIVALS[name](case.curve.sizes.astype(float), case.curve.means)
+        predicted = fitted(case.hidden_n)
         away = np.abs(np.log(predicted / case.hidden_error))
     return [float(each) for each in np.where(np.isfinite(away), away, 5.0)]
 

@@ -9,7 +9,7 @@ and fitted alike: least squares of the log error from several fixed starts, the 
 import sys
 import tarfile
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from scipy.optimize import curve_fit, least_squares
 from scipy.special import expit, logit
 
 from benchmarks.planner import curves as planner_curves
+from korisk.curves.curve import Curve
+from korisk.planning.fit import calibrate
 
 Array = NDArray[np.float64]
 Predict = Callable[[Array], Array]
@@ -28,6 +30,12 @@ Law = Callable[[Array, Array], Array]  # parameters, log(N / last N) to the log 
 def last_value(n: Array, means: Array) -> Predict:
     """No more learning: the last error stays."""
     return lambda at: np.full(len(at), means[-1])
+
+
+def line(fit: str, n: Array, means: Array) -> Predict:
+    """A line c + a log N / N: the paper's, with c the lowest mean, or by least squares."""
+    fitted = calibrate(Curve(n.astype(int), means), fit)
+    return lambda at: fitted.floor + fitted.slope * np.log(at) / at
 
 
 def tutorial_power(n: Array, means: Array) -> Predict:
@@ -236,6 +244,8 @@ def _exp(value: float) -> float:
 
 
 RIVALS: dict[str, Rival] = {
+    "paper": partial(line, "paper"),
+    "line": partial(line, "line"),
     "last value": last_value,
     "tutorial curve_fit c + a N^-b": tutorial_power,
     "LCDB-style MMF": lcdb_mmf,

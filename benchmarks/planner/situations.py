@@ -16,6 +16,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,7 @@ class Situation:
             return 2.0
         return float(n[above[-1] + 1]) if above[-1] + 1 < len(n) else math.inf
 
-    def pilot(self, draw: int = 0) -> tuple[kr.Curve, kr.planning.Evidence]:
+    def pilot(self, draw: int = 0) -> tuple[kr.Curve, dict[str, Any]]:
         """What is measured, and what else is known."""
         random = np.random.default_rng([draw, *self.name.encode()])
         rows = [(n, seed) for n in self.sizes for seed in range(self.seeds)]
@@ -84,7 +85,7 @@ class Situation:
         named = (seeds, self.model, metric, self.unit)
         curve = kr.Curve.of_errors(n.astype(int), values, *named)
         if not self.probed:
-            return curve, kr.planning.Evidence()
+            return curve, {}
         last = np.full(self.seeds, float(self.sizes[-1]))
         longer = kr.planning.Longer(
             n=self.sizes[-1],
@@ -94,14 +95,13 @@ class Situation:
         )
         learned = noisy(np.maximum(self.error(n) - self.data * n**-self.rate, 1e-3 * values))
         training = kr.Curve.of_errors(n.astype(int), learned, *named)
-        floor = float(kind.from_error(self.noise)) if self.noise else None
-        return curve, kr.planning.Evidence(training=training, longer=longer, noise=floor)
+        return curve, {"training": training, "longer": longer}
 
     def advice(self, draw: int = 0) -> kr.planning.Recommendation:
         """What korisk advises."""
-        curve, evidence = self.pilot(draw)
+        curve, known = self.pilot(draw)
         goal = float(curve.unit.from_error(self.target))
-        return kr.plan(curve, goal, evidence=evidence).recommend()
+        return kr.plan(curve, goal, **known).recommend()
 
     def is_right(self, advice: kr.planning.Recommendation) -> bool:
         """Whether an action is one of the right ones, and its number holds."""
@@ -176,11 +176,11 @@ SITUATIONS = (
     ),
     Situation(
         name="flat by noise, probed", data=0.01, noise=0.09, target=0.06, sizes=DECADE,
-        probed=True, right=only("stop"),
+        probed=True, right=only("stop", "unknown"),
     ),
     Situation(
         name="flat by the network, probed", data=0.01, network=0.09, target=0.06, sizes=DECADE,
-        probed=True, right=only("stop"),
+        probed=True, right=only("stop", "unknown"),
     ),
     Situation(
         name="data limit, probed", target=0.05, training=0.001, probed=True, right=only("collect"),

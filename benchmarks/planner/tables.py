@@ -5,7 +5,7 @@
 The kept outputs, all in benchmarks/results/:
 
     planner.txt           planner.py --only posterior
-    planner_rivals.txt    planner.py --only "power with pooled band;power;..." (its first lines say)
+    planner_rivals.txt    planner.py --only "paper;last value;..." (its first lines say)
     planner_neural.txt    planner_neural.py --part report, and --part all
     planner_related.txt   planner_related.py
 """

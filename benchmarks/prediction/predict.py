@@ -20,7 +20,6 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.planner import fits as planner_fits
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError
 from korisk.planning.plan import plan
 from korisk.prediction.api import dense_prediction, known_prediction
 from korisk.prediction.prediction import Prediction
@@ -38,8 +35,6 @@ from korisk.store.usage import machine
 from korisk.studies.spec.study import Study, problem_of
 
 STUDIES = Path(__file__).parent / "studies"
-ASKED = ("study", "point", "model", "pilot", "ahead")
-Rivals = dict[tuple[Any, ...], dict[str, Any]]  # by what was asked
 EXAMPLE_SEED = 900  # of images that no measured fit has seen
 IMAGES = (256, 64)
 PILOTS = (32, 64, 128, 256)  # largest N of a pilot, and the images that its owner has
@@ -56,7 +51,6 @@ def main() -> None:
     parser.add_argument("what", choices=("measure", "judge", "tables"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--json", type=Path, help="where to keep the judgement")
-    parser.add_argument("--rivals", type=Path, help="an earlier one, for fits that did not change")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=Path("build/predict"))
@@ -65,11 +59,7 @@ def main() -> None:
         kept = measure(options.out, options.device)
         options.file.write_text(json.dumps(kept, indent=1) + "\n")
     elif options.what == "judge":
-        rivals: Rivals = {}
-        if options.rivals is not None:
-            for row in json.loads(options.rivals.read_text())["sizes"]:
-                rivals[tuple(row[name] for name in ASKED)] = row["answers"]
-        found = judge(json.loads(options.file.read_text()), rivals, options.workers)
+        found = judge(json.loads(options.file.read_text()), options.workers)
         text = json.dumps(found, separators=(",", ":"))
         print(text) if options.json is None else options.json.write_text(text + "\n")
     else:
@@ -154,13 +144,13 @@ class Predictor:
         return made
 
 
-def judge(kept: dict[str, Any], rivals: Rivals, workers: int) -> dict[str, Any]:
+def judge(kept: dict[str, Any], workers: int) -> dict[str, Any]:
     """Ratios of errors, and sample sizes by every way there is."""
     ratios: list[Any] = []
     sizes: list[Any] = []
     known: list[Any] = []
     with get_context("spawn").Pool(workers) as pool:
-        for part in pool.imap(partial(judged_study, rivals), kept["studies"].items()):
+        for part in pool.imap(judged_study, kept["studies"].items()):
             for every, some in zip((ratios, sizes, known), part, strict=True):
                 every += some
     return {
@@ -206,9 +196,7 @@ def line_ratio(made: Prediction, curve: Curve) -> dict[str, Any]:
     }
 
 
-def judged_study(
-    rivals: Rivals, content: tuple[str, dict[str, Any]]
-) -> tuple[list[Any], list[Any], list[Any]]:
+def judged_study(content: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any], list[Any]]:
     """Ratios, sample sizes and lines of the points of a study."""
     (study, points), predictor = content, Predictor()
     ratios, sizes, known = [], [], []
@@ -227,12 +215,12 @@ def judged_study(
                     )
             for last in PILOTS:
                 made = predictor(study, point, model, last)
-                sizes += list(judged_sizes(made, curve, rivals, study, point, model, last))
+                sizes += list(judged_sizes(made, curve, study, point, model, last))
     return ratios, sizes, known
 
 
 def judged_sizes(
-    made: Prediction, curve: Curve, rivals: Rivals, study: str, point: str, model: str, last: int
+    made: Prediction, curve: Curve, study: str, point: str, model: str, last: int
 ) -> Iterator[dict[str, Any]]:
     """The N for what was measured at multiples of the pilot's last N, by each way."""
     pilot = curve.up_to(last)
@@ -251,12 +239,6 @@ def judged_sizes(
         planned = plan(pilot, target)
         covers = planned.lower <= truth <= planned.upper
         found["posterior"] = {"samples": planned.middle, "covers": covers}
-        before = rivals.get((study, point, model, last, ahead), {})
-        for fit in planner_fits.FITS:
-            if fit != "posterior":
-                if fit not in before:
-                    before[fit] = {"samples": fitted(pilot, target, fit), "covers": None}
-                found[fit] = before[fit]
         yield {
             "study": study,
             "point": point,
@@ -267,14 +249,6 @@ def judged_sizes(
             "trust": combined.trust,
             "answers": found,
         }
-
-
-def fitted(pilot: Curve, target: float, fit: str) -> int | None:
-    """The N at which a fitted curve meets the target."""
-    try:
-        return planner_fits.samples(pilot, target, fit)
-    except KoriskError:
-        return None
 
 
 # --- Where it fails ------------------------------------------------------------------------------
@@ -380,12 +354,12 @@ def summary(found: dict[str, Any]) -> str:
     below = sum(mean < 15 for mean in means)
     sizes = [row for row in found["sizes"] if not chosen_on(row)]
     shares = ", ".join(within(sizes, "combined", ahead) for ahead in AHEAD)
-    fits = ", ".join(within(sizes, best_fit(sizes), ahead) for ahead in AHEAD)
+    alone = ", ".join(within(sizes, "posterior", ahead) for ahead in AHEAD)
     return (
         f"{below} of {len(means)} dense curves are off by less than 15% in the mean over N = 4 to "
         f"4,096 (the median curve by {statistics.median(means):.1f}%). With a pilot, the N for a "
         f"target at 2, 4, 8 and 16 times its size is within a factor of two for {shares} of the "
-        f"targets (the best curve fit: {fits})"
+        f"targets (the pilot alone: {alone})"
     )
 
 
@@ -407,8 +381,7 @@ def size_table(found: dict[str, Any]) -> Iterator[str]:
     yield entry(*["---"] * (len(AHEAD) + 3))
     for name, belongs in sets.items():
         rows = [row for row in found["sizes"] if belongs(row)]
-        ways = ["combined", "theory", "posterior", best_fit(rows)]
-        for way in dict.fromkeys(ways):
+        for way in ("combined", "theory", "posterior"):
             yield entry(
                 name,
                 way,
@@ -422,15 +395,6 @@ def size_table(found: dict[str, Any]) -> Iterator[str]:
 def chosen_on(row: dict[str, Any]) -> bool:
     """Whether the beliefs were chosen on it."""
     return str(row["study"]).startswith("fan_")
-
-
-def best_fit(rows: list[dict[str, Any]]) -> str:
-    """The fitted curve that is within a factor of two most often."""
-
-    def score(way: str) -> int:
-        return sum(close(row, way) for row in rows)
-
-    return max(planner_fits.FITS, key=score)
 
 
 def close(row: dict[str, Any], way: str) -> bool:

@@ -112,6 +112,9 @@ def _planner() -> Iterator[tuple[str, ...]]:
     ):
         shares = {name: float(cells[column]) for name, cells in row.items() if cells[column] != "-"}
         ours = shares.pop("posterior")
+        if not shares:
+            yield what, f"{ours:.1%}", "no other gives an interval", "`make bench`"
+            continue
         best = max(shares, key=lambda name: shares[name])
         named = {"tutorial curve_fit c + a N^-b": "`curve_fit` of c + a N^-b"}.get(best, best)
         others = f"{named}, the best of {len(shares)} others: {shares[best]:.1%}{more}"

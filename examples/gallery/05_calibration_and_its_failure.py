@@ -36,7 +36,7 @@ rest = slice(4, None)
 # upper end.
 
 target = 0.06
-line = kr.planning.calibrate(pilot, fit="paper")
+line = kr.planning.calibrate(pilot)
 try:
     line.samples(target)
 except kr.errors.UnreachableError as error:
@@ -60,7 +60,7 @@ axes.fill_between(
     n, [e.lower for e in expected], [e.upper for e in expected], color="C0", alpha=0.2, linewidth=0
 )
 axes.plot(n, [e.value for e in expected], color="C0", label="planner, with its 90% band")
-axes.plot(n, line.predict(n), color="C1", linestyle="--", label="paper's line")
+axes.plot(n, [line.predict(size) for size in n], color="C1", linestyle="--", label="paper's line")
 axes.plot(pilot.sizes, pilot.means, "o", color="black", label="pilot", zorder=4)
 axes.plot(
     *(whole.sizes[rest], whole.means[rest], "o"),

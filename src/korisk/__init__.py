@@ -11,7 +11,6 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning, MissingExtraError
 from korisk.planning.compare import Comparison, compare
 from korisk.planning.forecast import forecast
-from korisk.planning.next_size import next_size
 from korisk.planning.plan import Plan, plan
 from korisk.theory.bound import barron_bound
 from korisk.theory.budget import sample_size
@@ -53,7 +52,7 @@ _LAZY = {
 _NAMES = {name: module for module, names in _LAZY.items() for name in names}
 # Names of `_NAMES` are loaded when they are first used; some of them need PyTorch.
 __all__ = ["KoriskError", "KoriskWarning", "__version__"]
-__all__ += ["Comparison", "Curve", "Plan", "compare", "forecast", "next_size", "plan"]
+__all__ += ["Comparison", "Curve", "Plan", "compare", "forecast", "plan"]
 __all__ += ["Known", "Learned", "Network", "barron_bound", "sample_size"]
 __all__ += ["Pilot", "pilot_sklearn", "pilot_torch", "run_pilot"]
 __all__ += ["Rehearsal", "ablate", "rehearse"]

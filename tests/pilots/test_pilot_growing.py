@@ -1,7 +1,6 @@
 """Pilots that go on by themselves: when they end, what they say, and that they can be resumed."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,19 +8,8 @@ from pilot_fits import power
 
 import korisk as kr
 from korisk.pilots import Limits
-from korisk.planning.next_size import next_size, open_sizes
 
 SIZES = [16, 32, 64, 128]
-
-
-@pytest.fixture
-def largest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cheap suggestion, where it does not matter which one: the largest candidate."""
-
-    def chosen(curve: kr.Curve, target: float, *, candidates: list[int], **rest: Any) -> Any:
-        return SimpleNamespace(n=max(candidates))
-
-    monkeypatch.setattr("korisk.pilots.result.next_size", chosen)
 
 
 class Counting:
@@ -43,7 +31,7 @@ class Counting:
         return power(n, seed)
 
 
-def test_it_ends_when_the_answer_is_narrow_and_takes_the_suggested_sizes(tmp_path: Path) -> None:
+def test_it_doubles_the_largest_size_until_the_answer_is_narrow(tmp_path: Path) -> None:
     fit = Counting()
     options: dict[str, Any] = {"target": 0.045, "limits": Limits(largest=600)}
     options["store"] = tmp_path / "p.db"
@@ -54,13 +42,12 @@ def test_it_ends_when_the_answer_is_narrow_and_takes_the_suggested_sizes(tmp_pat
     added = list(dict.fromkeys(n for n, _ in fit.calls[12:]))
     assert added
     known = list(SIZES)
-    for n in added:  # each is what a plan of the sizes before would suggest
-        before = kr.run_pilot(power, sorted(known), 3)
-        offered = open_sizes(before.curve, 600)
-        assert n == next_size(before.curve, 0.045, candidates=offered, seeds=3).n
+    for n in added:
+        before = kr.run_pilot(power, known, 3)
+        assert n == before.next_n == 2 * known[-1]
         assert before.plan(0.045).upper > 2 * before.plan(0.045).lower
         known.append(n)
-    assert pilot.curve.sizes.tolist() == sorted(known)
+    assert pilot.curve.sizes.tolist() == known
     made = len(fit.calls)
     again = kr.run_pilot(fit, SIZES, 3, **options)
     assert len(fit.calls) == made  # nothing was fitted again,
@@ -68,7 +55,6 @@ def test_it_ends_when_the_answer_is_narrow_and_takes_the_suggested_sizes(tmp_pat
     assert str(again) == str(pilot)
 
 
-@pytest.mark.usefixtures("largest_first")
 def test_an_interrupted_round_is_taken_up_again(tmp_path: Path) -> None:
     fit = Counting(stops=14)
     options: dict[str, Any] = {"target": 0.045, "model": "m"}
@@ -81,32 +67,35 @@ def test_an_interrupted_round_is_taken_up_again(tmp_path: Path) -> None:
     assert len(fit.calls) == len(calm.curve)  # each fit once
 
 
-@pytest.mark.usefixtures("largest_first")
 def test_narrow_enough_is_what_the_user_says() -> None:
-    target = 0.07  # met within the pilot, so that the interval has an end
-    plan = kr.run_pilot(power, SIZES, 3).plan(target)
+    plan = kr.run_pilot(power, SIZES, 3).plan(0.058)
     spans = plan.upper / plan.lower
-    assert spans > 1.01
     content, greedy = (
         kr.run_pilot(
             power,
             SIZES,
             3,
-            target=target,
+            target=0.058,
             limits=Limits(largest=150, narrow_enough=share * spans),
         )
         for share in (1.001, 0.999)
     )
     assert content.curve.sizes.tolist() == SIZES
-    assert len(greedy.curve.sizes) > len(SIZES)
+    assert greedy.curve.sizes.tolist() == [*SIZES, 150]
 
 
-@pytest.mark.usefixtures("largest_first")
+def test_a_target_that_the_means_meet_needs_no_larger_size() -> None:
+    limits = Limits(largest=5000, narrow_enough=1.0001)
+    pilot = kr.run_pilot(power, SIZES, 3, target=0.07, limits=limits)
+    assert pilot.stopped == "the measured mean at N = 128 meets the target"
+    assert pilot.curve.sizes.tolist() == SIZES
+
+
 def test_it_ends_where_nothing_is_left_to_measure_or_to_spend() -> None:
     near = Limits(largest=200, narrow_enough=1.01)
     pilot = kr.run_pilot(power, SIZES, 2, target=0.03, limits=near)
     assert pilot.stopped == "no size up to N = 200 is left to measure"
-    assert (pilot.curve.sizes[-1], open_sizes(pilot.curve, 200)) == (200, [])
+    assert (pilot.curve.sizes[-1], pilot.next_n) == (200, None)
     fit = Counting()
     few = Limits(grow=True, most_fits=11, narrow_enough=1.01)
     limited = kr.run_pilot(fit, SIZES, 2, target=0.03, limits=few)
@@ -130,7 +119,6 @@ def test_the_budget_counts_seconds_of_fits(tmp_path: Path, monkeypatch: pytest.M
     assert clock[0] == 60.0
 
 
-@pytest.mark.usefixtures("largest_first")
 def test_it_says_when_it_cannot_go_on() -> None:
     pilot = kr.run_pilot(
         Counting(fails_above=32), SIZES, 2, target=0.03, limits=Limits(largest=1000)
@@ -148,56 +136,23 @@ def test_it_says_when_it_cannot_go_on() -> None:
     assert far.stopped.startswith("the target is hardly reachable: a probability of ")
 
 
-@pytest.mark.usefixtures("largest_first")
 def test_sizes_above_one_that_always_fails_are_not_tried() -> None:
     fit = Counting(fails_above=300)
     pilot = kr.run_pilot(
         fit, SIZES, 2, target=0.025, limits=Limits(largest=5000, narrow_enough=1.01)
     )
-    large = [n for n in dict.fromkeys(n for n, _ in fit.calls[8:]) if n > 300]
-    assert large == sorted(large, reverse=True)
-    assert pilot.stopped == f"no size up to N = {large[-1] - 1:,} is left to measure"
+    assert [n for n, _ in fit.calls[8::2]] == [256, 512]
+    assert pilot.stopped == "no size up to N = 511 is left to measure"
 
 
-def test_costs_steer_where_it_goes() -> None:
-    free, paid = (
-        kr.run_pilot(
-            power, SIZES[1:], 2, target=0.04, limits=Limits(largest=512, most_fits=8, cost=cost)
-        )
-        for cost in (None, lambda n: n**4)
-    )
-    assert max(paid.curve.sizes) < max(free.curve.sizes)
+def test_nothing_that_failed_is_measured_next_nor_anything_beyond() -> None:
+    fit = Counting(fails_above=100)
+    pilot = kr.run_pilot(fit, [16, 32, 64, 256, 512], 3, target=0.05)
+    assert (pilot.too_large, pilot.next_n) == (256, 128)
+    grown = kr.run_pilot(fit, [16, 32, 64, 101], 2, target=0.05)
+    assert grown.next_n is None
 
 
-def test_the_suggestion_of_a_pilot() -> None:
-    pilot = kr.run_pilot(power, SIZES[1:], 3, limits=Limits(largest=300, most_fits=9), target=0.045)
-    assert pilot.next_size().seeds == 3
-    asked = pilot.next_size(0.05)
-    assert (asked, asked.candidates[-1].n) == (next_size(pilot.curve, 0.05, largest=300), 300)
-    assert f"Measure N = {asked.n:,} next, with 3 seeds" in str(asked)
-    open_ended = kr.run_pilot(power, SIZES[1:], 2)
-    with pytest.raises(kr.KoriskError, match="next_size needs a target"):
-        open_ended.next_size()
-
-
-def test_nothing_that_failed_is_suggested_nor_anything_beyond() -> None:
-    fit = Counting(fails_above=100, fails_at=23)
-    pilot = kr.run_pilot(fit, [16, 23, 32, 64, 256, 512], 3, target=0.05)
-    assert pilot.too_large == 256
-    assert [each.n for each in pilot.next_size().candidates] == [45, 91, 128, 181]
-    grown = kr.run_pilot(
-        fit,
-        [16, 32, 64, 101],
-        2,
-        target=0.05,
-        limits=Limits(largest=101, narrow_enough=1.01),
-    )
-    assert grown.stopped == "no size up to N = 100 is left to measure"
-    with pytest.raises(kr.KoriskError, match="at least one size"):
-        grown.next_size()
-
-
-@pytest.mark.usefixtures("largest_first")
 def test_a_larger_end_takes_up_all_that_was_measured(tmp_path: Path) -> None:
     fit = Counting()
     options: dict[str, Any] = {"target": 0.03, "store": tmp_path / "p.db"}
@@ -221,7 +176,6 @@ def test_a_larger_end_takes_up_all_that_was_measured(tmp_path: Path) -> None:
     assert len(fit.calls) == made + len(SIZES)  # 16 fits, and another size would be 20
 
 
-@pytest.mark.usefixtures("largest_first")
 def test_a_small_chance_is_no_reason_to_end() -> None:
     start = kr.run_pilot(power, SIZES, 3)
     harder = (0.03 * 0.9**step for step in range(60))

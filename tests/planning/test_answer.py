@@ -175,10 +175,10 @@ def test_a_row_has_a_number_for_every_level_and_the_interval() -> None:
 
 
 def test_other_fits_have_a_column_for_their_curve() -> None:
-    plan = bare_plan(fit="power", middle=16)
-    assert sample_heads((0.9,), "power")[1:4] == ["even odds", "by fit", "90% from"]
+    plan = bare_plan(fit="paper", middle=16)
+    assert sample_heads((0.9,), "paper")[1:4] == ["even odds", "by fit", "90% from"]
     assert sample_cells(plan, (0.9,)) == ["1,234", "24", "≤ 16", "18", "4,096", "93%"]
-    doubtful = bare_plan(fit="power", doubt="It rises.")
+    doubtful = bare_plan(fit="paper", doubt="It rises.")
     assert sample_cells(doubtful, (0.9,)) == [*["-"] * 5, "93%"]
 
 
@@ -234,9 +234,9 @@ def test_full_tables_have_a_title_and_all_levels_in_order() -> None:
     samples, _ = answer_tables([of_plan(PILOT, 0.3, sure=0.85)])
     assert samples.heads[2:4] == ["85% sure", "even odds"]
     by_fit = of_plan(PILOT, 0.3)
-    by_fit.plan.fit = "power"
+    by_fit.plan.fit = "paper"
     samples, _ = answer_tables([by_fit])
-    assert samples.title == "Samples (by fit: power; chances: posterior)"
+    assert samples.title == "Samples (by fit: paper; chances: posterior)"
     assert "by fit" in samples.heads
 
 
@@ -280,7 +280,7 @@ def test_a_full_comparison_has_the_factors_of_both_calibrations() -> None:
 
     _, factors = comparison_tables(bare_comparison(factors=refused), full=True)
     assert factors.rows == [["line", "-", "-", "-"], ["paper", "-", "-", "-"]]
-    by_fit = bare_comparison(first=bare_plan(fit="power"))
+    by_fit = bare_comparison(first=bare_plan(fit="paper"))
     (table,) = comparison_tables(by_fit)
-    assert table.title == "Samples for 0.02 (by fit: power; chances: posterior)"
+    assert table.title == "Samples for 0.02 (by fit: paper; chances: posterior)"
     assert "by fit" in table.heads

@@ -12,7 +12,7 @@ import korisk as kr
 from korisk._checks import LARGEST_N
 from korisk.curves.noise import relative_variance
 from korisk.planning.extrapolation import Measured, extrapolate
-from korisk.planning.fit import pooled_band
+from korisk.planning.fit import calibrate
 
 Array = NDArray[np.float64]
 SIZES = np.array([16, 32, 64, 256, 300])
@@ -182,9 +182,9 @@ def test_expected_errors_are_medians_with_their_90_percent_band() -> None:
     expected = FORECAST.expected(1000)
     assert expected.value == pytest.approx(FORECAST.quantile([1000], 0.5)[0])
     assert (expected.lower, expected.upper) == pytest.approx((low[1], high[1]))
-    by_fit = extrapolate(FORECAST.curve, fit="power")
-    np.testing.assert_allclose(by_fit.middle(n), by_fit.calibration.predict(n))
-    np.testing.assert_allclose(by_fit.band(n), pooled_band(by_fit.calibration, n))
+    by_fit, line = extrapolate(FORECAST.curve, fit="paper"), calibrate(FORECAST.curve)
+    np.testing.assert_allclose(by_fit.middle(n), [line.predict(size) for size in n])
+    np.testing.assert_allclose(by_fit.band(n), FORECAST.band(n))
     decibels = kr.Curve([16, 32, 64], [10.0, 13.0, 16.0], unit="psnr")
     better = extrapolate(decibels).expected(128)
     assert better.lower < better.value < better.upper
@@ -204,6 +204,6 @@ def test_a_related_curve_is_another_one_in_the_same_unit() -> None:
         extrapolate(pilot, related=[kr.Curve([16, 32], [0.8, 0.5])])
     assert extrapolate(pilot, related=[kr.Curve([16, 32, 64], [0.8, 0.5, 0.3])]).related
     with pytest.raises(kr.KoriskError, match="related curves need fit"):
-        extrapolate(pilot, fit="power", related=[nearly])
+        extrapolate(pilot, fit="paper", related=[nearly])
     rising = kr.Curve([16, 32, 64], [0.1, 0.2, 0.4])
     assert extrapolate(pilot, related=[rising]).relatives is None

@@ -1,7 +1,6 @@
 """Tables of chances and the numbers read off them: exact tables, sizes and boundaries."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,14 +15,14 @@ from korisk.curves.noise import ROUNDING
 from korisk.planning.chances import (
     Chances,
     answer,
-    first_met,
     near_horizon,
     table,
     table_sizes,
 )
 from korisk.planning.extrapolation import Extrapolation, Measured
-from korisk.planning.limits import Evidence, Limit
+from korisk.planning.limits import Limit
 from korisk.planning.situation import Situation
+from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]
 EXACT = Chances(np.array([10.0, 20.0, 80.0, 160.0]), np.array([0.0, 0.25, 0.75, 0.96]))
@@ -59,6 +58,7 @@ def test_the_smallest_whole_n_is_at_least_one() -> None:
 def bare_forecast(sizes: list[int], horizon: int = 0, **values: Any) -> Any:
     curve = SimpleNamespace(sizes=np.array(sizes))
     fields = {"last": sizes[-1], "horizon": horizon or 10_000 * sizes[-1], "fit": "posterior"}
+    fields |= {"line": None}
     return SimpleNamespace(curve=curve, **fields | values)
 
 
@@ -167,37 +167,23 @@ def test_beyond_the_pilot_half_of_the_counted_futures_meet_the_target() -> None:
     assert answer(with_crossing(None), 0.1, none)[0] == math.ceil(math.sqrt(1600 * 1700))
 
 
-def fitted(curve: Callable[[Array], Array], means: list[float]) -> Any:
-    forecast = bare_forecast([10, 20, 40, 80], fit="power", middle=curve)
-    forecast.curve.means = np.array(means)
-    forecast.band = lambda n: (0.5 * curve(n), 2.0 * curve(n))
-    return forecast
+def test_by_the_papers_line_its_own_n_is_within_the_pilot_and_the_horizon() -> None:
+    def number(means: list[float], goal: float, line: RiskLine) -> int | None:
+        forecast = bare_forecast([10, 20, 40, 80], fit="paper", line=line)
+        forecast.curve.means = np.array(means)
+        samples, *interval = answer(forecast, goal, EXACT)
+        assert tuple(interval) == EXACT.interval()  # that of the default fit
+        return samples
 
-
-def test_by_a_fit_the_curve_and_its_band_meet_the_target() -> None:
-    by_fit = fitted(lambda n: 100.0 / n, [9.0, 5.0, 3.0, 2.0])
-    assert answer(by_fit, 1.0, EXACT) == (100, 50, 200)
-    assert answer(by_fit, 1e-9, EXACT) == (None, math.inf, math.inf)
+    line = RiskLine(0.5, 20.0)
+    n = line.samples(1.5)
+    assert n > 80
+    assert number([9.0, 5.0, 3.0, 2.0], 1.5, line) == n
+    assert number([9.0, 5.0, 3.0, 2.0], 8.0, line) == 10
+    assert number([9.0, 5.0, 3.0, 2.0], 0.5, line) is None
+    assert number([9.0, 5.0, 3.0, 2.0], 0.5 + 1e-9, line) is None, "beyond the horizon"
     # Means that miss the target after they met it: the answer lies beyond the last miss.
-    rising = fitted(lambda n: 100.0 / n, [9.0, 0.9, 3.0, 0.8])
-    assert answer(rising, 4.0, EXACT)[0] == 25
-    assert answer(rising, 2.9, EXACT) == (41, 41, 69)
-    assert answer(fitted(lambda n: 100.0 / n, [9.0, 3.0, 2.0, 1.0]), 5.5, EXACT)[0] == 19
-
-
-def test_the_first_whole_n_is_found_within_the_grid() -> None:
-    calls: list[Array] = []
-
-    def curve(n: Array) -> Array:
-        calls.append(n)
-        return np.asarray(100.0 / n)
-
-    for goal in (1.0, 1.01, 0.999):
-        assert first_met(curve, np.array([10.0, 64.5, 300.5]), goal) == math.ceil(100 / goal)
-    assert first_met(curve, np.array([10.0, 300.0]), 10.0) == 10
-    assert first_met(curve, np.array([10.0, 11.0]), 9.5) == 11
-    assert first_met(curve, np.array([10.0]), 1.0) is None
-    assert first_met(curve, np.array([99.4, 99.6]), 1.005) == 100
+    assert number([9.0, 0.9, 3.0, 0.8], 2.9, RiskLine(0.1, 10.0)) == 41
 
 
 # --- The numbers of a plan -----------------------------------------------------------------------
@@ -251,7 +237,7 @@ def test_a_doubt_counts_beyond_the_pilot_alone() -> None:
     assert "below rounding" in situation(1e-20).doubt
     assert situation().missed == "not known"
     assert situation(doubt="It rises.").missed == "no answer"
-    assert situation(fit="power").missed == "not reachable"
+    assert situation(fit="paper").missed == "not reachable"
 
 
 @pytest.mark.parametrize(
@@ -294,7 +280,7 @@ def test_a_floor_at_or_above_the_target_is_why_it_is_out_of_reach(
     floor: float, above: bool
 ) -> None:
     plan = situation(0.02)
-    plan.forecast.__dict__["calibration"] = SimpleNamespace(floor=floor)
+    plan.forecast.__dict__["floor"] = floor
     assert plan.floor == floor
     assert plan.floor_above == above
     words = f"levels off at about {floor:.4g}" if above else "improves too slowly"
@@ -309,4 +295,3 @@ def test_the_largest_supported_n_may_set_the_horizon() -> None:
     assert capped.anywhere == f"up to N = {LARGEST_N:,}, the largest that is planned for"
     assert plan.trust is None
     assert plan.limit == Limit(**plan.limit.to_dict())
-    assert replace(plan, evidence=Evidence(noise=0.045)).limit.kind == "noise"

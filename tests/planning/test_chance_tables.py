@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 
 import korisk as kr
 from korisk.curves.noise import paired_correlation
-from korisk.planning.chances import Chances, first_met, near_horizon, table, table_sizes
+from korisk.planning.chances import Chances, near_horizon, table, table_sizes
 from korisk.planning.compare import Crossing, Crossover
 from korisk.planning.extrapolation import extrapolate
 from korisk.planning.futures.law import Law, joined, mixed, normals, recalibrated, turned
@@ -124,17 +124,6 @@ def test_the_smallest_whole_n_of_a_level_is_the_smallest(values: list[float], p:
         assert lower > odds.first(0.05) - 1
     if math.isfinite(upper):
         assert odds.first(0.95) <= upper < odds.first(0.95) + 1
-
-
-@given(st.integers(3, 5_000), st.lists(st.floats(2, 5_000), min_size=1, max_size=8, unique=True))
-def test_the_first_n_that_meets_a_goal_is_found_between_any_grid(
-    first: int, sizes: list[float]
-) -> None:
-    grid = np.append(np.sort(sizes), 5_001.0)
-    n = first_met(lambda sizes: np.where(sizes >= first, 0.1, 0.3), grid, 0.2)
-    assert n == (max(math.ceil(grid[0]), first))
-    assert first_met(lambda sizes: np.full(len(sizes), 0.3), grid, 0.2) is None
-    assert first_met(lambda sizes: np.full(len(sizes), 0.2), grid, 0.2) == math.ceil(grid[0])
 
 
 def test_tables_have_every_n_of_small_gaps_and_eight_sizes_per_doubling_beyond() -> None:

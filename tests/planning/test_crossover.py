@@ -144,21 +144,6 @@ def test_of_many_sizes_only_three_per_doubling_are_compared(
         assert (1007 in n) == all_sizes
 
 
-def test_by_another_fit_curves_cross_where_the_fitted_ones_do() -> None:
-    n = np.array([16, 32, 64, 128, 256, 512])
-    first, second = kr.Curve(n, 0.5 * n**-0.25, model="KO"), kr.Curve(n, 4.0 * n**-0.5, model="FC")
-    pair = kr.compare(first, second, 0.1, fit="power")
-    for cross, leader in (
-        (pair.crossover, "FC"),
-        (kr.Comparison(pair.second, pair.first).crossover, "FC"),
-    ):
-        assert cross is not None
-        assert cross.n == pytest.approx(4096, rel=0.05)
-        assert cross.better_after == leader
-        assert math.isnan(cross.lower)
-        assert math.isnan(cross.upper)
-
-
 def test_a_level_is_first_reached_between_two_sizes_evenly_in_log_n() -> None:
     n, rising = np.array([10.0, 100.0, 1000.0]), np.array([0.1, 0.3, 0.7])
     assert first_above(n, rising, 0.2) == pytest.approx(math.sqrt(1000))

@@ -186,29 +186,22 @@ def test_every_percentage_is_one_of_the_plans(model: str, target: float) -> None
 
 
 def test_other_methods_say_whose_odds_they_have(doubtful: kr.Plan) -> None:
-    other = kr.plan(doubtful.curve, doubtful.target, fit="power")
+    other = kr.plan(doubtful.curve, 1.05 * doubtful.curve.means.min(), fit="paper")
     assert other.middle is not None
     said = other.explain()
     assert f"about {other.middle} samples" in said
-    assert "The chances are those of the default fit." in said
+    assert "The chances and the interval are those of the default fit." in said
     assert "If the target is reachable by" not in said
-    assert f"90% band of its fitted curve it takes {words.span(other.lower, other.upper)}" in said
-    within = kr.plan(doubtful.curve, 0.006, fit="power")
-    assert (
-        f"By fit 'power', KO meets the target 0.006 inside the pilot, at about N = "
-        f"{within.middle}" in within.explain()
-    )
 
 
 def test_a_method_that_levels_off_says_where() -> None:
     curve = power_pilot(floor=0.1)
-    for fit in ("paper", "power"):
-        told = kr.plan(curve, 0.05, fit=fit).headline()
-        floor = kr.planning.calibrate(curve, fit).floor
-        assert f"not reachable: its curve levels off at {floor:.4g}. " in told
-        assert "By the default fit the chance of meeting it by N = 5,120,000 is" in told
+    told = kr.plan(curve, 0.05, fit="paper").headline()
+    floor = kr.planning.calibrate(curve).floor
+    assert f"not reachable: its curve levels off at {floor:.4g}. " in told
+    assert "By the default fit the chance of meeting it by N = 5,120,000 is" in told
     slow = kr.Curve(N_128, 0.5 * np.array(N_128) ** -0.05, model="KO")
-    said = kr.plan(slow, 0.15, fit="power").headline()
+    said = kr.plan(slow, (1 + 1e-8) * slow.means.min(), fit="paper").headline()
     assert "does not get there by N = 20,480,000" in said
     assert "levels off" not in said
 

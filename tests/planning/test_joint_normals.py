@@ -14,12 +14,10 @@ from scipy.special import logsumexp, ndtr, ndtri
 from scipy.stats import beta, chi2, multivariate_normal, norm
 
 import korisk as kr
-from korisk.planning.chances import chances, near_horizon
-from korisk.planning.extrapolation import Extrapolation, Measured, extrapolate
-from korisk.planning.futures.posterior import Posterior, log_shape, posterior
+from korisk.planning.extrapolation import Measured
+from korisk.planning.futures.posterior import posterior
 from korisk.planning.futures.prior import Kind, Prior
 from korisk.planning.futures.related import KINSHIP, Relatives, relatives
-from korisk.planning.next_size import Outlook
 from pilots import power_pilot
 
 Array = NDArray[np.float64]
@@ -254,126 +252,6 @@ def test_single_seeds_of_a_pilot_are_as_good_as_a_deviation_of_four_percent() ->
     single = kr.Curve(n, [0.145, 0.108, 0.0825, 0.064])
     relative = power_pilot(0.1, 2.5, 0.5, noise=0.02, sizes=(16, 64, 256, 1024), draw=1)
     assert relatives(single, (relative,)).variance == pytest.approx(0.04**2)
-
-
-# --- What one more measurement would tell --------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Joint:
-    """Curves of one walk and stretch: the normal law of the log errors at n and along a grid."""
-
-    weight: Array  # (P,)
-    mean: Array  # (P, 1 + M)
-    covariance: Array  # (1 + M, 1 + M)
-    total: Array  # (P,) variance of a new mean at n, with its noise
-
-
-def joints(posterior: Posterior, n: float, noise: Array, grid: Array) -> list[Joint]:
-    """The laws given the pilot, for every walk and stretch."""
-    pilot, prior = posterior.pilot, posterior.prior
-    x, known = np.concatenate([pilot.x, [n / posterior.last], grid / posterior.last]), len(pilot.x)
-    behind, ahead = np.minimum(np.log2(x), 0), np.maximum(np.log2(x), 0)
-    shape = log_shape(posterior.rate, posterior.floor, posterior.shift, posterior.cap, x)
-    laws = []
-    for stretch, share in zip(prior.stretches, prior.stretch_weights, strict=True):
-        for index in np.unique(posterior.walk):
-            walk, rows = posterior.walks[index], posterior.walk == index
-            joint = walk_covariance(behind, behind, walk.drift) + VAGUE
-            joint += walk_covariance(ahead, ahead, stretch * walk.drift, prior.growth)
-            top = joint[:known, known:]
-            gain = np.linalg.solve(joint[:known, :known] + np.diag(walk.noise), top)
-            mean = shape[rows, known:] + (pilot.y - shape[rows, :known]) @ gain
-            covariance = joint[known:, known:] - top.T @ gain
-            total = covariance[0, 0] + noise[rows]
-            laws.append(Joint(share * posterior.weight[rows], mean, covariance, total))
-    return laws
-
-
-def chances_after(posterior: Posterior, laws: list[Joint], goal: float, outcome: float) -> Array:
-    """(M,) the probability that the goal is met along the grid once a new mean is known."""
-    weights, met = [], []
-    for law in laws:
-        surprise, shared = outcome - law.mean[:, 0], law.covariance[0, 1:]
-        weights.append(law.weight * norm.pdf(surprise, 0, np.sqrt(law.total)))
-        moved = law.mean[:, 1:] + np.outer(surprise / law.total, shared)
-        left = np.diag(law.covariance)[1:] - shared**2 / law.total[:, None] + posterior.lasting
-        met.append(ndtr((np.log(goal) - moved) / np.sqrt(left)))
-    weight = np.concatenate(weights)
-    raw = weight @ np.concatenate(met) / weight.sum()
-    offset, slope = posterior.prior.recalibration
-    return np.asarray(ndtr(offset + slope * ndtri(raw)))
-
-
-@pytest.fixture(scope="module")
-def calm() -> Extrapolation:
-    pilot = power_pilot(noise=0.01, sizes=(16, 32, 64, 128, 256))
-    return extrapolate(kr.Curve(pilot.n, pilot.error, pilot.seed, metric="mse"))
-
-
-POINTS = 40  # curves of the posterior that are enough to see a fault
-
-
-@pytest.mark.parametrize(("n", "goal"), [(90, 0.061), (90, 0.045), (500, 0.045), (500, 0.027)])
-def test_an_outcome_moves_every_curve_by_its_gain(
-    calm: Extrapolation, n: int, goal: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The width of the interval of N, which next_size averages, by conditioning in one step."""
-    monkeypatch.setattr("korisk.planning.next_size._POINTS", POINTS)
-    few, end = calm.posterior.heaviest(POINTS), 16 * 256
-    noise = np.linspace(0.01, 0.02, POINTS) ** 2
-    # From the last size that misses the goal on: inside the pilot for the first goal.
-    start = calm.curve.sizes[calm.curve.means > goal][-1]
-    grid = np.geomspace(start, end, 300)
-    laws = joints(few, n, noise, grid)
-    truth = float(np.log(0.02 + 0.5 * n**-0.5))
-    outcomes = np.array([truth - 0.02, truth, truth + 0.02])
-    widths = Outlook(calm, goal, end).widths_after(n, noise, outcomes=outcomes)
-    for outcome, found in zip(outcomes, widths, strict=True):
-        chance = chances_after(few, laws, goal, float(outcome))
-        # Where the grid ends before the level is reached, it ends there.
-        ends = np.interp(ndtri([0.05, 0.95]), ndtri(chance), np.log(grid))
-        assert found == pytest.approx(ends[1] - ends[0], abs=0.01)  # of twelve sizes per doubling
-
-
-@pytest.mark.parametrize("goal", [0.03, 0.034, 0.038])
-def test_what_settles_a_question_is_counted_over_all_outcomes(
-    calm: Extrapolation, goal: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("korisk.planning.next_size._POINTS", POINTS)
-    few, n, end = calm.posterior.heaviest(POINTS), 512, 16 * 256
-    noise = np.full(POINTS, 0.01**2)
-    laws = joints(few, n, noise, np.array([float(end)]))
-    centre = np.concatenate([law.mean[:, 0] for law in laws])
-    weight = np.concatenate([law.weight for law in laws])
-    deviation = np.sqrt(np.concatenate([law.total for law in laws]))
-    outcomes = np.linspace(centre.min() - 0.5, centre.max() + 0.5, 120)
-    density = np.array([weight @ norm.pdf(y, centre, deviation) for y in outcomes])
-    met = np.array([chances_after(few, laws, goal, float(y))[0] for y in outcomes])
-    settled = density @ ((met >= 0.9) | (met < 0.15)) / density.sum()
-    # Thirteen nodes of a quadrature carry at most 0.12 each.
-    assert Outlook(calm, goal, end).settles(n, noise) == pytest.approx(settled, abs=0.12)
-
-
-def test_a_curve_of_single_seeds_has_the_noise_that_its_walk_assumes() -> None:
-    single = extrapolate(power_pilot(seeds=1))
-    outlook = Outlook(single, 0.035, 4096)
-    few = single.posterior.heaviest(500)
-    assumed = [float(few.walks[index].noise.mean()) for index in few.walk]
-    np.testing.assert_allclose(outlook.seed_variance(), assumed)
-    assert (outlook.seed_variance(0.3) == 0.09).all()
-
-
-def test_the_outlook_ends_where_a_plan_does_or_at_sixteen_times_a_doubtful_pilot(
-    calm: Extrapolation,
-) -> None:
-    odds = chances(calm, 0.03)
-    assert Outlook.of(calm, 0.03, odds).end == near_horizon(calm, odds.interval()[0])
-    late = chances(calm, 0.0245)
-    assert Outlook.of(calm, 0.0245, late).end == near_horizon(calm, late.interval()[0]) > 16 * 256
-    rising = extrapolate(kr.Curve([16, 32, 64], [0.1, 0.2, 0.3]))
-    assert rising.doubt
-    assert Outlook.of(rising, 0.05, chances(rising, 0.05)).end == 16 * 64
 
 
 # --- Between measured sizes ----------------------------------------------------------------------

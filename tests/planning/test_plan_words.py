@@ -45,7 +45,7 @@ def planned(goal: float = 0.02, floor: float = 0.0, **values: Any) -> kr.Plan:
     for name in ("doubt", "horizon", "related", "relatives"):
         if name in values:
             object.__setattr__(forecast, name, values.pop(name))
-    forecast.__dict__["calibration"] = SimpleNamespace(floor=floor)
+    forecast.__dict__["floor"] = floor
     fields: dict[str, Any] = {"middle": 400, "lower": 300.0, "upper": 900.0, "reach": 0.99}
     fields |= {"chances": odds(400)}
     return kr.Plan(forecast, goal, goal, **fields | values)
@@ -96,11 +96,11 @@ def test_inside_the_pilot_the_means_answer() -> None:
     bare = planned(0.15, middle=40, chances=odds(40), curve=kr.Curve(SIZES, MEANS))
     assert bare.headline() == filled("inside", target="0.15", samples="40", whose="", **ends)
     for by_fit in (
-        planned(0.15, middle=40, chances=odds(40), fit="power"),
-        planned(0.02, middle=100, chances=odds(100), fit="power"),
+        planned(0.15, middle=40, chances=odds(40), fit="paper"),
+        planned(0.02, middle=100, chances=odds(100), fit="paper"),
     ):
         said = by_fit.headline()
-        assert said.startswith("By fit 'power', KO meets the target 0.")
+        assert said.startswith("By fit 'paper', KO meets the target 0.")
         assert f"inside the pilot, at about N = {by_fit.middle} (chance 50%)" in said
     smallest = planned(0.5, middle=10, chances=odds(10)).headline()
     assert "KO meets the target 0.5 already at the pilot's smallest N = 10" in smallest
@@ -115,7 +115,7 @@ def test_inside_the_pilot_the_means_answer() -> None:
         ({"middle": 800, "chances": odds(400)}, ["beyond", "interval"]),
         ({"chances": odds(400, 0.8), "reach": 0.97}, ["beyond", "interval", "unsafe"]),
         ({"middle": None}, ["not_known"]),
-        ({"middle": None, "fit": "power"}, ["unreachable"]),
+        ({"middle": None, "fit": "paper"}, ["unreachable"]),
     ],
 )
 def test_a_brief_answer_has_its_interval_and_the_safe_number(
@@ -160,7 +160,7 @@ def test_enough_is_told_for_every_level() -> None:
     capped = planned(chances=odds(400, 0.8), reach=0.8, horizon=LARGEST_N).enough(0.9)
     assert f"up to N = {LARGEST_N:,}" in capped
     assert "levels off" not in capped
-    by_fit = planned(chances=odds(400, 0.8), reach=0.8, fit="power").enough(0.9)
+    by_fit = planned(chances=odds(400, 0.8), reach=0.8, fit="paper").enough(0.9)
     assert "If the target is reachable" not in by_fit
     score = kr.Curve(SIZES, [0.6, 0.8, 0.9, 0.95], unit="accuracy")
     better = planned(chances=odds(400, 0.8), reach=0.8, curve=score).enough(0.9)
@@ -192,10 +192,10 @@ def test_without_a_number_the_reason_is_told() -> None:
         (0.02, "levels off at 0.02"),
         (0.01, "does not get there by N = 1,000,000"),
     ):
-        by_fit = planned(0.02, floor, middle=None, fit="power", reach=0.3).headline()
-        assert f"By fit 'power' the target 0.02 is not reachable: its curve {reason}." in by_fit
+        by_fit = planned(0.02, floor, middle=None, fit="paper", reach=0.3).headline()
+        assert f"By fit 'paper' the target 0.02 is not reachable: its curve {reason}." in by_fit
         assert by_fit.endswith("is 30%.")
-    met = planned(0.15, 0.2, middle=None, fit="power").headline()
+    met = planned(0.15, 0.2, middle=None, fit="paper").headline()
     assert met.endswith("The measured means meet it inside the pilot: use the default fit.")
     hinted = planned(0.001, 0.0, middle=None).headline()
     assert hinted.endswith("was the target given as a fraction of one? then ask for 0.1.")
@@ -210,13 +210,11 @@ def test_an_explanation_has_what_the_advice_leaves_out() -> None:
     stop = planned(chances=odds(400, 0.8), reach=0.8)
     assert stop.recommend().action != "collect"
     assert stop.enough(0.9) in stop.explain()
-    by_fit = planned(fit="power").explain()
-    assert "By the 90% band of its fitted curve it takes 300 to 900 samples." in by_fit
-    assert "The chances are those of the default fit." in by_fit
+    by_fit = planned(fit="paper").explain()
+    assert filled("interval") in by_fit
+    assert "The chances and the interval are those of the default fit." in by_fit
     assert "default fit" not in said
-    for values in ({"lower": math.inf}, {"middle": 100}):
-        assert "fitted curve it takes" not in planned(fit="power", **values).explain()
-    none = planned(middle=None, fit="power").explain()
+    none = planned(middle=None, fit="paper").explain()
     assert "The chances are" not in none
 
 

@@ -14,13 +14,11 @@ from korisk.planning.chances import Chances
 from korisk.planning.compare import Crossing, Crossover
 from korisk.planning.extrapolation import Measured, extrapolate
 from korisk.planning.factors import Factors
-from korisk.planning.fit import FAMILIES, Fits, calibrate
 from korisk.planning.futures.law import Law
 from korisk.planning.futures.posterior import Walk
 from korisk.planning.futures.prior import PLAIN, PRIOR, Kind, Prior, prior_of
 from korisk.planning.futures.related import KINSHIP, Kinship, Relatives, trust
-from korisk.planning.limits import Evidence, Limit, Longer
-from korisk.planning.next_size import Candidate, NextSize, Outlook
+from korisk.planning.limits import Limit, Longer
 from korisk.planning.protocol import Expectation, Recommendation, level_of
 from korisk.planning.targets import Group
 
@@ -54,12 +52,6 @@ VALUES: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
         lambda: Factors(name="", known=PILOT, dense=PILOT, factors=(), planned=(), reason=""),
         lambda value: value.top,
     ),
-    (lambda: FAMILIES["power"], lambda value: value.parameters),
-    (
-        lambda: Fits(FAMILIES["line"], 9.0, np.ones(1), np.ones(1), (), np.zeros(1)),
-        lambda value: value.predict(np.array([9.0])),
-    ),
-    (lambda: calibrate(PILOT), lambda value: value.slope),
     (law, lambda value: value.quantile(0.5)),
     (lambda: Walk(0.1, 0, np.ones(1), np.eye(1), np.ones(1)), lambda value: value.precision),
     (lambda: plan().forecast.posterior, lambda value: value.roughness),
@@ -68,10 +60,6 @@ VALUES: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (lambda: KINSHIP, lambda value: trust(0.0, 0.5)),
     (lambda: Limit("data", "It is data."), str),
     (lambda: Longer(n=9, factor=3, errors=[0.1], before=[0.2]), lambda value: value.factor),
-    (Evidence, lambda value: value.noise),
-    (lambda: NextSize(9, 1, 2.0, 1.5, 0.4, ()), str),
-    (lambda: Candidate(9, 1.5, 0.4, None), lambda value: str(NextSize(9, 1, 2.0, 1.5, 0.4, ()))),
-    (lambda: Outlook(plan().forecast, 0.005, 4096), lambda value: value.width_now),
     (lambda: Expectation(9, 0.2, 0.1, 0.3), lambda value: level_of(0.9)),
     (
         lambda: Recommendation("stop", None, "Stop.", 0.9, None, None, None),
@@ -102,7 +90,7 @@ def test_values_of_arrays_and_functions_are_compared_by_identity(value: Any) -> 
     assert odds().at(4) == 0.9
 
 
-@pytest.mark.parametrize("kind", [Kind, Prior, Kinship, Longer, Evidence, Factors])
+@pytest.mark.parametrize("kind", [Kind, Prior, Kinship, Longer, Factors])
 def test_long_lists_of_numbers_need_their_names(kind: Any) -> None:
     assert trust(0.0, 0.5) == 0.5
     assert prior_of(PILOT) is PRIOR
@@ -129,10 +117,5 @@ def test_a_plan_shows_its_numbers_and_is_compared_by_them() -> None:
     numbers = ", ".join(f"{name}={getattr(plan(), name)!r}" for name in names)
     assert shown == f"Plan({numbers})"
     assert plan().met_in_pilot is False
-    assert dataclasses.replace(plan(), chances=odds(), evidence=Evidence(noise=1.0)) == plan()
+    assert dataclasses.replace(plan(), chances=odds(), training=PILOT) == plan()
     assert dataclasses.replace(plan(), middle=1) != plan()
-    fitted = calibrate(PILOT)
-    assert fitted.slope == fitted.parameters["a"]
-    assert "curve=" not in repr(fitted)
-    assert "_predict=" not in repr(fitted)
-    assert repr(fitted).startswith("Calibration(fit='power', formula='c + a N^-b, b <= 1', floor=")

@@ -103,7 +103,7 @@ def test_the_order_of_relatives_plays_no_part() -> None:
     [
         (kr.Curve(LONG, falling(LONG), unit="rmse"), "posterior", "in the pilot's unit, 'error'"),
         (GOOD.up_to(32), "posterior", "a related curve needs at least 3 distinct N"),
-        (GOOD, "power", "related curves need fit 'posterior', got 'power'"),
+        (GOOD, "paper", "related curves need fit 'posterior', got 'paper'"),
         ("simulated.csv", "posterior", "must be a Curve"),
     ],
     ids=["unit", "sizes", "fit", "name"],

@@ -13,7 +13,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.answer import answer, answer_tables
 from korisk.planning.fit import DEFAULT_FIT, check_target
-from korisk.planning.limits import Evidence
+from korisk.planning.limits import read_training
 
 
 @command(
@@ -69,22 +69,32 @@ def plan(
     for value in targets:
         check_target(curves, value)
     relatives = _relatives(path, curves, related or [], reading)
-    evidence = [Evidence.read(path, curve) for curve in curves]
+    trained = [read_training(path, curve) for curve in curves]
     questions: list[float | None] = [*targets] or [None]
     by_model = [
         [
-            answer(curve, value, at or (), sure, cost, fit=fit, related=similar, evidence=facts)
+            answer(
+                curve,
+                value,
+                at or (),
+                sure,
+                cost,
+                fit=fit,
+                related=similar,
+                training=training,
+                longer=longer,
+            )
             for value in questions
         ]
-        for curve, similar, facts in zip(curves, relatives, evidence, strict=True)
+        for curve, similar, (training, longer) in zip(curves, relatives, trained, strict=True)
         if targets or at
     ]
     if html is not None:
-        from korisk.report.page.answers import refuse_ignored_evidence
+        from korisk.report.page.answers import refuse_longer_training
         from korisk.report.page.page import pilot_page
 
-        for curve, facts in zip(curves, evidence, strict=True):
-            refuse_ignored_evidence(curve, facts, next(iter(targets), None))
+        for curve, (training, longer) in zip(curves, trained, strict=True):
+            refuse_longer_training(curve, next(iter(targets), None), training, longer)
         write_page(html, pilot_page(curves, title=path.name, target=next(iter(targets), None)))
         if not by_model:  # the page asks for the target itself
             if json:

@@ -16,7 +16,6 @@ from korisk._checks import LARGEST_N, require
 from korisk.curves.stored import LONGER, PART_OF
 from korisk.errors import Argument, KoriskError, Message, invalid
 from korisk.pilots.fit import Fit, number_of
-from korisk.planning.next_size import Cost
 from korisk.store.cells import Task
 from korisk.store.store import Store, difference
 from korisk.studies.run.engine import checked_workers
@@ -97,8 +96,6 @@ class Limits:
         Seconds of fitting, failed fits included, after which no size is added.
     most_fits : int, optional
         Largest number of fits in all.
-    cost : callable, optional
-        `cost(n)` of one fit; sizes are then chosen by their benefit per cost.
 
     Raises
     ------
@@ -117,7 +114,6 @@ class Limits:
     narrow_enough: float = 2.0
     budget: float | None = None
     most_fits: int | None = None
-    cost: Cost | None = None
 
     def __post_init__(self) -> None:
         _checks.real("narrow_enough", self.narrow_enough, above=1, remedy="2.0 is a factor of 2")
@@ -127,7 +123,6 @@ class Limits:
             _checks.count("most_fits", self.most_fits, at_least=1, at_most=10**6, remedy=_LEAVE_OUT)
         if self.largest is not None:
             _checks.count("largest", self.largest, at_least=2, at_most=LARGEST_N, remedy=_LEAVE_OUT)
-        _checks.function_or_none("cost", self.cost)
 
     @property
     def growing(self) -> bool:

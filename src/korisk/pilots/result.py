@@ -3,11 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
+from korisk._checks import LARGEST_N
 from korisk._show import Reported
 from korisk.curves.curve import Curve
 from korisk.curves.stored import TRAINING, Chosen, MeasuredFit, error_of, renamed, training_name
@@ -18,8 +19,7 @@ from korisk.pilots.options import Probe
 from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.fit import target_error
 from korisk.planning.forecast import forecast
-from korisk.planning.limits import Evidence, Limit, evidence_of, limit
-from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
+from korisk.planning.limits import Limit, Longer, limit, training_of
 from korisk.planning.plan import Plan, plan
 from korisk.planning.protocol import Answers, Expectation
 from korisk.store.cells import Task
@@ -75,8 +75,6 @@ class Pilot(Reported, Answers):
         The value to reach.
     largest : int or None
         The largest N to suggest.
-    cost : callable or None
-        `cost(n)` of one fit.
     reading : Reading
         The chosen metric and the units.
     longer_fits : tuple of PilotFit
@@ -104,7 +102,6 @@ class Pilot(Reported, Answers):
     store: Path | None
     target: float | None = None
     largest: int | None = None
-    cost: Cost | None = field(default=None, repr=False)
     reading: Reading = field(default_factory=Reading, repr=False)
     longer_fits: tuple[PilotFit, ...] = ()
     probe: Probe = field(default_factory=lambda: Probe(longer=None), repr=False)
@@ -150,15 +147,19 @@ class Pilot(Reported, Answers):
         reasons = {name: self._unfit(name) for name in self.metrics if name not in self.curves}
         return {name: reason or "every fit was perfect" for name, reason in reasons.items()}
 
-    @cached_property
+    @property
     def training(self) -> Curve | None:
         """Training errors in the chosen metric, at least 1e-6 of the test errors; or None."""
-        return self.evidence.training
+        return self._trained[0]
+
+    @property
+    def longer(self) -> Longer | None:
+        """The errors of the largest size that was trained longer, beside the usual ones."""
+        return self._trained[1]
 
     @cached_property
-    def evidence(self) -> Evidence:
-        """Evidence beside the curve: training errors, longer training, baseline and noise."""
-        metric, baseline = self.metric, self.probe.baseline
+    def _trained(self) -> tuple[Curve | None, Longer | None]:
+        metric = self.metric
         usual = [(fit, None) for fit in self.fits]
         # A longer fit without the metric says nothing about it.
         longer = [(fit, self.probe.longer) for fit in self.longer_fits if metric in fit.metrics]
@@ -167,15 +168,13 @@ class Pilot(Reported, Answers):
             for fit, factor in [*usual, *longer]
         ]
         choice = Chosen(metric, self.reading.unit_of(metric, chosen=True))
-        from_fits = evidence_of(measured, choice, self.model)
-        known_error = None if callable(baseline) else baseline
-        return replace(from_fits, baseline=known_error, noise=self.probe.noise)
+        return training_of(measured, choice, self.model)
 
     @property
     def limit(self) -> Limit:
         """What limits the error at the largest N, or which run would show it."""
         target = None if self.target is None else target_error(self.curve, self.target)
-        return limit(self.curve, self.evidence, target)
+        return limit(self.curve, target, training=self.training, longer=self.longer)
 
     @property
     def perfect(self) -> tuple[str, ...]:
@@ -220,7 +219,7 @@ class Pilot(Reported, Answers):
         Returns
         -------
         Plan
-            The result of `korisk.plan`, with the pilot's `evidence`.
+            The result of `korisk.plan`, with the pilot's training errors and longer run.
 
         Raises
         ------
@@ -234,41 +233,12 @@ class Pilot(Reported, Answers):
         >>> 600 < pilot.plan(target=0.005).even < 700
         True
         """
-        return plan(self.curve, self._ready("plan", target), evidence=self.evidence)
+        goal = self._ready("plan", target)
+        return plan(self.curve, goal, training=self.training, longer=self.longer)
 
     def expected(self, n: float) -> Expectation:
         """Expected error at one N."""
         return forecast(self.curve).expected(n)
-
-    def next_size(self, target: float | None = None, *, seeds: int | None = None) -> NextSize:
-        """The size whose measurement would narrow the answer for a target most.
-
-        Parameters
-        ----------
-        target : float, optional
-            The value to reach. Default: that of `run_pilot`.
-        seeds : int, optional
-            Number of seeds of the new size. Default: as many as the others.
-
-        Returns
-        -------
-        NextSize
-            The result of `korisk.next_size`.
-
-        Raises
-        ------
-        KoriskError
-            Without a target, or with fewer than three sizes with an error.
-
-        Examples
-        --------
-        >>> import korisk as kr
-        >>> pilot = kr.run_pilot(lambda n, seed: 3.2 / n, sizes=[16, 32, 64, 128, 256], quiet=True)
-        >>> pilot.next_size(target=0.005).n > 256
-        True
-        """
-        goal = self._ready("next_size", target)
-        return next_size(self.curve, goal, candidates=self.open_sizes, seeds=seeds, cost=self.cost)
 
     def _ready(self, asker: str, target: float | None) -> float:
         """The target; raise if there is none, or if the pilot has too few sizes."""
@@ -287,11 +257,11 @@ class Pilot(Reported, Answers):
         return goal
 
     @property
-    def open_sizes(self) -> list[int]:
-        """Sizes that could be measured next: not tried, and below `too_large`."""
+    def next_n(self) -> int | None:
+        """Twice the largest N, at most `largest`; None if that was tried, or is `too_large`."""
+        n = min(2 * max(self.sizes), self.largest or LARGEST_N, LARGEST_N)
         # Larger fits would most likely fail for the same reason.
-        tried, end = self._tried, self.too_large or math.inf
-        return [n for n in open_sizes(self.curve, self.largest) if n not in tried and n < end]
+        return None if n in self._tried or n >= (self.too_large or math.inf) else n
 
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write all metrics as measured, with the columns n, error, seed, model and metric.

@@ -211,7 +211,7 @@ class _Rounds:
 
     def run(self, sizes: list[int]) -> str:
         """Measure the given sizes, then more if the limits say so; return why it ended."""
-        # A pilot in rounds: given sizes, stored ones, then the most informative next.
+        # A pilot in rounds: given sizes, stored ones, then twice the largest.
         bounded = self.limits.budget is not None or self.limits.most_fits is not None
         # With a limit, one size at a time, so that the limit is checked between them.
         for group in [[n] for n in sizes] if bounded else [sizes]:
@@ -229,11 +229,12 @@ class _Rounds:
             pilot = self.pilot()
             if reason := self._settled(pilot) or self._spent():
                 return reason
-            if not pilot.open_sizes:
+            n = pilot.next_n
+            if n is None:
                 end = self.limits.largest or max(self.sizes)
                 end = end if pilot.too_large is None else min(end, pilot.too_large - 1)
                 return f"no size up to N = {end:,} is left to measure"
-            self._measure([pilot.next_size(seeds=len(self.seeds)).n])
+            self._measure([n])
 
     def _stored_sizes(self) -> dict[int, bool]:
         """Other sizes of this model in the store, and whether all seeds are fitted there.
@@ -307,7 +308,6 @@ class _Rounds:
             store=path,
             target=self.target,
             largest=self.limits.largest,
-            cost=self.limits.cost,
             reading=self.work.reading,
         )
 
@@ -336,6 +336,8 @@ class _Rounds:
                 f"the answer is narrow enough: between N = {plan.lower:,.0f} and "
                 f"{plan.upper:,.0f} with 90% probability, a factor of {plan.upper / plan.lower:.3g}"
             )
+        if plan.met_in_pilot:
+            return f"the measured mean at N = {plan.last:,} meets the target"
         if plan.reach < TAIL:
             return f"the target is hardly reachable: a probability of {plan.reach:.1%}"
         return ""

@@ -15,7 +15,7 @@ from korisk.planning.explain import chance, paragraph
 from korisk.planning.explain import count as samples_text
 from korisk.planning.fit import DEFAULT_FIT, check_target
 from korisk.planning.forecast import Forecast, forecast
-from korisk.planning.limits import Evidence
+from korisk.planning.limits import Longer
 from korisk.planning.plan import LEVELS, Plan, plan_from
 from korisk.planning.protocol import Expectation, Recommendation, level_of
 from korisk.texts import Table, number, whole
@@ -108,7 +108,8 @@ def answer(
     *,
     fit: str = DEFAULT_FIT,
     related: Iterable[Curve] = (),
-    evidence: Evidence | None = None,
+    training: Curve | None = None,
+    longer: Longer | None = None,
 ) -> Answer:
     """Answer questions about a target, about some N, or both, from one pilot.
 
@@ -125,12 +126,14 @@ def answer(
     cost : float, optional
         Price of one sample, to see what the advice costs.
     fit : str, default "posterior"
-        Extrapolation fit: posterior, power, shifted-power, paper.
+        Extrapolation fit: posterior or paper.
     related : iterable of Curve, optional
         Curves of the same network on other data, such as simulated ones, in the pilot's metric and
         unit: the model of the pilot's name, or all in the file.
-    evidence : Evidence, optional
-        Measurements that show whether data, training, the network or noise limits the error.
+    training : Curve, optional
+        Errors on the training samples.
+    longer : Longer, optional
+        One size that was trained longer. Both show whether data or training limits the error.
 
     Returns
     -------
@@ -154,7 +157,7 @@ def answer(
     if target is not None:
         check_target([curve], target)
     outlook = forecast(curve, fit=fit, related=related)
-    plan = None if target is None else plan_from(outlook, target, evidence)
+    plan = None if target is None else plan_from(outlook, target, training, longer)
     expectations = tuple(_expected(outlook, plan, n) for n in at)
     result = Answer(outlook, plan, expectations, level_of(sure), cost)
     _ = result.advice  # computed now, because it checks the cost

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.planning.extrapolation import Extrapolation
-from korisk.planning.fit import DEFAULT_FIT
 from korisk.planning.protocol import Numbers, each_of, level_of
+from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]
 
@@ -149,9 +149,9 @@ def table_sizes(forecast: Extrapolation) -> Array:
 
 def answer(forecast: Extrapolation, goal: float, odds: Chances) -> tuple[int | None, float, float]:
     """The N that meets the error `goal`, or None, and the ends of its 90% interval."""
-    if forecast.fit != DEFAULT_FIT:
-        return _by_fit(forecast, goal)
     lower, upper = odds.interval()
+    if forecast.line is not None:
+        return _by_line(forecast, forecast.line, goal), lower, upper
     last, crossing = forecast.last, forecast.measured.crossing(goal)
     if crossing is not None:  # the pilot meets the target: its means bracket the answer
         _, before, after = crossing
@@ -170,34 +170,17 @@ def near_horizon(forecast: Extrapolation, lower: float) -> int:
     return int(min(max(NEAR * forecast.last, late), forecast.horizon))
 
 
-def _by_fit(forecast: Extrapolation, goal: float) -> tuple[int | None, float, float]:
-    """The N at which the fitted curve and its band meet the target.
+def _by_line(forecast: Extrapolation, line: RiskLine, goal: float) -> int | None:
+    """The N from which on the paper's line meets the goal, within the range of the forecast.
 
     Where the pilot meets the target, rises, and misses it again, the first crossing is ignored.
     """
+    sizes = forecast.curve.sizes
     # The means rise if the last one above the goal comes after one below it.
     missed = np.flatnonzero(forecast.curve.means > goal)
     rises = len(missed) and missed[-1] >= len(missed)
-    grid = table_sizes(forecast)
-    grid = grid[grid > forecast.curve.sizes[missed[-1]]] if rises else grid
-
-    lower = first_met(lambda n: forecast.band(n)[0], grid, goal)
-    upper = first_met(lambda n: forecast.band(n)[1], grid, goal)
-    middle = first_met(forecast.middle, grid, goal)
-    return middle, float(lower or math.inf), float(upper or math.inf)
-
-
-def first_met(errors: Callable[[Array], Array], grid: Array, goal: float) -> int | None:
-    """The smallest whole N at which a curve is at or below an error: a grid, then bisection."""
-    reached = np.flatnonzero(errors(grid) <= goal)
-    if not len(reached):
+    start = int(sizes[missed[-1]]) + 1 if rises else int(sizes[0])
+    if goal <= line.floor:
         return None
-    index = int(reached[0])
-    high = math.ceil(float(grid[index]))
-    # Rounded down: the whole N next above the last size that misses may meet the goal.
-    low = math.floor(float(grid[index - 1])) if index else high - 1
-    while high - low > 1:  # the goal is missed at low and met at high
-        middle = (low + high) // 2
-        met = errors(np.array([float(middle)])).item() <= goal
-        low, high = (low, middle) if met else (middle, high)
-    return high
+    n = max(line.samples(goal), start)
+    return n if n <= forecast.horizon else None

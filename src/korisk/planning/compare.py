@@ -10,13 +10,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from korisk._checks import one_of
 from korisk._show import Shown
 from korisk.curves.curve import Curve
 from korisk.curves.noise import paired_correlation
 from korisk.errors import KoriskError, Message, UnreachableError, invalid
 from korisk.planning.explain import EVEN, SURE, chance, paragraph, span, times, value
-from korisk.planning.fit import DEFAULT_FIT, check_curve, check_target, fitted_line, sample_counts
+from korisk.planning.fit import DEFAULT_FIT, calibrate, check_curve, check_target, sample_counts
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import Plan, plan_from
 from korisk.theory import TwoFactors, two_factors
@@ -289,8 +288,7 @@ class Comparison(Shown):
         UnreachableError
             If a floor is at or above the target.
         """
-        one_of("fit", fit, ("line", "paper"))
-        first, second = (fitted_line(plan.curve, fit) for plan in (self.first, self.second))
+        first, second = (calibrate(plan.curve, fit) for plan in (self.first, self.second))
         return two_factors(first, second, self.first.goal)
 
     @cached_property

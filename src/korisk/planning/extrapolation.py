@@ -29,17 +29,16 @@ from korisk.planning.explain import doubt
 from korisk.planning.fit import (
     DEFAULT_FIT,
     FITS,
-    Calibration,
     calibrate,
     check_curve,
     least_sizes,
-    pooled_band,
     sample_counts,
 )
 from korisk.planning.futures.law import Law, joined, mixed, normals
 from korisk.planning.futures.posterior import HORIZON, Posterior, posterior
 from korisk.planning.futures.related import Relatives, relatives
 from korisk.planning.protocol import Expectation
+from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]
 
@@ -180,9 +179,18 @@ class Extrapolation:
         return doubt(self.curve, self.posterior)
 
     @cached_property
-    def calibration(self) -> Calibration:
-        """The fitted curve."""
-        return calibrate(self.curve, self.fit)
+    def line(self) -> RiskLine | None:
+        """The paper's line, for its fit."""
+        return None if self.fit == DEFAULT_FIT else calibrate(self.curve)
+
+    @cached_property
+    def floor(self) -> float:
+        """The estimated floor of the error."""
+        if self.line is not None:
+            return self.line.floor
+        if self.related and not self.doubt:  # they change the shape, and with it the floor
+            return float(self.quantile(self.horizon, 0.5).item())
+        return self.posterior.floor_quantile(0.5)
 
     @property
     def last(self) -> int:
@@ -243,17 +251,19 @@ class Extrapolation:
         return np.asarray(np.exp(self.law(np.atleast_1d(sample_counts(n))).quantile(p)))
 
     def middle(self, n: ArrayLike) -> Array:
-        """The expected error at each N: the median, or the fitted curve for other fits."""
+        """The expected error at each N: the median, or the paper's line for its fit."""
         n = np.atleast_1d(sample_counts(n))
-        return self.quantile(n, 0.5) if self.fit == DEFAULT_FIT else self.calibration.predict(n)
+        if self.line is None:
+            return self.quantile(n, 0.5)
+        # log N / N over its value at the pilot's last N, whose share of the error is the scale.
+        x, log_last = np.log(n / self.last), math.log(self.last)
+        scale = self.line.slope * (log_last / self.last)
+        return np.asarray(self.line.floor + scale * ((x + log_last) / log_last * np.exp(-x)))
 
     def band(self, n: ArrayLike) -> tuple[Array, Array]:
-        """The ends of the 90% band at each N."""
-        n = np.atleast_1d(sample_counts(n))
-        if self.fit == DEFAULT_FIT:
-            law = self.law(n)
-            return np.exp(law.quantile(0.05)), np.exp(law.quantile(0.95))
-        return pooled_band(self.calibration, n)
+        """The ends of the 90% band at each N, those of the posterior for every fit."""
+        law = self.law(np.atleast_1d(sample_counts(n)))
+        return np.exp(law.quantile(0.05)), np.exp(law.quantile(0.95))
 
     def expected(self, n: float) -> Expectation:
         """The expected error at one N, in the user's unit, with its 90% band."""

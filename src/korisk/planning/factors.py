@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import Comparison
-from korisk.planning.fit import fitted_line
+from korisk.planning.fit import calibrate
 from korisk.planning.forecast import forecast
 from korisk.planning.plan import plan_from
 from korisk.theory import TwoFactors, two_factors
@@ -66,7 +66,7 @@ def factors(known: Curve, dense: Curve, *, name: str = "") -> Factors:
     low, top = max(result.floors), result.top
     planned = []
     try:
-        lines = [fitted_line(curve, "paper") for curve in (known, dense)]
+        lines = [calibrate(curve, "paper") for curve in (known, dense)]
         widest = max(top / low - 1.0, _NEAREST)
         # Geometric steps, because the factors change most near the floor.
         above = np.geomspace(min(_NEAREST, 0.1 * widest), widest, _STEPS)

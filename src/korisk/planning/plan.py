@@ -26,13 +26,12 @@ from korisk.planning.explain import (
     no_floor,
     no_learning,
     paragraph,
-    span,
     times,
     value,
 )
 from korisk.planning.extrapolation import Extrapolation, extrapolate
 from korisk.planning.fit import DEFAULT_FIT, check_target, other_unit
-from korisk.planning.limits import Evidence
+from korisk.planning.limits import Longer
 from korisk.planning.protocol import Expectation, Numbers, Recommendation, each_of, level_of
 from korisk.planning.recommend import otherwise, recommend
 from korisk.planning.situation import Situation
@@ -68,8 +67,10 @@ class Plan(Shown, Situation):
         lies beyond a pilot that cannot be extrapolated.
     chances : Chances
         The probability that the target is met by N, as a table.
-    evidence : Evidence
-        Other measurements of the error: training errors, longer training, noise.
+    training : Curve or None
+        Errors on the training samples.
+    longer : Longer or None
+        One size that was trained longer.
 
     Examples
     --------
@@ -282,15 +283,11 @@ class Plan(Shown, Situation):
         advice = self.recommend(sure, cost)
         sentences = [advice.sentence, *advice.reasons, self.headline(), *self._about_related()]
         if self.middle is not None:
-            if self.fit == DEFAULT_FIT:
-                sentences += self._interval()
-            elif self.middle > self.last and math.isfinite(self.lower):
-                takes = span(self.lower, self.upper)
-                sentences.append(f"By the 90% band of its fitted curve it takes {takes} samples.")
+            sentences += self._interval()
             if advice.action != "collect":
                 sentences.append(self.enough(sure))
             if self.fit != DEFAULT_FIT:
-                sentences.append("The chances are those of the default fit.")
+                sentences.append("The chances and the interval are those of the default fit.")
         return paragraph([*sentences, *self.findings])
 
     def enough(self, p: float = _LEVEL) -> str:
@@ -427,7 +424,8 @@ def plan(
     *,
     fit: str = DEFAULT_FIT,
     related: Iterable[Curve] = (),
-    evidence: Evidence | None = None,
+    training: Curve | None = None,
+    longer: Longer | None = None,
 ) -> Plan:
     """Estimate how many samples a target needs, from a pilot of at least three sizes.
 
@@ -444,9 +442,10 @@ def plan(
         Curves of the same network on other data: simulated with the known operator, from another
         scanner, of a public data set. They give the shape, the pilot gives level and stretch; their
         weight (`trust`) follows from how well they explain the pilot.
-    evidence : Evidence, optional
-        Training errors, one size trained longer, the floor due to noise: measurements that show
-        whether data, training, the network or noise limits the error.
+    training : Curve, optional
+        Errors on the training samples, of the same networks and in the same metric.
+    longer : Longer, optional
+        One size that was trained longer. Both show whether data or training limits the error.
 
     Returns
     -------
@@ -467,10 +466,15 @@ def plan(
     (640, True)
     """
     check_target([curve], target)
-    return plan_from(extrapolate(curve, fit=fit, related=related), target, evidence)
+    return plan_from(extrapolate(curve, fit=fit, related=related), target, training, longer)
 
 
-def plan_from(forecast: Extrapolation, target: float, evidence: Evidence | None = None) -> Plan:
+def plan_from(
+    forecast: Extrapolation,
+    target: float,
+    training: Curve | None = None,
+    longer: Longer | None = None,
+) -> Plan:
     """The plan for a checked target; the forecast, which is slow to compute, is reused."""
     goal = float(forecast.curve.unit.to_error(target))
     # The table is kept even where there is no answer: reports show the probabilities all the same.
@@ -484,5 +488,5 @@ def plan_from(forecast: Extrapolation, target: float, evidence: Evidence | None 
         odds = Chances(odds.n, np.zeros_like(odds.p))
     elif samples is not None and samples > forecast.last and no_learning(forecast.curve):
         samples = None  # a pilot without learning gives probabilities, but no point estimate
-    known_evidence = evidence or Evidence()
-    return Plan(forecast, float(target), goal, samples, lower, upper, reach, odds, known_evidence)
+    numbers = samples, lower, upper, reach, odds
+    return Plan(forecast, float(target), goal, *numbers, training=training, longer=longer)

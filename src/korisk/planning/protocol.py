@@ -71,12 +71,11 @@ class Recommendation:
     seeds : int or None
         Number of seeds to measure.
     chance : float or None
-        The probability that N is enough, for "collect", or that the measurement settles the
-        question, for "measure".
+        The probability that N is enough, for "collect".
     cost : float or None
         Cost of the samples still to be collected, where a price was given.
     limit : Limit or None
-        What limits the error, where there is evidence.
+        What limits the error; None where the advice is to stop for want of data's effect.
     reasons : tuple of str
         The reasons, in sentences.
 

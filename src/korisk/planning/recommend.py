@@ -7,11 +7,11 @@ first that applies is the advice:
 2. Measured means that meet the target answer it, whatever else limits the error: with the number of
    samples, or with more seeds at the size from which on they meet it.
 3. Where longer training lowers the error at the same N, training comes before data.
-4. Where the network or the noise limits the error, no amount of data helps.
-5. A number of samples with the requested probability is collected, within the range of N in which
+4. A number of samples with the requested probability is collected, within the range of N in which
    odds were checked.
-6. Without such a number: a pilot without learning shows nothing, a target that is out of reach ends
-   the search, and otherwise one more size decides.
+5. Without such a number: a pilot without learning shows nothing, a target that is out of reach ends
+   the search, a run that shows what limits the error comes before new samples, and otherwise twice
+   the largest N decides.
 """
 
 import math
@@ -19,12 +19,10 @@ import math
 from korisk._checks import LARGEST_N, real
 from korisk.planning.chances import LEAST_REACH, NEAR
 from korisk.planning.explain import chance, count, no_learning, value
-from korisk.planning.next_size import settling_size
 from korisk.planning.protocol import Action, Expectation, Recommendation
 from korisk.planning.situation import Situation
 
 LEAST_SEEDS = 3  # for a measurement that is to settle a question
-_TELLING = 0.5  # probability to settle the question below which another run is more informative
 _EASY = 10.0  # times the largest error: an easier target is probably in another unit
 FIRST = 16  # the smallest N of a first measurement
 
@@ -46,7 +44,7 @@ def collectable(plan: Situation, samples: int) -> bool:
         return False
     if plan.met_in_pilot:
         return True
-    return not no_learning(plan.curve) and plan.limit.kind not in ("training", "network", "noise")
+    return not no_learning(plan.curve) and plan.limit.kind != "training"
 
 
 def _collect(plan: Situation, samples: int, sure: float, cost: float | None) -> Recommendation:
@@ -75,10 +73,6 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
         return _repeat(plan, sure, cost)
     if limit.kind == "training":
         return _advice(plan, "train", _trained(plan), sure, (limit.sentence,))
-    far = f"chance {chance(plan.reach)} by N = {count(plan.forecast.horizon)}"
-    if limit.kind in ("network", "noise"):
-        text = f"stop: more data of this kind will not reach {target}; the {limit.kind} limits it"
-        return _advice(plan, "stop", text, sure, (limit.sentence,))
     if no_learning(plan.curve):
         text = f"not known how to reach {target}: the {plan.curve.unit.noun} does not improve with "
         text += "N in this pilot"
@@ -86,32 +80,24 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
     # A single seed at the last N may be an unlucky one: no reason to stop.
     seeded = plan.curve.counts[-1] > 1
     if plan.reach < LEAST_REACH and seeded:
+        far = f"chance {chance(plan.reach)} by N = {count(plan.forecast.horizon)}"
         text = f"stop: more data of this kind will not reach {target} ({far})"
         probe = f"Or {limit.next_run}: training may limit it." if limit.next_run else ""
         return _advice(plan, "stop", text, sure, (plan.why_out_of_reach, probe))
     if plan.last >= LARGEST_N:
         text = f"not known how to reach {target}: no larger N is planned for"
         return _advice(plan, "unknown", text, sure, (_why_not(plan, sure), _remedy(plan)))
-    seeds = max(int(plan.curve.counts[-1]), LEAST_SEEDS)
-    settled: float | None
-    n, settled = settling_size(plan.forecast, plan.goal, plan.chances, seeds)
-    # A cheap run that shows what limits the error comes before a size that settles little.
-    if limit.next_run and settled < _TELLING:
+    if limit.next_run and plan.reach >= LEAST_REACH:  # a run that needs no new samples comes first
         text = f"not known whether more data reaches {target}: something else may limit the "
         text += plan.curve.unit.noun
         return _advice(plan, "unknown", text, sure, (limit.sentence, _remedy(plan)))
-    text = f"measure N = {n:,} next, with {seeds} seeds: "
+    n = min(2 * plan.last, LARGEST_N)
+    text = f"measure N = {n:,} next, twice the pilot's largest, with {LEAST_SEEDS} seeds"
     if plan.reach < LEAST_REACH:
-        settled = None
-        text += f"single seeds cannot tell whether {target} is out of reach"
-    else:
-        text += f"with {chance(settled)} it settles whether {target} can be reached"
+        text += f": single seeds cannot tell whether {target} is out of reach"
     price, paid = price_of(n, plan.last, cost)
-    relied = "" if settled is None or settled >= _TELLING else _relied_on(plan, n, sure)
-    reasons = (_why_not(plan, sure), relied, paid)
-    return _advice(
-        plan, "measure", text, sure, reasons, n=n, seeds=seeds, chance=settled, cost=price
-    )
+    reasons = (_why_not(plan, sure), _relied_on(plan, n, sure), paid)
+    return _advice(plan, "measure", text, sure, reasons, n=n, seeds=LEAST_SEEDS, cost=price)
 
 
 def _repeat(plan: Situation, sure: float, cost: float | None) -> Recommendation:
@@ -179,10 +165,8 @@ def _remedy(plan: Situation) -> str:
 
 def _trained(plan: Situation) -> str:
     """The result of longer training, and whether it meets the target."""
-    longer = plan.evidence.longer
-    if longer is None:
-        why = f"the number of samples does not limit the error at N = {plan.last:,}"
-        return f"train longer or differently first: {why}"
+    longer = plan.longer
+    assert longer is not None  # without it, training is never the limit
     errors = plan.curve.unit.to_error(longer.errors)
     after = value(float(plan.curve.unit.from_error(errors.mean())))
     text = f"train {longer.factor:g} times as long: at N = {longer.n:,} that gave {after}"

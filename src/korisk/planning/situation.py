@@ -10,7 +10,7 @@ from korisk.planning.chances import Chances, Enough, near_horizon
 from korisk.planning.explain import EVEN, findings, no_floor, value
 from korisk.planning.extrapolation import Extrapolation
 from korisk.planning.fit import DEFAULT_FIT
-from korisk.planning.limits import Evidence, Limit, limit
+from korisk.planning.limits import Limit, Longer, limit
 from korisk.planning.protocol import level_of
 
 
@@ -26,7 +26,8 @@ class Situation(Enough):
     upper: float
     reach: float
     chances: Chances = field(repr=False, compare=False)
-    evidence: Evidence = field(default=Evidence(), repr=False, compare=False)
+    training: Curve | None = field(default=None, repr=False, compare=False)
+    longer: Longer | None = field(default=None, repr=False, compare=False)
 
     @property
     def curve(self) -> Curve:
@@ -134,16 +135,12 @@ class Situation(Enough):
     @property
     def floor(self) -> float:
         """The estimated floor of the curve, in the user's unit."""
-        forecast, error = self.forecast, self.forecast.calibration.floor
-        # Related curves change the shape: the error at the horizon replaces the fit's floor.
-        if self.related and not forecast.doubt:
-            error = forecast.quantile(forecast.horizon, 0.5).item()
-        return float(self.curve.unit.from_error(error))
+        return float(self.curve.unit.from_error(self.forecast.floor))
 
     @cached_property
     def limit(self) -> Limit:
-        """What limits the error, by the pilot and its evidence."""
-        return limit(self.curve, self.evidence, self.goal)
+        """What limits the error, by the pilot, its training errors and a longer run."""
+        return limit(self.curve, self.goal, training=self.training, longer=self.longer)
 
     @property
     def why_out_of_reach(self) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import Crossover, first_above
-from korisk.planning.fit import fitted_line
+from korisk.planning.fit import calibrate
 from korisk.prediction.prediction import FARTHEST_N, FIT_SIZES, Prediction
 from korisk.theory import RiskLine, TwoFactors, two_factors
 
@@ -202,6 +202,6 @@ def _held(prediction: Prediction, n: Array, odds: Array) -> Array:
 def _line(prediction: Prediction) -> RiskLine:
     rows = error_rows(prediction)
     errors = [row["expected"] for row in rows]
-    fitted = fitted_line(Curve([row["n"] for row in rows], errors, model=prediction.model))
+    fitted = calibrate(Curve([row["n"] for row in rows], errors, model=prediction.model), "line")
     flat = np.ptp(errors) <= _FLAT * max(errors)  # rounding of a flat curve is no slope
     return RiskLine(fitted.floor, 0.0 if flat else fitted.slope)

@@ -32,7 +32,7 @@ from korisk._text import plain
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS
 from korisk.errors import Absent, Argument, KoriskError, invalid
-from korisk.planning.limits import Evidence
+from korisk.planning.limits import read_training
 
 ADDRESS = "127.0.0.1"
 LARGEST = 32_000_000  # bytes of a table, or of the store of a pilot
@@ -108,11 +108,11 @@ def table_page(name: str, fields: Mapping[str, str]) -> str:
     else:
         curves = Curve.read_all(name, **options)
     # Imported here: loading Matplotlib takes longer than refusing a table.
-    from korisk.report.page.answers import refuse_ignored_evidence
+    from korisk.report.page.answers import refuse_longer_training
     from korisk.report.page.page import pilot_page
 
     for curve in curves:
-        refuse_ignored_evidence(curve, Evidence.read(name, curve), target)
+        refuse_longer_training(curve, target, *read_training(name, curve))
     return pilot_page(curves, title=name, target=target)
 
 

@@ -129,13 +129,6 @@ class Posterior:
         """Mean of tau: the deviation of the log error from a smooth curve per doubling of N."""
         return float(self.weight @ self.drift)
 
-    def heaviest(self, points: int) -> "Posterior":
-        """The posterior restricted to its heaviest curves, which come first."""
-        # Points are sorted by weight; the weights of the rest are distributed over these.
-        names = ("weight", "level", "rate", "floor", "shift", "cap", "walk")
-        arrays = {name: getattr(self, name)[:points] for name in names}
-        return replace(self, **arrays | {"weight": arrays["weight"] / arrays["weight"].sum()})
-
     def moments(self, n: Array) -> tuple[Array, Array]:
         """(P, M) mean and variance of the log error at each N, without the drift beyond."""
         x = n / self.last

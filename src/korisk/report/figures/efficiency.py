@@ -14,12 +14,13 @@ from matplotlib.figure import Figure
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.fit import Calibration, calibrate
+from korisk.planning.fit import calibrate
 from korisk.planning.forecast import forecast
 from korisk.report.contents import Contents, squared
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import MOST_PANELS, Array, Entry, Track, values
 from korisk.report.figures.style import DARK, FINE, GREY, LOOKS, REST, Look, Options
+from korisk.theory import RiskLine
 
 FAR = 4.0  # forecasts and lines are drawn up to this multiple of the last N
 
@@ -39,7 +40,7 @@ class Trace:
     curve: Curve
     track: Track | None  # the forecast, from the last N to `FAR` times that
     doubt: str = ""  # why the forecast ends at the last N
-    line: Calibration | None  # the paper's, floor + sigma log N / N
+    line: RiskLine | None  # the paper's, floor + sigma log N / N
     untrained: float | None  # the error before training
 
     @property
@@ -81,7 +82,7 @@ class Panel:
             if trace.untrained is not None:
                 required.append(values(curve, np.array([trace.untrained])))
             if trace.line is not None:
-                required.append(values(curve, trace.line.predict(trace.line_n)))
+                required.append(values(curve, _on_line(trace.line, trace.line_n)))
             if trace.track is not None:
                 optional += [trace.track.better, trace.track.worse]
             if curve.counts.max() <= _FEW_SEEDS:
@@ -206,7 +207,7 @@ def _draw(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
             panels.draw_forecast(axes, trace.track, look, tag, width=1.2)
         if trace.line is not None:
             n = trace.line_n
-            error = values(curve, trace.line.predict(n))
+            error = values(curve, _on_line(trace.line, n))
             axes.plot(n, error, gid=f"line{tag}", zorder=2.3, **panels.paper_style(colour))
             floor = _floor(trace)
             axes.axhline(floor, gid=f"floor{tag}", color=colour, linewidth=0.5, zorder=1.9)
@@ -231,6 +232,11 @@ def _draw(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
         label = f"↓ below the frame: errors down to {style.digits(min(smallest_errors), 2)}"
         placing: Options = {"transform": axes.transAxes, "ha": "left", "va": "bottom"}
         axes.text(0.02, 0.03, label, fontsize=FINE, color=DARK, gid="below", **placing)
+
+
+def _on_line(line: RiskLine, sizes: Array) -> Array:
+    """The errors of a line at several N."""
+    return np.array([line.predict(n) for n in sizes.tolist()])
 
 
 def _floor(trace: Trace) -> float:

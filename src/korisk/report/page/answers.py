@@ -12,14 +12,12 @@ from korisk.errors import KoriskError
 from korisk.files import page_file, write_text
 from korisk.planning.compare import Comparison
 from korisk.planning.fit import DEFAULT_FIT
-from korisk.planning.limits import Evidence, limit
+from korisk.planning.limits import Longer, limit
 from korisk.planning.plan import Plan
 from korisk.report.page.page import pilot_page
 
 if TYPE_CHECKING:
     from korisk.prediction.study import PointPrediction
-
-ADVISED = ("training", "network", "noise")  # causes for which no plan says to collect
 
 
 def to_html(
@@ -99,14 +97,16 @@ def _refuse_what_no_page_computes(plan: Plan, target: float | None) -> None:
     if plan.related:
         raise KoriskError(f"a page plans from the pilot alone, not from related curves; {remedy}")
     goal = plan.target if target is None else target  # on which the page opens
-    refuse_ignored_evidence(plan.curve, plan.evidence, goal)
+    refuse_longer_training(plan.curve, goal, plan.training, plan.longer)
 
 
-def refuse_ignored_evidence(curve: Curve, evidence: Evidence, target: float | None) -> None:
-    """Raise where probes or training errors change the advice: a page knows test errors alone."""
+def refuse_longer_training(
+    curve: Curve, target: float | None, training: Curve | None, longer: Longer | None
+) -> None:
+    """Raise where longer training comes before data: a page plans from test errors alone."""
     goal = None if target is None else float(curve.unit.to_error(target))
-    cause = limit(curve, evidence, goal)
-    if cause.kind in ADVISED and limit(curve, None, goal).kind != cause.kind:
+    cause = limit(curve, goal, training=training, longer=longer)
+    if cause.kind == "training":
         raise KoriskError(
             f"a page of {curve.name} would plan from test errors alone and advise otherwise: "
             f"{cause.sentence.rstrip('.')}; ask for the advice without a page"

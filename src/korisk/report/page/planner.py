@@ -19,7 +19,7 @@ from korisk.errors import KoriskError
 from korisk.planning.chances import LEAST_REACH, table_sizes
 from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.explain import EVEN, FAR, SURE, findings, no_floor
-from korisk.planning.fit import fitted_line
+from korisk.planning.fit import calibrate
 from korisk.planning.forecast import Forecast
 from korisk.planning.plan import Plan
 from korisk.planning.recommend import collectable
@@ -109,7 +109,7 @@ def _model(fitted: Forecast, table: tuple[list[Plan], list[int]]) -> Data:
     lines: dict[str, dict[str, float] | None] = dict.fromkeys(_LINES)
     for name in _LINES:
         with suppress(KoriskError):  # a line that cannot be fitted
-            line = fitted_line(fitted.curve, name)
+            line = calibrate(fitted.curve, name)
             lines[name] = {"floor": line.floor, "slope": line.slope}
     return {
         "name": fitted.curve.name,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import mean_at
-from korisk.planning.fit import fitted_line
+from korisk.planning.fit import calibrate
 from korisk.report.contents import SUPPLEMENTS, Contents
 from korisk.report.tables.table import ReportTable, Row, Value, worded
 from korisk.texts import number
@@ -83,7 +83,7 @@ def calibration_table(contents: Contents) -> ReportTable:
             means = curve.means**power
             # A single size, or squares too small to fit, have no line.
             with suppress(KoriskError):
-                line = fitted_line(Curve(curve.sizes, means), "paper")
+                line = calibrate(Curve(curve.sizes, means), "paper")
                 key = point.name, curve.model, metric
                 rows += [(*key, "floor", line.floor), (*key, "sigma", line.slope)]
                 if curve.model in point.untrained:
