@@ -55,7 +55,7 @@ def test_an_endless_upper_end_is_null(tmp_path: Path) -> None:
 
 
 def test_errors_at_n_need_no_target() -> None:
-    out = text("plan", H128, "--at", "4096", "--at", "100", "--fit", "power")
+    out = text("plan", H128, "--at", "4096", "--at", "100", "--fit", "paper")
     assert "4,096" in out
     assert "chance" not in out
 
@@ -88,7 +88,7 @@ def test_a_size_to_measure_is_an_answer() -> None:
     assert (found["verdict"], found["middle"]) == ("not_known", None)
     advice = found["recommendation"]
     assert (advice["action"], advice["n"], advice["seeds"]) == ("measure", 4096, 3)
-    assert "KO: measure N = 4,096 next, with 3 seeds" in text(
+    assert "KO: measure N = 4,096 next, twice the pilot's largest, with 3 seeds" in text(
         "plan", H128, "--model", "KO", "--target", "0.03"
     )
 
@@ -118,7 +118,7 @@ def test_plots_are_written(tmp_path: Path, suffix: str, arguments: tuple[str, ..
         (("plan", H8, "--target", "0.003", "--model", "CNN"), "known: KO, FC"),
         (("plan", H8, "--target", "0.3"), "in percent? then ask for 0.003"),
         (("plan", H8, "--target", "-1"), "target"),
-        (("plan", H8, "--target", "0.003", "--fit", "powr"), "did you mean 'power'"),
+        (("plan", H8, "--target", "0.003", "--fit", "papr"), "did you mean 'paper'"),
         (("plan", H8, "--target", "0.003", "--unit", "kelvin"), "unit must be one of"),
         (("plan", H8, "--target", "0.003", "--column", "train"), "OURS=YOURS"),
         (("plan", H8, "--target", "0.003", "--sure", "2"), ">= 0.5 and <= 0.99"),
@@ -325,7 +325,7 @@ def test_a_comparison_has_a_page_with_the_names_of_its_answer(tmp_path: Path) ->
     assert found["explanation"].partition(". ")[0] in html
     assert all(f"<td>{name}</td>" in html or f">{name}<" in html for name in ("first", "second"))
     assert "needs fit" in refused(
-        "compare", *files, "--target", 0.05, "--html", page, "--fit", "power"
+        "compare", *files, "--target", 0.05, "--html", page, "--fit", "paper"
     )
 
 

@@ -221,7 +221,7 @@ def test_units_and_metrics_of_related_curves_are_the_pilots(tmp_path: Path) -> N
     ("options", "words"),
     [
         (("--related", "nowhere.csv"), "nowhere.csv: no such file"),
-        (("--related", "simulated.csv", "--fit", "power"), "related curves need fit 'posterior'"),
+        (("--related", "simulated.csv", "--fit", "paper"), "related curves need fit 'posterior'"),
         (("--related", "simulated.csv", "--html", "page.html"), "--related cannot be used with"),
         (("--related", "pilot.csv"), "another file than the pilot"),
         (("--related", "short.csv"), "a related curve needs at least 3 distinct N"),

@@ -157,7 +157,7 @@ def test_the_value_axis_names_metric_and_unit() -> None:
         ("", "psnr", "PSNR (dB)"),
     ):
         curve = Curve.of_errors([4, 16, 64], [0.3, 0.2, 0.14], metric=metric, unit=unit)
-        made = plan(curve, curve.unit.from_error(0.12).item(), fit="power")
+        made = plan(curve, curve.unit.from_error(0.12).item(), fit="paper")
         assert plan_figure(made).axes[0].get_ylabel() == expected
 
 
@@ -172,7 +172,7 @@ def test_all_words_lie_within_the_page(model: str, target: float) -> None:
     n, errors = np.array([4, 16, 64, 256]) * 10**6, np.array([0.186, 0.138, 0.095, 0.07])
     seeds = ["1"] * 4 + ["2"] * 4
     curve = Curve([*n, *n], [*errors, *1.01 * errors], seeds, model[:80], "long words " * 7)
-    made = plan(curve, target, fit="power")
+    made = plan(curve, target, fit="paper")
     for narrow in (False, True):
         check_page(plan_figure(made, narrow=narrow), least=8)
 

@@ -64,8 +64,8 @@ def to_html(
         page = pilot_page([answer.curve], title=title or answer.curve.name, target=goal)
     elif isinstance(answer, Curve):
         page = pilot_page([answer], title=title or answer.name, target=goal)
-    elif isinstance(getattr(answer, "curve", None), Curve) and hasattr(answer, "evidence"):
-        refuse_ignored_evidence(answer.curve, answer.evidence, goal)  # of a pilot
+    elif isinstance(getattr(answer, "curve", None), Curve) and hasattr(answer, "longer"):
+        refuse_longer_training(answer.curve, goal, answer.training, answer.longer)  # of a pilot
         page = pilot_page([answer.curve], title=title or answer.curve.name, target=goal)
     else:
         page = _before_training(answer, target, title)
