@@ -220,15 +220,3 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         fbp(HELIX)
     with pytest.raises(KoriskError, match="kind must be 'joseph'"):
         Projector(HELIX, kind="rotate")
-
-
-def test_a_figure_names_slices_rows_and_columns() -> None:
-    pytest.importorskip("matplotlib")
-    for scan in (CIRCLE, HELIX, CURVED):
-        figure = scan.plot().figure
-        assert figure is not None
-        words = [axes.get_title() + axes.get_xlabel() + axes.get_ylabel() for axes in figure.axes]
-        assert "columns" in words[0]
-        assert "along the rows" in words[0]
-        assert "slices" in words[1]
-        assert "detector's rows" in words[1]

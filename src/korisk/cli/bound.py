@@ -76,7 +76,7 @@ def bound(
         from korisk.report.figures.bound import bound_figure
 
         save_plot(bound_figure(net, result, target, needed), plot)
-    content = {"network": net.to_dict(), "bound": form, "n": _plain(result.n)}
+    content: dict[str, Any] = {"network": net.to_dict(), "bound": form, "n": _plain(result.n)}
     content |= {"total": result.total, "floor": result.floor, "lipschitz": net.lipschitz(form)}
     content |= {"largest_slope": net.largest_slope, "rests_on": uncalibrated(net)}
     content["layers"] = _layers(net, result)

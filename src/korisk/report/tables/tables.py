@@ -140,9 +140,10 @@ def parameters_table(contents: Contents) -> ReportTable:
         networks: Row = (None,) * 10
         is_ct = isinstance(problem, Mapping) and problem.get("kind", "ct") == "ct"
         if isinstance(problem, Mapping) and is_ct and problem.get("beam") != "cone":
-            lengths = [problem.get(name) for name in ("side", "views", "bins")]
+            side, views, bins = lengths = [
+                problem.get(name, 0) for name in ("side", "views", "bins")
+            ]
             if all(type(value) is int and value >= 1 for value in lengths):
-                side, views, bins = lengths
                 known, ratio = views * bins, side**2
                 dense = ratio * known
                 # 4 bytes a weight in single precision, 16 with Adam's gradient and two moments.
