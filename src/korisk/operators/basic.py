@@ -30,10 +30,8 @@ class Identity(LinearOperator):
     ----------
     shape : int or sequence of int
         Shape of x without its batch.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Notes
     -----
@@ -149,10 +147,8 @@ class Mask(Spectral):
         Shape of x without its batch.
     mask : array_like of 0 and 1 or bool
         Of that shape, or of its last axes.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Notes
     -----
@@ -274,10 +270,8 @@ class Fourier(Spectral):
         of k-space. Everything is kept where None.
     real : bool, default False
         Whether images are real, without the last axis of 2.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Notes
     -----
@@ -393,10 +387,8 @@ class Diffusion(Spectral):
         t >= 0.
     length : float or sequence of float, default 1
         Period along each axis, > 0; a number for all of them.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Notes
     -----

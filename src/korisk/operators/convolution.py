@@ -35,15 +35,8 @@ class Convolution(Spectral):
     boundary : {"zero", "periodic", "reflect"}, default "zero"
         What lies beyond the edges of x: zeros, x again, or its mirror image without the edge itself
         (c b | a b c | b a), for which the kernel must be shorter than twice the image.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
-
-    Raises
-    ------
-    KoriskError
-        If the kernel has other axes than x, is too long to be mirrored, or requires gradients.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Notes
     -----

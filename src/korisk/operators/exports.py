@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from korisk._checks import require
 from korisk.errors import needed_by
 from korisk.operators.caching import Cached
 from korisk.operators.inputs import Array, Shape
@@ -36,32 +35,10 @@ class Exported(Cached, ABC):
         """The shapes of input and output, of A or of A^T."""
         return (self.range, self.domain) if adjoint else (self.domain, self.range)
 
-    @cached_property  # and no property, which a subclass could not set
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of the matrix, as SciPy counts them."""
-        return math.prod(self.range), math.prod(self.domain)
-
-    def matvec(self, x: ArrayLike) -> Array:
-        """A x of a flat array, without a graph."""
-        return self._times_array(x, adjoint=False)
-
-    def rmatvec(self, y: ArrayLike) -> Array:
-        """A^T y of a flat array, without a graph."""
-        return self._times_array(y, adjoint=True)
-
     def _times_array(self, x: ArrayLike, *, adjoint: bool) -> Array:
         """A x or A^T x of one flat array (n,), or of columns (n, k), as NumPy's arrays."""
-        subject, lost = f"{self.name}: the array", isinstance(x, Tensor) and x.requires_grad
-        remedy, got = "pass the tensor to the operator itself, or detach it", "a tensor that does"
-        require(not lost, subject, "not require gradients, which would be lost", x, remedy, got=got)
-        columns = np.asarray(x.cpu() if isinstance(x, Tensor) else x)
+        columns = np.asarray(x)
         source, target = self._ends(adjoint)
-        fits = columns.ndim in (1, 2) and len(columns) == math.prod(source)
-        rule, got = f"have {math.prod(source):,} rows", f"shape {columns.shape}"
-        remedy = "flatten the input, or pass a tensor to the operator itself"
-        require(fits, subject, rule, x, remedy, got=got)
-        numeric, kind = columns.dtype.kind in "biufc", str(columns.dtype)
-        require(numeric, subject, "have numbers", x, "convert it", got=kind)
         if np.iscomplexobj(columns):
             real, imaginary = (
                 self._times_array(component, adjoint=adjoint)

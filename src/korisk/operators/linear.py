@@ -75,16 +75,8 @@ class LinearOperator(Exported, ABC):
         Shapes of input and output without the batch.
     name : str, default: the class's name
         Used in messages and by `Composed`.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
-
-    Raises
-    ------
-    KoriskError
-        If an input has another shape, precision or device, or a subclass gives another shape than
-        it states.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Notes
     -----
@@ -161,11 +153,6 @@ class LinearOperator(Exported, ABC):
         Returns
         -------
         Tensor, shape (..., *range)
-
-        Raises
-        ------
-        KoriskError
-            If the shape, precision or device is another.
         """
         return self._applied(x, False)
 
@@ -180,11 +167,6 @@ class LinearOperator(Exported, ABC):
         Returns
         -------
         Tensor, shape (..., *domain)
-
-        Raises
-        ------
-        KoriskError
-            If the shape, precision or device is another.
         """
         return self._applied(y, True)
 
@@ -519,11 +501,6 @@ class Composed(Combined):
     name : str, default: the names of the layers
         Used in messages.
 
-    Raises
-    ------
-    KoriskError
-        If a layer's range is not the next one's domain, or no layer has the name asked for.
-
     Notes
     -----
     (A B) x = A (B x) and (A B)^T = B^T A^T. The norm is that of the product, not the product of
@@ -641,11 +618,6 @@ class Sum(Combined):
     terms : sequence of LinearOperator
         What is added.
 
-    Raises
-    ------
-    KoriskError
-        If the shapes differ.
-
     Notes
     -----
     (A + B) x = A x + B x and (A + B)^T = A^T + B^T.
@@ -685,11 +657,6 @@ class Stacked(Combined):
     ----------
     parts : sequence of LinearOperator
         From the top.
-
-    Raises
-    ------
-    KoriskError
-        If the domains differ, or the ranges differ beyond their first axis.
 
     Notes
     -----

@@ -38,15 +38,8 @@ class Warp(LinearOperator):
     trainable : bool, default False
         Whether the poses are an `nn.Parameter`, with derivatives; `norm()` is that of the present
         ones.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
-
-    Raises
-    ------
-    KoriskError
-        If the poses are of no such shape, or for an image of fewer axes.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Notes
     -----
@@ -199,11 +192,6 @@ class Moving(Combined):
     trainable : bool, default False
         Whether the poses are trained, see `Warp`.
 
-    Raises
-    ------
-    KoriskError
-        If there is no such axis, or a state that is no pose's.
-
     Notes
     -----
     (A x)_t = (A_0 W_s(t) x)_t, with the pose s(t) at time t; A^T y = sum_s W_s^T A_0^T (y where
@@ -310,11 +298,6 @@ def estimate_motion(
     -------
     Moving
         The same scan with the estimated poses, not trainable.
-
-    Raises
-    ------
-    KoriskError
-        If images or measurements have another shape, or are not as many.
 
     Notes
     -----

@@ -138,11 +138,6 @@ def layer_risk(layer: Learned, n: float) -> float:
     float
         An expected squared error.
 
-    Raises
-    ------
-    KoriskError
-        If the layer lacks `parameters`.
-
     Examples
     --------
     >>> import korisk as kr

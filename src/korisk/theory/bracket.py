@@ -55,11 +55,6 @@ class NormBracket:
         training; of the present weights of a learned layer, where the theorem is about the true
         layer; or not known. Ignored in comparisons.
 
-    Raises
-    ------
-    KoriskError
-        If an end is negative, or the ends are in the wrong order.
-
     Examples
     --------
     >>> import korisk as kr

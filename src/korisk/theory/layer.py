@@ -42,11 +42,6 @@ class Layer(ABC):
         Earlier layers whose values it takes; "input" is the network's input. A mapping states a
         Lipschitz constant in each of them, instead of `lipschitz`. None: the layer before it.
 
-    Raises
-    ------
-    KoriskError
-        If an argument has another type or range.
-
     Examples
     --------
     >>> import korisk as kr

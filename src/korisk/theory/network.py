@@ -51,11 +51,6 @@ class Network:
         The largest observed |f(x) - f(y)| / |x - y|, as `describe` finds it: a lower bound of the
         network's Lipschitz constant. Ignored in comparisons.
 
-    Raises
-    ------
-    KoriskError
-        If layers, names and compositions do not fit together.
-
     Examples
     --------
     >>> import korisk as kr
@@ -204,11 +199,6 @@ class Network:
         -------
         int
             Its position.
-
-        Raises
-        ------
-        KoriskError
-            If no layer has that name.
         """
         if name not in self.names:
             hint = did_you_mean(str(name), self.names)
@@ -510,11 +500,6 @@ class Network:
         Network
             The network in the file.
 
-        Raises
-        ------
-        KoriskError
-            If the file cannot be read, or does not describe a network.
-
         Examples
         --------
         >>> import korisk as kr
@@ -556,11 +541,6 @@ class Network:
         -------
         Network
             The network.
-
-        Raises
-        ------
-        KoriskError
-            If they do not describe a network.
         """
         from korisk.files import parse
         from korisk.theory.network_file import NetworkEntry, parts

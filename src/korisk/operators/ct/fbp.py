@@ -55,10 +55,8 @@ def fbp(
         Whether the weights W are parameters: the known-operator network without its ReLU.
     engine : {"auto", "matrix", "on_the_fly"}, default "auto"
         As for `Projector`.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Returns
     -------
@@ -180,11 +178,6 @@ def cosine_weights(geometry: FanBeam) -> FloatArray:
     -------
     ndarray, shape (bins,)
 
-    Raises
-    ------
-    KoriskError
-        If the beam is parallel.
-
     Examples
     --------
     >>> from korisk.operators import FanBeam, cosine_weights
@@ -213,11 +206,6 @@ def parker_weights(geometry: FanBeam) -> FloatArray:
     Returns
     -------
     ndarray, shape (views, bins)
-
-    Raises
-    ------
-    KoriskError
-        If the beam is parallel.
 
     Examples
     --------
@@ -268,11 +256,6 @@ def released_geometry(side: int) -> FanBeam:
     Returns
     -------
     FanBeam
-
-    Raises
-    ------
-    KoriskError
-        If no sweep has that side.
 
     Examples
     --------
@@ -340,10 +323,8 @@ def released_fbp(
         Whether the weights W are parameters.
     engine : {"auto", "matrix", "on_the_fly"}, default "auto"
         As for `Projector`.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Returns
     -------

@@ -80,10 +80,8 @@ class RampFilter(LinearOperator):
         Radians between bins on an arc about the source; 0 for a flat detector.
     name : str, default "K"
         Used in messages and by `Composed`.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Notes
     -----

@@ -63,11 +63,6 @@ class Geometry(Scan):
     detector_offset : float, default 0
         Shift of the detector's centre in millimetres.
 
-    Raises
-    ------
-    KoriskError
-        If no scanner can be so.
-
     Warns
     -----
     KoriskWarning
@@ -104,9 +99,10 @@ class Geometry(Scan):
         self._set_views()
         self._check_size("an image or a sinogram", "pixels")
         self._check_distances()
-        extent, inscribed = self.bins * self.bin_spacing, f"{self.inscribed} inscribed in the image"
+        rows, columns = self.image_shape
+        region = f"{'disc' if rows == columns else 'ellipse'} inscribed in the image"
         wider = Argument("bins", ...), " or ", Argument("bin_spacing", ...)
-        self._warn_truncated("short", extent, inscribed, *wider)
+        self._warn_truncated("short", self.bins * self.bin_spacing, region, *wider)
 
     def _set_views(self) -> None:
         """Check and set `angles`, or `views` and `arc`, whichever was passed."""
@@ -252,12 +248,6 @@ class Geometry(Scan):
         shown_angle = float(self.angle_array[members].min())
         return shown_angle - float(self.view_weights[members].sum()) / 2, total
 
-    @property
-    def inscribed(self) -> str:
-        """Name of the curve inscribed in the image, for messages."""
-        rows, columns = self.image_shape
-        return "disc" if rows == columns else "ellipse"
-
     @cached_property
     def truncation(self) -> float:
         """Share of the ellipse inscribed in the image that the detector misses, over all views."""
@@ -351,11 +341,6 @@ class FanBeam(Geometry):
         Distance of a fan beam's source from the detector in millimetres.
     curved : bool, default False
         Whether the detector is an arc about the source instead of a line.
-
-    Raises
-    ------
-    KoriskError
-        If the source is inside the image.
 
     Examples
     --------

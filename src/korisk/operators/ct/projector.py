@@ -212,10 +212,8 @@ class Projector(_StencilOperator):
         `ct/cone_stencils.py`.
     name : str, default "A"
         Used in messages and by `Composed`.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Raises
     ------
@@ -285,10 +283,8 @@ class PixelBackprojector(_StencilOperator):
         As for `Projector`.
     name : str, default "A^T"
         Used in messages and by `Composed`.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Notes
     -----

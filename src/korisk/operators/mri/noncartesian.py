@@ -56,10 +56,8 @@ class Nufft(LinearOperator):
     points : int, default 6
         Neighbours on the grid that each sample is interpolated from along each axis, 2 to 12. Two
         more lower `tolerance` 40 to 150 times.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Raises
     ------

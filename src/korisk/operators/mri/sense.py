@@ -33,15 +33,8 @@ class Sense(Spectral):
         Samples that are taken, of the image's shape or of its last axes; everything where None.
     real : bool, default False
         Whether images are real, without the last axis of 2.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
-
-    Raises
-    ------
-    KoriskError
-        If the sensitivities have another shape, NaN or infinities in them, or require gradients.
+    device, dtype : optional
+        PyTorch's defaults where None; the precision is torch.float32 or torch.float64.
 
     Notes
     -----
