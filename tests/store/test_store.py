@@ -647,32 +647,6 @@ def test_a_store_there_warns_and_does_without_wal(mounted: Path) -> None:
             assert journal(local) == "WAL"
 
 
-def test_full_disk_keeps_what_is_finished(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    connections: list[sqlite3.Connection] = []
-    connect = store_file.connect
-
-    def connected(file: Path, mode: str = "mode=rw") -> sqlite3.Connection:
-        connections.append(connect(file, mode))
-        return connections[-1]
-
-    monkeypatch.setattr("korisk.store.file.connect", connected)
-    made = tasks(1, 9)
-    with Store.create_or_open(path, STUDY) as store:
-        store.record(made[0], result(made[0]), USAGE)
-        connection = connections[0]
-        [[pages]] = connection.execute("PRAGMA page_count").fetchall()
-        connection.execute(f"PRAGMA max_page_count = {pages + 12}").fetchall()
-        noise = [dummy_work.stores_noise(task, print) for task in made]  # 10 pages each
-        store.record(made[1], noise[1], USAGE)
-        before = list(store.results())
-        with pytest.raises(KoriskError, match="the disk is full; finished cells are kept"):
-            store.record(made[2], noise[2], USAGE)
-        assert list(store.results()) == before
-        connection.execute(f"PRAGMA max_page_count = {pages + 1000}").fetchall()
-        store.record(made[2], noise[2], USAGE)
-    assert len(content(path)) == 3
-
-
 SMALL_DISK = """
 import sys
 from pathlib import Path
