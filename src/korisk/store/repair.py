@@ -100,15 +100,19 @@ def _read(
     entries = (entry for _, *entry in _readable(source, "meta"))
     meta = {name: value for name, value, stored in entries if stored == digest(name, value)}
     digests: list[dict[int, dict[int, str]]] = []  # by cell and rowid
-    for table in CONTENTS:
+    for table, columns in CONTENTS.items():
         digests.append(defaultdict(dict))
         for rowid, cell, *values, stored in _readable(source, table):
             if stored == digest(*values):
                 digests[-1][cell][rowid] = stored
                 if target is not None:
-                    # A row that was moved to another cell may meet one of that cell.
+                    # With its rowid, by which digests are ordered. A row that was moved to another
+                    # cell may meet one of that cell.
+                    names = f"rowid, cell, {', '.join(columns)}, digest"
+                    slots = ", ".join("?" * (len(columns) + 3))
                     with contextlib.suppress(sqlite3.IntegrityError):
-                        file.insert(target, table, [(cell, *values, stored)])
+                        query = f"INSERT INTO {table} ({names}) VALUES ({slots})"
+                        target.execute(query, (rowid, cell, *values, stored))
     cells: tuple[list[_StoredCell], list[_StoredCell]] = [], []
     for _, number, *values, stored in _readable(source, "cells"):
         # Digests are hashed in the order of rowids.
