@@ -37,7 +37,7 @@ LONG = {
     *("networks/test_large_graphs.py", "paper/test_claims.py", "operators/test_anywhere.py"),
     "paper/test_theorem.py",
     *(f"pilots/test_pilot_{name}.py" for name in ("adapters", "growing", "workers")),
-    "pilots/test_probe.py",
+    "pilots/test_longer.py",
     *(f"prediction/test_{name}.py" for name in ("dense_examples", "independent", "trainings")),
     "prediction/test_rehearse.py",
     "prediction/test_pilot_beside_rehearsal.py",

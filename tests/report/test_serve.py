@@ -231,7 +231,7 @@ def test_a_pilot_whose_probe_changes_the_advice_gets_no_page(tmp_path: Path) -> 
         return {"mse": 0.05 / longer**2, "train_mse": 0.04 / longer**2}
 
     file = tmp_path / "probed.db"
-    pilot = kr.run_pilot(fit, [16, 64, 256], 2, store=file, probe=3, quiet=True, target=0.01)
+    pilot = kr.run_pilot(fit, [16, 64, 256], 2, store=file, longer=3, quiet=True, target=0.01)
     assert pilot.recommend(0.01).action == "train"
     with pytest.raises(kr.KoriskError, match=r"from test errors alone .* without a page"):
         table_page(str(file), {"target": "0.01"})

@@ -29,7 +29,7 @@ PART_OF = "part_of"  # key of a spec: the pilot that a point, such as one N, bel
 # returned a number without a name, which gets the name of the metric that is read.
 METRIC, UNIT, BARE = "metric", "unit", "bare"
 TRAINING = "training"  # key in the detail as well: training errors, steps and epochs
-LONGER = "longer"  # key of a spec: multiple of the usual training of a pilot's probe
+LONGER = "longer"  # key of a spec: multiple of the usual training
 
 # Perfect values by the law of a unit: their error is 0, which a curve cannot hold.
 _BEST = {"error": 0.0, "complement": 1.0, "percent": 100.0, "squared": 0.0, "negated": 0.0}
@@ -100,14 +100,14 @@ def grouping(rows: Iterable[FlatRow]) -> Callable[[Task], str]:
     return group
 
 
-def is_probe(task: Task) -> bool:
+def is_longer(task: Task) -> bool:
     """Whether a task is a pilot's fit with longer training, which belongs to no curve."""
     return PART_OF in task.spec and LONGER in task.spec
 
 
 def by_point(rows: Iterable[FlatRow]) -> dict[str, list[FlatRow]]:
-    """Rows by the name of their point, in order of appearance, without probes."""
-    usual = [row for row in rows if not is_probe(row.task)]
+    """Rows by the name of their point, in order of appearance, without longer runs."""
+    usual = [row for row in rows if not is_longer(row.task)]
     group = grouping(usual)
     return grouped((group(row.task), row) for row in usual)
 
@@ -170,7 +170,7 @@ class MeasuredFit(NamedTuple):
 
 
 def stored_fits(path: str | PathLike[str], model: str, metric: str) -> list[MeasuredFit]:
-    """All fits of a pilot's model in a store, including probes; none if it is not a store."""
+    """All fits of a pilot's model in a store, including longer runs; none if it is not a store."""
     from korisk.store.store import Store, store_path
 
     if not is_store(path):

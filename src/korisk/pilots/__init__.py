@@ -6,7 +6,7 @@ estimators and PyTorch datasets, which are imported when they are used.
 """
 
 from korisk.pilots.adapters import pilot_sklearn, pilot_torch
-from korisk.pilots.options import Compute, Limits, PilotModel, Probe
+from korisk.pilots.options import Compute, Limits, PilotModel
 from korisk.pilots.result import Pilot
 from korisk.pilots.run import run_pilot
 
@@ -15,7 +15,6 @@ __all__ = [
     "Limits",
     "Pilot",
     "PilotModel",
-    "Probe",
     "pilot_sklearn",
     "pilot_torch",
     "run_pilot",

@@ -24,7 +24,14 @@ from korisk.errors import (
     invalid,
     shown,
 )
-from korisk.pilots.options import Limits, PilotModel, Probe, checked_sizes, own_name, short_name
+from korisk.pilots.options import (
+    Limits,
+    PilotModel,
+    checked_longer,
+    checked_sizes,
+    own_name,
+    short_name,
+)
 from korisk.pilots.result import Pilot
 from korisk.pilots.run import run_pilot
 
@@ -159,8 +166,8 @@ def pilot_sklearn(
     if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
         remedy = "pass an instance, such as LogisticRegression()"
         raise invalid("estimator", "be a scikit-learn estimator", estimator, remedy)
-    if Probe.of(options.get("probe")).longer is not None:
-        remedy = Message("take one that trains in steps, or leave out ", Argument("probe", ...))
+    if options.get("longer") is not None:
+        remedy = Message("take one that trains in steps, or leave out ", Argument("longer", ...))
         rule, got = "have max_iter to be trained longer", type(estimator).__name__
         require(bool(_iterations(estimator)), "estimator", rule, estimator, remedy, got=got)
     rows, target, labels = _samples(X, y)
@@ -274,7 +281,7 @@ class TorchFit:
     groups: Labels | None  # of `train`
 
     def __call__(self, n: int, seed: int, **longer: float) -> object:
-        """The result of the user's function for the subset; a probe passes `longer`."""
+        """The result of the user's function for the subset; `longer` is passed on."""
         from torch.utils.data import Subset
 
         order = subset_order(self.train, self.groups, seed)
@@ -298,7 +305,7 @@ def pilot_torch(
     fit : callable
         `fit(train, test, seed)` gets a nested `Subset` of the dataset (the first n samples of an
         order that depends on the seed) and returns an error or a dict of metrics. It must seed
-        PyTorch. For a `probe` it also takes the keyword `longer`.
+        PyTorch. For `longer` it also takes that keyword.
     dataset : dataset
         Any object with a length and an index.
     test : float or object
@@ -343,7 +350,7 @@ def pilot_torch(
             "pilot_torch needs PyTorch, which is not installed; pip install 'korisk[torch]'"
         ) from None
     require(callable(fit), "fit", "be a function of (train, test, seed)", fit)
-    Probe.of(options.get("probe")).check(fit, "train, test, seed")
+    checked_longer(options.get("longer"), fit, "train, test, seed")
     # An iterable dataset has no order of which to take the first n.
     indexed = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     remedy = "a stream has no subsets: put its samples in a list or a TensorDataset"

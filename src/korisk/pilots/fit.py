@@ -24,7 +24,7 @@ from korisk.errors import Argument, KoriskError, Message, invalid, shown
 from korisk.store.cells import Result, Row, Task
 from korisk.studies.run.worker import Report
 
-Fit = Callable[..., object]  # of n and seed, and of longer if it is probed
+Fit = Callable[..., object]  # of n and seed, and of longer in a longer run
 
 _MOST_METRICS = 100
 

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from korisk import _checks
 from korisk._checks import LARGEST_N, require
 from korisk.curves.stored import LONGER, PART_OF
 from korisk.errors import Argument, KoriskError, Message, invalid
-from korisk.pilots.fit import Fit, number_of
+from korisk.pilots.fit import Fit
 from korisk.store.cells import Task
 from korisk.store.store import Store, difference
 from korisk.studies.run.engine import checked_workers
@@ -216,109 +216,28 @@ class PilotModel:
         return cls(name=None if model is None else _checks.name("model", model, remedy=_SHORT_NAME))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Probe:
-    """Additional measurements that show what limits a pilot's error.
-
-    Parameters
-    ----------
-    longer : float, optional
-        Factor by which the largest size is trained longer, with up to three of its seeds:
-        `fit(n, seed, longer=3.0)`. Default: 3; None trains nothing longer.
-    baseline : float or callable, optional
-        Error of the known operator alone, or of the untrained network, in the metric's unit; a
-        function without arguments that returns it is called before the fits.
-    noise : float, optional
-        Error that noise in the references leaves to a perfect network, in the metric's unit.
-
-    Raises
-    ------
-    KoriskError
-        If a value is outside its range.
-
-    Examples
-    --------
-    >>> import korisk as kr
-    >>> def fit(n, seed, longer=1.0):  # trained too briefly
-    ...     return {"mse": 0.05 / longer, "train_mse": 0.049 / longer, "steps": 100 * longer}
-    >>> probe = kr.pilots.Probe(longer=3, baseline=0.2)
-    >>> kr.run_pilot(fit, [16, 64, 256], seeds=2, probe=probe, quiet=True).limit.kind
-    'training'
-    """
-
-    longer: float | None = 3.0
-    baseline: float | Callable[[], float] | None = None
-    noise: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.longer is not None:
-            remedy = "3 trains three times as long, None not at all"
-            longer = _checks.real("longer", self.longer, above=1, remedy=remedy)
-            object.__setattr__(self, "longer", longer)
-        for name, value in (("baseline", self.baseline), ("noise", self.noise)):
-            if value is not None and not (name == "baseline" and callable(value)):
-                object.__setattr__(self, name, _checks.real(name, value, remedy=_LEAVE_OUT))
-
-    @classmethod
-    def of(cls, probe: "float | Probe | None") -> "Probe":
-        """A `Probe` from a factor, or unchanged.
-
-        Parameters
-        ----------
-        probe : float, Probe or None
-            None: nothing is probed.
-
-        Returns
-        -------
-        Probe
-        """
-        if isinstance(probe, Probe):
-            return probe
-        if probe is None:
-            return cls(longer=None)
-        remedy = "3.0 trains the largest size three times as long; or pass a Probe"
-        return cls(longer=_checks.real("probe", probe, above=1, remedy=remedy))
-
-    def check(self, fit: Callable[..., object], signature: str = "n, seed") -> None:
-        """Raise if a fit does not take the keyword `longer`.
-
-        Parameters
-        ----------
-        fit : callable
-            The fit.
-        signature : str
-            Its other arguments, for the message.
-        """
-        if self.longer is None:
-            return
-        try:
-            parameters = list(inspect.signature(fit).parameters.values())
-        except (TypeError, ValueError):  # some functions written in C have no signature
-            parameters = []
-        by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        # Either by name, or as one of any keywords.
-        accepts = any(
-            parameter.kind is parameter.VAR_KEYWORD
-            or (parameter.name == LONGER and parameter.kind in by_name)
-            for parameter in parameters
-        )
-        remedy = Message(
-            f"write def fit({signature}, longer=1.0) and train longer times as many steps, or "
-            "leave out ",
-            Argument("probe", ...),
-        )
-        require(accepts, "fit", "take the keyword longer to be probed", fit, remedy)
-
-    def measured(self) -> "Probe":
-        """The probe with its baseline evaluated, if that is a function.
-
-        Returns
-        -------
-        Probe
-        """
-        if not callable(self.baseline):
-            return self
-        return replace(self, baseline=number_of("baseline", self.baseline()))
+def checked_longer(
+    longer: object, fit: Callable[..., object], signature: str = "n, seed"
+) -> float | None:
+    """The factor of a longer run; raise unless it is above 1 and the fit takes the keyword."""
+    if longer is None:
+        return None
+    factor = _checks.real("longer", longer, above=1, remedy="3 trains three times as long")
+    try:
+        parameters = list(inspect.signature(fit).parameters.values())
+    except (TypeError, ValueError):  # some functions written in C have no signature
+        parameters = []
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    # Either by name, or as one of any keywords.
+    accepts = any(
+        parameter.kind is parameter.VAR_KEYWORD
+        or (parameter.name == LONGER and parameter.kind in by_name)
+        for parameter in parameters
+    )
+    advice = f"write def fit({signature}, longer=1.0) and train longer times as many steps, or "
+    remedy = Message(advice, "leave out ", Argument("longer", ...))
+    require(accepts, "fit", "take the keyword longer", fit, remedy)
+    return factor
 
 
 @dataclass(frozen=True)

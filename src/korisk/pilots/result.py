@@ -15,7 +15,6 @@ from korisk.curves.stored import TRAINING, Chosen, MeasuredFit, error_of, rename
 from korisk.errors import Argument, KoriskError
 from korisk.files import write_text
 from korisk.pilots.fit import Reading, out_of_range
-from korisk.pilots.options import Probe
 from korisk.planning.compare import LEAST_SIZES
 from korisk.planning.fit import target_error
 from korisk.planning.forecast import forecast
@@ -79,8 +78,8 @@ class Pilot(Reported, Answers):
         The chosen metric and the units.
     longer_fits : tuple of PilotFit
         Fits of the largest size that were trained longer; they are not part of the curves.
-    probe : Probe
-        Factor of longer training, baseline and floor of the noise.
+    factor : float or None
+        How many times longer `longer_fits` trained.
 
     Examples
     --------
@@ -104,7 +103,7 @@ class Pilot(Reported, Answers):
     largest: int | None = None
     reading: Reading = field(default_factory=Reading, repr=False)
     longer_fits: tuple[PilotFit, ...] = ()
-    probe: Probe = field(default_factory=lambda: Probe(longer=None), repr=False)
+    factor: float | None = None
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -162,7 +161,7 @@ class Pilot(Reported, Answers):
         metric = self.metric
         usual = [(fit, None) for fit in self.fits]
         # A longer fit without the metric says nothing about it.
-        longer = [(fit, self.probe.longer) for fit in self.longer_fits if metric in fit.metrics]
+        longer = [(fit, self.factor) for fit in self.longer_fits if metric in fit.metrics]
         measured = [
             MeasuredFit(fit.n, fit.seed, fit.metrics[metric], fit.training, factor)
             for fit, factor in [*usual, *longer]

@@ -24,7 +24,7 @@ from korisk.pilots.options import (
     Identity,
     Limits,
     PilotModel,
-    Probe,
+    checked_longer,
     checked_sizes,
 )
 from korisk.pilots.result import Pilot, read_pilot
@@ -38,7 +38,7 @@ from korisk.studies.run.engine import run_study
 from korisk.studies.run.events import Event, Watch
 from korisk.studies.run.progress import Pace, progress
 
-_PROBED_SEEDS = 3  # of the largest size, at most
+_LONGER_SEEDS = 3  # of the largest size, at most
 _ATTEMPTS = 2  # at a fit whose worker died: memory may have been short for a moment
 
 
@@ -53,7 +53,7 @@ def run_pilot(
     unit: Unit | str | Mapping[str, Unit | str] | None = None,
     target: float | None = None,
     limits: Limits | None = None,
-    probe: float | Probe | None = None,
+    longer: float | None = None,
     compute: Compute | None = None,
     watch: Watch | None = None,
     quiet: bool = False,
@@ -86,9 +86,9 @@ def run_pilot(
         The value to reach, in the metric's unit.
     limits : Limits, optional
         When the pilot ends, and whether it adds sizes. Default: after the given sizes.
-    probe : float or Probe, optional
-        Factor by which the largest size is trained longer at the end, to find out what limits the
-        error: `fit(n, seed, longer=3.0)`. A `Probe` also takes a baseline and the noise's floor.
+    longer : float, optional
+        Factor by which the largest size is trained longer at the end, with up to three seeds, to
+        find out what limits the error: `fit(n, seed, longer=3.0)`.
     compute : Compute, optional
         Where and how fits run: workers, a cluster, a timeout. Default: in this process.
     watch : callable, optional
@@ -126,21 +126,18 @@ def run_pilot(
         _checks.name("metric", metric, remedy="name one that fit returns")
         rule = "be a metric of test samples"
         _checks.require(not is_reserved(metric), "metric", rule, metric, "name another")
-    probes = Probe.of(probe)
-    probes.check(fit)
+    longer = checked_longer(longer, fit)
     identity = Identity.of(fit, PilotModel.of(model))
     for metric_unit in unit.values() if isinstance(unit, Mapping) else [unit]:
         if metric_unit is not None:
             known_unit(metric_unit)  # raises for an unknown unit
     if compute.processes or compute.cluster is not None:
         pickled(fit)  # raises now rather than in a worker
-    # The baseline is a call of the user's function: only after all checks.
-    probes = probes.measured()
     work = FitWork(fit, identity.model, Reading(metric, unit))
     tasks = [identity.task(n, seed) for n in sizes for seed in seeds]
-    if probes.longer is not None and not limits.growing:
-        # Only announced here, for the progress display; `probe_largest` runs them.
-        tasks += [identity.task(sizes[-1], seed, probes.longer) for seed in seeds[:_PROBED_SEEDS]]
+    if longer is not None and not limits.growing:
+        # Only announced here, for the progress display; `train_longer` runs them.
+        tasks += [identity.task(sizes[-1], seed, longer) for seed in seeds[:_LONGER_SEEDS]]
     with _opened(store, identity, tasks) as opened:
         missing = opened.missing(tasks)
         todo = [task for task in missing if compute.retry_failed or not opened.failed(task)]
@@ -152,8 +149,8 @@ def run_pilot(
                 for listener in watches:
                     listener(event)
 
-            rounds = _Rounds(opened, work, identity, seeds, target, limits, probes, compute, tell)
-            stopped = rounds.run(sizes) + rounds.probe_largest()
+            rounds = _Rounds(opened, work, identity, seeds, target, limits, longer, compute, tell)
+            stopped = rounds.run(sizes) + rounds.train_longer()
             return rounds.pilot(stopped, path=None if store is None else opened.path)
 
 
@@ -202,12 +199,12 @@ class _Rounds:
     seeds: list[int]
     target: float | None
     limits: Limits
-    probe: Probe
+    longer: float | None
     compute: Compute
     watch: Watch | None
     tasks: list[Task] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    probes: list[Task] = field(default_factory=list)
+    longer_tasks: list[Task] = field(default_factory=list)
 
     def run(self, sizes: list[int]) -> str:
         """Measure the given sizes, then more if the limits say so; return why it ended."""
@@ -258,22 +255,22 @@ class _Rounds:
         self.sizes += sizes
         self._fit(tasks)
 
-    def probe_largest(self) -> str:
+    def train_longer(self) -> str:
         """Train the largest size longer, if requested; return why a limit forbids it, or ""."""
-        longer, pilot = self.probe.longer, self.pilot()
-        if longer is None or not pilot.sizes:
+        pilot = self.pilot()
+        if self.longer is None or not pilot.sizes:
             return ""
         n, most, budget = pilot.sizes[-1], self.limits.most_fits, self.limits.budget
         # The seeds of the usual fits, so that both trainings are compared in pairs.
-        seeds = [fit.seed for fit in pilot.fits if fit.n == n][:_PROBED_SEEDS]
-        tasks = [self.identity.task(n, seed, longer) for seed in seeds]
+        seeds = [fit.seed for fit in pilot.fits if fit.n == n][:_LONGER_SEEDS]
+        tasks = [self.identity.task(n, seed, self.longer) for seed in seeds]
         if self.store.missing(tasks):  # stored ones cost nothing
             if most is not None and len(self.tasks) + len(tasks) > most:
                 return f", and training longer would be more than {most:,} fits"
             if budget is not None and pilot.seconds >= budget:
                 return f", and the budget of {budget:g} s leaves no time to train longer"
         # Kept apart from `tasks`: longer fits belong to no curve.
-        self.probes = tasks
+        self.longer_tasks = tasks
         self._fit(tasks)
         return ""
 
@@ -294,16 +291,16 @@ class _Rounds:
     def pilot(self, stopped: str = "", path: Path | None = None) -> Pilot:
         """The pilot as measured so far."""
         fits, failures, seconds = read_pilot(self.store, self.tasks, self.work.reading)
-        longer, failed, probe_seconds = read_pilot(self.store, self.probes, self.work.reading)
-        words = f"with {self.probe.longer or 1:g} times the training: "
+        longer, failed, more = read_pilot(self.store, self.longer_tasks, self.work.reading)
+        words = f"with {self.longer or 1:g} times the training: "
         failures += tuple(replace(failure, reason=words + failure.reason) for failure in failed)
         return Pilot(
             model=self.identity.model,
             fits=fits,
             failures=failures,
             longer_fits=longer,
-            probe=self.probe,
-            seconds=seconds + probe_seconds,
+            factor=self.longer,
+            seconds=seconds + more,
             stopped=stopped,
             store=path,
             target=self.target,

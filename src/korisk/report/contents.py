@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from korisk._group import grouped
 from korisk._json import JsonMapping
 from korisk.curves.curve import Curve
-from korisk.curves.stored import LEAST_N, PART_OF, chosen, grouping, is_probe
+from korisk.curves.stored import LEAST_N, PART_OF, chosen, grouping, is_longer
 from korisk.errors import KoriskError
 from korisk.planning.compare import Crossing, crossing
 from korisk.report.tables.table import ReportTable
@@ -145,8 +145,8 @@ def read_contents(path: str | PathLike[str]) -> Contents:
     """Read everything that a report shows."""
     with Store.read(store_path(path)) as store:
         # Probes are fits of a pilot that were trained longer, and belong in no curve.
-        cells = [cell for cell in store.results() if not is_probe(cell.task)]
-        failures = [failure for failure in store.failures() if not is_probe(failure.task)]
+        cells = [cell for cell in store.results() if not is_longer(cell.task)]
+        failures = [failure for failure in store.failures() if not is_longer(failure.task)]
         planned = asked_for(store.study)
         attempted = [*(cell.task for cell in cells), *(failure.task for failure in failures)]
         keys = {task.key for task in attempted}

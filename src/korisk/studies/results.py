@@ -213,7 +213,7 @@ def parquet_bytes(table: Table) -> bytes:
 
 def _rows(store: Store, point: str | None) -> list[FlatRow]:
     """Rows of a point, or of all points; unnamed metrics get the name that was used last."""
-    flat_rows = [flat for flat in store.rows() if not stored.is_probe(flat.task)]
+    flat_rows = [flat for flat in store.rows() if not stored.is_longer(flat.task)]
     if not flat_rows:
         raise KoriskError(f"{store.path}: no cell is finished yet; run the study first")
     points, group = stored.by_point(flat_rows), stored.grouping(flat_rows)

@@ -1,4 +1,4 @@
-"""Pilots that find out what limits their error: training errors, longer training, baselines."""
+"""Pilots that find out what limits their error: training errors, longer training."""
 
 import csv
 import json
@@ -50,7 +50,7 @@ CASES = {
 
 @pytest.mark.parametrize("kind", CASES)
 def test_the_limit_of_a_simulated_training_is_found(kind: str) -> None:
-    pilot = kr.run_pilot(CASES[kind], SIZES, 4, probe=3.0)
+    pilot = kr.run_pilot(CASES[kind], SIZES, 4, longer=3.0)
     known = {"network": "unknown"}.get(kind, kind)
     assert pilot.limit.kind == known
     assert ("train a larger network at N = 1,024" in pilot.limit.next_run) == (kind == "network")
@@ -102,14 +102,14 @@ def test_training_errors_alone_are_refused() -> None:
         kr.run_pilot(CASES["data"], SIZES, 1, metric="train_mse")
 
 
-def test_a_probe_is_resumed_and_in_no_curve(tmp_path: Path) -> None:
+def test_a_longer_run_is_resumed_and_in_no_curve(tmp_path: Path) -> None:
     """Nor in a table, a report, or a plan of the store."""
     fit, store = Trained(0.0, 0.09, 0.01), tmp_path / "pilot.db"
     without = kr.run_pilot(fit, SIZES, 2, store=store)
     fit.calls.clear()
-    pilot = kr.run_pilot(fit, SIZES, 2, store=store, probe=3)
+    pilot = kr.run_pilot(fit, SIZES, 2, store=store, longer=3)
     assert fit.calls == [(1024, 0, 3.0), (1024, 1, 3.0)]
-    again = kr.run_pilot(fit, SIZES, 2, store=store, probe=3)
+    again = kr.run_pilot(fit, SIZES, 2, store=store, longer=3)
     assert len(fit.calls) == 2
     assert (again.training, again.longer) == (pilot.training, pilot.longer)
     assert pilot.curve == without.curve == kr.Curve.read(store)
@@ -125,12 +125,12 @@ def test_a_probe_is_resumed_and_in_no_curve(tmp_path: Path) -> None:
     assert kr.run_pilot(fit, SIZES, 2, store=store).longer is None
 
 
-def test_a_pilot_that_grows_probes_its_last_size(tmp_path: Path) -> None:
+def test_a_pilot_that_grows_trains_its_last_size_longer(tmp_path: Path) -> None:
     fit, limits = Trained(0.08, 0.01, 0.0), Limits(largest=1024, narrow_enough=1.01)
 
     def run() -> kr.Pilot:
         store = tmp_path / "pilot.db"
-        return kr.run_pilot(fit, SIZES[:-1], 2, probe=3, target=0.1, limits=limits, store=store)
+        return kr.run_pilot(fit, SIZES[:-1], 2, longer=3, target=0.1, limits=limits, store=store)
 
     pilot = run()
     assert max(pilot.sizes) > 256
@@ -140,20 +140,20 @@ def test_a_pilot_that_grows_probes_its_last_size(tmp_path: Path) -> None:
     assert len(fit.calls) == calls
 
 
-def test_limits_hold_for_a_probe_too() -> None:
+def test_limits_hold_for_a_longer_run_too() -> None:
     fit = Trained(0.08, 0.01, 0.01)
-    pilot = kr.run_pilot(fit, SIZES, 2, probe=3, limits=Limits(most_fits=9))
+    pilot = kr.run_pilot(fit, SIZES, 2, longer=3, limits=Limits(most_fits=9))
     assert (len(fit.calls), pilot.longer_fits) == (8, ())
     assert "more than 9 fits" in pilot.stopped
 
 
-def test_a_probe_that_fails_is_a_failure_and_no_evidence() -> None:
+def test_a_longer_run_that_fails_is_a_failure_and_no_evidence() -> None:
     def fit(n: int, seed: int, longer: float = 1.0) -> float:
         if longer > 1:
             raise RuntimeError("out of time")
         return power(n, seed)
 
-    pilot = kr.run_pilot(fit, SIZES, 1, probe=3)
+    pilot = kr.run_pilot(fit, SIZES, 1, longer=3)
     (failure,) = pilot.failures
     assert "3 times the training: RuntimeError: out of time" in failure.reason
     assert (pilot.longer, pilot.sizes) == (None, SIZES)
@@ -166,29 +166,29 @@ def never(n: int, seed: int) -> float:
 @pytest.mark.parametrize("fit", [never, partial(never, n=3), max])
 def test_a_fit_that_cannot_train_longer_is_refused_before_it_runs(fit: object) -> None:
     with pytest.raises(kr.KoriskError, match=r"fit must take the keyword longer.*longer=1\.0"):
-        kr.run_pilot(fit, SIZES, 1, probe=3)  # type: ignore[arg-type]
+        kr.run_pilot(fit, SIZES, 1, longer=3)  # type: ignore[arg-type]
 
 
-def test_probes_are_checked() -> None:
-    with pytest.raises(kr.KoriskError, match="probe must be a finite number > 1"):
-        kr.run_pilot(CASES["data"], SIZES, 1, probe=1)
+def test_the_factor_is_checked() -> None:
+    with pytest.raises(kr.KoriskError, match="longer must be a finite number > 1"):
+        kr.run_pilot(CASES["data"], SIZES, 1, longer=1)
 
 
 def test_workers_are_told_to_train_longer(tmp_path: Path) -> None:
     store, compute = tmp_path / "pilot.db", Compute(workers=1)
-    pilot = kr.run_pilot(CASES["training"], SIZES, 1, probe=3, store=store, compute=compute)
+    pilot = kr.run_pilot(CASES["training"], SIZES, 1, longer=3, store=store, compute=compute)
     assert pilot.limit.kind == "training"
 
 
 def test_scikit_learn_reports_training_scores_and_trains_longer() -> None:
     x, y = make_classification(400, 20, flip_y=0.1, random_state=0)
     model = SGDClassifier(max_iter=2, tol=None)
-    pilot = kr.pilot_sklearn(model, x, y, sizes=[20, 60, 200], seeds=2, probe=5)
+    pilot = kr.pilot_sklearn(model, x, y, sizes=[20, 60, 200], seeds=2, longer=5)
     assert pilot.training is not None
     assert [fit.training["steps"] for fit in pilot.longer_fits] == [10, 10]
     assert pilot.fits[0].training["steps"] == 2
     with pytest.raises(kr.KoriskError, match="estimator must have max_iter"):
-        kr.pilot_sklearn(SVC(kernel="linear", max_iter=-1), x, y, sizes=[20], probe=3)
+        kr.pilot_sklearn(SVC(kernel="linear", max_iter=-1), x, y, sizes=[20], longer=3)
 
 
 def test_a_function_of_a_dataset_is_told_to_train_longer() -> None:
@@ -197,7 +197,7 @@ def test_a_function_of_a_dataset_is_told_to_train_longer() -> None:
 
     def run(fit: Callable[..., float]) -> kr.Pilot:
         numbers = [float(i) for i in range(100)]
-        return kr.pilot_torch(fit, numbers, test=0.25, sizes=[10, 20, 40], seeds=2, probe=3)
+        return kr.pilot_torch(fit, numbers, test=0.25, sizes=[10, 20, 40], seeds=2, longer=3)
 
     assert run(fit).limit.kind == "training"
     with pytest.raises(kr.KoriskError, match=r"fit\(train, test, seed, longer=1\.0\)"):
