@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import one_of
-from korisk.errors import Argument, Message, invalid, shown
+from korisk.errors import Argument, Message, shown
 
 Array = NDArray[np.float64]
 
@@ -128,10 +128,7 @@ class Unit:
     law: str
 
     def __post_init__(self) -> None:
-        if self.law not in _LAWS:
-            rule = f"be one of {', '.join(_LAWS)}"
-            remedy = "take a known unit, such as korisk.curves.UNITS['accuracy']"
-            raise invalid(f"law of unit {shown(self.name)}", rule, self.law, remedy)
+        one_of(f"law of unit {shown(self.name)}", self.law, tuple(_LAWS))
 
     @property
     def larger_is_better(self) -> bool:

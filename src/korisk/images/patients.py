@@ -202,10 +202,8 @@ class ImageSet:
         deviation = self.images.std(axis=(1, 2), dtype=np.float64)
         # The upper quartile, so that many blank slices do not lower the threshold.
         blank = deviation < _BLANK * np.quantile(deviation, 0.75)
-        left_out = (
-            Skipped(self.files[index], "is nearly the same everywhere", blank=True)
-            for index in np.flatnonzero(blank)
-        )
+        why, names = "is nearly the same everywhere", np.asarray(self.files)[blank].tolist()
+        left_out = [Skipped(name, why, blank=True) for name in names]
         remaining: ImageSet = self[~blank]
         return replace(remaining, skipped=(*self.skipped, *left_out))
 
@@ -442,9 +440,8 @@ def image_pools(
         known_names = {key for name in images.files for key in (name, _file_of(name))}
         for file, word in pairs:
             if file not in known_names or pool_names.setdefault(file, word) != word:
-                rule, remedy = "name files that were read, each in one part", "name files as in "
-                got = f"{file} for {word}"
-                raise invalid("split", rule, split, f"{remedy}ImageSet.files", got=got)
+                rule, remedy = "name files that were read, each in one part", "see ImageSet.files"
+                raise invalid("split", rule, split, remedy, got=f"{file} for {word}")
         parts = [pool_names.get(name, pool_names.get(_file_of(name))) for name in images.files]
     return split_patients(images.patients, **counts, seed=seed, order=order, parts=parts)
 
@@ -509,16 +506,14 @@ def split_patients(
     # As texts, so that patients of any type can be sorted.
     labels = np.asarray([str(patient) for patient in patients], dtype=str)
     if not len(labels):
-        rule = "name the patient of each image"
-        raise invalid("patients", rule, patients, "read images", got="none")
+        raise invalid("patients", "name the patient of each image", patients, "read images")
     first: dict[str, object] = {}
     for label, word in zip(labels.tolist(), parts or [None] * len(labels), strict=True):
         if word not in (None, *counts):
             raise invalid("split", "be train, validation, test or None for a file", word)
         if word is not None and first.setdefault(label, word) != word:
-            conflict = f"is in two parts of the split, {first[label]} and {word}"
-            remedy = "put all images of a patient into one part"
-            raise KoriskError(f"patient {shown(label)} {conflict}; {remedy}")
+            parts_named = f"two parts of the split, {first[label]} and {word}"
+            raise KoriskError(f"patient {shown(label)} is in {parts_named}; keep one of them")
     names, owners = np.unique(labels, return_inverse=True)
     available = np.ones(len(labels), dtype=bool)
     pools = {}
@@ -544,9 +539,8 @@ def split_patients(
             sizes = ", ".join(f"{name} {number}" for name, number in counts.items() if number)
             why = f"{len(labels):,} images of {len(names):,} patients for {sizes}, with seed {seed}"
             got = f"{least:,}: no patient may be in two pools, and there are {why}"
-            remedy = "ask for fewer, add patients, or read images with "
-            condition = " or 'image' if every file or image is a patient of its own"
-            advice = Message(remedy, Argument("patients", "file"), condition)
+            by_file = " or 'image' if every file or image is a patient of its own"
+            advice = Message("ask for fewer, or read with ", Argument("patients", "file"), by_file)
             raise invalid(pool, f"be at most {len(inside):,}", size, advice, got=got)
         # All images of a drawn patient, not only the drawn ones, are closed to the other pools.
         available &= ~np.isin(labels, labels[pools[pool]])

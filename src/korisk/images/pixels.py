@@ -154,8 +154,7 @@ class Conversion:
 
 
 def _pixel_count(field: str, value: object) -> int:
-    remedy = "count the pixels along an edge"
-    return _checks.count(field, value, at_least=2, at_most=_LARGEST_SIDE, remedy=remedy)
+    return _checks.count(field, value, "count its pixels", at_least=2, at_most=_LARGEST_SIDE)
 
 
 def cut_shape(shape: tuple[int, int], crop: Crop) -> tuple[int, int]:

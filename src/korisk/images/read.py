@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from korisk import _checks, errors
+from korisk._group import grouped
 from korisk.errors import Argument, KoriskError, KoriskWarning, Message, MissingExtraError, invalid
 from korisk.images.formats.dicom import is_dicom, read_dicom
 from korisk.images.formats.hdf5 import read_hdf5
@@ -134,10 +135,8 @@ def read_images(
         left_out = Message("; left out: ", in_words(skipped)) if skipped else ""
         start = f"no images{matching} were found, in {KINDS}"
         raise KoriskError(start, left_out, "; check ", Argument("source", ...))
-    kinds: dict[tuple[str, ...], list[str]] = {}
-    for image in images:
-        rows, columns = image.values.shape
-        kinds.setdefault((f"{rows} x {columns}", image.unit), []).append(image.name)
+    shapes = (" x ".join(map(str, image.values.shape)) for image in images)
+    kinds = grouped(((s, i.unit), i.name) for s, i in zip(shapes, images, strict=True))
     if len(kinds) > 1:
         listed = [
             f"{shape} {unit} in {len(names):,} images such as {names[0]}"

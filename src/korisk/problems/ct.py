@@ -14,7 +14,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk._json import JsonDict
-from korisk.errors import KoriskError, KoriskWarning
+from korisk.errors import KoriskError, KoriskWarning, invalid
 from korisk.operators.ct.cone import ConeBeam
 from korisk.operators.ct.fbp import fan_of_released, fbp, released_fbp, released_geometry
 from korisk.operators.ct.geometry import Geometry, ParallelBeam
@@ -35,6 +35,7 @@ from korisk.problems.phantoms import (
 from korisk.problems.problem import Counts, Device, Reconstruction
 from korisk.problems.sources import DrawnExamples, EllipseSource, ImageSource
 from korisk.seeds import TEST_SEED
+from korisk.theory.bracket import set_fields
 
 Beam = Literal["surrogate", "parallel", "fan", "cone", "released"]
 BEAMS: tuple[Beam, ...] = ("surrogate", "parallel", "fan", "cone", "released")
@@ -103,11 +104,10 @@ class CtScanner:
         for name, least in (("side", 2), ("views", 1), ("bins", 1)):
             value = getattr(self, name)
             number = _checks.count(name, value, at_least=least, at_most=65536, remedy=remedy)
-            object.__setattr__(self, name, number)
-        remedy = "it sums the columns of the rotated image: use beam='parallel' for other detectors"
-        got, rule = f"{self.bins} and {self.side}", "equal side for beam='surrogate'"
-        square = self.beam != "surrogate" or self.bins == self.side
-        _checks.require(square, "bins", rule, self.bins, remedy, got=got)
+            set_fields(self, **{name: number})
+        if self.beam == "surrogate" and self.bins != self.side:
+            got, remedy = f"{self.bins} and {self.side}", "use beam='parallel' for other detectors"
+            raise invalid("bins", "equal side for beam='surrogate'", self.bins, remedy, got=got)
         if self.beam == "released":
             # The released operators exist for the authors' scans only.
             views, bins = released_geometry(self.side).sinogram_shape
@@ -121,7 +121,7 @@ class CtScanner:
         most = {"parallel": 180.0, "fan": 360.0, "cone": 360.0}.get(self.beam, 0.0)
         remedy = f"give degrees for 'parallel', 'fan' and 'cone' alone, got beam={self.beam!r}"
         arc = _checks.real("arc", self.arc, above=0, at_most=most, remedy=remedy)
-        object.__setattr__(self, "arc", arc)
+        set_fields(self, arc=arc)
 
     @staticmethod
     def released(side: int) -> CtScanner:
@@ -349,11 +349,9 @@ class CtProblem(ImageProblem):
         if not isinstance(self.source, EllipseSource):
             return super()._images(seed, counts, operator)
         if self.scanner.beam == "cone":
-            volumes = {}
-            for name, count in counts.items():
-                samples = self._volumes(count, TEST_SEED if name == "test" else seed, name)
-                volumes[name] = samples.to(operator.device, operator.dtype)
-            return volumes
+            seeds = {name: TEST_SEED if name == "test" else seed for name in counts}
+            volumes = {name: self._volumes(n, seeds[name], name) for name, n in counts.items()}
+            return {name: v.to(operator.device, operator.dtype) for name, v in volumes.items()}
         draw = self.source.phantoms if self.population == "ellipses" else self._released
         place = Place(device=operator.device, dtype=operator.dtype)
         pools = draw(seed, counts)

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
+from korisk.errors import KoriskError
 from korisk.operators.linear import LinearOperator
 from korisk.operators.motion import Moving, estimate_motion
 from korisk.operators.norms import drawn
+from korisk.theory.bracket import set_fields
 
 Handled = Literal["known", "estimated", "ignored"]
 HANDLED: tuple[Handled, ...] = ("known", "estimated", "ignored")
@@ -59,21 +61,19 @@ class Motion:
     handled: Handled = "known"
 
     def __post_init__(self) -> None:
-        remedy = "count the poses during the scan"
-        _checks.count("states", self.states, at_least=2, at_most=4096, remedy=remedy)
-        _checks.real("turn", self.turn, at_least=-180, at_most=180, remedy="give degrees")
+        _checks.count("states", self.states, "count the poses", at_least=2, at_most=4096)
+        _checks.real("turn", self.turn, "give degrees", at_least=-180, at_most=180)
         shift = tuple(self.shift)
         rule, remedy = "be two numbers, along rows and columns", "give pixels, such as [2, 0]"
         _checks.require(len(shift) == 2, "shift", rule, shift, remedy)
         for number in shift:
             _checks.real("shift", number, at_least=-4096, at_most=4096, remedy=remedy)
-        object.__setattr__(self, "shift", shift)
+        set_fields(self, shift=shift)
         _checks.real("stretch", self.stretch, "give a share such as 0.05", at_least=-0.9, at_most=9)
         _checks.one_of("handled", self.handled, HANDLED)
         # A motion at rest would train the same network under another name.
-        moves = any((self.turn, *shift, self.stretch))
-        remedy = "give turn, shift or stretch, or leave motion out"
-        _checks.require(moves, "motion", "move something", self, remedy, got="rest")
+        if not any((self.turn, *shift, self.stretch)):
+            raise KoriskError("motion must move something, got rest; give turn, shift or stretch")
 
     def poses(self, axes: int) -> Tensor:
         """Poses of an image with so many axes, as `Warp` takes them; volumes move in-plane.

@@ -90,25 +90,22 @@ class MriProblem(ImageProblem):
     source: ImageSource = field(default_factory=EllipseSource)
 
     def __post_init__(self) -> None:
-        remedy = "count pixels along an edge"
-        side = _checks.count("side", self.side, at_least=4, at_most=4096, remedy=remedy)
+        side = _checks.count("side", self.side, "count its pixels", at_least=4, at_most=4096)
         _checks.require(side % 2 == 0, "side", "be even", side, f"use {side + 1}")
         remedy = Message("count the lines of k-space that are measured, of ", Argument("side", ...))
         most = side if self.trajectory is None else 65536
         lines = _checks.count("lines", self.lines, at_least=1, at_most=most, remedy=remedy)
         if self.trajectory is not None:
             _checks.one_of("trajectory", self.trajectory, TRAJECTORIES)
-            rule, remedy = "be that of a Cartesian grid", "leave it out along a trajectory"
-            _checks.require(self.centre is None, "centre", rule, self.centre, remedy)
+            met, rule = self.centre is None, "be None along a trajectory"
+            _checks.require(met, "centre", rule, self.centre, "leave it out")
         centre = max(1, lines // 2) if self.centre is None else self.centre
-        remedy = "count the lines about the origin that are all measured"
-        _checks.count("centre", centre, at_least=1, at_most=lines, remedy=remedy)
+        _checks.count("centre", centre, "count lines about the origin", at_least=1, at_most=lines)
         if self.trajectory is None:
             # Rounded down to an odd number: the origin, and pairs of mirror images.
             object.__setattr__(self, "centre", centre - (centre + 1) % 2)
         if self.coils is not None:
-            remedy = "count the coils, or leave it out for one with uniform sensitivity"
-            _checks.count("coils", self.coils, at_least=1, at_most=64, remedy=remedy)
+            _checks.count("coils", self.coils, "leave it out for one", at_least=1, at_most=64)
         elif self.mu != MriProblem.mu:
             rule = f" belongs to several coils, got {self.mu} without them; give "
             raise KoriskError(Argument("mu"), rule, Argument("coils", 4), ", or leave mu out")

@@ -12,6 +12,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import invalid
 from korisk.seeds import stream_key
+from korisk.theory.bracket import set_fields
 
 FloatArray = NDArray[np.float64]
 
@@ -38,7 +39,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         level = _checks.real("level", self.level, "0.01 is one per cent of the signal", at_least=0)
-        object.__setattr__(self, "level", level)
+        set_fields(self, level=level)
 
     def sample(self, clean: FloatArray, rng: np.random.Generator, *, width: float) -> FloatArray:
         """A noisy copy of one sinogram.
@@ -91,12 +92,9 @@ class Poisson:
     attenuation: float = 4.0
 
     def __post_init__(self) -> None:
-        remedy = "1e4 is a low dose, 1e6 a high one"
-        photons = _checks.real("photons", self.photons, at_least=1, at_most=1e15, remedy=remedy)
-        remedy = "4 is that of 20 cm of water"
-        attenuation = _checks.real("attenuation", self.attenuation, above=0, remedy=remedy)
-        object.__setattr__(self, "photons", photons)
-        object.__setattr__(self, "attenuation", attenuation)
+        photons = _checks.real("photons", self.photons, "try 1e5", at_least=1, at_most=1e15)
+        attenuation = _checks.real("attenuation", self.attenuation, "try 4", above=0)
+        set_fields(self, photons=photons, attenuation=attenuation)
 
     def sample(self, clean: FloatArray, rng: np.random.Generator, *, width: float) -> FloatArray:
         """A noisy copy of one sinogram.
@@ -172,9 +170,7 @@ def add_noise(
     True
     """
     if not isinstance(noise, Gaussian | Poisson):
-        raise invalid(
-            "noise", "be Gaussian(level) or Poisson(photons)", noise, "leave it out for no noise"
-        )
+        raise invalid("noise", "be Gaussian(level) or Poisson(photons)", noise, "or leave it out")
     key = stream_key(seed, stream)
     clean = sinograms.detach().to("cpu", torch.float64).numpy()
     noisy = np.empty_like(clean)

@@ -104,14 +104,12 @@ class PdeProblem(Problem):
     def __post_init__(self) -> None:
         _checks.one_of("equation", self.equation, get_args(Equation))
         _checks.count("dimension", self.dimension, "1 is a line, 2 a square", at_least=1, at_most=2)
-        remedy = "count the sensors along an axis"
-        _checks.count("points", self.points, at_least=2, at_most=65536, remedy=remedy)
-        remedy = "0.5 gives gains from 0.61 to 1.65"
-        _checks.real("gain", self.gain, at_least=0, at_most=_LARGEST_GAIN, remedy=remedy)
+        _checks.count("points", self.points, "count them on an axis", at_least=2, at_most=65536)
+        _checks.real("gain", self.gain, "try 0.5", at_least=0, at_most=_LARGEST_GAIN)
         _checks.real("noise", self.noise, at_least=0, remedy="give a standard deviation")
         _checks.real("amplitude", self.amplitude, above=0, remedy="give a standard deviation")
         _checks.real("decay", self.decay, at_least=0, at_most=10, remedy="2 gives smooth fields")
-        _checks.count("fine", self.fine, at_least=1, at_most=64, remedy="try 4")
+        _checks.count("fine", self.fine, "try 4", at_least=1, at_most=64)
         rule, remedy = "be left out for burgers", "there the field itself is the speed"
         linear = self.equation != "burgers"
         _checks.require(linear or self.speed is None, "speed", rule, self.speed, remedy)

@@ -101,8 +101,7 @@ class Ellipses:
         A pixel inside an ellipse gains its amplitude. Whether it is inside is decided by the
         paper's inequality in the precision of the ellipses, whatever `dtype` is.
         """
-        remedy = "count the pixels along an edge"
-        edge = _checks.count("side", side, at_least=2, at_most=65536, remedy=remedy)
+        edge = _checks.count("side", side, "count its pixels", at_least=2, at_most=65536)
         top = _checks.real("highest", highest, at_least=0, finite=False, remedy="try 1.5")
         precision = self.amplitude.dtype
         dtype = checked_dtype(precision if dtype is None else dtype)

@@ -165,14 +165,13 @@ class Problem(ABC):
         -------
         Pools
         """
-        remedy = "give a whole number"
-        checked_seed = _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy=remedy)
+        seed = _checks.count("seed", seed, "give a number", at_least=0, at_most=2**63 - 2)
         # Checked once here, for all kinds of problems.
-        counts = {}
-        for name, count in zip(POOLS, (train, validation, test), strict=True):
-            remedy = "count the samples of the pool"
-            counts[name] = _checks.count(name, count, at_least=0, at_most=2**31, remedy=remedy)
-        return self._draw(checked_seed, counts, device)
+        counts = {
+            name: _checks.count(name, count, "count its samples", at_least=0, at_most=2**31)
+            for name, count in zip(POOLS, (train, validation, test), strict=True)
+        }
+        return self._draw(seed, counts, device)
 
     @abstractmethod
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:

@@ -91,9 +91,8 @@ def read_dicom(path: Path) -> Iterator[Page]:
             raise KoriskError(why, remedy, Argument("unit", ...))
         slope, intercept = (1.0, 0.0) if None in rescaling else map(float, rescaling)
         if not np.isfinite([slope, intercept]).all() or slope == 0:
-            fields, got = "RescaleSlope and RescaleIntercept", f"{slope:g} and {intercept:g}"
-            rule, remedy = "be finite, and the first not 0", "complete the header"
-            raise invalid(fields, rule, rescaling, remedy, got=got)
+            rule, got = "be finite, and the first not 0", f"{slope:g} and {intercept:g}"
+            raise invalid(" and ".join(tags), rule, rescaling, "complete the header", got=got)
         bits = int(dataset.get("BitsStored") or 0)
         full = None
         # Rescaled values have no known full scale.
