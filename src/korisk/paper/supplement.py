@@ -18,12 +18,12 @@ def paper_tables(contents: Contents, tables: list[ReportTable]) -> list[ReportTa
     """The tables of a study, with the paper's calibration beside ours and its outcomes."""
     by_point = paper_sweeps(contents)
     others = any(point.name not in by_point for point in contents.points)
-    at = [table.name for table in tables].index("calibration")
+    place = [table.name for table in tables].index("calibration")
     added = [
-        calibration_table(tables[at], by_point, others=others),
+        calibration_table(tables[place], by_point, others=others),
         outcomes_table(by_point.values()),
     ]
-    return [*tables[:at], *added, *tables[at + 1 :]]
+    return [*tables[:place], *added, *tables[place + 1 :]]
 
 
 def paper_sweeps(contents: Contents) -> dict[str, Sweep]:
