@@ -6,12 +6,9 @@
     python -m benchmarks.quality.house --json build/house.json
 
 Code is counted without docstrings, comments and blank lines; folders named tests are left out. A
-module is "imported by one" if one other module of the package imports it, wherever in a file;
-`__init__.py` files are not counted. A private helper is a function or method whose name begins with
-one underscore; it is called once if its module uses its name once. `Any` is counted where it is
-imported too, a constant after a definition is any name that a module assigns below its first
-function or class, and a literal splat is a dictionary, tuple or list that is written out only to be
-unpacked in the same place. A circle is a set of modules that import one another, in functions and
+private helper is a function or method whose name begins with one underscore; it is called once if
+its module uses its name once. A constant after a definition is any name that a module assigns below
+its first function or class. A circle is a set of modules that import one another, in functions and
 for types too. Vague names are the words of `VAGUE` among all assigned names (fields and loop
 variables too, parameters not); comment lines begin with #, as a share of all lines that are not
 blank.
@@ -23,7 +20,7 @@ import io
 import json
 import sys
 import tokenize
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -176,13 +173,8 @@ def measure(package: Path) -> dict[str, object]:
     known = modules(package)
     texts = {name: path.read_text(encoding="utf-8") for name, path in known.items()}
     trees, imports = parsed(package)
-    importers: defaultdict[str, set[str]] = defaultdict(set)
-    for name, used in imports.items():
-        for other in used:
-            importers[other].add(name)
-    helpers = once = documented = 0
+    helpers = once = 0
     for tree in trees.values():
-        documented += len(docstring_lines(tree))
         defined, uses = Counter[str](), Counter[str]()
         for node in ast.walk(tree):
             if isinstance(node, Definition) and node.name[0] == "_" and node.name[:2] != "__":
@@ -194,33 +186,19 @@ def measure(package: Path) -> dict[str, object]:
         helpers += sum(defined.values())
         once += sum(number for name, number in defined.items() if uses[name] == 1)
     folders = Counter(str(path.parent.relative_to(package)) for path in known.values())
-    largest, most = folders.most_common(1)[0]
     lines = sum(text.count("\n") for text in texts.values())
     written = [line.strip() for text in texts.values() for line in text.splitlines()]
     comments = sum(line.startswith("#") for line in written)
     return {
         "code": sum(map(code_lines, texts.values())),
-        "lines": lines,
-        "javascript": sum(path.read_text().count("\n") for path in package.rglob("*.js")),
         "files": len(known),
         "lines a file": round(lines / len(known)),
-        "files in the largest folder": most,
-        "largest folder": largest,
-        "imported by one other": sum(
-            len(importers[name]) == 1 and path.name != "__init__.py" for name, path in known.items()
-        ),
+        "files in the largest folder": max(folders.values()),
         "private helpers": helpers,
         "called once": once,
-        "docstrings": round(documented / lines, 3),
         "comment lines": round(comments / sum(map(bool, written)), 3),
         "assigned names": sum(len(assigned_names(tree)) for tree in trees.values()),
         "vague local names": sum(len(vague_names(tree)) for tree in trees.values()),
-        "Any": sum(
-            (isinstance(node, ast.Name) and node.id == "Any")
-            or (isinstance(node, ast.alias) and node.name == "Any")
-            for tree in trees.values()
-            for node in ast.walk(tree)
-        ),
         "constants after a definition": sum(map(late_constants, trees.values())),
         "literal splats": sum(map(splats, trees.values())),
         "circles": circles(imports),

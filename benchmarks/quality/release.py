@@ -5,7 +5,7 @@
 The wheel and the source archive are built and looked into (release_contents.py). Then, for the core
 and each extra, the wheel is installed into an environment of its own, with the versions of
 constraints.txt, and asked what it does (release_smoke.py); the source archive is installed once.
-The table tells what each brings: packages, megabytes of files with their bytecode, seconds of
+It tells what each brings: packages, megabytes of files with their bytecode, seconds of
 installing (with pip's cache as it is), and CPU time of `import korisk` in fresh processes, in turn
 with the NumPy and SciPy that it stands on; wall time would tell of the machine's other work. Needs
 pip's index, or its cache and links.
@@ -22,12 +22,9 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from benchmarks.markdown import header, line
 from benchmarks.quality.release_contents import WrongContents, check_same, check_sdist, check_wheel
 from korisk import __version__
 from korisk.store.usage import machine
@@ -174,31 +171,6 @@ def largest(site: Path) -> dict[str, float]:
     return {name: round(sizes[name], 1) for name in names}
 
 
-def table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """What was measured, as Markdown."""
-    yield from header(
-        "install",
-        "packages",
-        "MB",
-        "of which",
-        "install s",
-        "`import korisk` CPU ms",
-        "NumPy, SciPy CPU ms",
-        "modules",
-    )
-    for row in rows:
-        yield line(
-            f"`korisk[{row['what']}]`" if row["what"] in (*EXTRAS, "all") else row["what"],
-            row["packages"],
-            f"{row['megabytes']:.0f}",
-            ", ".join(f"{name} {mb:.0f}" for name, mb in row["largest"].items()),
-            f"{row['install_seconds']:.0f}",
-            f"{row['import_ms']:.0f}",
-            f"{row['base_ms']:.0f}",
-            row["modules"],
-        )
-
-
 def main() -> None:
     """Build, look, install, try, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
@@ -220,9 +192,13 @@ def main() -> None:
         for what in only:
             archive = sdist if what == "source archive" else wheel
             found = tried(what, archive, wanted[what], scratch)
-            print(f"\n{what}, {found.install_seconds:.0f} s to install", *found.tried, sep="\n  ")
+            print(
+                f"\n{what}: {found.packages} packages, {found.megabytes:.0f} MB, "
+                f"{found.install_seconds:.0f} s to install, {found.import_ms:.0f} ms to import",
+                *found.tried,
+                sep="\n  ",
+            )
             rows.append(asdict(found))
-    print("", *table(rows), sep="\n")
     seconds = time.perf_counter() - begun
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = used.ru_utime + used.ru_stime

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from scipy.stats import binomtest
 
 from benchmarks.quality.mutation.mutants import Mutant, mutants, operators
 from benchmarks.quality.mutation.runs import (
@@ -78,11 +79,8 @@ def wilson(hits: int, tries: int) -> tuple[float, float]:
     """The 95% interval of a share."""
     if not tries:
         return 0.0, 1.0
-    z, share = 1.959964, hits / tries
-    middle = share + z * z / (2 * tries)
-    half = z * math.sqrt(share * (1 - share) / tries + (z / (2 * tries)) ** 2)
-    scale = 1 + z * z / tries
-    return (middle - half) / scale, (middle + half) / scale
+    ends = binomtest(hits, tries).proportion_ci(0.95, "wilson")
+    return float(ends.low), float(ends.high)
 
 
 def equivalent() -> dict[tuple[str, str, str], str]:
@@ -152,7 +150,6 @@ def result(found: Iterable[tuple[Mutant, str]], total: int, seed: int) -> dict[s
         "equivalent": len(excused),
         "score without equivalent": noticed / max(len(done) - len(excused), 1),
         "interval without equivalent": wilson(noticed, len(done) - len(excused)),
-        "files": _by_file(done),
         "survivors": [_plain(mutant) for mutant, _ in lost if not excuse(mutant, listed)],
         "survivors that are equivalent": [
             _plain(mutant) | {"reason": excuse(mutant, listed)} for mutant in excused
@@ -165,15 +162,6 @@ def result(found: Iterable[tuple[Mutant, str]], total: int, seed: int) -> dict[s
         "operators": sorted(each.__name__ for each in operators()),
         "machine": f"Python {platform.python_version()}, {platform.machine()}",
     }
-
-
-def _by_file(done: list[tuple[Mutant, str]]) -> dict[str, list[int]]:
-    """Noticed and tried, per file."""
-    files: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for mutant, what in done:
-        files[mutant.path][0] += what in (KILLED, TIMEOUT)
-        files[mutant.path][1] += 1
-    return dict(sorted(files.items()))
 
 
 def _plain(mutant: Mutant) -> dict[str, Any]:
@@ -190,37 +178,20 @@ def told(found: dict[str, Any]) -> str:
     """The result in lines."""
     low, high = found["interval"]
     least, most = found["interval without equivalent"]
-    files = [f"  {good:3} of {all_:3}  {path}" for path, (good, all_) in found["files"].items()]
-    lost = [
-        f"  {each['file']}:{each['line']}\n    - {each['was']}\n    + {each['now']}"
-        for each in found["survivors"]
-    ]
-    wrong = [f"  listed as equivalent, but noticed: {each}" for each in found[_WRONG]]
+    lost = [f"  not noticed: {each}" for each in found["survivors"]]
+    wrong = "wrongly listed as equivalent"
     return "\n".join(
         [
-            f"{found['sample']} of {found['mutants']} faults, seed {found['seed']}:",
-            f"  {found['killed']} noticed, {found['killed by time']} by running too long, "
+            f"{found['sample']} of {found['mutants']} faults, seed {found['seed']}: "
+            f"{found['killed']} noticed, {found['killed by time']} by running too long, "
             f"{found['survived']} not noticed, {found['run by no test']} run by no test",
-            f"  score {found['score']:.1%} (95%: {low:.1%} to {high:.1%})",
-            f"  without {found['equivalent']} listed as equivalent: "
-            f"{found['score without equivalent']:.1%} (95%: {least:.1%} to {most:.1%})",
-            "noticed, by file:",
-            *files,
-            "not noticed:",
+            f"  score {found['score']:.1%} (95%: {low:.1%} to {high:.1%}), "
+            f"without {found['equivalent']} that are listed as equivalent "
+            f"{found['score without equivalent']:.1%} ({least:.1%} to {most:.1%})",
             *lost,
-            *wrong,
+            *(f"  {wrong}: {each}" for each in found[wrong]),
         ]
     )
-
-
-_WRONG = "wrongly listed as equivalent"
-
-
-def again(path: Path, found: list[Mutant]) -> list[Mutant]:
-    """The survivors of an earlier result."""
-    earlier = json.loads(path.read_text())["survivors"]
-    keys = {(each["function"], each["was"], each["now"]) for each in earlier}
-    return [each for each in found if each.key in keys]
 
 
 def main() -> None:
@@ -235,7 +206,6 @@ def main() -> None:
     parser.add_argument("--tests", nargs="+", default=TESTS)
     parser.add_argument("--each", type=float, default=60.0, help="seconds of tests for a fault")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no fault after")
-    parser.add_argument("--again", type=Path, metavar="FILE", help="only the survivors of FILE")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there too")
     arguments = parser.parse_args()
     found = all_mutants(arguments.modules.split(","), arguments.workers)
@@ -244,10 +214,7 @@ def main() -> None:
     for gone in equivalent().keys() - keys:
         if gone[0].split(".")[1] in arguments.modules.split(","):
             print(f"listed as equivalent, but not there: {gone}", file=sys.stderr)
-    if arguments.again:
-        sample = again(arguments.again, found)
-    else:
-        sample = drawn(found, arguments.sample, random.Random(arguments.seed))
+    sample = drawn(found, arguments.sample, random.Random(arguments.seed))
     made = result(tried(sample, arguments), len(found), arguments.seed)
     if arguments.json:
         arguments.json.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
