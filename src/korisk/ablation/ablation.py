@@ -16,10 +16,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from korisk import _checks
+from korisk._checks import require
 from korisk._show import Reported
 from korisk.ablation.replacing import By, Replacement, Start, replaced
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, KoriskWarning, invalid, shown
+from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.networks.describe.describe import describe
 from korisk.operators.linear import LinearOperator
 from korisk.planning.answer import sample_cells, sample_heads
@@ -126,10 +127,8 @@ def ablate(
     True
     """
     change = Replacement(layer=replace) if isinstance(replace, str) else replace
-    argument: object = replace
-    if not isinstance(argument, str | Replacement):
-        rule, remedy = "name a known layer, or be a Replacement", "pass replace='A^T', for example"
-        raise invalid("replace", rule, replace, remedy)
+    remedy, rule = "pass 'A^T', for example", "name a known layer, or be a Replacement"
+    require(isinstance(change, Replacement), "replace", rule, replace, remedy)
     numbers, recipe = checked_seeds(seeds), _checks.options_of("training", training, Training)
     callbacks = _checks.options_of("callbacks", callbacks, Callbacks)
     watch = callbacks.progress or (lambda what, share: None)
@@ -204,12 +203,12 @@ def _example(
     """Two inputs of a network, in its precision."""
     if isinstance(operator, Problem):
         inputs = operator.pools(seed=seed, train=2, validation=1, test=1, device=device)[0].inputs
-    elif isinstance(operator, LinearOperator):
+    else:
+        rule = "be a LinearOperator or a Problem"
+        require(isinstance(operator, LinearOperator), "operator", rule, operator, _REMEDY)
         images = torch.rand(2, *operator.domain, generator=torch.Generator().manual_seed(0))
         with torch.no_grad():
             inputs = operator(images.to(operator.device, operator.dtype))
-    else:
-        raise invalid("operator", "be a LinearOperator or a Problem", operator, _REMEDY)
     dtypes = (weights.dtype for weights in network.parameters() if weights.requires_grad)
     return inputs.to(next(dtypes, torch.float32))
 

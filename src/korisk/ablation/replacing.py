@@ -268,8 +268,7 @@ class _Marked(LinearOperator):
             of_sum, sum_of = self(x + y), self(x) + self(y)
             if not bool((of_sum - sum_of).abs().max() <= _ALIKE * of_sum.abs().max()):
                 use = f" needs a linear layer, and {self.name} is not; use "
-                starts = Argument("start", "operator"), Argument("start", "random")
-                raise KoriskError(starts[0], use, starts[1])
+                raise KoriskError(Argument("start", "operator"), use, Argument("start", "random"))
             unit = torch.eye(math.prod(self.domain), device=self.device, dtype=self.dtype)
             columns: Tensor = self(unit.reshape(-1, *self.domain))
         return columns.flatten(1).t().contiguous()
