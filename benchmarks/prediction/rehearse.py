@@ -95,9 +95,6 @@ def rehearsed(
     setting: Setting,
     network: str,
     options: argparse.Namespace,
-    *,
-    sizes: Sequence[int] = SIZES,
-    seeds: int = 3,
 ) -> kr.Rehearsal:
     """One rehearsal, by the library."""
     problem = PROBLEMS[setting.problem]
@@ -116,8 +113,8 @@ def rehearsed(
         operator,
         images,
         noise,
-        sizes,
-        seeds,
+        SIZES,
+        seeds=3,
         augment=spoken_for(setting.population, options.images),
         model=network,
         training=kr.prediction.Training(steps=options.steps, rate=NETWORKS[network][1]),
