@@ -23,6 +23,7 @@ from korisk.planning.compare import compare
 from korisk.planning.explain import chance, times
 from korisk.planning.fit import calibrate
 from korisk.report.contents import read_contents, relative_error
+from korisk.report.headline import record
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -407,6 +408,27 @@ def test_on_paper_it_is_six_pages_and_no_figure_is_cut(browser: "Browser", study
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert colour == "rgb(255, 255, 255)"
         assert 1 <= len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) <= 6
+
+
+def test_the_first_sheet_has_the_question_the_answer_and_the_record(
+    browser: "Browser", pilot: Path
+) -> None:
+    address = "#model=KO&target=0.004"
+    with opened(browser, pilot.with_suffix(".html"), address, viewport=A4) as page:
+        assert not page.is_visible("#question")
+        page.emulate_media(media="print")
+        question = "How many training samples does KO need to reach"
+        assert page.inner_text("#question").startswith(question)
+        assert page.inner_text("#question").endswith(" 0.004?")
+        order = ("#question", "#headline", "#found", "#words", "#plot", "#promises", "#measured")
+        boxes = [page.locator(name).bounding_box() for name in order]
+        tops = [box["y"] for box in boxes if box is not None]
+        assert (len(tops), tops) == (len(order), sorted(tops))
+        assert tops[-1] < A4["height"]
+        assert record() in page.inner_text("#promises")
+        for name in ("#slider", "#target", "#sure", "#cost", "nav", "#theme", "summary"):
+            assert not page.locator(name).first.is_visible(), name
+        assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) == 2
 
 
 def test_the_theme_can_be_chosen_and_scripts_can_be_off(browser: "Browser", pilot: Path) -> None:

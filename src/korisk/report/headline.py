@@ -12,6 +12,8 @@ from korisk.planning.protocol import Recommendation
 
 # Templates of the advice: table.js in the page fills in the same names.
 HEADLINES = {
+    "question": "How many training samples does {model} need to reach {goal}?",
+    "asked": "How many training samples are needed to reach {goal}?",
     "collect": "collect {n} ({sure} sure)",
     "inside": "{n} samples are enough ({sure} sure)",
     "already": "already at N = {n} ({sure} sure)",
@@ -55,6 +57,11 @@ def headline(advice: Recommendation, plan: Plan) -> str:
     if kind == "already" or advice.even is None:
         return sentence
     return sentence + HEADLINES["even"].format(even=count(advice.even))
+
+
+def question(model: str, goal: str) -> str:
+    """The question of a plan, which opens the page on paper."""
+    return HEADLINES["question" if model else "asked"].format(model=model, goal=goal)
 
 
 def interval(advice: Recommendation, plan: Plan) -> str:

@@ -27,7 +27,7 @@ from korisk.planning.plan import LEVELS
 from korisk.planning.targets import Group, main_group
 from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
-from korisk.report.headline import HEADLINES, headline, interval, record, short
+from korisk.report.headline import HEADLINES, headline, interval, question, record, short
 from korisk.report.page.planner import LEGEND, groups_data
 from korisk.report.tables.table import worded
 from korisk.report.tables.text import html as table_html
@@ -61,10 +61,10 @@ class Page:
     groups: Sequence[Group]
     data: JsonDict  # for the scripts: groups and pictures
     notes: Sequence[str] = ()  # at the top, such as missing cells
-    running: bool = False  # whether a run is still measuring
     opens: str = ""  # "ratio": the first sentence compares two models
     still: str = ""  # the answer as a figure, for browsers without scripts
-    answer: str = ""  # the first sentence and the one below it, if no group provides them
+    question: str = ""  # the first sentences, if no group provides them
+    answer: str = ""
     odds: str = ""
     promises: str = ""  # limits of the answer, if not those of a pilot
     sections: Sequence[Section] = ()
@@ -81,14 +81,12 @@ class Page:
             record=escape(record())
         )
         sections = [*self.sections, Section("promises", title, promises)]
-        odds = self.odds
+        asked, odds = self.question, self.odds
         if self.answer:
             answer = self.answer
         elif main is None:
             answer = (
-                "Waiting for three training set sizes: with fewer, nothing can be extrapolated."
-                if self.running
-                else "No curve has three sizes yet, so nothing can be extrapolated: measure each "
+                "No curve has three sizes yet, so nothing can be extrapolated: measure each "
                 "model at three training set sizes or more."
             )
         else:
@@ -96,10 +94,11 @@ class Page:
             plan = main.plans[main.told.index(max(main.told))]
             advice = plan.recommend()
             answer = headline(advice, plan)
-            question = f"{plan.curve.metric or plan.curve.unit.noun} {words.value(plan.target)}"
-            question += f" ({main.why})" if main.why else ""
-            question = f"{main.name}, {question}" if len(self.groups) > 1 else question
-            odds = "; ".join(filter(None, (question, interval(advice, plan)))) + "."
+            goal = f"{plan.curve.metric or plan.curve.unit.noun} {words.value(plan.target)}"
+            asked = question(plan.curve.model, goal)
+            goal += f" ({main.why})" if main.why else ""
+            goal = f"{main.name}, {goal}" if len(self.groups) > 1 else goal
+            odds = "; ".join(filter(None, (goal, interval(advice, plan)))) + "."
             if self.opens == "ratio" and main.comparison is not None:
                 comparison = main.comparison
                 answer, odds = comparison.saving(), comparison.crossing.explain()
@@ -112,6 +111,7 @@ class Page:
         return Template(asset("page.html")).substitute(
             title=escape(self.title),
             kind=escape(self.kind),
+            question=escape(asked),
             answer=escape(answer),
             odds=escape(odds),
             notes=notes_html,

@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from korisk.errors import KoriskError
+from korisk.planning.explain import value
 from korisk.planning.plan import LEVELS
 from korisk.planning.recommend import FIRST
 from korisk.prediction.answer import Question, model_advice, point_sentences
@@ -28,6 +29,7 @@ from korisk.prediction.rehearsal.rehearsal import Rehearsed
 from korisk.prediction.study import PointPrediction
 from korisk.report.contents import Contents
 from korisk.report.figures.prediction import prediction_figure
+from korisk.report.headline import question as asked_for
 from korisk.report.page.page import Page, Section, asset, bullets, figure_html
 from korisk.report.page.planner import Watch, unwatched
 from korisk.report.tables.table import ReportTable, Row, worded
@@ -88,9 +90,7 @@ def outcomes_table(results: Sequence[Outcome]) -> ReportTable:
 # --- The page of a rehearsal ---------------------------------------------------------------------
 
 
-def rehearsal_page(
-    points: Sequence[PointPrediction], question: Question, *, title: str, running: bool = False
-) -> str:
+def rehearsal_page(points: Sequence[PointPrediction], question: Question, *, title: str) -> str:
     """Write one self-contained page: advice, figures, tables, and what to measure first."""
     sections = []
     for number, point in enumerate(points, start=1):
@@ -108,12 +108,14 @@ def rehearsal_page(
         sections.append(Section(f"point-{number}", point.name, html))
         basis = bullets(sentence.strip() for sentence in point_sentences(point, question))
         sections.append(Section(f"basis-{number}", f"What {point.name} rests on", basis))
+    goal = f"a mean squared error of {value(question.targets[0])}" if question.targets else ""
     answer, *rest = model_advice(points[0].models[0], question)
     page = Page(
         title=title,
-        kind=f"korisk rehearse, before a scan is made{', so far' * running}",
+        kind="korisk rehearse, before a scan is made",
         groups=[],
         data={"groups": [], "pictures": []},
+        question=asked_for(points[0].models[0].model, goal) if question.targets else "",
         answer=answer,
         odds=" ".join(rest),
         sections=sections,

@@ -32,7 +32,6 @@ def study_page(
     contents: Contents,
     *,
     target: float | None = None,
-    running: bool = False,
     watch: Watch = unwatched,
 ) -> str:
     """Write the page of a study as one text; no network is fitted again.
@@ -44,8 +43,6 @@ def study_page(
     target : float, optional
         The first target, in the unit of the study's metric. Default: close to the lowest error of
         the first model.
-    running : bool, default False
-        Whether a run is in progress, so that missing cells are expected.
     watch : callable, optional
         Called with the name of each step.
 
@@ -91,8 +88,7 @@ def study_page(
         kind="korisk report of a study",
         groups=groups,
         data={"groups": curves, "pictures": []},
-        notes=[*_missing(contents, running), *refused, *crowded, *unseen],
-        running=running,
+        notes=[*_missing(contents), *refused, *crowded, *unseen],
         sections=[section for section in sections if section.html],
     )
     pictured = [(p.name, p.pictures) for p in contents.points if p.pictures and p.pictures.images]
@@ -110,7 +106,7 @@ def study_page(
     return page.html()
 
 
-def _missing(contents: Contents, running: bool) -> Iterator[str]:
+def _missing(contents: Contents) -> Iterator[str]:
     """Sentences on missing and failed cells, and on values that were left out."""
     for point in contents.points:
         name, missing, failed = point.name, point.missing, len(point.failures)
@@ -119,10 +115,7 @@ def _missing(contents: Contents, running: bool) -> Iterator[str]:
             seeds = f"seed{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing[:8]))}"
             seeds += f" and {len(missing) - 8} more" if len(missing) > 8 else ""
             cells = f"{len(missing)} of {total} cells"
-            if running:
-                yield f"{name}: waiting for {cells} ({seeds})."
-            else:
-                yield f"{name}: {cells} are missing ({seeds}); run the study again to add them."
+            yield f"{name}: {cells} are missing ({seeds}); run the study again to add them."
         if failed:
             reason = point.failures[0].reason
             yield f"{name}: {counted(failed, 'cell')} failed, the first: {reason}"

@@ -173,6 +173,10 @@ var koriskTable = (() => {
     inside = (n) => n !== null && n <= this.last;
 
     /** The advice in one line, by the templates of planner.py. */
+    question(goal, templates) {
+      return fill(templates[this.model ? "question" : "asked"], { model: this.model, goal });
+    }
+
     headline(plan, templates) {
       if (plan.advice.action !== "collect") return plan.advice.sentence;
       const kind = plan.n <= this.sizes[0] ? "already" : this.inside(plan.n) ? "inside" : "collect";

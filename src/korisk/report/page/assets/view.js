@@ -275,6 +275,7 @@
     get("headline").dataset.value = plans.own.n === null ? "" : String(plans.own.n);
     get("headline").dataset.action = plans.own.advice.action;
     get("odds").textContent = compared ? pair().crossover : under;
+    get("question").textContent = table(state.model).question(`${quantity()} ${value(state.target)}`, data.headlines);
     const line = compared ? "" : saving ? saving.words : refusal;
     get("ratio").textContent = line;
     get("ratio").classList.toggle("unlikely", Boolean(saving) && !saving.likely);
