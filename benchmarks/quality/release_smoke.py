@@ -106,8 +106,8 @@ def torch() -> str:
 
 
 def no_torch() -> str:
-    """How operators are refused."""
-    return refusal(korisk("operators", "16", "12", "16", code=2), "torch")
+    """How a PyTorch module is refused."""
+    return refusal(korisk("bound", "--module", "networks:unet", code=2), "torch")
 
 
 def fit(n: int, seed: int) -> float:

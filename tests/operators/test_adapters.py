@@ -321,7 +321,7 @@ def test_flat_arrays_are_one_vector_columns_or_complex_numbers() -> None:
     back = np.ones((240, 1))
     np.testing.assert_allclose(A.T @ back, matrix.T @ back, atol=1e-12)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(A)) @ columns, A @ columns)
-    assert (A @ np.ones((100, 0))).shape == (240, 0)
+    assert A.matmat(np.ones((100, 0))).shape == (240, 0)
     with pytest.raises(ValueError, match="dimension mismatch"):
         A @ IMAGE.numpy()
 
