@@ -22,7 +22,7 @@ from korisk.theory.amplification import paper_exponents
 from korisk.theory.bound import approximation_risks, barron_bound, estimation_slopes, evaluate, rate
 from korisk.theory.bracket import set_fields
 from korisk.theory.layer import Known, Learned, is_assumed
-from korisk.theory.network import BoundForm, Network
+from korisk.theory.network import BoundForm, Network, exact_tails
 
 _DIGITS = 120  # initial precision, enough for every N below 1e20
 _MOST_DIGITS = 3_000  # enough for every N below 1e1460; doubles give none above 1e1400
@@ -97,7 +97,7 @@ def _terms(net: Network, bound: BoundForm) -> list[Term]:
     Computed from the stated doubles, and not from products of doubles, which are rounded.
     """
     terms = []
-    for layer, tail in zip(net, net.exact_tails(bound), strict=True):
+    for layer, tail in zip(net, exact_tails(net, bound), strict=True):
         floor, slope = _ZERO, _ZERO
         if isinstance(layer, Learned):
             floor = Decimal(layer.C) ** 2 / Decimal(layer.width)

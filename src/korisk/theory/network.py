@@ -318,23 +318,6 @@ class Network:
     def _constants(self, bound: BoundForm) -> FloatArray:
         return np.array(self._tails_in(float, bound))
 
-    def exact_tails(self, bound: BoundForm = "composed") -> list[Decimal]:
-        """P_l for every layer l, with the digits of the current decimal context.
-
-        The stated constants, which are doubles, are converted exactly.
-
-        Parameters
-        ----------
-        bound : {"composed", "minkowski", "paper"}, default "composed"
-            As in `tails`.
-
-        Returns
-        -------
-        list of Decimal, (L,)
-            P_l.
-        """
-        return self._tails_in(Decimal, bound)[1:]
-
     def _tails_in(self, number: Callable[[float], Number], bound: BoundForm) -> list[Number]:
         _checks.one_of("bound", bound, BOUNDS)
         composed = bound == "composed"
@@ -569,6 +552,11 @@ class Network:
         if self.largest_slope is not None:
             content["largest_slope"] = self.largest_slope
         return content
+
+
+def exact_tails(net: Network, bound: BoundForm) -> list[Decimal]:
+    """P_l of every layer with the digits of the current decimal context, from the stated doubles."""
+    return net._tails_in(Decimal, bound)[1:]
 
 
 def _operators(layer: Layer, sources: Sequence[str]) -> dict[str, Any]:
