@@ -97,7 +97,6 @@ bench-operators: $(READY) ## compare the operators with other libraries (half an
 
 bench-study: $(READY) ## compare the paper's study with a straightforward one (five minutes)
 	@$(BIN)/python -m benchmarks.paper.study
-	@$(BIN)/python -m benchmarks.paper.study --memory
 
 bench-clusters: $(READY) ## what a cell costs on each engine (a minute)
 	@$(BIN)/python -m benchmarks.paper.engines

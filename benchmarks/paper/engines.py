@@ -1,6 +1,7 @@
 """What it costs to run a cell on each engine, with cells that do nothing.
 
-    python -m benchmarks.paper.engines [--cells 200] [--workers 2] [--json FILE]
+    python -m benchmarks.paper.engines [--cells 200] [--workers 2]
+    python -m benchmarks.paper.engines --tables > benchmarks/results/clusters.txt
 
 Four ways, in one run and over the same cells: in this process (what storing alone takes), the
 local pool, a Dask cluster on this machine, and, as the rival, the same work by Dask's own
@@ -18,17 +19,20 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from benchmarks.markdown import header, line
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
-from korisk.store.usage import cores, machine, versions
+from korisk.store.usage import machine, versions
 from korisk.studies.run.clusters import Cluster, joined_cluster
 from korisk.studies.run.engine import Event, run_study
 from korisk.studies.run.worker import Report
 
+RESULTS = Path(__file__).parents[1] / "results" / "engines_arm.json"
 _ROUNDS = 3
 
 
@@ -42,33 +46,22 @@ def tasks(count: int) -> list[Task]:
     return [Task(point=f"p{i % 10}", seed=i // 10, spec={"sizes": [4]}) for i in range(count)]
 
 
-class _Clock:
-    """Notes when a run began, when its first cell was given and when the last one was stored."""
-
-    def __init__(self) -> None:
-        self.begun = time.perf_counter()
-        self.first = self.last = 0.0
-
-    def __call__(self, event: Event) -> None:
-        now = time.perf_counter()
-        if not self.first:
-            self.first = now
-        if event.kind == "done":
-            self.last = now
-
-
 def engine_seconds(count: int, workers: int, cluster: Cluster | None) -> tuple[float, float]:
     """Seconds until the first cell, and from there to the last, all results looked at."""
-    clock = _Clock()
+    begun = time.perf_counter()
+    times: list[float] = []  # of all events
     asked = tasks(count)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"
         with Store.create_or_open(path, {"name": "engines"}, tasks=asked) as store:
-            done = run_study(
-                asked, nothing, store, workers=workers, cluster=cluster, watch=clock
-            ).done
-            assert done == count == sum(1 for _ in store.rows())
-    return clock.first - clock.begun, clock.last - clock.first
+            watch = partial(_note, times)
+            ran = run_study(asked, nothing, store, workers=workers, cluster=cluster, watch=watch)
+            assert ran.done == count == sum(1 for _ in store.rows())
+    return times[0] - begun, times[-1] - times[0]
+
+
+def _note(times: list[float], event: Event) -> None:
+    times.append(time.perf_counter())
 
 
 def bare_seconds(count: int, client: Any) -> tuple[float, float]:
@@ -111,47 +104,46 @@ def measure(
 ) -> dict[str, float]:
     """Milliseconds a cell, the middle of some rounds, and what starting took."""
     begun = time.perf_counter()
-    with make() as made:
+    with make() as started:
         start = time.perf_counter() - begun
-        found = [seconds(made) for _ in range(_ROUNDS)]
-    rounds = [1000 * taken / count for _, taken in found]
+        firsts, rest = zip(*(seconds(started) for _ in range(_ROUNDS)), strict=True)
     return {
-        "start_seconds": start + statistics.median(first for first, _ in found),
-        "ms_a_cell": statistics.median(rounds),
-        "least": min(rounds),
-        "most": max(rounds),
+        "start_seconds": start + statistics.median(firsts),
+        "ms_a_cell": 1000 * statistics.median(rest) / count,
     }
+
+
+def tables() -> Iterator[str]:
+    """What a cell that does nothing costs on each engine, as was kept."""
+    content = json.loads(RESULTS.read_text(encoding="utf-8"))
+    yield from ("### engines", "")
+    first = f"{content['cells']} cells, {content['workers']} workers"
+    yield from header(first, "ms a cell", "start s")
+    for name, row in content["engines"].items():
+        yield line(name, f"{row['ms_a_cell']:.1f}", f"{row['start_seconds']:.1f}")
 
 
 def main() -> None:
-    """Measure and print a table."""
+    """Measure and keep, or print the table of what was kept."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--cells", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", type=Path, default=None)
-    given = parser.parse_args()
-    count, workers = given.cells, given.workers
-    found = {
-        "in this process": measure(nullcontext, lambda _: engine_seconds(count, 0, None), count),
-        "local pool": measure(nullcontext, lambda _: engine_seconds(count, workers, None), count),
-        "Dask": measure(
-            lambda: _cluster(workers), lambda c: engine_seconds(count, workers, c), count
-        ),
-        "Dask alone, nothing stored": measure(
-            lambda: _bare_cluster(workers), lambda c: bare_seconds(count, c), count
-        ),
-    }
-    print(f"{count} cells that do nothing, {workers} workers on {cores()} cores")
-    print(f"{'engine':<28}{'ms a cell':>10}{'from':>8}{'to':>8}{'start, s':>10}")
-    for name, row in found.items():
-        print(
-            f"{name:<28}{row['ms_a_cell']:>10.2f}{row['least']:>8.2f}{row['most']:>8.2f}"
-            f"{row['start_seconds']:>10.2f}"
-        )
-    if given.json:
-        content = {"cells": count, "workers": workers, "engines": found}
-        about = {"machine": machine(), "versions": versions()}
-        given.json.write_text(json.dumps(content | about, indent=1) + "\n")
+    parser.add_argument("--tables", action="store_true", help="measure nothing")
+    options = parser.parse_args()
+    if not options.tables:
+        count, workers = options.cells, options.workers
+        local, bare = partial(_cluster, workers), partial(_bare_cluster, workers)
+        engine = partial(engine_seconds, count)
+        engines = {
+            "in this process": measure(nullcontext, lambda _: engine(0, None), count),
+            "local pool": measure(nullcontext, lambda _: engine(workers, None), count),
+            "Dask": measure(local, lambda cluster: engine(workers, cluster), count),
+            "Dask alone, nothing stored": measure(bare, partial(bare_seconds, count), count),
+        }
+        content = {"cells": count, "workers": workers, "engines": engines}
+        content |= {"machine": machine(), "versions": versions()}
+        RESULTS.write_text(json.dumps(content, indent=1) + "\n")
+    print("\n".join(tables()))
 
 
 if __name__ == "__main__":

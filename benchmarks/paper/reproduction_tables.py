@@ -5,8 +5,7 @@ korisk reproduce --device cuda --points 512 --out reproduction --json > reproduc
 korisk run examples/crossover_h128.yaml --device cuda --json > crossover_h128.json
 python -m benchmarks.paper.reproduction_tables reproduction.json crossover_h128.json ...
 
-With --cross, the crossings in the files are first computed again from the errors in them. Without
-files, it prints what benchmarks/results/study.txt keeps for the page, from the kept results.
+Without files, it prints what benchmarks/results/study.txt keeps, from the kept results.
 """
 
 import json
@@ -18,9 +17,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.markdown import header, line
-from benchmarks.paper.study_tables import memory, speed, sweeps
-from korisk.curves.curve import Curve
-from korisk.planning.compare import crossing
+from benchmarks.paper.study_tables import speed, sweeps
 
 Content = dict[str, Any]
 RESULTS = Path(__file__).parents[1] / "results"
@@ -49,8 +46,7 @@ def page() -> Iterator[str]:
         yield from (f"### {part.__name__}", "", *part(found), "")
     yield from ("### crossovers", "", *crossovers(crossed), "")
     yield from ("### speed", "", *speed(here["speed"]), "")
-    yield from ("### sweeps", "", *sweeps(card["sweeps"] + here["sweeps"]), "")
-    yield from ("### memory", "", *memory(here["memory"]))
+    yield from ("### sweeps", "", *sweeps(card["sweeps"] + here["sweeps"]))
 
 
 def calibration(kept: Content) -> Iterator[str]:
@@ -131,24 +127,8 @@ def _means(records: list[Content]) -> dict[int, float]:
     return {n: mean(values) for n, values in sorted(groups.items())}
 
 
-def crossed_again(kept: Content) -> Content:
-    """The same with crossings by today's planner: they follow from the errors that were kept."""
-    spots = list(kept.get("points", {}).values())
-    rigorous = {e["side"]: e for e in kept.get("curves", []) if e["protocol"] == "rigorous"}
-    for spot in [*spots, *kept.get("findings", [])]:
-        curves = spot if "KO" in spot else rigorous[spot["side"]]
-        known, dense = (Curve.from_records(curves[model]) for model in ("KO", "FC"))
-        found = crossing(known, dense)
-        made = None if found is None else found.to_dict()
-        spot["crossing"] = json.loads(json.dumps(made).replace("Infinity", "null"))
-    return kept
-
-
 if __name__ == "__main__":
-    names = [name for name in sys.argv[1:] if name != "--cross"]
-    for name in names if "--cross" in sys.argv else ():
-        again = crossed_again(json.loads(Path(name).read_text(encoding="utf-8")))
-        Path(name).write_text(json.dumps(again, indent=2) + "\n", encoding="utf-8")
+    names = sys.argv[1:]
     if not names:
         print("\n".join(page()))
     for name in names:

@@ -7,14 +7,12 @@ and operators included, with one thread, each in a process of its own; what coun
 importing is stated apart. korisk also measures four more metrics and keeps pictures and weights.
 The fits of both are compared: test errors and chosen lambdas.
 
---sweeps runs the paper's sweeps at other H through the engine, one process each. --memory fits the
-dense network in dual form where its matrix would have 5.6 GiB.
+--sweeps runs the paper's sweeps at other H through the engine, one process each.
 
     python -m benchmarks.paper.study [--rounds 1] [--json FILE]
     python -m benchmarks.paper.study --sweeps 128,256 [--protocol rigorous|released] [--device
         cpu|cuda]
         [--seeds 1,2,3] [--json FILE]
-    python -m benchmarks.paper.study --memory [--json FILE]
 
 With --json, figures go into FILE in place of earlier ones of the same kind; study_tables.py prints
 them again.
@@ -71,18 +69,8 @@ def agreement_of(reference: list[list[Any]], ours: list[list[Any]]) -> Figures:
 
 def measure_sweep(side: int, protocol: str, device: str, seeds: list[int] | None) -> Figures:
     """One sweep in a fresh process, with the wall time of all of it."""
-    return _timed("sweep", side=side, protocol=protocol, device=device, seeds=seeds)
-
-
-def measure_memory() -> Figures:
-    """The dense network in dual form in a fresh process."""
-    return _timed("memory")
-
-
-def _timed(name: str, **arguments: object) -> Figures:
-    load = os.getloadavg()[0]
-    start = time.perf_counter()
-    figures = _part(name, {}, **arguments)
+    load, start = os.getloadavg()[0], time.perf_counter()
+    figures = _part("sweep", {}, side=side, protocol=protocol, device=device, seeds=seeds)
     return {**figures, "process_seconds": time.perf_counter() - start, "load_before": load}
 
 
@@ -110,14 +98,12 @@ def main(arguments: Iterable[str] | None = None) -> None:
     options = _options(arguments)
     kept: Figures = {}
     if options.sweeps:
-        for side in _numbers("--sweeps", options.sweeps):
-            seeds = _numbers("--seeds", options.seeds) if options.seeds else None
+        for side in _numbers(options.sweeps):
+            seeds = _numbers(options.seeds) if options.seeds else None
             kept.setdefault("sweeps", []).append(
                 measure_sweep(side, options.protocol, options.device, seeds)
             )
             _keep(options.json, kept)
-    if options.memory:
-        kept["memory"] = measure_memory()
     if not kept:
         kept["speed"] = measure_speed(options.rounds)
     _keep(options.json, kept)
@@ -145,22 +131,12 @@ def _options(arguments: Iterable[str] | None) -> argparse.Namespace:
     parser.add_argument("--protocol", choices=("rigorous", "released"), default="rigorous")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="for --sweeps")
     parser.add_argument("--seeds", metavar="S,S", help="for --sweeps; the paper's if left out")
-    parser.add_argument("--memory", action="store_true", help="measure the dual form's memory")
     parser.add_argument("--json", type=Path, metavar="FILE", help="put all figures here")
-    options = parser.parse_args(None if arguments is None else list(arguments))
-    if options.rounds < 1:
-        parser.error(f"--rounds must be >= 1, got {options.rounds}")
-    return options
+    return parser.parse_args(None if arguments is None else list(arguments))
 
 
-def _numbers(option: str, text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
-        raise SystemExit(f"{option} must be positive numbers with commas between, got {text!r}")
-    return numbers
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
 
 
 if __name__ == "__main__":

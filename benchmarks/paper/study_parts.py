@@ -17,8 +17,6 @@ from typing import Any
 
 from benchmarks.paper import study_reference
 
-MEMORY_SIDE, MEMORY_SAMPLES = 256, 2048
-
 
 def reference(sides: list[int]) -> dict[str, Any]:
     """The released CPU protocol by study_reference.py, and its CPU seconds at each H."""
@@ -69,33 +67,11 @@ def korisk(sides: list[int]) -> dict[str, Any]:
 
 def sweep(side: int, protocol: Any, device: str, seeds: list[int] | None) -> dict[str, Any]:
     """The paper's sweep at one H, all sizes and seeds."""
-    from korisk.errors import KoriskError
     from korisk.paper.reproduction import studies
 
-    try:
-        (study,) = studies(points=[side], protocols=[protocol], seeds=seeds, full=True)
-    except KoriskError as error:
-        raise SystemExit(str(error)) from None
+    (study,) = studies(points=[side], protocols=[protocol], seeds=seeds, full=True)
     figures = _run(study, device)
     return {"side": side, "protocol": protocol, "device": device, **figures}
-
-
-def memory() -> dict[str, Any]:
-    """The dense network alone where its matrix is large, beside the size of that matrix."""
-    from korisk.studies.spec.study import Study
-
-    study = Study(
-        {
-            "name": "benchmark",
-            "points": [{"side": MEMORY_SIDE, "sizes": [MEMORY_SAMPLES]}],
-            "models": {"FC": {}},
-            "seeds": [1],
-        }
-    )
-    problem = study.tasks[0].spec["problem"]
-    shape = [problem["side"] ** 2, problem["views"] * problem["bins"]]
-    matrix = {"shape": shape, "bytes": 4 * shape[0] * shape[1]}
-    return {"side": MEMORY_SIDE, "matrix": matrix, **_run(study, "cpu")}
 
 
 def _run(study: Any, device: str) -> dict[str, Any]:
@@ -162,7 +138,6 @@ PARTS: dict[str, Callable[..., dict[str, Any]]] = {
     "reference": reference,
     "korisk": korisk,
     "sweep": sweep,
-    "memory": memory,
 }
 
 

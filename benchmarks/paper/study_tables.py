@@ -23,9 +23,6 @@ def tables(kept: dict[str, Any]) -> Iterator[str]:
     if kept.get("sweeps"):
         yield from sweeps(kept["sweeps"])
         yield ""
-    if "memory" in kept:
-        yield from memory(kept["memory"])
-        yield ""
 
 
 def speed(kept: dict[str, Any]) -> Iterator[str]:
@@ -87,24 +84,6 @@ def sweeps(kept: list[dict[str, Any]]) -> Iterator[str]:
             f"{errors['KO']:.3g}",
             f"{errors['FC']:.3g}",
         )
-
-
-def memory(kept: dict[str, Any]) -> Iterator[str]:
-    """The dual form's peak beside the matrix that it never makes."""
-    rows, columns = kept["matrix"]["shape"]
-    yield (
-        f"*{_where(kept)}*: dual FC at H = {kept['side']}, N = {kept['largest_n']:,}, one seed: "
-        f"{sum(kept['seconds']):.1f} s ({kept['process_seconds']:.1f} s in all), RMSE / max "
-        f"{kept['rmse_over_max']['FC']:.4f}"
-    )
-    yield ""
-    yield from header("", "GiB")
-    yield line("peak memory of the process", f"{kept['peak_memory'] / GIB:.2f}")
-    yield line("of which before the study", f"{kept['memory_before'] / GIB:.2f}")
-    yield line(
-        f"the dense matrix alone, {rows:,} x {columns:,} in float32",
-        f"{kept['matrix']['bytes'] / GIB:.2f}",
-    )
 
 
 def _where(kept: dict[str, Any]) -> str:
