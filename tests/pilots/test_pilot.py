@@ -9,7 +9,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -398,19 +397,6 @@ def test_a_forked_child_is_no_second_pilot(tmp_path: Path) -> None:
     assert pilot.curve.error.tolist() == [power(n, seed) for n in (8, 16) for seed in (0, 1)]
     lines = traces.read_text().splitlines()
     assert ({line.split()[0] for line in lines}, len(lines)) == ({str(os.getpid())}, 8)
-
-
-def test_what_is_left_running_is_named() -> None:
-    end = threading.Event()
-
-    def careless(n: int, seed: int) -> float:
-        threading.Thread(target=end.wait, name="idler", daemon=True).start()
-        return power(n, seed)
-
-    pilot = kr.run_pilot(careless, [8], 2)
-    end.set()
-    assert [fit.left_running for fit in pilot.fits] == ["threads: idler"] * 2
-    assert "2 fits left something running, the first at N = 8, seed 0" in str(pilot)
 
 
 def test_a_store_goes_on_where_it_ended(tmp_path: Path) -> None:

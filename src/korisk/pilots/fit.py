@@ -4,16 +4,13 @@ import math
 import os
 import pickle
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
-from multiprocessing import active_children
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 from korisk import _checks
@@ -88,8 +85,6 @@ class FitWork:
         """Call the fit once; return its metrics and time."""
         n, seed = int(task.spec["n"]), task.seed
         longer = {LONGER: task.spec[LONGER]} if LONGER in task.spec else {}
-        # Compared after the fit, to report threads and processes that it leaves behind.
-        before = _running()
         owner = os.getpid()
         start = time.perf_counter()
         try:
@@ -105,7 +100,6 @@ class FitWork:
             raise KoriskError(why)
         detail = {
             "seconds": seconds,
-            "left_running": _left_running(before),
             BARE: "" if isinstance(value, Mapping) else True,
             TRAINING: training or "",
             **self.reading.stored(metrics),
@@ -188,32 +182,3 @@ def number_of(name: str, value: object) -> float:
     if not math.isfinite(number):
         raise KoriskError(f"{name} must give a finite number, got {number}; did training diverge?")
     return number
-
-
-# --- What a fit leaves running -------------------------------------------------------------------
-
-
-def _running() -> tuple[set[threading.Thread], set[int]]:
-    """Threads and child processes of this process."""
-    # multiprocessing knows only the processes that it started; /proc lists all of them.
-    children = {child.pid for child in active_children() if child.pid is not None}
-    # Linux only. Children are listed by the thread that started them.
-    for children_file in Path("/proc/self/task").glob("*/children"):
-        with suppress(OSError):
-            for pid in children_file.read_text().split():
-                with suppress(OSError):
-                    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-                    # Zombies have ended and only wait to be collected.
-                    if state != "Z":
-                        children.add(int(pid))
-    return set(threading.enumerate()), children
-
-
-def _left_running(before: tuple[set[threading.Thread], set[int]]) -> str:
-    """New threads and child processes, in words."""
-    threads, children = _running()
-    names = sorted(thread.name for thread in threads - before[0] if thread.is_alive())
-    children -= before[1]
-    phrases = [f"threads: {', '.join(names)[:100]}"] if names else []
-    phrases += [f"child processes: {len(children)}"] if children else []
-    return "; ".join(phrases)

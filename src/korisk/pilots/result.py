@@ -46,7 +46,6 @@ class PilotFit:
     seed: int
     metrics: Mapping[str, float]
     seconds: float
-    left_running: str = ""
     training: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -322,13 +321,6 @@ class Pilot(Reported, Answers):
             lines.append(f"{counted(len(listed), 'fit')} failed: {first}{rest}.")
         lines += [_sentence(note) for note in self.perfect]
         lines += [f"No curve of {name!r}: {why}." for name, why in self.left_out.items() if sizes]
-        leaking = [fit for fit in self.fits if fit.left_running]
-        if leaking:
-            first_leak = leaking[0]
-            lines.append(
-                f"{counted(len(leaking), 'fit')} left something running, the first at "
-                f"N = {first_leak.n}, seed {first_leak.seed}: {first_leak.left_running}."
-            )
         if self.target is not None and sizes:
             try:
                 lines.append(self.plan().explain())
@@ -379,9 +371,8 @@ def read_pilot(
             failures.append(PilotFailure(row.n, seed, problem))
         else:
             duration = float(row.detail.get("seconds", cell.usage.seconds))
-            leaks = str(row.detail.get("left_running", ""))
             training = dict(row.detail.get(TRAINING, {}))
-            fits.append(PilotFit(row.n, seed, metrics, duration, leaks, training))
+            fits.append(PilotFit(row.n, seed, metrics, duration, training))
     fits.sort(key=lambda fit: (fit.n, fit.seed))
     failures.sort(key=lambda failure: (failure.n, failure.seed))
     return tuple(fits), tuple(failures), math.fsum(usage.seconds for usage in usages)
