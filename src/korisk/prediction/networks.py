@@ -168,10 +168,10 @@ def rehearse_own(
         arguments |= {"images": drawn.images, "patients": drawn.patients}
         if len(drawn.images) < examples:
             notes.append(f"There are {len(drawn.images):,} images, of {examples:,} asked for.")
-    made = rehearse(build, operator, model=name, callbacks=request.callbacks, **arguments)
+    rehearsal = rehearse(build, operator, model=name, callbacks=request.callbacks, **arguments)
     spec: dict[str, Any] = {"problem": {}, "models": {}}
     return PointPrediction(
-        name, spec, (), "", 1, tuple(notes), meter.read(), (), (Rehearsed(made, pilot),)
+        name, spec, (), "", 1, tuple(notes), meter.read(), (), (Rehearsed(rehearsal, pilot),)
     )
 
 

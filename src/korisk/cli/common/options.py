@@ -71,8 +71,8 @@ class Recipe:
         """Replace those of a study; arguments of `rehearse` and `ablate`."""
         from korisk.prediction.rehearsal.simulation import Training
 
-        given = {key: value for key, value in vars(self).items() if value is not None}
-        options: JsonDict = {"seeds": 3, **of_study, **given}
+        overrides = {key: value for key, value in vars(self).items() if value is not None}
+        options: JsonDict = {"seeds": 3, **of_study, **overrides}
         if self.sizes is not None:
             try:
                 options["sizes"] = [int(n) for n in self.sizes.split(",")]

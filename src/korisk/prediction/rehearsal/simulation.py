@@ -40,6 +40,7 @@ LEAST_EXAMPLES = 12
 _LEAST_GROUPS = 3  # patients: to train, to validate and to test
 _VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
 _IMAGES = Argument("images", ...)
+_OPERATORS = "be a LinearOperator or a Problem"  # what an operator must be
 _PIECE = 2**24  # entries that are projected at once
 
 
@@ -256,8 +257,7 @@ def simulation_of(
             drawn = images_from.draw(side, seed=seed, counts=counts, device=operator.device)
             return Pools(*(_pairs(operator, drawn[name], added, seed, name) for name in counts))
     else:
-        rule = "be a LinearOperator or a Problem"
-        raise invalid("operator", rule, operator, "use korisk.operators")
+        raise invalid("operator", _OPERATORS, operator, "use korisk.operators")
     if source is None:
         is_problem = isinstance(operator, Problem)
         kind = "images as the problem draws them" if is_problem else "random ellipses for images"
