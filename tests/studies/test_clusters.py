@@ -22,7 +22,6 @@ from korisk.studies.run.engine import Event, run_study
 Captured = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 HERE = Path(dummy_work.__file__).parent
-EXAMPLE = HERE.parents[1] / "examples" / "slurm_options.yaml"
 
 
 @pytest.mark.parametrize(
