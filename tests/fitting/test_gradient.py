@@ -490,7 +490,7 @@ def test_a_captured_step_is_the_step(by: Recipe, dense: bool, tmp_path: Path) ->
     x, y = (part.cuda() for part in data())
 
     def build() -> nn.Module:
-        made = DenseNet((6, 10), (8, 8), dtype=torch.float64, relu=False) if dense else net()
+        made = DenseNet((6, 10), (8, 8), relu=False).double() if dense else net()
         return made.cuda()
 
     replayed, launched, resumed = build(), build(), build()

@@ -6,11 +6,12 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from korisk import _checks
 from korisk._memory import check_memory
 from korisk.errors import KoriskError, invalid
 from korisk.operators.basic import own_tensor
-from korisk.operators.inputs import Shape, checked_device, checked_dtype, checked_shape, shape_text
-from korisk.operators.types import Device, Dtype, Lengths, Values
+from korisk.operators.inputs import Shape, checked_dtype, checked_shape, shape_text
+from korisk.operators.types import Lengths, Values
 from korisk.theory import Known, Layer, Learned, Network
 
 
@@ -25,13 +26,9 @@ class DenseNet(nn.Module):
     domain, range : int or sequence of int
         Shapes of one input and one output; numbers for vectors.
     matrix : tensor or array of shape (prod range, prod domain), optional
-        Start of M, copied. Default: zero.
+        Start of M, copied; a tensor's device and precision are those of the network. Default: zero.
     relu : bool, default True
         Whether a ReLU follows.
-    device : torch.device or str, optional
-        Default: that of `matrix`, or torch's.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64. Default: that of a tensor `matrix`, or torch's.
 
     Raises
     ------
@@ -55,26 +52,15 @@ class DenseNet(nn.Module):
     right: Tensor | None
 
     def __init__(
-        self,
-        domain: Lengths,
-        range: Lengths,
-        *,
-        matrix: Values | None = None,
-        relu: bool = True,
-        device: Device = None,
-        dtype: Dtype = None,
+        self, domain: Lengths, range: Lengths, *, matrix: Values | None = None, relu: bool = True
     ) -> None:
         self._take_shape(domain, range, relu)
-        if isinstance(matrix, Tensor):
-            device = matrix.device if device is None else device
-            dtype = matrix.dtype if dtype is None else dtype
-        place = checked_device(device) or torch.empty(0).device
-        precision = checked_dtype(dtype)
-        self._refuse_what_does_not_fit(place, precision)
+        like = matrix if isinstance(matrix, Tensor) else torch.empty(0)
+        self._refuse_what_does_not_fit(like.device, checked_dtype(like.dtype))
         if matrix is None:
-            values = torch.zeros(self._matrix_shape, device=place, dtype=precision)
+            values = torch.zeros(self._matrix_shape)
         else:
-            values = own_tensor("matrix", matrix).to(device=place, dtype=precision)
+            values = own_tensor("matrix", matrix).to(like)
             self._require("matrix", values, self._matrix_shape)
         self.weight = nn.Parameter(values)
         self.register_buffer("left", None)
@@ -119,8 +105,8 @@ class DenseNet(nn.Module):
         net._take_shape(domain, range, relu)
         factors: tuple[object, ...] = (left, right)
         for factor in factors:
-            if not isinstance(factor, Tensor) or not factor.is_floating_point():
-                raise invalid("left and right", "be tensors of floats", factor)
+            floats = isinstance(factor, Tensor) and factor.is_floating_point()
+            _checks.require(floats, "left and right", "be tensors of floats", factor)
         if len(net.range) > 1 and left.shape[1:] == net.range:
             left = left.reshape(len(left), -1).t()
         rows, columns = net._matrix_shape
@@ -172,18 +158,7 @@ class DenseNet(nn.Module):
         return left @ right
 
     def forward(self, x: Tensor) -> Tensor:
-        """ReLU(M x).
-
-        Parameters
-        ----------
-        x : tensor of shape (..., *domain)
-            Inputs; batch dimensions come first.
-
-        Returns
-        -------
-        tensor of shape (..., *range)
-            Outputs.
-        """
+        """ReLU(M x): (..., *domain) -> (..., *range), batch dimensions first."""
         if not isinstance(x, Tensor):
             raise invalid("the input", "be a torch tensor", x)
         factors = self._factors()

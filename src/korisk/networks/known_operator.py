@@ -139,18 +139,7 @@ class KnownOperatorNet(nn.Module):
         return len(self.weights) if self.weights.ndim > len(self.domain) else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """ReLU(B W x).
-
-        Parameters
-        ----------
-        x : tensor of shape (..., *domain) or (runs, ..., *domain)
-            Inputs.
-
-        Returns
-        -------
-        tensor of shape (..., *range) or (runs, ..., *range)
-            Outputs.
-        """
+        """ReLU(B W x): (..., *domain) -> (..., *range), with an axis of runs in front or not."""
         self.linear_tail._check(x, self.domain, "input")
         image: Tensor = self.linear_tail(x * self.spread_weights(x))
         return torch.relu(image) if self.relu else image
@@ -269,18 +258,7 @@ class RefinedNet(nn.Module):
         return self.front.weights
 
     def forward(self, x: Tensor) -> Tensor:
-        """S(B W x).
-
-        Parameters
-        ----------
-        x : tensor of shape (..., *domain)
-            Inputs.
-
-        Returns
-        -------
-        tensor of shape (..., rows, columns)
-            Outputs.
-        """
+        """S(B W x): (..., *domain) -> (..., rows, columns)."""
         return self.refine(self.front(x))
 
     def refine(self, images: Tensor) -> Tensor:

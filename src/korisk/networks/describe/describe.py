@@ -132,14 +132,11 @@ def _check(module: object, example: object) -> None:
         remedy = f"if the module takes several, {_WRAP} and holds the others"
         raise invalid("example", "be one torch tensor, an input of the module", example, remedy)
     dense = example.is_floating_point() and example.layout == torch.strided
-    if not dense or example.ndim == 0 or example.numel() == 0:
-        raise KoriskError(
-            "example must be a dense tensor with a batch axis and at least one sample of real "
-            f"floating-point numbers, got {example.dtype}, {example.layout}, "
-            f"{tuple(example.shape)}; "
-            "give complex numbers as an axis of real and imaginary parts (torch.view_as_real), and "
-            "embedded values in place of whole numbers"
-        )
+    rule = "be a dense tensor, batch first, of at least one sample of real floating-point numbers"
+    got = f"{example.dtype}, {example.layout}, {tuple(example.shape)}"
+    remedy = "give complex numbers by torch.view_as_real, and whole numbers embedded"
+    fits = dense and example.ndim > 0 and example.numel() > 0
+    _checks.require(fits, "example", rule, example, remedy, got=got)
     # Without numbers nothing can be run.
     tensors = (example, *module.parameters(), *module.buffers())
     if any(tensor.is_meta or isinstance(tensor, nn.UninitializedParameter) for tensor in tensors):

@@ -155,17 +155,9 @@ def symbol_norm(
     dilation: Sequence[int],
     groups: int,
 ) -> float:
-    """A certain upper end of a convolution's norm; infinite where it has too many frequencies.
+    """A certain upper end of a convolution's norm, Eq. (eq:symbol); infinite with too many waves.
 
-    A convolution with zeros around its input is a restriction of one on a torus so long that
-    nothing wraps around: its norm is at most the torus's. There the transform splits it into one
-    matrix for each frequency, C_out x C_in. A stride of s keeps every s-th entry, which adds up the
-    frequencies that then look alike: the matrices of those stand beside one another, divided by
-    sqrt(s) for each axis. A transposed convolution is the adjoint of a convolution with the same
-    weights.
-
-    `weight` is (C_out, C_in / groups, *kernel) and `lengths` are those of the convolution's input,
-    without what is padded, whose zeros change nothing.
+    `weight` is (C_out, C_in / groups, *kernel), `lengths` those of the input without its padding.
     """
     kernel = weight.shape[2:]
     # A torus so long that the kernel does not wrap around, in multiples of the stride.
@@ -221,11 +213,7 @@ def plain_operator(module: nn.Module | None) -> LinearOperator | None:
 
 
 def largest_slope(function: Function, point: Tensor) -> float:
-    """Largest slope found near a point, reduced by what rounding may have added.
-
-    Pairs of points at several distances, and small steps along the direction in which the
-    Jacobian stretches most, at the point and beside it, where torch can form the Jacobian.
-    """
+    """Largest slope found near a point, reduced by what rounding may have added."""
     point = point.detach()
     if not point.is_floating_point():
         return 0.0
