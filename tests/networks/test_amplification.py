@@ -83,9 +83,6 @@ def test_a_single_wrong_layer_has_all_of_the_error_and_replacing_it_saves_that()
     assert layer.error is not None
     assert math.isclose(layer.along or 0, 1.0, rel_tol=1e-4)
     assert math.isclose(layer.saved or 0, found.estimate.value, rel_tol=1e-6)
-    assert "not a bound" in found.explain()
-    (table,) = found.tables()
-    assert len(table.rows) == 3
 
 
 def test_two_trainings_of_one_law_differ_by_twice_the_variance() -> None:

@@ -278,17 +278,6 @@ def test_marks_say_what_parameters_do_not() -> None:
     assert net.layers[1].bracket.upper == pytest.approx(2 * math.sqrt(3))
 
 
-class Join(nn.Module):
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return x.sin() * y.sin()
-
-
-def test_a_stated_constant_is_one_of_all_inputs_together() -> None:
-    for stated, expected in ((3.0, 3 * math.hypot(1, 2)), (None, math.inf)):
-        module = Of(lambda x, join: join(x, 2 * x), kr.mark_known(Join(), lipschitz=stated))
-        assert upper(module, torch.ones(1, 4)) == pytest.approx(expected)
-
-
 def test_marks_survive_copies_pickles_and_state_dicts() -> None:
     module = nn.Sequential(nn.Linear(3, 3), kr.mark_known(nn.Linear(3, 3), lipschitz=7.0, name="B"))
     file = io.BytesIO()

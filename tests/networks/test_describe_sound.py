@@ -3,13 +3,11 @@
 import copy
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from commands import text
 from described import Of, draw, slope_at, told, upper
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -381,18 +379,27 @@ def test_an_operator_that_leaves_torch_has_not_its_own_norm() -> None:
         assert layer.bracket.lower > Matrix(MATRIX).norm().upper
 
 
-class Add(nn.Module):
+class Join(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return x + y
+        return x.sin() * y.sin()
 
 
-def test_one_value_twice_counts_twice() -> None:
-    module = Of(lambda x, add: add(x, x), kr.mark_known(Add(), lipschitz=math.sqrt(2), name="S"))
-    (layer,) = told(module, torch.ones(1, 4))[0]
-    assert layer.bracket.upper == pytest.approx(2)
-    assert layer.name == "S"
-    inner = Of(lambda x, add: x + add(x, x), kr.mark_known(Add(), lipschitz=math.sqrt(2)))
-    assert told(inner, torch.ones(1, 4))[0].lipschitz() == pytest.approx(3)
+@pytest.mark.parametrize(
+    ("function", "stated", "expected"),
+    [
+        (lambda x, join: join(x, x), math.sqrt(2), 2),
+        (lambda x, join: x + join(x, x), math.sqrt(2), 3),
+        (lambda x, join: join(x, 2 * x), 3.0, 3 * math.hypot(1, 2)),
+        (lambda x, join: join(x, 2 * x), None, math.inf),
+    ],
+)
+def test_a_stated_constant_is_one_of_all_inputs_together(
+    function: Callable[..., Tensor], stated: float | None, expected: float
+) -> None:
+    module = Of(function, kr.mark_known(Join(), lipschitz=stated, name="S"))
+    net, _ = told(module, torch.ones(1, 4))
+    assert any("S" in name for name in net.names)
+    assert net.lipschitz() == pytest.approx(expected)
 
 
 class Scale(nn.Module):
@@ -455,19 +462,6 @@ def test_replacing_a_first_use_counts_its_weights_at_the_next() -> None:
     assert net.replace(second).parameters == 20
     assert net.replace(first).replace(third).parameters == 40
     assert net.replace(first).replace(third).replace(fourth).parameters == 20
-
-
-def test_the_command_says_that_weights_stay_learned_elsewhere(tmp_path: Path) -> None:
-    file = tmp_path / "net.yaml"
-    file.write_text(
-        "layers:\n"
-        "- {learned: a, parameters: 4.2e1, lipschitz: 2}\n"
-        "- {learned: b, parameters: 7, lipschitz: 2}\n"
-        "- {learned: a (2), parameters: 42, shared: 4.2e1, lipschitz: 2}\n"
-    )
-    for name, stays in (("a", True), ("b", False), ("a (2)", True)):
-        said = text("bound", file, "--replace", name)
-        assert ("49 different parameters are learned" in said) is stays
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")

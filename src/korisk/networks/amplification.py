@@ -28,7 +28,6 @@ from korisk.networks.describe.describe import describe
 from korisk.networks.describe.marks import UNNAMED, mark_learned, mark_of
 from korisk.networks.describe.recording import untouched
 from korisk.networks.known_operator import free_name
-from korisk.texts import Table, number
 from korisk.theory import Learned, Network, deep_risk
 from korisk.theory.network import BoundForm
 
@@ -101,37 +100,6 @@ class Amplification:
             raise KoriskError("a bound needs errors of layers; give reference=")
         errors = {layer.name: layer.error or 0.0 for layer in self.layers}
         return deep_risk(self._described(), errors, bound=form).total / (2 if self.seeds else 1)
-
-    def tables(self) -> Iterator[Table]:
-        """Layer by layer, as texts."""
-        heads = ["layer", "gain", "90% interval"]
-        heads += [] if self.estimate is None else ["its error", "gain along it", "part", "saves"]
-        rows = []
-        for layer in self.layers:
-            gain = layer.gain
-            row = [layer.name, number(gain.value), f"{number(gain.low)} to {number(gain.high)}"]
-            more = (layer.error, layer.along, layer.part, layer.saved)
-            row += [] if self.estimate is None else [number(value or 0.0) for value in more]
-            rows.append(row)
-        yield Table("amplification on the data", heads, rows)
-
-    def explain(self) -> str:
-        """Summary in sentences."""
-        if self.estimate is None:
-            return (
-                f"On {self.count:,} inputs an error of {self.dominating} grows most on its way to "
-                "the output. Gains are of first order; give reference= for an estimated risk."
-            )
-        of = "half the difference of two trainings" if self.seeds else "against the reference"
-        mean, best = self.estimate, max(self.layers, key=lambda layer: layer.saved or 0.0)
-        saving = f"Replacing {best.name} saves most: {number(best.saved or 0.0)}."
-        if (best.saved or 0.0) <= 0:
-            saving = "Replacing one layer saves nothing: their errors cancel one another."
-        return (
-            f"Estimated squared error: {number(mean.value)} (90%: {number(mean.low)} to "
-            f"{number(mean.high)}), {of}, on {self.count:,} inputs. An estimate, not a bound. "
-            f"{self.dominating} has the largest part. {saving}"
-        )
 
 
 def amplification(

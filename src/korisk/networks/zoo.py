@@ -197,7 +197,7 @@ class PostProcessing(nn.Module):
         assert isinstance(last, LinearOperator)
         self._channels = _Channels(last.range)
         if isinstance(net, UNet):
-            check_halved(self._channels.sides, net.levels)
+            _check_halved(self._channels.sides, net.levels)
         self.net = net.to(last.device)
 
     def forward(self, y: Tensor) -> Tensor:
@@ -295,7 +295,9 @@ class DenseUNet(nn.Module):
         super().__init__()
         self._channels = _Channels(tuple(out_shape))
         inputs, outputs = math.prod(in_shape), math.prod(out_shape)
-        check_dense(inputs, outputs)
+        rule, got = f"have at most {_CELLS:,} weights", f"{inputs:,} x {outputs:,}"
+        fits = inputs * outputs <= _CELLS
+        _checks.require(fits, "a dense layer", rule, inputs, "use smaller images", got=got)
         size = _checks.real("scale", scale, above=0, remedy="give one over the norm of A")
         self.scale = size / math.sqrt(inputs)
         draws = generator or torch.Generator().manual_seed(0)
@@ -305,7 +307,7 @@ class DenseUNet(nn.Module):
             self.dense.weight.copy_(drawn)
             self.dense.bias.zero_()
         self.net = UNet(self._channels.count, levels, width=width, generator=draws)
-        check_halved(self._channels.sides, levels)
+        _check_halved(self._channels.sides, levels)
 
     def forward(self, y: Tensor) -> Tensor:
         """Reconstruct images from measurements."""
@@ -357,16 +359,9 @@ def _chain(inverse: LinearOperator | Iterable[LinearOperator]) -> nn.Sequential:
     return nn.Sequential(layers)
 
 
-def check_dense(inputs: int, outputs: int) -> None:
-    """Raise if a dense layer would have too many weights."""
-    rule, got = f"have at most {_CELLS:,} weights", f"{inputs:,} x {outputs:,}"
-    fits = inputs * outputs <= _CELLS
-    _checks.require(fits, "a dense layer", rule, inputs, "use smaller images", got=got)
-
-
-def check_halved(sides: Shape, levels: int) -> None:
+def _check_halved(sides: Shape, levels: int) -> None:
     """Raise if a U-Net of this many levels cannot halve the images' sides."""
     field, rule = f"images of a U-Net of {levels} levels", f"have sides divisible by {2**levels}"
-    if any(side % 2**levels for side in sides):
-        remedy = "use fewer levels, or other images"
-        raise invalid(field, rule, sides, remedy, got=shape_text(sides))
+    divisible = all(side % 2**levels == 0 for side in sides)
+    remedy, got = "use fewer levels, or other images", shape_text(sides)
+    _checks.require(divisible, field, rule, sides, remedy, got=got)
