@@ -555,7 +555,7 @@ class Network:
 
 
 def exact_tails(net: Network, bound: BoundForm) -> list[Decimal]:
-    """P_l of every layer with the digits of the current decimal context; doubles convert exactly."""
+    """P_l of every layer, with the digits of the current decimal context."""
     return net._tails_in(Decimal, bound)[1:]
 
 
