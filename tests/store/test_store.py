@@ -348,6 +348,24 @@ def test_a_file_that_sqlite_cannot_read_is_kept_aside_and_what_is_intact_goes_on
     assert path.with_name("study.db.damaged-1").read_bytes() == bytes(data)
 
 
+def test_rows_beyond_an_unreadable_page_keep_their_order(path: Path) -> None:
+    """They are read from the end of the table, and digests are hashed in the order of rows."""
+    made, before = fill(path, 60), read_all(path)
+    data = bytearray(path.read_bytes())
+    starts = [at for at in range(0, len(data), 4096) if b'"mse"' in data[at : at + 4096]]
+    middle = starts[len(starts) // 2]
+    data[middle : middle + 4096] = bytes(4096)
+    path.write_bytes(data)
+    with pytest.warns(KoriskWarning, match="damaged-1"):
+        store = Store.create_or_open(path, STUDY, tasks=made)
+    with store:
+        missing = store.missing(made)
+        assert 0 < len(missing) < len(made)
+        for task in missing:
+            store.record(task, result(task), USAGE)
+    assert read_all(path)[:2] == before[:2]
+
+
 def test_damaged_cells_of_another_run_take_its_others_with_them(path: Path) -> None:
     """Without them the other study would look complete: it stays in the damaged file."""
     made = fill(path)
