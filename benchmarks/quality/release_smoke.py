@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -117,20 +118,20 @@ def fit(n: int, seed: int) -> float:
 
 def dask() -> str:
     """A pilot on a cluster of one worker, and a study where PyTorch is there, too."""
-    from distributed import LocalCluster  # type: ignore[import-untyped]
-
     import korisk as kr
     from korisk.studies.run.clusters import joined_cluster
 
+    distributed: Any = import_module("distributed")  # which is not typed
+    one_worker = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
     with (
-        LocalCluster(n_workers=1, dashboard_address=None) as local,
+        distributed.LocalCluster(**one_worker) as local,
         joined_cluster(local.scheduler_address) as cluster,
     ):
         pilot = kr.run_pilot(fit, [16, 64], 1, compute=kr.pilots.Compute(cluster=cluster))
     assert pilot.curve.error.tolist() == [fit(16, 0), fit(64, 0)]
     if not Path("tiny.yaml").exists():  # made where PyTorch is
         return "a pilot on a Dask cluster"
-    with LocalCluster(n_workers=1, dashboard_address=None) as local:
+    with distributed.LocalCluster(**one_worker) as local:
         korisk("run", "tiny.yaml", "--out", "dask", "--scheduler", local.scheduler_address)
     one, other = (korisk("export", folder, "--metric", "mse") for folder in ("dask", "local"))
     assert one == other, f"{one} on the cluster, {other} without"

@@ -226,12 +226,12 @@ class _Rounds:
             pilot = self.pilot()
             if reason := self._settled(pilot) or self._spent():
                 return reason
-            n = pilot.next_n
-            if n is None:
+            larger = pilot.next_n
+            if larger is None:
                 end = self.limits.largest or max(self.sizes)
                 end = end if pilot.too_large is None else min(end, pilot.too_large - 1)
                 return f"no size up to N = {end:,} is left to measure"
-            self._measure([n])
+            self._measure([larger])
 
     def _stored_sizes(self) -> dict[int, bool]:
         """Other sizes of this model in the store, and whether all seeds are fitted there.
