@@ -94,21 +94,18 @@ def joined_cluster(
         with _as_one_line(lack, advice), ThreadPoolExecutor(1) as executor:
             try:
                 executor.submit(asyncio.run, identity()).result()
-            except OSError as error:
-                causes = [error, error.__cause__, getattr(error.__cause__, "__cause__", None)]
-                try:  # Dask retries until its timeout, and may hide the error
-                    parts = urlsplit(url)
+            except OSError:  # Dask retries until its timeout, and may hide the reason
+                reason, parts = f"no answer within {timeout:g} s", urlsplit(url)
+                try:
                     socket.create_connection((parts.hostname, parts.port), timeout).close()
-                except (OSError, ValueError, OverflowError) as failure:
-                    causes.append(failure)
-                if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-                    refused = "the connection was refused: nothing listens at this port"
-                    start = "start one (dask scheduler), or check the port"
-                    raise KoriskError(f"{lack}: {refused}; {start}") from None
-                if any(isinstance(cause, socket.gaierror) for cause in causes):
-                    raise KoriskError(f"{lack}: the host is not known; {advice}") from None
-                check = f"{advice}, and whether a firewall blocks the port"
-                raise KoriskError(f"{lack}: no answer within {timeout:g} s; {check}") from None
+                except ConnectionRefusedError:
+                    reason = "the connection was refused: nothing listens at this port"
+                except socket.gaierror:
+                    reason = "the host is not known"
+                except (OSError, ValueError, OverflowError):
+                    pass
+                check = "and whether a firewall blocks the port"
+                raise KoriskError(f"{lack}: {reason}; {advice}, {check}") from None
         with _connected(url) as client:
             if gpu is None:
                 gpu = any(map(_has_gpu, client.scheduler_info(n_workers=-1)["workers"].values()))
