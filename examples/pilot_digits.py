@@ -89,7 +89,7 @@ def check(name: str, estimator: Any, *, quick: bool) -> Check:
 
 def samples(plan: kr.Plan) -> str:
     """N with 90% and with even odds, and the 90% interval of N."""
-    sure, even = ("none" if n is None else f"{n:,}" for n in plan.samples((0.9, 0.5)))
+    sure, even = ("none" if n is None else f"{n:,}" for n in map(plan.samples, (0.9, 0.5)))
     upper = f"{plan.upper:,.0f}" if plan.upper < float("inf") else "\u221e"
     return f"{sure} / {even} ({plan.lower:,.0f} to {upper})"
 

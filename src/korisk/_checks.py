@@ -23,6 +23,13 @@ def require(
         raise invalid(argument, rule, value, remedy, got=got)
 
 
+def set_fields(value: object, **fields: object) -> None:
+    """Set checked fields of a frozen dataclass during its construction."""
+    # Frozen dataclasses refuse assignment, also in their own __post_init__.
+    for name, content in fields.items():
+        object.__setattr__(value, name, content)
+
+
 def options_of(field: str, value: _Options | None, kind: type[_Options]) -> _Options:
     """The value object of a group of options, or its default if None is given."""
     if value is None:

@@ -299,9 +299,6 @@ def test_a_pilot_is_read_with_its_probes_apart(tmp_path: Path) -> None:
     assert sorted(map(tuple, fits), key=str) == [(4, 7, 0.45, training, 2.0), (4, 7, 0.5, {}, None)]
     assert [tuple(value)[:3] for value in stored_fits(path, "FC", "loss")] == [(8, 1, 0.3)]
     assert stored_fits(path, "other", "loss") == []
-    table = tmp_path / "table.csv"
-    table.write_text("n,error\n4,0.5\n")
-    assert stored_fits(table, "KO", "loss") == []
     (curve,) = stored_curves(path, "KO")
     assert curve.values == [(4, 0.25, 7)]  # a root, squared
     # A number without a name takes any, and not only its own.

@@ -35,8 +35,8 @@ def test_the_answer_is_that_of_the_plan_and_of_the_forecast(planned: Answer) -> 
     assert planned.advice == plan.recommend(0.9)
     assert planned.curve is PILOT
     assert [n for n, _, _ in planned.at] == [100, 1024]
-    assert [expected for _, expected, _ in planned.at] == forecast.at([100, 1024])
-    assert [chance for _, _, chance in planned.at] == plan.probability([100, 1024])
+    assert [expected for _, expected, _ in planned.at] == [forecast.at(n) for n in (100, 1024)]
+    assert [chance for _, _, chance in planned.at] == [plan.probability(n) for n in (100, 1024)]
     planned.require()
     unlikely = answer(PILOT, 0.005, sure=0.5, cost=2.0)
     assert unlikely.advice == plan.recommend(0.5, 2.0)
@@ -148,8 +148,8 @@ def test_what_cannot_be_known_is_refused_where_it_is_required() -> None:
 def bare_plan(**values: Any) -> Any:
     """A plan with given numbers."""
 
-    def samples(levels: list[float]) -> list[int | None]:
-        return [{0.8: 30, 0.9: 1234, 0.95: None, 0.5: 16, 0.85: 17}[level] for level in levels]
+    def samples(level: float) -> int | None:
+        return {0.8: 30, 0.9: 1234, 0.95: None, 0.5: 16, 0.85: 17}[level]
 
     fields = {"fit": "posterior", "reach": 0.93, "doubt": "", "even": 24, "middle": 20}
     fields |= {"lower": 18, "upper": 4096, "target": 0.02, "curve": PILOT}

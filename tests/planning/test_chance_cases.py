@@ -21,7 +21,7 @@ from korisk.planning.chances import (
 )
 from korisk.planning.extrapolation import Extrapolation, Measured
 from korisk.planning.limits import Limit
-from korisk.planning.situation import Situation
+from korisk.planning.recommend import Situation
 from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]
@@ -258,10 +258,11 @@ def test_the_verdict_is_a_word(values: dict[str, Any], verdict: str) -> None:
 
 def test_chances_are_read_off_the_table() -> None:
     known = situation(chances=EXACT)
-    assert known.probability([9, 10, 40, 1000]) == pytest.approx([0.0, 0.0, 0.5, 0.96])
+    odds = [known.probability(n) for n in (9, 10, 40, 1000)]
+    assert odds == pytest.approx([0.0, 0.0, 0.5, 0.96])
     assert situation(chances=Chances(EXACT.n, EXACT.p + 0.01)).probability(9) == 0
     assert situation(chances=Chances(EXACT.n, EXACT.p + 0.01)).probability(10) == 0.01
-    assert known.samples([0.5, 0.75]) == [EXACT.smallest(0.5), 80]
+    assert [known.samples(p) for p in (0.5, 0.75)] == [EXACT.smallest(0.5), 80]
     assert known.even == EXACT.smallest(0.5)
     assert situation(middle=40).chance == pytest.approx(0.5)
     assert situation(middle=None).chance is None

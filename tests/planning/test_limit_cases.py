@@ -1,6 +1,7 @@
 """What limits the error: shares at their thresholds, the sentences, and what stores hold."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import korisk as kr
 from korisk.curves.noise import relative_variance
 from korisk.curves.stored import Chosen, MeasuredFit
 from korisk.planning import Limit, Longer, limit
-from korisk.planning.limits import training_of
+from korisk.planning.limits import read_training, training_of
 
 N = np.array([16, 64, 256, 1024])
 # Errors and shares that are sums of powers of two, so that quotients are exact.
@@ -282,6 +283,12 @@ def test_training_errors_are_those_of_the_usual_fits() -> None:
     assert on_training.model == "KO"
     assert run is None, "no seed has both trainings"
     assert training_of([], ERROR, "KO") == (None, None)
+
+
+def test_a_table_holds_neither_training_errors_nor_a_longer_run(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("n,error\n4,0.5\n8,0.3\n")
+    assert read_training(table, kr.Curve.read(table)) == (None, None)
 
 
 def test_the_longest_training_of_the_largest_size_counts_in_pairs() -> None:

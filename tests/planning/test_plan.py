@@ -98,7 +98,7 @@ def test_the_parts_of_a_plan_are_in_order(fit: str, model: str) -> None:
     curve = released_h8(model)
     for factor in (2.0, 0.97, 0.8, 0.4):  # within the pilot, just beyond, far, out of reach
         plan = kr.plan(curve, factor * curve.means[-1], fit=fit)
-        safe = [math.inf if n is None else n for n in plan.samples((0.5, *LEVELS))]
+        safe = [math.inf if n is None else n for n in map(plan.samples, (0.5, *LEVELS))]
         assert safe == sorted(safe)
         for level, n in zip((0.5, *LEVELS), safe, strict=True):
             if math.isfinite(n):
@@ -185,7 +185,7 @@ def test_targets_that_are_none_are_refused(target: object) -> None:
 @pytest.mark.parametrize("level", [0.4, 0.995, math.nan, "sure"])
 def test_safety_levels_have_limits(level: object) -> None:
     with pytest.raises(kr.KoriskError, match="sure must be"):
-        kr.plan(DENSE, 0.05).samples(level)  # type: ignore[call-overload]
+        kr.plan(DENSE, 0.05).samples(level)  # type: ignore[arg-type]
 
 
 def test_two_sizes_are_too_few_except_for_the_papers_line() -> None:

@@ -14,12 +14,13 @@ from korisk.planning.chances import Chances
 from korisk.planning.compare import Crossing, Crossover
 from korisk.planning.extrapolation import Measured, extrapolate
 from korisk.planning.factors import Factors
+from korisk.planning.fit import level_of
 from korisk.planning.futures.law import Law
 from korisk.planning.futures.posterior import Walk
 from korisk.planning.futures.prior import PLAIN, PRIOR, Kind, Prior, prior_of
 from korisk.planning.futures.related import KINSHIP, Kinship, Relatives, trust
 from korisk.planning.limits import Limit, Longer
-from korisk.planning.protocol import Expectation, Recommendation, level_of
+from korisk.planning.protocol import Expectation, Recommendation
 from korisk.planning.targets import Group
 
 SIZES, MEANS = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]

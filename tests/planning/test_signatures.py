@@ -4,13 +4,10 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import get_overloads
 
 import pytest
 
 import korisk as kr
-from korisk.planning.chances import Enough
 from korisk.planning.forecast import Forecast
 from korisk.planning.plan import Plan
 from korisk.planning.protocol import Answers, Planned, Recommendation
@@ -22,24 +19,9 @@ def defaults(function: Callable[..., object]) -> dict[str, object]:
     return {item.name: item.default for item in parameters if item.default is not item.empty}
 
 
-@pytest.mark.parametrize(
-    "method",
-    [Enough.samples, Enough.probability, Answers.samples, Answers.at, Answers.probability, Plan.at],
-)
-def test_overloads_have_the_defaults_of_their_method(method: Callable[..., object]) -> None:
-    overloads = get_overloads(method)
-    assert len(overloads) == 2
-    promised = [defaults(overload) for overload in overloads]
-    assert promised[0] == defaults(method), "a single number"
-    assert all(default.items() <= defaults(method).items() for default in promised)
-
-
 def test_plans_keep_the_defaults_that_the_protocol_promises() -> None:
     for name in ("samples", "probability"):
-        # A protocol has no method beside its overloads: they are found by its name.
-        named = SimpleNamespace(__module__=Planned.__module__, __qualname__=f"Planned.{name}")
-        first, _ = get_overloads(named)  # type: ignore[arg-type]
-        assert defaults(first) == defaults(getattr(Plan, name))
+        assert defaults(getattr(Planned, name)) == defaults(getattr(Plan, name))
     assert defaults(Planned.recommend) == defaults(Plan.recommend)
     assert defaults(Answers.recommend) == defaults(Forecast.recommend) == defaults(Plan.recommend)
     assert defaults(Plan.samples) == {"sure": 0.9}
@@ -90,7 +72,7 @@ def test_an_advice_is_its_sentence_and_explains_itself_by_its_reasons() -> None:
 def test_levels_run_from_even_odds_to_99_percent() -> None:
     plan = kr.plan(kr.Curve([16, 32, 64], [0.2, 0.1, 0.05]), 0.02)
     for level in (0.5, 0.99):
-        assert plan.samples([level])[0] == plan.samples(level)
+        assert plan.samples(level) == plan.chances.smallest(level)
     for level in (math.nextafter(0.5, 0), math.nextafter(0.99, 1)):
         with pytest.raises(kr.KoriskError, match="sure must be"):
             plan.samples(level)

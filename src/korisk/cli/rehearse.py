@@ -21,7 +21,7 @@ from korisk.cli.common.command import command
 from korisk.curves.curve import Curve
 from korisk.errors import Argument, KoriskError
 from korisk.files import make_folder
-from korisk.planning.protocol import level_of
+from korisk.planning.fit import level_of
 from korisk.studies.run.compute import chosen_device
 from korisk.texts import duration
 

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, Unpack, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from korisk import _checks
 from korisk._checks import LARGEST_N, natural, require
 from korisk._group import grouped
 from korisk._show import Shown
@@ -28,7 +29,6 @@ from korisk.curves.unit import (
 )
 from korisk.curves.unit import unit as as_unit
 from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid, shown
-from korisk.theory.bracket import set_fields
 
 MAX_MODELS = 1_000
 MAX_TABLE = 10_000_000  # cells
@@ -172,7 +172,7 @@ class Curve(Shown):
             if seed is not None:
                 seed = [name for name, used in zip(seed, unmasked, strict=False) if used]
             self._check(sizes[unmasked], measured[unmasked], seed, labels, values_unit)
-            set_fields(self, read_as=f"{(~unmasked).sum()} masked values left out")
+            _checks.set_fields(self, read_as=f"{(~unmasked).sum()} masked values left out")
             return
         if isinstance(seed, str | bytes) or not isinstance(seed, Iterable | None):
             raise invalid("seed", "be a list of labels, one for each n", seed, "pass a list")
@@ -232,8 +232,8 @@ class Curve(Shown):
             remedy = "add a seed column (or a model column), or rename or remove one"
             raise KoriskError(f"{problem}; {remedy}")
         sizes, errors = _read_only(n[order].astype(np.int64)), _read_only(errors[order])
-        set_fields(self, n=sizes, error=errors, seed=tuple(seeds[row] for row in order))
-        set_fields(self, model=model, metric=metric, unit=unit, read_as="")
+        _checks.set_fields(self, n=sizes, error=errors, seed=tuple(seeds[row] for row in order))
+        _checks.set_fields(self, model=model, metric=metric, unit=unit, read_as="")
 
     # --- Constructors ----------------------------------------------------------------------------
 
@@ -367,7 +367,7 @@ class Curve(Shown):
                 curve = cls.of_errors(n, error, seed, stored.model, name, of_metric)
             except KoriskError as wrong:
                 raise KoriskError(f"{path}: ", wrong.message) from None
-            set_fields(curve, read_as="; ".join(stored.notes))
+            _checks.set_fields(curve, read_as="; ".join(stored.notes))
             curves.append(curve)
         return tuple(curves)
 
@@ -516,7 +516,7 @@ class Curve(Shown):
         curve, labels = cls.__new__(cls), (model, metric, unit)
         curve._fill(sizes[rows // folds], values.ravel()[rows], seeds, labels, where)
         if len(rows) < values.size:
-            set_fields(curve, read_as=f"{values.size - len(rows)} masked values left out")
+            _checks.set_fields(curve, read_as=f"{values.size - len(rows)} masked values left out")
         return curve
 
     @classmethod
@@ -586,7 +586,7 @@ class Curve(Shown):
             return table.where(rows[row], field)
 
         curve._fill(n, values, seeds, (model, name, unit), where)
-        set_fields(curve, read_as=read_as)
+        _checks.set_fields(curve, read_as=read_as)
         return curve
 
     # --- Content ---------------------------------------------------------------------------------

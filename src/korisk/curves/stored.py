@@ -14,7 +14,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from korisk._group import grouped
-from korisk.curves.formats import is_store
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
 from korisk.errors import Argument, KoriskError, did_you_mean, shown
 
@@ -170,11 +169,9 @@ class MeasuredFit(NamedTuple):
 
 
 def stored_fits(path: str | PathLike[str], model: str, metric: str) -> list[MeasuredFit]:
-    """All fits of a pilot's model in a store, including longer runs; none if it is not a store."""
+    """All fits of a pilot's model in a store, including longer runs."""
     from korisk.store.store import Store, store_path
 
-    if not is_store(path):
-        return []
     with Store.read(store_path(path)) as store:
         rows = [flat for flat in store.rows() if flat.task.spec.get(PART_OF) == model]
     return [

@@ -13,11 +13,11 @@ from korisk.errors import KoriskError, Message, UnreachableError
 from korisk.planning.compare import Comparison
 from korisk.planning.explain import chance, paragraph
 from korisk.planning.explain import count as samples_text
-from korisk.planning.fit import DEFAULT_FIT, check_target
-from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.extrapolation import Extrapolation, extrapolate
+from korisk.planning.fit import DEFAULT_FIT, check_target, level_of
 from korisk.planning.limits import Longer
 from korisk.planning.plan import LEVELS, Plan, plan_from
-from korisk.planning.protocol import Expectation, Recommendation, level_of
+from korisk.planning.protocol import Expectation, Recommendation
 from korisk.texts import Table, number, whole
 
 
@@ -25,7 +25,7 @@ from korisk.texts import Table, number, whole
 class Answer:
     """All answers for one model. Made by `answer`."""
 
-    forecast: Forecast
+    forecast: Extrapolation
     plan: Plan | None
     at: tuple[tuple[int, Expectation | None, float | None], ...]
     sure: float = 0.9
@@ -156,7 +156,7 @@ def answer(
     """
     if target is not None:
         check_target([curve], target)
-    outlook = forecast(curve, fit=fit, related=related)
+    outlook = extrapolate(curve, fit=fit, related=related)
     plan = None if target is None else plan_from(outlook, target, training, longer)
     expectations = tuple(_expected(outlook, plan, n) for n in at)
     result = Answer(outlook, plan, expectations, level_of(sure), cost)
@@ -165,13 +165,13 @@ def answer(
 
 
 def _expected(
-    outlook: Forecast, plan: Plan | None, n: float
+    outlook: Extrapolation, plan: Plan | None, n: float
 ) -> tuple[int, Expectation | None, float | None]:
     if outlook.doubt and n > outlook.last:  # N is checked, but there is no forecast for it
         remedy = f"ask for N up to {outlook.last:,}"
         return count("n", n, at_least=2, at_most=LARGEST_N, remedy=remedy), None, None
     probability = plan.probability(n) if plan else None
-    expected = outlook.at(n)
+    expected = outlook.expected(n)
     return expected.n, expected, probability
 
 
@@ -233,7 +233,7 @@ def sample_cells(plan: Plan, levels: Sequence[float]) -> list[str]:
     first = int(plan.curve.sizes[0])
     texts = [
         "none" if n is None else f"{'≤ ' * (n <= first)}{whole(n)}"
-        for n in (*plan.samples(levels), plan.even, *[plan.middle] * by_fit)
+        for n in (*map(plan.samples, levels), plan.even, *[plan.middle] * by_fit)
     ]
     ends = [samples_text(n) if math.isinf(n) else whole(int(n)) for n in (plan.lower, plan.upper)]
     return [*texts, *ends, reach]

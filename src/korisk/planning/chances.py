@@ -8,13 +8,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from korisk.planning.extrapolation import Extrapolation
-from korisk.planning.protocol import Numbers, each_of, level_of
+from korisk.planning.fit import level_of
 from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]
@@ -75,38 +74,18 @@ class Chances:
 
 
 class Enough:
-    """Mixin of plans: sample sizes and probabilities read off the table `chances`."""
+    """Mixin of plans: sample sizes read off the table `chances`."""
 
     chances: Chances
 
-    def met_by(self, n: float) -> float:
-        """The probability that the target is met by a single N."""
-        raise NotImplementedError
-
-    @overload
-    def probability(self, n: float) -> float: ...
-
-    @overload
-    def probability(self, n: Numbers) -> list[float]: ...
-
-    def probability(self, n: float | Numbers) -> float | list[float]:
-        """The probability that the target is met by N, over all futures."""
-        return each_of(n, self.met_by)
-
-    @overload
-    def samples(self, sure: float = 0.9) -> int | None: ...
-
-    @overload
-    def samples(self, sure: Numbers) -> list[int | None]: ...
-
-    def samples(self, sure: float | Numbers = 0.9) -> int | list[int | None] | None:
+    def samples(self, sure: float = 0.9) -> int | None:
         """The smallest N with `probability(N)` of at least `sure`, over all futures."""
-        return each_of(sure, lambda level: self.chances.smallest(level_of(level)))
+        return self.chances.smallest(level_of(sure))
 
     @property
     def even(self) -> int | None:
         """The N with even odds, over all futures; None if no N has them."""
-        return self.samples(0.5)
+        return self.chances.smallest(0.5)
 
 
 def chances(forecast: Extrapolation, goal: float) -> Chances:

@@ -91,6 +91,11 @@ def check_curve(curve: object) -> None:
     require(isinstance(curve, Curve), "curve", "be a Curve", curve, remedy)
 
 
+def level_of(sure: float, name: str = "sure") -> float:
+    """Check a requested probability."""
+    return real(name, sure, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")
+
+
 def sample_counts(n: object) -> Array:
     """Check sizes N that a user gave, and return them as an array, () or (M,)."""
     try:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from korisk import _checks
 from korisk._checks import LARGEST_N, require
 from korisk.curves.curve import Curve
+from korisk.curves.formats import is_store
 from korisk.curves.noise import relative_variance
 from korisk.curves.stored import Chosen, MeasuredFit, error_of, stored_fits, training_name
 from korisk.curves.unit import SMALLEST_ERROR, Unit
@@ -88,6 +89,8 @@ class Longer:
 
 def read_training(path: str | PathLike[str], curve: Curve) -> tuple[Curve | None, Longer | None]:
     """The training errors and the longer run of a curve in a store of `run_pilot`, if any."""
+    if not is_store(path):
+        return None, None
     fits = stored_fits(path, curve.model, curve.metric)
     return training_of(fits, Chosen(curve.metric, curve.unit), curve.model)
 

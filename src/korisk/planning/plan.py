@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -30,11 +30,10 @@ from korisk.planning.explain import (
     value,
 )
 from korisk.planning.extrapolation import Extrapolation, extrapolate
-from korisk.planning.fit import DEFAULT_FIT, check_target, other_unit
+from korisk.planning.fit import DEFAULT_FIT, check_target, level_of, other_unit
 from korisk.planning.limits import Longer
-from korisk.planning.protocol import Expectation, Numbers, Recommendation, each_of, level_of
-from korisk.planning.recommend import otherwise, recommend
-from korisk.planning.situation import Situation
+from korisk.planning.protocol import Expectation, Recommendation
+from korisk.planning.recommend import Situation, otherwise, recommend
 
 LEVELS = (0.8, 0.9, 0.95)  # probabilities that reports show
 _LEVEL = 0.9  # probability of the safe number in an explanation
@@ -83,23 +82,17 @@ class Plan(Shown, Situation):
     KO: collect 6... samples for 0.005 (90% sure).
     """
 
-    @overload
-    def at(self, n: float) -> Expectation: ...
-
-    @overload
-    def at(self, n: Numbers) -> list[Expectation]: ...
-
-    def at(self, n: float | Numbers) -> Expectation | list[Expectation]:
+    def at(self, n: float) -> Expectation:
         """The expected error at N, with its 90% band.
 
         Parameters
         ----------
-        n : int or sequence of int
+        n : int
             Training samples, up to ten thousand times the pilot's largest.
 
         Returns
         -------
-        Expectation or list of Expectation
+        Expectation
             In the user's unit.
 
         Raises
@@ -114,7 +107,7 @@ class Plan(Shown, Situation):
         >>> kr.plan(pilot, target=0.005).at(1024).n
         1024
         """
-        return each_of(n, self.forecast.expected)
+        return self.forecast.expected(n)
 
     def recommend(self, sure: float = 0.9, cost: float | None = None) -> Recommendation:
         """What to do: one action with one number.

@@ -5,20 +5,12 @@ How many samples for a target; what error at N; how likely by N; what to do.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar, cast, overload
+from typing import Any, Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from korisk._checks import real
 from korisk.planning.explain import count, span
 from korisk.planning.limits import Limit
 
-T = TypeVar("T")
-
-Numbers = Sequence[float] | NDArray[np.generic]  # arguments that get a list of answers
 Action = Literal["collect", "measure", "train", "stop", "unknown"]
 
 
@@ -158,83 +150,41 @@ class Planned(Protocol):
     def even(self) -> int | None:
         """N with even odds."""
 
-    @overload
-    def samples(self, sure: float = 0.9) -> int | None: ...
+    def samples(self, sure: float = 0.9) -> int | None:
+        """The smallest N that is enough with this probability."""
 
-    @overload
-    def samples(self, sure: Numbers) -> list[int | None]: ...
-
-    @overload
-    def probability(self, n: float) -> float: ...
-
-    @overload
-    def probability(self, n: Numbers) -> list[float]: ...
+    def probability(self, n: float) -> float:
+        """The probability that the target is met by N."""
 
     def recommend(self, sure: float = 0.9, cost: float | None = None) -> Recommendation:
         """What to do."""
 
 
 class Answers(ABC):
-    """The questions that every source of a learning curve answers, in the user's unit.
-
-    N and targets may be single numbers or sequences of them; a sequence gets a list of answers.
-    """
+    """The questions that every source of a learning curve answers, in the user's unit."""
 
     @abstractmethod
     def expected(self, n: float) -> Expectation:
-        """The expected error at a single N."""
+        """The expected error at N, with its 90% band."""
 
     @abstractmethod
     def plan(self, target: float) -> Planned:
-        """The plan for a single target."""
+        """The plan for a target."""
 
-    @overload
-    def at(self, n: float) -> Expectation: ...
-
-    @overload
-    def at(self, n: Numbers) -> list[Expectation]: ...
-
-    def at(self, n: float | Numbers) -> Expectation | list[Expectation]:
+    def at(self, n: float) -> Expectation:
         """The expected error at N, in the user's unit, with its 90% band."""
-        return each_of(n, self.expected)
+        return self.expected(n)
 
-    @overload
-    def samples(self, target: float, sure: float = 0.9) -> int | None: ...
-
-    @overload
-    def samples(self, target: Numbers, sure: float = 0.9) -> list[int | None]: ...
-
-    def samples(self, target: float | Numbers, sure: float = 0.9) -> int | list[int | None] | None:
+    def samples(self, target: float, sure: float = 0.9) -> int | None:
         """The smallest N that meets a target with this probability, over all futures."""
-        return each_of(target, lambda goal: self.plan(goal).samples(sure))
+        return self.plan(target).samples(sure)
 
-    @overload
-    def probability(self, n: float, target: float) -> float: ...
-
-    @overload
-    def probability(self, n: Numbers, target: float) -> list[float]: ...
-
-    def probability(self, n: float | Numbers, target: float) -> float | list[float]:
+    def probability(self, n: float, target: float) -> float:
         """The probability that a target is met by N, over all futures."""
-        return each_of(n, self.plan(target).probability)
+        return self.plan(target).probability(n)
 
     def recommend(
         self, target: float, sure: float = 0.9, cost: float | None = None
     ) -> Recommendation:
         """What to do about a target: one action with one number."""
         return self.plan(target).recommend(sure, cost)
-
-
-def each_of(numbers: object, answer: Callable[[float], T]) -> T | list[T]:
-    """The answer to a number, or the list of answers to a sequence or an array of numbers."""
-    # A 0-d array becomes a number here, and gets a single answer.
-    if isinstance(numbers, np.ndarray):
-        numbers = numbers.tolist()
-    if isinstance(numbers, list | tuple | range):
-        return [answer(number) for number in numbers]
-    return answer(cast(float, numbers))
-
-
-def level_of(sure: float, name: str = "sure") -> float:
-    """Check a requested probability."""
-    return real(name, sure, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")

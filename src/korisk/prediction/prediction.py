@@ -118,7 +118,7 @@ class PredictedPlan(Enough):
         """N at which the target is met with 95%; infinite where no N has that."""
         return float(self.chances.smallest(1 - TAIL) or math.inf)
 
-    def met_by(self, n: float) -> float:
+    def probability(self, n: float) -> float:
         """The probability that the target is met by one N."""
         return self.chances.at(float(checked_sizes([n])[0]))
 

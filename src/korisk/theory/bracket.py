@@ -13,13 +13,6 @@ Whose = Literal["stated", "operator", "present weights", "not known"]
 _WEAKEST_FIRST: tuple[Whose, ...] = ("not known", "present weights", "stated", "operator")
 
 
-def set_fields(value: object, **fields: object) -> None:
-    """Set checked fields of a frozen dataclass during its construction."""
-    # Frozen dataclasses refuse assignment, also in their own __post_init__.
-    for name, content in fields.items():
-        object.__setattr__(value, name, content)
-
-
 def terse_repr(value: object) -> str:
     """The repr of a dataclass without default values, which still evaluates to it."""
     texts = []
@@ -78,7 +71,7 @@ class NormBracket:
         _checks.require(lower <= upper, "lower", "be <= upper", lower, remedy, got=ends)
         _checks.name("how", self.how, remedy="say in a few words how the ends are known")
         _checks.one_of("whose", self.whose, get_args(Whose))
-        set_fields(self, lower=lower, upper=upper)
+        _checks.set_fields(self, lower=lower, upper=upper)
 
     def __repr__(self) -> str:
         return terse_repr(self)

@@ -20,7 +20,6 @@ from korisk import _checks
 from korisk.errors import Argument, KoriskError, KoriskWarning, levels_off
 from korisk.theory.amplification import paper_exponents
 from korisk.theory.bound import approximation_risks, barron_bound, estimation_slopes, evaluate, rate
-from korisk.theory.bracket import set_fields
 from korisk.theory.layer import Known, Learned, is_assumed
 from korisk.theory.network import BoundForm, Network, exact_tails
 
@@ -210,7 +209,7 @@ class RiskLine:
 
     def __post_init__(self) -> None:
         check = partial(_checks.real, at_least=0, remedy="both are squared errors")
-        set_fields(self, floor=check("floor", self.floor), slope=check("slope", self.slope))
+        _checks.set_fields(self, floor=check("floor", self.floor), slope=check("slope", self.slope))
 
     def predict(self, n: float) -> float:
         """The squared error at N.

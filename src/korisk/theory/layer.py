@@ -16,7 +16,6 @@ from korisk.theory.bracket import (
     Lipschitz,
     NormBracket,
     joint_origin,
-    set_fields,
     terse_repr,
 )
 
@@ -64,7 +63,7 @@ class Layer(ABC):
     def __post_init__(self) -> None:
         remedy = "give each layer a short name, quoted in a file if it looks like a number"
         _checks.name("layer name", self.name, remedy=remedy)
-        set_fields(self, lipschitz=as_lipschitz(self._field("lipschitz"), self.lipschitz))
+        _checks.set_fields(self, lipschitz=as_lipschitz(self._field("lipschitz"), self.lipschitz))
         if self.inputs is not None:
             self._set_inputs(self.inputs)
 
@@ -79,7 +78,7 @@ class Layer(ABC):
         once = len(set(names)) == len(names) > 0
         _checks.require(once, label, "name one layer or several", names, remedy)
         if not isinstance(inputs, Mapping):
-            set_fields(self, inputs=names)
+            _checks.set_fields(self, inputs=names)
             return
         # Two statements could contradict each other, and only one would be used.
         if self.lipschitz is not None:
@@ -87,7 +86,7 @@ class Layer(ABC):
             raise KoriskError(f"{why}; leave one of the two out")
         of = f"{label}: the constant in"
         constants = {name: as_lipschitz(f"{of} {name!r}", value) for name, value in inputs.items()}
-        set_fields(self, inputs=constants)
+        _checks.set_fields(self, inputs=constants)
 
     @cached_property
     def bracket(self) -> NormBracket:
@@ -171,7 +170,7 @@ class Known(Layer):
         super().__post_init__()
         remedy = "give the expected squared error of the operator, 0 if it is exact"
         mismatch = _checks.real(self._field("mismatch"), self.mismatch, at_least=0, remedy=remedy)
-        set_fields(self, mismatch=mismatch)
+        _checks.set_fields(self, mismatch=mismatch)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -232,10 +231,10 @@ class Learned(Layer):
         shared = _checks.count(field("shared"), self.shared, at_least=0, at_most=most, remedy=of)
         remedy = "see Assumption (ass:barron): C >= 0, width >= 1, kappa > 0"
         real = partial(_checks.real, remedy=remedy)
-        set_fields(self, parameters=p, shared=shared)
-        set_fields(self, C=real(field("C"), self.C, at_least=0))
-        set_fields(self, width=real(field("width"), self.width, at_least=1))
-        set_fields(self, kappa=real(field("kappa"), self.kappa, above=0))
+        _checks.set_fields(self, parameters=p, shared=shared)
+        _checks.set_fields(self, C=real(field("C"), self.C, at_least=0))
+        _checks.set_fields(self, width=real(field("width"), self.width, at_least=1))
+        _checks.set_fields(self, kappa=real(field("kappa"), self.kappa, above=0))
 
 
 @dataclass(frozen=True)
@@ -274,7 +273,7 @@ class Composition:
         value = as_lipschitz(self._field, self.lipschitz)
         if value is None:
             raise KoriskError(f"{self._field} is missing; give the norm of the composed layers")
-        set_fields(self, lipschitz=value)
+        _checks.set_fields(self, lipschitz=value)
 
     @property
     def _field(self) -> str:

@@ -24,7 +24,7 @@ from korisk.theory.amplification import (
     graph_tails,
     paper_amplification,
 )
-from korisk.theory.bracket import HasNorm, NormBracket, set_fields
+from korisk.theory.bracket import HasNorm, NormBracket
 from korisk.theory.layer import INPUT, Composition, Known, Layer, Learned, resolve
 
 BoundForm = Literal["paper", "minkowski", "composed"]
@@ -83,11 +83,11 @@ class Network:
         name: str = "",
         largest_slope: float | None = None,
     ) -> None:
-        set_fields(self, layers=tuple(layers), compositions=tuple(compositions), name=name)
+        _checks.set_fields(self, layers=tuple(layers), compositions=tuple(compositions), name=name)
         if largest_slope is not None:
             remedy = "give a quotient that was seen, or leave it out"
             largest_slope = _checks.real("largest_slope", largest_slope, at_least=0, remedy=remedy)
-        set_fields(self, largest_slope=largest_slope)
+        _checks.set_fields(self, largest_slope=largest_slope)
         remedy = "list Known and Learned layers, the one that takes the input first"
         nonempty, check = bool(self.layers), _checks.require
         check(nonempty, "layers", "hold at least one layer", self.layers, remedy, got="none")

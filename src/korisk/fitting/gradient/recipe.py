@@ -11,7 +11,6 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.theory.bracket import set_fields
 
 OptimiserName = Literal["adam", "adagrad", "sgd"]
 OPTIMISERS: tuple[OptimiserName, ...] = ("adam", "adagrad", "sgd")
@@ -67,7 +66,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _checks.one_of("optimiser", self.optimiser, OPTIMISERS)
-        set_fields(
+        _checks.set_fields(
             self,
             rate=_checks.real("rate", self.rate, above=0, remedy="try 0.01"),
             iterations=_checks.count("iterations", self.iterations, at_least=1, remedy="try 99"),
