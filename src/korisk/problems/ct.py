@@ -35,7 +35,6 @@ from korisk.problems.phantoms import (
 from korisk.problems.problem import Counts, Device, Reconstruction
 from korisk.problems.sources import DrawnExamples, EllipseSource, ImageSource
 from korisk.seeds import TEST_SEED
-from korisk.theory.bracket import set_fields
 
 Beam = Literal["surrogate", "parallel", "fan", "cone", "released"]
 BEAMS: tuple[Beam, ...] = ("surrogate", "parallel", "fan", "cone", "released")
@@ -104,7 +103,7 @@ class CtScanner:
         for name, least in (("side", 2), ("views", 1), ("bins", 1)):
             value = getattr(self, name)
             number = _checks.count(name, value, at_least=least, at_most=65536, remedy=remedy)
-            set_fields(self, **{name: number})
+            _checks.set_fields(self, **{name: number})
         if self.beam == "surrogate" and self.bins != self.side:
             got, remedy = f"{self.bins} and {self.side}", "use beam='parallel' for other detectors"
             raise invalid("bins", "equal side for beam='surrogate'", self.bins, remedy, got=got)
@@ -121,7 +120,7 @@ class CtScanner:
         most = {"parallel": 180.0, "fan": 360.0, "cone": 360.0}.get(self.beam, 0.0)
         remedy = f"give degrees for 'parallel', 'fan' and 'cone' alone, got beam={self.beam!r}"
         arc = _checks.real("arc", self.arc, above=0, at_most=most, remedy=remedy)
-        set_fields(self, arc=arc)
+        _checks.set_fields(self, arc=arc)
 
     @staticmethod
     def released(side: int) -> CtScanner:

@@ -15,7 +15,6 @@ from korisk.errors import KoriskError
 from korisk.operators.linear import LinearOperator
 from korisk.operators.motion import Moving, estimate_motion
 from korisk.operators.norms import drawn
-from korisk.theory.bracket import set_fields
 
 Handled = Literal["known", "estimated", "ignored"]
 HANDLED: tuple[Handled, ...] = ("known", "estimated", "ignored")
@@ -68,7 +67,7 @@ class Motion:
         _checks.require(len(shift) == 2, "shift", rule, shift, remedy)
         for number in shift:
             _checks.real("shift", number, at_least=-4096, at_most=4096, remedy=remedy)
-        set_fields(self, shift=shift)
+        _checks.set_fields(self, shift=shift)
         _checks.real("stretch", self.stretch, "give a share such as 0.05", at_least=-0.9, at_most=9)
         _checks.one_of("handled", self.handled, HANDLED)
         # A motion at rest would train the same network under another name.

@@ -12,7 +12,6 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import invalid
 from korisk.seeds import stream_key
-from korisk.theory.bracket import set_fields
 
 FloatArray = NDArray[np.float64]
 
@@ -39,7 +38,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         level = _checks.real("level", self.level, "0.01 is one per cent of the signal", at_least=0)
-        set_fields(self, level=level)
+        _checks.set_fields(self, level=level)
 
     def sample(self, clean: FloatArray, rng: np.random.Generator, *, width: float) -> FloatArray:
         """A noisy copy of one sinogram.
@@ -94,7 +93,7 @@ class Poisson:
     def __post_init__(self) -> None:
         photons = _checks.real("photons", self.photons, "try 1e5", at_least=1, at_most=1e15)
         attenuation = _checks.real("attenuation", self.attenuation, "try 4", above=0)
-        set_fields(self, photons=photons, attenuation=attenuation)
+        _checks.set_fields(self, photons=photons, attenuation=attenuation)
 
     def sample(self, clean: FloatArray, rng: np.random.Generator, *, width: float) -> FloatArray:
         """A noisy copy of one sinogram.
