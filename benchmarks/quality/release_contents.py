@@ -30,8 +30,6 @@ NEEDED = (  # what the package reads at run time, and what type checkers look fo
     "korisk/report/page/assets/serve.html",
     "korisk/report/page/assets/table.js",
     "korisk/report/page/assets/view.js",
-    "korisk/report/tables/longtable.tex",
-    "korisk/report/tables/table.tex",
     "korisk/report/tables/tables.yaml",
     "korisk/store/schema.sql",
 )

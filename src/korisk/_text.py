@@ -1,10 +1,9 @@
-"""Escaping of texts for terminals, single lines, Markdown, LaTeX and scripts.
+"""Escaping of texts for terminals, single lines, Markdown and scripts.
 
 For HTML use `html.escape`, for cells of CSV `korisk.files.to_cell`.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from unicodedata import bidirectional, category
 
@@ -16,25 +15,6 @@ _MARKDOWN = str.maketrans(
     | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
     | {character: f"\\{character}" for character in "`*_[]$~#!"}
 )
-_LATEX = str.maketrans(
-    {character: f"\\{character}" for character in "{}$&#_%"}
-    # In braces: after \\ at the end of a row, LaTeX would read a bracket or a star as its argument.
-    | {character: f"{{{character}}}" for character in "[]*"}
-    | {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        "`": r"\textasciigrave{}",
-        '"': r"\char34{}",
-        "\N{EN DASH}": r"\textendash{}",
-        "\N{REPLACEMENT CHARACTER}": "?",  # missing in most LaTeX fonts
-        "\0": "{}",
-    }
-)
-_TWINS = re.compile(r"([-',])(?=\1)")  # LaTeX joins two of them into one glyph
 
 
 def _steers(character: str) -> bool:
@@ -60,12 +40,6 @@ def one_line(text: str) -> str:
 def markdown(text: str) -> str:
     """Escape a text for Markdown, also inside a table."""
     return text.translate(_MARKDOWN)
-
-
-def latex(text: str) -> str:
-    """Escape a text for LaTeX."""
-    # A null character between twins becomes an empty group, which keeps them apart.
-    return _TWINS.sub("\\1\0", text).translate(_LATEX)
 
 
 def script_json(content: Mapping[str, object] | Sequence[object]) -> str:

@@ -26,7 +26,7 @@ from korisk.report.contents import Contents, read_contents
 from korisk.report.tables import tables as report
 from korisk.report.tables.table import BYTES, ReportTable
 from korisk.report.tables.tables import cells_table, parameters_table, study_tables
-from korisk.report.tables.text import LONG, csv, html, latex, markdown, save_tables
+from korisk.report.tables.text import LONG, csv, html, markdown, save_tables
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
 from korisk.store.usage import Usage
@@ -252,12 +252,6 @@ def test_a_small_table_in_every_format() -> None:
         *("point,N,mse,time (s),memory (bytes)", "a|b,2048,0.0023401,12.0,1048576"),
         *("'-c,-1,0.25,-1234.56,", ",,2.0,inf,0"),
     ]
-    text = latex(SMALL)
-    assert r"\begin{tabular}{lrrrr}" in text
-    assert r"\caption[A\_title]{A\_title. Of 5\% \& more.}\label{tab:small}" in text
-    cells = [cell.strip() for cell in text.splitlines()[8].removesuffix(r"\\").split(" & ")]
-    expected = [r"a\textbar{}b", "$2{,}048$", r"$2.340\cdot10^{-3}$", "$12.00$", "1.00 MiB"]
-    assert cells == expected
 
 
 def named(*names: str, rows: int = 2) -> ReportTable:
@@ -292,28 +286,6 @@ def markdown_cells(table: ReportTable) -> list[list[str]]:
 
 def by_title(cells: list[list[str]]) -> list[dict[str, str]]:
     return [dict(zip(cells[0], row, strict=True)) for row in cells[1:]]
-
-
-WORDS = {
-    **{"textbackslash": "\\", "textasciitilde": "~", "textasciicircum": "^", "textbar": "|"},
-    **{"textless": "<", "textgreater": ">", "textasciigrave": "`", "char34": '"'},
-    **{"textendash": "\N{EN DASH}"},
-}
-TOKEN = re.compile(
-    r"\\([a-z]+\d*)\{\}|\\([{}$&#_%])|\{([\[\]*])\}|(\{\})|([^\\{}$&#_%~^<>|`\"\[\]*])"
-)
-
-
-def from_latex(text: str) -> str:
-    """The characters that LaTeX sets; anything that it would obey instead is an error."""
-    found, place = "", 0
-    while place < len(text):
-        token = TOKEN.match(text, place)
-        assert token is not None, text[place:]
-        word, special, braced, _, plain = token.groups()
-        found += WORDS[word] if word else special or braced or plain or ""
-        place = token.end()
-    return found
 
 
 @some
@@ -371,20 +343,6 @@ def test_every_format_shows_any_name_as_text(names: list[str]) -> None:
     known = {"class", "role", "aria-label", "tabindex", "scope"}
     assert {name for _, attributes in seen.tags for name in attributes} == known
 
-    lines = latex(table).splitlines()
-    told = [name.replace("\N{REPLACEMENT CHARACTER}", "?") for name in shown]
-    body = lines[lines.index(r"\toprule") + 1 : lines.index(r"\bottomrule")]
-    assert len(body) == 1 + 1 + 2
-    for text in (body[0], *body[2:]):
-        assert text.endswith(r" \\")
-        # A name may hold " & ": it is escaped then, and does not part cells.
-        parts = re.split(r"(?<!\\) & ", " " + text.removesuffix(r" \\"))
-        assert [from_latex(part).strip() for part in parts] == [name.strip() for name in told]
-        assert not re.search("--|''|,,", text)
-    caption = re.fullmatch(r"\\caption\[(.*)\]\{(.*)\}\\label\{tab:named\}", lines[3])
-    assert caption is not None
-    assert list(map(from_latex, caption.groups())) == [told[0], f"{told[0]}. {told[-1]}"]
-
 
 def test_a_name_is_one_line_that_can_be_written() -> None:
     shown = one_line(NASTY + "\udcff\u2028\u202e")
@@ -392,19 +350,10 @@ def test_a_name_is_one_line_that_can_be_written() -> None:
     assert len(shown.encode().decode()) == len(NASTY) + 3
 
 
-def test_long_tables_go_over_pages() -> None:
+def test_long_tables_scroll() -> None:
     short, long = (named("a", "b", rows=rows) for rows in (LONG, LONG + 1))
-    assert r"\begin{tabular}" in latex(short)
-    text = latex(long)
-    assert r"\begin{longtable}{ll}" in text
-    assert r"\begin{table}" not in text
-    order = [text.index(part) for part in (r"\caption", r"\endfirsthead", r"\endhead", r"\endfoot")]
-    assert order == sorted(order)
-    heads = re.findall(r"^a +& b", text, re.MULTILINE)
-    assert len(heads) == 2 + LONG + 1  # the head stands on every page
     assert 'class="table long"' in html(long)
     assert 'class="table"' in html(short)
-    assert r"\begin{tabular}{lp{0.50\textwidth}}" in latex(named("a", "a sentence " * 5))
 
 
 def test_numbers_have_four_digits() -> None:
@@ -423,7 +372,7 @@ def test_tables_are_saved_and_what_cannot_be_is_refused(own: Contents, tmp_path:
     written = save_tables(own, folder, ("md", "html"))
     assert (sorted(written), len(written)) == (sorted(folder.iterdir()), 2 * 5)
     assert (folder / "cells.html").read_text(encoding="utf-8") == html(cells_table(own))
-    with pytest.raises(KoriskError, match="kinds must be one of md, tex, csv, html, got 'docx'"):
+    with pytest.raises(KoriskError, match="kinds must be one of md, csv, html, got 'docx'"):
         save_tables(own, tmp_path / "none", ("md", "docx"))
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("")

@@ -1,4 +1,4 @@
-"""Tables as text: Markdown, LaTeX, CSV and HTML.
+"""Tables as text: Markdown, CSV and HTML.
 
 Names come from files and may contain anything: every format escapes them and keeps them on one
 line.
@@ -7,15 +7,12 @@ line.
 import csv as writer
 import io
 import math
-import re
 from collections.abc import Callable, Sequence
 from html import escape
-from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from string import Template
 
-from tabulate import DataRow, Line, TableFormat, tabulate
+from tabulate import tabulate
 
 from korisk import _text as escapes
 from korisk._checks import one_of
@@ -28,33 +25,15 @@ from korisk.texts import format_bytes
 
 LONG = 40  # rows; a longer table does not fit on a page
 
-_WIDE = 8  # columns; LaTeX sets a wider table in small type
-_SENTENCE = 30  # characters; LaTeX breaks a longer text into lines
 _DIGITS = 4  # significant digits of a number
 _PLAIN = (1e-2, 1e5)  # columns with all numbers in this range have no powers of ten
-_BOOKTABS = TableFormat(
-    lineabove=Line(r"\toprule", "", "", ""),
-    linebelowheader=Line(r"\midrule", "", "", ""),
-    linebetweenrows=None,
-    linebelow=Line(r"\bottomrule", "", "", ""),
-    headerrow=DataRow("", " & ", r" \\"),
-    datarow=DataRow("", " & ", r" \\"),
-    padding=0,
-    with_header_hide=None,
-)
 
 
 # --- Cells ---------------------------------------------------------------------------------------
 
 
-def _cells(
-    table: ReportTable, text: Callable[[str], str], number: str = "{}", power: str = "{}e{}"
-) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows as text; all numbers of a column have the same form, for comparison.
-
-    `text` escapes words; `number` is the template of a number, `power` that of a mantissa and an
-    exponent.
-    """
+def _cells(table: ReportTable, text: Callable[[str], str]) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows, escaped by `text`; all numbers of a column have the same form."""
     heads, columns = [], []
     for index, (title, kind) in enumerate(zip(table.columns, table.kinds, strict=True)):
         unit = table.units.get(title, "")
@@ -70,15 +49,13 @@ def _cells(
             elif isinstance(value, str | bool) or not math.isfinite(value):
                 cells.append(text(one_line(str(value))))
             elif isinstance(value, int) and kind == "integer":
-                digits = number.format(f"{value:,}")
-                cells.append(format_bytes(value) if unit == BYTES else digits)
+                cells.append(format_bytes(value) if unit == BYTES else f"{value:,}")
             elif as_powers and value:
                 mantissa, exponent = f"{value:.{_DIGITS - 1}e}".split("e")
-                form = power if int(exponent) else number
-                cells.append(form.format(mantissa, int(exponent)))
+                cells.append(f"{mantissa}e{int(exponent)}" if int(exponent) else mantissa)
             else:
                 exponent10 = math.floor(math.log10(abs(value))) if value else _DIGITS
-                cells.append(number.format(f"{value:,.{max(0, _DIGITS - 1 - exponent10)}f}"))
+                cells.append(f"{value:,.{max(0, _DIGITS - 1 - exponent10)}f}")
         columns.append(cells)
     return heads, [list(row) for row in zip(*columns, strict=True)]
 
@@ -93,47 +70,6 @@ def markdown(table: ReportTable) -> str:
     body = tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=aligned)
     title, caption = (escapes.markdown(one_line(t)) for t in (table.title, table.caption))
     return f"**{title}**\n\n{body}\n\n{caption}\n"
-
-
-# --- LaTeX ---------------------------------------------------------------------------------------
-
-
-def latex(table: ReportTable) -> str:
-    """The table in LaTeX; it needs booktabs, graphicx if it is wide and longtable if it is long."""
-    # Numbers in math mode, for a proper minus sign; a comma there needs braces to have no space.
-    heads, rows = _cells(table, escapes.latex, "${}$", r"${}\cdot10^{{{}}}$")
-    rows = [[c.replace(",", "{,}") if c[:1] == "$" else c for c in row] for row in rows]
-    aligned = ["left" if kind == "text" else "right" for kind in table.kinds]
-    text = tabulate(rows, heads, tablefmt=_BOOKTABS, disable_numparse=True, colalign=aligned)
-    # Columns of sentences wrap, and share half of the width of the page.
-    layout = [alignment[0] for alignment in aligned]
-    long = [
-        k
-        for k, kind in enumerate(table.kinds)
-        if kind == "text" and any(len(str(row[k])) > _SENTENCE for row in table.rows)
-    ]
-    for k in long:
-        layout[k] = rf"p{{{0.5 / len(long):.2f}\textwidth}}"
-    title, caption = (escapes.latex(one_line(t)) for t in (table.title, table.caption))
-    label = rf"\label{{tab:{re.sub('[^A-Za-z0-9-]', '-', table.name)}}}"
-    # A wide table is scaled to the width of the page, however small its type becomes.
-    wide = len(table.columns) > _WIDE
-    fields = {
-        "caption": rf"\caption[{title}]{{{title}. {caption}}}{label}",
-        "columns": "".join(layout),
-        "size": r"\scriptsize" if wide else r"\small",
-    }
-    # A longtable repeats its head on every page, and so needs it apart from the rows.
-    if len(rows) > LONG:
-        *top, body = text.split("\n", 3)
-        middle, bottom = body.rsplit("\n", 1)
-        fields |= {"top": "\n".join(top), "rows": middle, "bottom": bottom}
-    else:
-        begin, end = ("\\resizebox{\\textwidth}{!}{%\n", "}") if wide else ("", "")
-        fields |= {"open": begin, "body": text, "close": end}
-    template_name = "longtable.tex" if len(rows) > LONG else "table.tex"
-    template = files("korisk.report.tables").joinpath(template_name).read_text(encoding="utf-8")
-    return Template(template).substitute(fields)
 
 
 # --- CSV and HTML --------------------------------------------------------------------------------
@@ -175,11 +111,11 @@ def html(table: ReportTable) -> str:
     )
 
 
-FORMATS = {"md": markdown, "tex": latex, "csv": csv, "html": html}
+FORMATS = {"md": markdown, "csv": csv, "html": html}
 
 
 def save_tables(
-    contents: Contents, folder: str | PathLike[str], kinds: Sequence[str] = ("md", "tex", "csv")
+    contents: Contents, folder: str | PathLike[str], kinds: Sequence[str] = ("md", "csv")
 ) -> list[Path]:
     """Write every table of a study into a folder, which is created if it is missing."""
     for kind in kinds:
