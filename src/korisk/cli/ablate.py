@@ -171,11 +171,14 @@ def ablate(
     else:
         show(*result.tables(), result.explain(), *result.notes, f"{duration(result.seconds)}.")
     if out is not None:
-        from korisk.report.figures.ablation import ablation_figure
+        from korisk.report.figures.pilot import comparison_figure
         from korisk.report.figures.style import save
 
         write_text(out / RESULT, json_text(result.to_dict()) + "\n")
-        figure = ablation_figure(result)
+        both = result.comparison
+        first, second = both.names
+        saved = f"samples of {second} over those of {first}: {both.ratio_words()}"
+        figure = comparison_figure(both, notes=[saved, result.bound_sentence])
         for kind in ("png", "svg"):
             save(figure, out / f"{FIGURE}.{kind}")
         tell(f"wrote {out}")

@@ -160,13 +160,13 @@ def above(
     axes.annotate(text, (x, 1), shift, **placing | {"color": GREY} | options)
 
 
-def say(axes: Axes, text: str, *, y: float = 0.5) -> None:
+def say(axes: Axes, text: str) -> None:
     """Write centred text into a panel, such as the reason why it lacks a curve."""
     size = float(matplotlib.rcParams["font.size"])
     lines = style.wrapped(text, 0.9 * inches(axes)[0], size)[:5]
     background = {"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5}
     placing: Options = {"transform": axes.transAxes, "ha": "center", "va": "center", "zorder": 4}
-    axes.text(0.5, y, "\n".join(lines), color=DARK, gid="reason", bbox=background, **placing)
+    axes.text(0.5, 0.5, "\n".join(lines), color=DARK, gid="reason", bbox=background, **placing)
 
 
 # --- Axes ----------------------------------------------------------------------------------------
@@ -384,17 +384,10 @@ def draw_measured(
     """Draw means over seeds, joined by straight segments, with bars of one standard error."""
     several = curve.counts > 1
     low, high = (ends[several] for ends in error_bars(curve))
-    draw_bars(axes, curve.sizes[several], low, high, look, tag)
+    bars = axes.vlines(curve.sizes[several], low, high, color=look.colour, linewidth=1, zorder=2.6)
+    bars.set_gid(f"bars{tag}")
     means, options = values(curve, curve.means), measured_style(look, size)
     axes.plot(curve.sizes, means, gid=f"means{tag}", zorder=2.7, **options)
-
-
-def draw_bars(
-    axes: Axes, n: NDArray[Any], low: Array, high: Array, look: Look, tag: str = ""
-) -> None:
-    """Draw error bars (M,) between two ends."""
-    bars = axes.vlines(n, low, high, color=look.colour, linewidth=1, zorder=2.6)
-    bars.set_gid(f"bars{tag}")
 
 
 def seeds_style(look: Look, size: float = 5.0) -> Options:
