@@ -546,7 +546,7 @@ def test_the_chart_shows_bands_lines_and_what_is_extrapolated(
         fitted = calibrate(curve, "paper")
         for place, size in ((0, 4), (-1, 128)):
             drawn = logs[0] + slope * (line_at[ends[place][0]] - ends[0][1])
-            assert drawn == pytest.approx(np.log(fitted.predict(np.array([size]))[0]), abs=0.02)
+            assert drawn == pytest.approx(np.log(fitted.predict(size)), abs=0.02)
 
 
 def test_every_choice_changes_what_is_shown(browser: "Browser", tmp_path: Path) -> None:

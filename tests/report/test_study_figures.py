@@ -183,7 +183,7 @@ def test_a_panel_shows_means_bars_forecast_and_the_papers_line(figures: dict[str
         assert means == pytest.approx(each.means.tolist())
         fitted = calibrate(each, "paper")
         n, risk = data(line(figure, f"line-{tag}"))
-        assert risk == pytest.approx(fitted.predict(n).tolist())
+        assert risk == pytest.approx([fitted.predict(size) for size in n])
         assert set(data(line(figure, f"floor-{tag}"))[1]) == {fitted.floor}
         assert digits(fitted.floor, 2) in written(figure)
     assert data(line(figure, "untrained-1"))[1] == [4e-3]
