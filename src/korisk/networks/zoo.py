@@ -295,9 +295,7 @@ class DenseUNet(nn.Module):
         super().__init__()
         self._channels = _Channels(tuple(out_shape))
         inputs, outputs = math.prod(in_shape), math.prod(out_shape)
-        rule, got = f"have at most {_CELLS:,} weights", f"{inputs:,} x {outputs:,}"
-        fits = inputs * outputs <= _CELLS
-        _checks.require(fits, "a dense layer", rule, inputs, "use smaller images", got=got)
+        check_dense(inputs, outputs)
         size = _checks.real("scale", scale, above=0, remedy="give one over the norm of A")
         self.scale = size / math.sqrt(inputs)
         draws = generator or torch.Generator().manual_seed(0)
@@ -357,6 +355,13 @@ def _chain(inverse: LinearOperator | Iterable[LinearOperator]) -> nn.Sequential:
     for layer in parts:
         layers[free_name(layer.name.replace(".", "_"), set(layers))] = layer
     return nn.Sequential(layers)
+
+
+def check_dense(inputs: int, outputs: int) -> None:
+    """Raise if a dense layer would have too many weights."""
+    rule, got = f"have at most {_CELLS:,} weights", f"{inputs:,} x {outputs:,}"
+    fits = inputs * outputs <= _CELLS
+    _checks.require(fits, "a dense layer", rule, inputs, "use smaller images", got=got)
 
 
 def _check_halved(sides: Shape, levels: int) -> None:
