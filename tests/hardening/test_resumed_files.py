@@ -47,7 +47,9 @@ def test_a_pickle_that_asks_for_memory_or_code_is_refused(
     content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(KoriskError, match="checkpoint is damaged"):
-        fuzz_trainings.read_metadata(write(tmp_path / "iteration-00000300", content))
+        fuzz_trainings.read_checkpoint(
+            write(tmp_path / "training.pt", fuzz_trainings.signed(content))
+        )
     assert "Traceback" not in caplog.text
 
 

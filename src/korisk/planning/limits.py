@@ -120,8 +120,9 @@ def training_of(
     if longest is None:
         return training, None
     pairs = [fit for fit in pairs if (fit.n, fit.longer) == longest]
-    errors, before = [fit.value for fit in pairs], [usual[fit.n, fit.seed].value for fit in pairs]
-    return training, Longer(n=longest[0], factor=longest[1], errors=errors, before=before)
+    before = [usual[fit.n, fit.seed].value for fit in pairs]
+    after = [fit.value for fit in pairs]
+    return training, Longer(n=longest[0], factor=longest[1], errors=after, before=before)
 
 
 @dataclass(frozen=True)
