@@ -197,7 +197,7 @@ class PostProcessing(nn.Module):
         assert isinstance(last, LinearOperator)
         self._channels = _Channels(last.range)
         if isinstance(net, UNet):
-            _check_halved(self._channels.sides, net.levels)
+            check_halved(self._channels.sides, net.levels)
         self.net = net.to(last.device)
 
     def forward(self, y: Tensor) -> Tensor:
@@ -305,7 +305,7 @@ class DenseUNet(nn.Module):
             self.dense.weight.copy_(drawn)
             self.dense.bias.zero_()
         self.net = UNet(self._channels.count, levels, width=width, generator=draws)
-        _check_halved(self._channels.sides, levels)
+        check_halved(self._channels.sides, levels)
 
     def forward(self, y: Tensor) -> Tensor:
         """Reconstruct images from measurements."""
@@ -364,7 +364,7 @@ def check_dense(inputs: int, outputs: int) -> None:
     _checks.require(fits, "a dense layer", rule, inputs, "use smaller images", got=got)
 
 
-def _check_halved(sides: Shape, levels: int) -> None:
+def check_halved(sides: Shape, levels: int) -> None:
     """Raise if a U-Net of this many levels cannot halve the images' sides."""
     field, rule = f"images of a U-Net of {levels} levels", f"have sides divisible by {2**levels}"
     divisible = all(side % 2**levels == 0 for side in sides)
