@@ -22,6 +22,7 @@ from korisk.curves.formats import is_store
 from korisk.curves.noise import relative_variance
 from korisk.curves.stored import Chosen, MeasuredFit, error_of, stored_fits, training_name
 from korisk.curves.unit import SMALLEST_ERROR, Unit
+from korisk.errors import invalid
 from korisk.planning.explain import no_learning, value
 
 _LONGER = 3  # times the usual training, of the run that shows whether training limits the error
@@ -77,14 +78,13 @@ class Longer:
         remedy = "count the training samples"
         n = _checks.count("n", self.n, at_least=2, at_most=LARGEST_N, remedy=remedy)
         factor = _checks.real("factor", self.factor, above=1, remedy="3 trains three times as long")
-        object.__setattr__(self, "n", n)
-        object.__setattr__(self, "factor", factor)
+        lists, remedy = {}, "give one test error for each seed"
         for field in ("errors", "before"):
-            values, remedy = getattr(self, field), "give one test error for each seed"
+            values = getattr(self, field)
             listed = isinstance(values, list | tuple) and len(values) > 0
             require(listed, field, "be a list of at least one number", values, remedy)
-            numbers = tuple(_checks.real(field, number, remedy=remedy) for number in values)
-            object.__setattr__(self, field, numbers)
+            lists[field] = tuple(_checks.real(field, number, remedy=remedy) for number in values)
+        _checks.set_fields(self, n=n, factor=factor, **lists)
 
 
 def read_training(path: str | PathLike[str], curve: Curve) -> tuple[Curve | None, Longer | None]:
@@ -268,15 +268,14 @@ def _cause(
 
 def _training_error(curve: Curve, training: Curve) -> tuple[int, float]:
     """The largest N that both curves have, and the mean error on training samples there."""
-    same = training.unit.law == curve.unit.law
-    names = f"{training.unit.name} and {curve.unit.name}"
-    remedy = "measure both in one metric"
-    require(same, "training", "have the unit of the curve", training, remedy, got=names)
+    if training.unit.law != curve.unit.law:
+        names = f"{training.unit.name} and {curve.unit.name}"
+        remedy = "measure both in one metric"
+        raise invalid("training", "have the unit of the curve", training, remedy, got=names)
     shared = np.intersect1d(curve.sizes, training.sizes)
     remedy = "give the training errors of the same networks"
     require(len(shared) > 0, "training", "have a size of the curve", training, remedy)
-    n = int(shared[-1])
-    return n, training.means[training.sizes == n].item()
+    return int(shared[-1]), training.means[training.sizes == shared[-1]].item()
 
 
 def _training_share(curve: Curve, longer: Longer) -> float | None:

@@ -264,7 +264,9 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
     if plan.reach < LEAST_REACH:
         text += f": single seeds cannot tell whether {target} is out of reach"
     price, paid = price_of(n, plan.last, cost)
-    reasons = (_why_not(plan, sure), _relied_on(plan, n, sure), paid)
+    reached = value(float(plan.curve.unit.from_error(plan.forecast.quantile([n], sure).item())))
+    relied = f"What N = {n:,} does reach is {reached} ({level_text(sure)})."
+    reasons = (_why_not(plan, sure), relied, paid)
     return _advice(plan, "measure", text, sure, reasons, n=n, seeds=LEAST_SEEDS, cost=price)
 
 
@@ -363,13 +365,6 @@ def _why_not(plan: Situation, sure: float) -> str:
         enough += f", but lie more than {NEAR} times beyond the pilot"
         return f"{enough}, where odds were not checked."
     return no_number(sure, plan.reach)
-
-
-def _relied_on(plan: Situation, n: int, sure: float) -> str:
-    """The error that N samples reach with the requested probability."""
-    error = plan.forecast.quantile([n], sure).item()
-    reached = value(float(plan.curve.unit.from_error(error)))
-    return f"What N = {n:,} does reach is {reached} ({level_text(sure)})."
 
 
 def no_number(sure: float, reach: float) -> str:
