@@ -46,7 +46,6 @@ FUZZED = {  # module: the readers that come there
     "theory/network.py": ("network",),
 }
 NO_FILE = {  # module: why
-    "store/repair.py": "what it reads, store/file.py has checked",
     "operators/ct/projector.py": "a scanner's numbers inside an exported program",
     "cli/common/command.py": "a part of the package",
     "report/headline.py": "a part of the package",
@@ -58,7 +57,6 @@ NO_FILE = {  # module: why
     "paper/published.py": "a part of the package",
     "planning/futures/prior.py": "a part of the package",
     "store/usage.py": "the kernel's account of this machine",
-    "pilots/fit.py": "the kernel's account of its own children",
     "pilots/options.py": "a copy of what it was given",
     "store/store.py": "a copy of what it was given",
 }
