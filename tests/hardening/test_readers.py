@@ -52,7 +52,6 @@ NO_FILE = {  # module: why
     "report/serve.py": "what its own processes send each other",
     "report/page/page.py": "a part of the package",
     "report/figures/style.py": "a part of the package",
-    "report/tables/text.py": "a part of the package",
     "report/tables/table.py": "a part of the package",
     "paper/published.py": "a part of the package",
     "planning/futures/prior.py": "a part of the package",
