@@ -42,10 +42,7 @@ PARTS: dict[str, Callable[[int, str], nn.Module]] = {
     ),
     "marked as known": lambda seed, name: kr.mark_known(linear(seed), mismatch=1 / 3, name=name),
     "marked as learned": lambda seed, name: kr.mark_learned(
-        linear(seed),
-        parameters=1 + seed % 20,
-        lipschitz=kr.theory.NormBracket(0.1, 0.7),
-        name=name,
+        linear(seed), parameters=1 + seed % 20, lipschitz=kr.theory.NormBracket(0.1, 0.7), name=name
     ),
     "marked operator": lambda seed, name: kr.mark_known(matrix(seed), name=name),
     "activation": lambda *_: nn.GELU(),

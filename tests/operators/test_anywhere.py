@@ -43,8 +43,7 @@ def test_every_row_is_captured() -> None:
 
 
 @pytest.mark.parametrize(
-    "make",
-    [lambda: Projector(SCAN), lambda: fbp(SCAN), lambda: Tikhonov(Projector(SCAN), 0.1)],
+    "make", [lambda: Projector(SCAN), lambda: fbp(SCAN), lambda: Tikhonov(Projector(SCAN), 0.1)]
 )
 def test_shapes_are_found_without_numbers(make: Any) -> None:
     operator = make()

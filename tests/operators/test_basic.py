@@ -250,10 +250,7 @@ SPECTRA: dict[str, Any] = {
 
 
 # Where Lanczos leaves a wide bracket, a small Gram matrix is decomposed and a larger one solved.
-@pytest.mark.parametrize(
-    ("spectrum", "later"),
-    [*((name, 0) for name in SPECTRA), ("a gap", 4096)],
-)
+@pytest.mark.parametrize(("spectrum", "later"), [*((name, 0) for name in SPECTRA), ("a gap", 4096)])
 def test_norm_by_iteration_is_as_narrow_as_asked(
     spectrum: str, later: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

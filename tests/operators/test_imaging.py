@@ -276,29 +276,17 @@ def test_a_flow_pickled_with_numbers_for_its_line_is_read() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (
-            lambda: Convolution((4, 4), [1.0, 2.0]),
-            r"an axis for each .* got \(2\)",
-        ),
+        (lambda: Convolution((4, 4), [1.0, 2.0]), r"an axis for each .* got \(2\)"),
         (lambda: Convolution(4, [1.0] * 9, boundary="reflect"), "kernel must reach less than"),
         (lambda: Convolution(4, [1.0], boundary="same"), "boundary must be one of zero"),  # type: ignore[arg-type]
         (lambda: Convolution(4, torch.ones(3, requires_grad=True)), r"kernel\.detach\(\)"),
         (lambda: gaussian_kernel(0.0), "deviation must be"),
         (lambda: gaussian_kernel(2.0, axes=8), "at most .* entries"),
         (lambda: gaussian_kernel(1e300), "deviation must be"),
-        (
-            lambda: Sense((4, 4), draw(4, 4)),
-            r"complex of shape \(coils, 4, 4\)",
-        ),
+        (lambda: Sense((4, 4), draw(4, 4)), r"complex of shape \(coils, 4, 4\)"),
         (lambda: Sense((4, 4), "maps"), "sensitivities must be a torch tensor"),
-        (
-            lambda: Sense(4, torch.full((2, 4, 2), math.nan)),
-            "must be one or more finite",
-        ),
-        (
-            lambda: Sense(4, draw(2, 4, 2).requires_grad_()),
-            r"sensitivities\.detach\(\)",
-        ),
+        (lambda: Sense(4, torch.full((2, 4, 2), math.nan)), "must be one or more finite"),
+        (lambda: Sense(4, draw(2, 4, 2).requires_grad_()), r"sensitivities\.detach\(\)"),
         (lambda: birdcage_sensitivities((4, 4, 4), 2), "shape must be"),
         (lambda: birdcage_sensitivities((4, 4), 2, radius=1.0), "radius must be"),
         (lambda: Mask((2, 3), [1, 2, 1]), "mask must hold 0 and 1 only"),

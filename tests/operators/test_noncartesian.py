@@ -11,15 +11,7 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError, KoriskWarning, MissingExtraError
-from korisk.operators import (
-    Diagonal,
-    Fourier,
-    Nufft,
-    Sense,
-    birdcage_sensitivities,
-    radial,
-    spiral,
-)
+from korisk.operators import Diagonal, Fourier, Nufft, Sense, birdcage_sensitivities, radial, spiral
 
 DRAWN = np.random.default_rng(0).uniform(-0.5, 0.5, (3, 50, 3))
 

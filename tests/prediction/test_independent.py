@@ -83,11 +83,7 @@ def test_turned_and_noisy_copies_of_eight_images_are_worth_about_eight(
 
 
 @settings(max_examples=6, deadline=None)
-@given(
-    noise=st.sampled_from([0.0, 0.05]),
-    count=st.integers(16, 100),
-    seed=st.integers(0, 1000),
-)
+@given(noise=st.sampled_from([0.0, 0.05]), count=st.integers(16, 100), seed=st.integers(0, 1000))
 def test_noisy_images_drawn_independently_are_worth_as_many(
     noise: float, count: int, seed: int
 ) -> None:

@@ -347,10 +347,7 @@ def test_a_network_that_learns_nothing_is_told(scan: LinearOperator) -> None:
             {"images": images(4).repeat(5, 1, 1)[[0, 1] * 8]},
             "near-copies of each other, got 2 among 16",
         ),
-        (
-            {"images": images(20), "augment": lambda each, _: each[:, :4]},
-            r"got \(\d+, 4, 8\)",
-        ),
+        ({"images": images(20), "augment": lambda each, _: each[:, :4]}, r"got \(\d+, 4, 8\)"),
         ({"images": images(20), "augment": ["miror"]}, "did you mean 'mirror'"),
         ({"images": images(20), "augment": "mirror"}, "list of names"),
         ({"augment": ["mirror"]}, "give images= too"),

@@ -93,10 +93,7 @@ def test_own_trainings_are_told_one_by_one(scan: LinearOperator) -> None:
 
 @pytest.mark.parametrize(
     ("changed", "words"),
-    [
-        ({"callbacks": 3}, "callbacks must be"),
-        ({"folder": 3}, "folder must be"),
-    ],
+    [({"callbacks": 3}, "callbacks must be"), ({"folder": 3}, "folder must be")],
 )
 def test_wrong_options_are_refused(
     scan: LinearOperator, changed: dict[str, Any], words: str
