@@ -67,707 +67,566 @@ def crossed(header: str, labels: range) -> str:
 
 # --- Columns -------------------------------------------------------------------------------------
 
-QUESTIONS: list[tuple[str, str, str]] = [
+EITHER = "wide='model' if each column is a model, wide='seed' if each is a seed"
+
+
+def beside(column: str, errors: str) -> str:
+    """The question about a column that stands beside one of errors."""
+    return (
+        f"{column!r} may be models, seeds, or no errors at all; pass ignore={column!r} to leave "
+        f"that out, {EITHER}, or columns={{'error': {errors!r}}} for one alone"
+    )
+
+
+def either(first: str, second: str) -> str:
+    """The question about two columns of which neither is known."""
+    return (
+        f"{first!r}, {second!r} may be models, seeds, or no errors at all; pass "
+        f"columns={{'error': {first!r}}} for one alone, {EITHER}, or ignore={[first, second]} to "
+        "leave that out"
+    )
+
+
+def other_units(column: str) -> str:
+    return (
+        f"{column!r} may count in other units than the other columns; pass scale={{'error': 1}} if "
+        f"all are plain numbers, or ignore={column!r} to leave that out"
+    )
+
+
+def thousands(column: str, unit: str) -> str:
+    return (
+        f"{column!r} may count in {unit!r}; pass scale={{'error': 0.001}} to multiply them, or "
+        "scale={'error': 1} if they are plain numbers"
+    )
+
+
+def no_count(unit: str) -> str:
+    return (
+        f"'n [{unit}]' may count in {unit!r}; pass scale={{'n': 1}} if they are plain numbers, or "
+        "scale={'n': ...} to multiply them"
+    )
+
+
+QUESTIONS = [
     # Half of the cells make a column one of numbers; a third does not.
     (
-        "half of a column are numbers",
         "n,FC\n16,0.3\n64,bad\n",
         "line 3, column 'FC': 'bad' is no number; write numbers as 64, 0.001 or 1e-3",
     ),
     (
-        "a third are numbers",
         "n,FC\n16,0.3\n64,bad\n128,bad\n",
         "no column 'error', found 'n', 'FC'; needed are n and error, or n and one column per seed "
         "or model: pass columns={'error': '...'}",
     ),
+    # Two counts of training samples.
     (
-        "two counts of training samples",
         "n_train,n_test,train_n,error\n16,5,7,0.3\n",
         "N may be in 'n_train', 'train_n'; pass columns={'n': 'n_train'} if that is right",
     ),
+    # Two columns of models.
     (
-        "two columns of models",
         "n,error,model,method\n16,0.3,a,b\n",
         "model may be in 'model', 'method'; pass columns={'model': 'model'} if that is right",
     ),
+    # Columns of numbers.
     (
-        "columns of numbers",
         "n,1,2\n16,0.3,0.2\n",
         "'1', '2' may be models, seeds, or no errors at all; pass wide='seed' if each is a seed, "
         "wide='model' if each column is a model, wide='n' if each is an N, or ignore=['1', '2'] to "
         "leave that out",
     ),
+    # A statistic beside a model.
+    ("n,FC,min\n16,0.3,0.2\n64,0.2,0.1\n", beside("min", "FC")),
+    # Statistics alone.
+    ("n,min,max\n16,0.3,0.2\n64,0.2,0.1\n", either("min", "max")),
+    # Words that describe other columns.
+    ("n,test,size\n16,0.3,0.2\n64,0.2,0.1\n", either("test", "size")),
+    # Seeds of models.
     (
-        "a statistic beside a model",
-        "n,FC,min\n16,0.3,0.2\n64,0.2,0.1\n",
-        "'min' may be models, seeds, or no errors at all; pass ignore='min' to leave that out, "
-        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "columns={'error': 'FC'} for one alone",
-    ),
-    (
-        "statistics alone",
-        "n,min,max\n16,0.3,0.2\n64,0.2,0.1\n",
-        "'min', 'max' may be models, seeds, or no errors at all; pass columns={'error': 'min'} for "
-        "one alone, wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "ignore=['min', 'max'] to leave that out",
-    ),
-    (
-        "words that describe other columns",
-        "n,test,size\n16,0.3,0.2\n64,0.2,0.1\n",
-        "'test', 'size' may be models, seeds, or no errors at all; pass columns={'error': 'test'} "
-        "for one alone, wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "ignore=['test', 'size'] to leave that out",
-    ),
-    (
-        "seeds of models",
         "n,KO 1,KO 2,FC 1,FC 2\n16,0.3,0.2,0.3,0.2\n64,0.2,0.1,0.2,0.1\n",
         "'KO 1', 'KO 2', 'FC 1', 'FC 2' may be models, seeds, or no errors at all; pass "
         "wide='seed' if each is a seed of a model, wide='model' if each column is a model, or "
         "ignore=['KO 1', 'KO 2', 'FC 1', 'FC 2'] to leave that out",
     ),
+    # A time rises where errors fall.
+    ("n,FC,time\n64,0.2,2\n16,0.3,1\n", beside("time", "FC")),
+    # A longer name of a model.
+    ("n,FC,FC CI95\n16,0.3,0.2\n64,0.2,0.1\n", beside("FC CI95", "FC")),
     (
-        "a time rises where errors fall",
-        "n,FC,time\n64,0.2,2\n16,0.3,1\n",
-        "'time' may be models, seeds, or no errors at all; pass ignore='time' to leave that out, "
-        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "columns={'error': 'FC'} for one alone",
-    ),
-    (
-        "a longer name of a model",
-        "n,FC,FC CI95\n16,0.3,0.2\n64,0.2,0.1\n",
-        "'FC CI95' may be models, seeds, or no errors at all; pass ignore='FC CI95' to leave that "
-        "out, wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "columns={'error': 'FC'} for one alone",
-    ),
-    (
-        "thousands",
         "n [k],error\n16,0.3\n64,0.2\n",
         "'n [k]' may count in 'k'; pass scale={'n': 1000} to multiply them, or scale={'n': 1} if "
         "they are plain numbers",
     ),
+    # Another unit of N.
+    ("n [epochs],error\n16,0.3\n64,0.2\n", no_count("epochs")),
+    # Scaled errors.
+    ("n,error (x 1e3)\n16,0.3\n64,0.2\n", thousands("error (x 1e3)", "x 1e3")),
+    # Numbers that name the rows of sizes.
     (
-        "another unit of N",
-        "n [epochs],error\n16,0.3\n64,0.2\n",
-        "'n [epochs]' may count in 'epochs'; pass scale={'n': 1} if they are plain numbers, or "
-        "scale={'n': ...} to multiply them",
-    ),
-    (
-        "scaled errors",
-        "n,error (x 1e3)\n16,0.3\n64,0.2\n",
-        "'error (x 1e3)' may count in 'x 1e3'; pass scale={'error': 0.001} to multiply them, or "
-        "scale={'error': 1} if they are plain numbers",
-    ),
-    (
-        "numbers that name the rows of sizes",
         "x,16,64\n1,0.3,0.2\n2,0.4,0.3\n",
         "columns are named after N, and 'x' names the rows; pass columns={'seed': 'x'} if it has "
         "seeds",
     ),
+    # Texts that name the rows of sizes, beside others.
     (
-        "texts that name the rows of sizes, beside others",
         "x,y,16,64\na,c,0.3,0.2\nb,d,0.4,0.3\n",
         "columns are named after N, and 'x' names the rows; pass columns={'model': 'x'} if it has "
         "models",
     ),
     (
-        "standard deviations",
         "n,mse mean,mse std\n16,0.3,0.1\n64,0.2,0.1\n",
         "'mse std' has standard deviations; pass seeds= with the number of seeds behind each mean "
         "(2 to 1000), or ignore='mse std' to read the means alone",
     ),
+    # Training errors alone.
     (
-        "training errors alone",
         "n,train_mse\n16,0.3\n64,0.2\n",
         "'train_mse' is of the training data, not of test data; pass "
         "columns={'error': 'train_mse'} if it is not",
     ),
+    # A metric beside that of a model.
     (
-        "a metric beside that of a model",
         "n,mse,FC mae\n16,0.3,0.1\n64,0.2,0.1\n",
         "values may be in 'mse', 'FC mae'; pass columns={'error': 'mse'} for that one alone, or "
         "ignore='mse' to read the others",
     ),
+    # No column of errors at all.
     (
-        "no column of errors at all",
         "n\n16\n64\n",
         "no column 'error', found 'n'; needed are n and error, or n and one column per seed or "
         "model: pass columns={'error': '...'}",
     ),
+    # A misspelt name.
     (
-        "a misspelt name",
         "m,errors\n16,0.3\n",
         "no column 'n', found 'm', 'errors'; needed are n and error, or n and one column per seed "
         "or model: pass columns={'n': '...'}",
     ),
+    # Errors larger than N.
+    ("n,FC,time\n16,30,1\n64,20,2\n", beside("time", "FC")),
+    # A column that ends where it began, beside one that falls.
+    ("n,FC,KO\n16,0.3,0.3\n64,0.2,0.2\n256,0.1,0.3\n", beside("KO", "FC")),
+    # Percent of N.
+    ("n [%],error\n16,0.3\n", no_count("%")),
+    # Two metrics beside that of a model, the test set first.
     (
-        "errors larger than N",
-        "n,FC,time\n16,30,1\n64,20,2\n",
-        "'time' may be models, seeds, or no errors at all; pass ignore='time' to leave that out, "
-        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "columns={'error': 'FC'} for one alone",
-    ),
-    (
-        "a column that ends where it began, beside one that falls",
-        "n,FC,KO\n16,0.3,0.3\n64,0.2,0.2\n256,0.1,0.3\n",
-        "'KO' may be models, seeds, or no errors at all; pass ignore='KO' to leave that out, "
-        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "columns={'error': 'FC'} for one alone",
-    ),
-    (
-        "percent of N",
-        "n [%],error\n16,0.3\n",
-        "'n [%]' may count in '%'; pass scale={'n': 1} if they are plain numbers, or "
-        "scale={'n': ...} to multiply them",
-    ),
-    (
-        "two metrics beside that of a model, the test set first",
         "n,mse,test_mae,FC loss\n16,0.3,0.2,0.1\n64,0.2,0.1,0.05\n",
         "values may be in 'test_mae', 'mse', 'FC loss'; pass columns={'error': 'test_mae'} for "
         "that one alone, or ignore=['test_mae', 'mse'] to read the others",
     ),
+    # Two training errors.
     (
-        "two training errors",
         "n,train_mse,training_loss\n16,0.3,0.2\n",
         "'train_mse' is of the training data, not of test data; pass "
         "columns={'error': 'train_mse'} if it is not",
     ),
+    # One column named by a number.
     (
-        "one column named by a number",
         "x,16\n1,0.3\n",
         "no column 'n', found 'x', '16'; needed are n and error, or n and one column per seed or "
         "model: pass columns={'n': '...'}",
     ),
+    # A mean beside a model.
+    ("n,mean,KO\n16,0.3,0.2\n64,0.2,0.1\n", beside("mean", "KO")),
+    # Percent in every header.
     (
-        "a mean beside a model",
-        "n,mean,KO\n16,0.3,0.2\n64,0.2,0.1\n",
-        "'mean' may be models, seeds, or no errors at all; pass ignore='mean' to leave that out, "
-        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "columns={'error': 'KO'} for one alone",
-    ),
-    (
-        "percent in every header",
         "n,FC [%],KO [%]\n16,0.3,0.2\n64,0.2,0.1\n",
         "column 'FC [%]' is in percent; pass unit='error' to take its numbers as they are, and "
         "give targets in percent too",
     ),
+    # A column of metrics beside columns of metrics.
     (
-        "a column of metrics beside columns of metrics",
         "n,metric,mse,mae\n16,a,0.3,0.2\n",
         "values may be in 'mse', 'mae'; pass columns={'error': 'mse'} for that one alone",
     ),
+    # A column of seeds beside columns of seeds.
+    ("n,seed,mse seed 1,mse seed 2\n16,1,0.3,0.2\n", beside("seed", "mse seed 1")),
+    # A column of seeds beside columns of plain seeds.
+    ("n,seed,seed 1,seed 2\n16,1,0.3,0.2\n", beside("seed", "seed 1")),
+    # A column of models beside columns of models.
+    ("n,model,a,b\n16,KO,0.3,0.2\n64,KO,0.2,0.1\n", either("a", "b")),
+    # A seed beside a model.
+    ("n,KO,seed 1\n16,0.3,0.2\n64,0.2,0.1\n", beside("KO", "seed 1")),
+    # A text that changes from N to N.
     (
-        "a column of seeds beside columns of seeds",
-        "n,seed,mse seed 1,mse seed 2\n16,1,0.3,0.2\n",
-        "'seed' may be models, seeds, or no errors at all; pass ignore='seed' to leave that out, "
-        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "columns={'error': 'mse seed 1'} for one alone",
-    ),
-    (
-        "a column of seeds beside columns of plain seeds",
-        "n,seed,seed 1,seed 2\n16,1,0.3,0.2\n",
-        "'seed' may be models, seeds, or no errors at all; pass ignore='seed' to leave that out, "
-        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "columns={'error': 'seed 1'} for one alone",
-    ),
-    (
-        "a column of models beside columns of models",
-        "n,model,a,b\n16,KO,0.3,0.2\n64,KO,0.2,0.1\n",
-        "'a', 'b' may be models, seeds, or no errors at all; pass columns={'error': 'a'} for one "
-        "alone, wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "ignore=['a', 'b'] to leave that out",
-    ),
-    (
-        "a seed beside a model",
-        "n,KO,seed 1\n16,0.3,0.2\n64,0.2,0.1\n",
-        "'KO' may be models, seeds, or no errors at all; pass ignore='KO' to leave that out, "
-        "wide='model' if each column is a model, wide='seed' if each is a seed, or "
-        "columns={'error': 'seed 1'} for one alone",
-    ),
-    (
-        "a text that changes from N to N",
         "n,error,seed,phase\n16,0.5,1,A\n16,0.4,2,A\n64,0.3,1,B\n64,0.2,2,B\n",
         "'phase' has 'A', 'B' in one curve; pass columns={'model': 'phase'} if it tells models "
         "apart, filter={'phase': 'B'} for one of them, columns={'seed': 'phase'} if it numbers "
         "repetitions, or ignore='phase' if it says nothing",
     ),
-    (
-        "the first of two models is scaled",
-        "n,KO (x 1e3),FC\n16,300,0.3\n64,200,0.2\n",
-        "'KO (x 1e3)' may count in other units than the other columns; pass scale={'error': 1} if "
-        "all are plain numbers, or ignore='KO (x 1e3)' to leave that out",
-    ),
-    (
-        "the second of two models is scaled",
-        "n,FC,KO (x 1e3)\n16,0.3,300\n64,0.2,200\n",
-        "'KO (x 1e3)' may count in other units than the other columns; pass scale={'error': 1} if "
-        "all are plain numbers, or ignore='KO (x 1e3)' to leave that out",
-    ),
-    (
-        "two models are scaled differently",
-        "n,FC (x 1e2),KO (x 1e3)\n16,30,300\n64,20,200\n",
-        "'KO (x 1e3)' may count in other units than the other columns; pass scale={'error': 1} if "
-        "all are plain numbers, or ignore='KO (x 1e3)' to leave that out",
-    ),
-    (
-        "both models are scaled alike",
-        "n,FC (x 1e3),KO (x 1e3)\n16,400,300\n64,300,200\n",
-        "'FC (x 1e3)' may count in 'x 1e3'; pass scale={'error': 0.001} to multiply them, or "
-        "scale={'error': 1} if they are plain numbers",
-    ),
-    (
-        "both models are scaled alike, without brackets",
-        "n,FC x 1e3,KO x1e3\n16,400,300\n64,300,200\n",
-        "'FC x 1e3' may count in 'FC x 1e3'; pass scale={'error': 0.001} to multiply them, or "
-        "scale={'error': 1} if they are plain numbers",
-    ),
-    (
-        "means are scaled and their deviations say nothing",
-        "n,error (x 1e3),std\n16,300,20\n64,200,10\n",
-        "'error (x 1e3)' may count in 'x 1e3'; pass scale={'error': 0.001} to multiply them, or "
-        "scale={'error': 1} if they are plain numbers",
-    ),
-    (
-        "deviations alone are scaled",
-        "n,error,std (x 1e3)\n16,0.3,20\n64,0.2,10\n",
-        "'std (x 1e3)' may count in other units than the other columns; pass scale={'error': 1} if "
-        "all are plain numbers, or ignore='std (x 1e3)' to leave that out",
-    ),
-    ("an empty column", "n,x\n16,\n64,\n", "holds no measurements; add rows with n and error"),
-    ("no rows", "n,error\n", "holds no measurements; add rows with n and error"),
+    # The first of two models is scaled.
+    ("n,KO (x 1e3),FC\n16,300,0.3\n64,200,0.2\n", other_units("KO (x 1e3)")),
+    # The second of two models is scaled.
+    ("n,FC,KO (x 1e3)\n16,0.3,300\n64,0.2,200\n", other_units("KO (x 1e3)")),
+    # Two models are scaled differently.
+    ("n,FC (x 1e2),KO (x 1e3)\n16,30,300\n64,20,200\n", other_units("KO (x 1e3)")),
+    # Both models are scaled alike.
+    ("n,FC (x 1e3),KO (x 1e3)\n16,400,300\n64,300,200\n", thousands("FC (x 1e3)", "x 1e3")),
+    # Both models are scaled alike, without brackets.
+    ("n,FC x 1e3,KO x1e3\n16,400,300\n64,300,200\n", thousands("FC x 1e3", "FC x 1e3")),
+    # Means are scaled and their deviations say nothing.
+    ("n,error (x 1e3),std\n16,300,20\n64,200,10\n", thousands("error (x 1e3)", "x 1e3")),
+    # Deviations alone are scaled.
+    ("n,error,std (x 1e3)\n16,0.3,20\n64,0.2,10\n", other_units("std (x 1e3)")),
+    ("n,x\n16,\n64,\n", "holds no measurements; add rows with n and error"),
+    ("n,error\n", "holds no measurements; add rows with n and error"),
     # --- Rows ---
+    # Several problems.
     (
-        "several problems",
         "n,error\n16,x\n17,0.1\n,0.2\n",
         "line 2, column 'error': 'x' is no number, line 4, column 'n': is missing; write numbers "
         "as 64, 0.001 or 1e-3, write N",
     ),
+    # Shares of a training set.
     (
-        "shares of a training set",
         "n,error\n2,0.4\n0.5,0.2\n0.25,0.3\n",
         "line 3, column 'n': N must be a whole number from 2 to 10^15, got 0.5; pass "
         "scale={'n': ...} to multiply a share by the size of all",
     ),
+    # Epochs of seeds.
     (
-        "epochs of seeds",
         EPOCHS,
         "'epoch' has '3', '1', '2' in one curve; pass last='epoch' for the last of each run, "
         "best='epoch' for the best, filter={'epoch': '1'} for one of them, "
         "columns={'model': 'epoch'} if it tells models apart, columns={'seed': 'epoch'} if it "
         "numbers repetitions, or ignore='epoch' if it says nothing",
     ),
+    # Epochs without seeds.
     (
-        "epochs without seeds",
         "n,error,epoch\n16,.5,1\n16,.4,2\n64,.3,1\n64,.2,2\n",
         "'epoch' has '1', '2' in one curve; pass last='epoch' for the last of each run, "
         "best='epoch' for the best, filter={'epoch': '2'} for one of them, "
         "columns={'model': 'epoch'} if it tells models apart, columns={'seed': 'epoch'} if it "
         "numbers repetitions, or ignore='epoch' if it says nothing",
     ),
+    # Errors of training beside those of test images.
     (
-        "errors of training beside those of test images",
         "n,error,split\n16,.6,test\n16,.5,train\n64,.4,test\n64,.3,train\n",
         "'split' has 'test', 'train' in one curve; pass filter={'split': 'test'} for one of them, "
         "columns={'model': 'split'} if it tells models apart, or ignore='split' if it says nothing",
     ),
+    # Up to ten numbers may be anything.
     (
-        "up to ten numbers may be anything",
         crossed("n,error,k", range(1, 11)),
         "'k' has '1', '2', '3', '4', ... in one curve; pass columns={'model': 'k'} if it tells "
         "models apart, columns={'seed': 'k'} if it numbers repetitions, filter={'k': '10'} for one "
         "of them, last='k' for the last of each run, or ignore='k' if it says nothing",
     ),
+    # Eleven are epochs.
     (
-        "eleven are epochs",
         crossed("n,error,k", range(1, 12)),
         "'k' has '1', '2', '3', '4', ... in one curve; pass last='k' for the last of each run, "
         "best='k' for the best, filter={'k': '11'} for one of them, columns={'model': 'k'} if it "
         "tells models apart, columns={'seed': 'k'} if it numbers repetitions, or ignore='k' if it "
         "says nothing",
     ),
+    # Data sets.
     (
-        "data sets",
         DATASETS,
         "'dataset' has 'A', 'B' in one curve; pass columns={'model': 'dataset'} if it tells models "
         "apart, filter={'dataset': 'B'} for one of them, columns={'seed': 'dataset'} if it numbers "
         "repetitions, or ignore='dataset' if it says nothing",
     ),
+    # Summaries among seeds.
     (
-        "summaries among seeds",
         "n,error,seed\n16,0.5,1\n16,0.3,2\n16,0.4,mean\n",
         "'seed' has rows that sum up others (mean); pass filter={'seed': ['!mean']} to leave such "
         "rows out",
     ),
+    # A remark.
     (
-        "a remark",
         "n,error,day,remark\n16,0.5,2024-01-01,\n64,0.3,1.2.2024,bad scan\n",
         "1 of 2 rows have a remark in 'remark', such as 'bad scan'; pass filter={'remark': ''} to "
         "leave these rows out, or ignore='remark' if it says nothing",
     ),
+    # Repetitions without a seed.
     (
-        "repetitions without a seed",
         "n,error,key\n64,0.3,c\n16,0.5,a\n16,0.4,b\n16,0.45,d\n",
         "N = 16 is there 3 times, and no column tells the seed; pass columns={'seed': 'key'} if "
         "rows repeat one model",
     ),
+    # Repetitions of a table of sizes.
     (
-        "repetitions of a table of sizes",
         "seed,16,64,x\n1,0.3,0.2,5\n1,0.4,0.3,6\n",
         "a row is there 2 times, and no column tells the seed; pass columns={'seed': 'x'} if rows "
         "repeat one model",
     ),
+    # Eleven summaries among seeds.
     (
-        "eleven summaries among seeds",
         rows("n,error,seed", "16,0.5,1", *(f"16,0.5,mean {k}" for k in range(10, 21))),
         f"'seed' has rows that sum up others ({', '.join(f'mean {k}' for k in range(10, 20))}); "
         f"pass filter={{'seed': {[f'!mean {k}' for k in range(10, 20)]}}} to leave such rows out",
     ),
+    # A model in some rows.
     (
-        "a model in some rows",
         "n,error,model\n16,0.5,KO\n16,0.4,\n",
         "'model' is missing in some rows, as where cells are merged; name the model in every row",
     ),
+    # Percent signs in some rows.
     (
-        "percent signs in some rows",
         "n,error\n16,50%\n64,0.3\n",
         "column 'error': 1 of 2 values have percent signs; write all with or without",
     ),
+    # Percent signs in all rows.
     (
-        "percent signs in all rows",
         "n,error\n16,50%\n64,30%\n",
         "column 'error' is in percent; pass unit='error' to take its numbers as they are, and give "
         "targets in percent too",
     ),
+    # A row of totals.
     (
-        "a row of totals",
         "n,error\n16,0.5\nTotal,0.5\n",
         "line 3, column 'n': 'Total' is no number; pass filter={'n': '!Total'} to leave such rows "
         "out",
     ),
+    # A header again.
     (
-        "a header again",
         "n,error\n16,0.5\nn,error\n64,0.3\n",
         "line 3, column 'n': another head; save each table in a file of its own",
     ),
+    # Nothing but empty cells.
     (
-        "nothing but empty cells",
         "n,error\n16,\n64,\n",
         "holds no measurements but 2 empty cells left out; add rows with n and error",
     ),
 ]
 
 
-@pytest.mark.parametrize(("text", "question"), [case[1:] for case in QUESTIONS])
+@pytest.mark.parametrize(("text", "question"), QUESTIONS)
 def test_a_question_names_what_is_unclear_and_every_answer(
     table: Table, text: str, question: str
 ) -> None:
     assert table.asked(text) == question
 
 
-ANSWERS: list[tuple[str, dict[str, Any], Told]] = [
-    (
+def answer(
+    text: str, curves: str | dict[str, str], read_as: str = "", of: str = "", **options: Any
+) -> tuple[str, dict[str, Any], Told]:
+    """A table, options, and the only curve that is read then, or those of several models."""
+    models = curves if isinstance(curves, dict) else {"": curves}
+    return text, options, [(model, of, values, read_as) for model, values in models.items()]
+
+
+ANSWERS = [
+    answer(
         "n,error,seed,run\n16,0.3,1,1\n16,0.2,1,2\n",
-        {},
-        [("", "", "16 0.3 1/1, 16 0.2 1/2", "each of 'seed', 'run' together is a seed")],
+        "16 0.3 1/1, 16 0.2 1/2",
+        "each of 'seed', 'run' together is a seed",
     ),
-    ("n (images),error\n16,0.3\n", {}, [("", "", "16 0.3", "N from 'n (images)'")]),
-    ("n,error\n16,0.3\n", {"scale": {"n": 2}}, [("", "", "32 0.3", "n times 2")]),
-    ("n,error\n16,0.3\n", {"scale": {"error": 2}}, [("", "", "16 0.6", "error times 2")]),
-    ("n,error\n16,0.3\n", {"scale": {"error": 1}}, [("", "", "16 0.3", "")]),
-    ("n,error\n0.5,0.2\n", {"scale": {"n": 100}}, [("", "", "50 0.2", "n times 100")]),
+    answer("n (images),error\n16,0.3\n", "16 0.3", "N from 'n (images)'"),
+    answer("n,error\n16,0.3\n", "32 0.3", "n times 2", scale={"n": 2}),
+    answer("n,error\n16,0.3\n", "16 0.6", "error times 2", scale={"error": 2}),
+    answer("n,error\n16,0.3\n", "16 0.3", scale={"error": 1}),
+    answer("n,error\n0.5,0.2\n", "50 0.2", "n times 100", scale={"n": 100}),
     # --- One column for each N ---
-    (
+    answer(
         "name,16,64\nKO,0.3,0.2\nFC,0.4,0.3\n",
-        {},
-        [
-            ("KO", "", "16 0.3, 64 0.2", "one column for each N; models from 'name'"),
-            ("FC", "", "16 0.4, 64 0.3", "one column for each N; models from 'name'"),
-        ],
+        {"KO": "16 0.3, 64 0.2", "FC": "16 0.4, 64 0.3"},
+        "one column for each N; models from 'name'",
     ),
-    (
+    answer(
         "name,n=16,N = 64\nseed 1,0.3,0.2\nseed 2,0.4,0.3\n",
-        {},
-        [
-            (
-                "",
-                "",
-                "16 0.3 seed 1, 16 0.4 seed 2, 64 0.2 seed 1, 64 0.3 seed 2",
-                "one column for each N; seeds from 'name'",
-            )
-        ],
+        "16 0.3 seed 1, 16 0.4 seed 2, 64 0.2 seed 1, 64 0.3 seed 2",
+        "one column for each N; seeds from 'name'",
     ),
-    (
+    answer(
         "seed,16,64\n1,0.3,0.2\n2,0.4,0.3\n",
-        {},
-        [("", "", "16 0.3 1, 16 0.4 2, 64 0.2 1, 64 0.3 2", "one column for each N")],
+        "16 0.3 1, 16 0.4 2, 64 0.2 1, 64 0.3 2",
+        "one column for each N",
     ),
     # --- One column for each seed or model ---
-    ("n,a,b\n16,0.3,0.2\n", {"wide": "seed"}, [("", "", "16 0.3 a, 16 0.2 b", "")]),
-    (
+    answer("n,a,b\n16,0.3,0.2\n", "16 0.3 a, 16 0.2 b", wide="seed"),
+    answer(
         "n,KO s1,KO s2,FC s1,FC s2\n16,0.3,0.2,0.5,0.4\n",
-        {"wide": "seed"},
-        [("KO", "", "16 0.3 s1, 16 0.2 s2", ""), ("FC", "", "16 0.5 s1, 16 0.4 s2", "")],
+        {"KO": "16 0.3 s1, 16 0.2 s2", "FC": "16 0.5 s1, 16 0.4 s2"},
+        wide="seed",
     ),
-    (
-        "n,min,max\n16,0.3,0.2\n",
-        {"wide": "model"},
-        [("min", "", "16 0.3", ""), ("max", "", "16 0.2", "")],
-    ),
-    (
+    answer("n,min,max\n16,0.3,0.2\n", {"min": "16 0.3", "max": "16 0.2"}, wide="model"),
+    answer(
         "n,seed 1,seed 2\n16,0.3,0.2\n",
-        {},
-        [("", "", "16 0.3 seed 1, 16 0.2 seed 2", "one column for each seed (seed 1, seed 2)")],
+        "16 0.3 seed 1, 16 0.2 seed 2",
+        "one column for each seed (seed 1, seed 2)",
     ),
-    (
+    answer(
         "n,KO seed 1,KO seed 2\n16,0.3,0.2\n64,0.2,0.1\n",
-        {},
-        [
-            (
-                "KO",
-                "",
-                "16 0.3 1, 16 0.2 2, 64 0.2 1, 64 0.1 2",
-                "one column for each model and seed ('KO')",
-            )
-        ],
+        {"KO": "16 0.3 1, 16 0.2 2, 64 0.2 1, 64 0.1 2"},
+        "one column for each model and seed ('KO')",
     ),
-    (
+    answer(
         "n,KO,FC\n16,0.3,0.2\n64,0.2,0.1\n",
-        {},
-        [
-            ("KO", "", "16 0.3, 64 0.2", "one column for each model ('KO', 'FC')"),
-            ("FC", "", "16 0.2, 64 0.1", "one column for each model ('KO', 'FC')"),
-        ],
+        {"KO": "16 0.3, 64 0.2", "FC": "16 0.2, 64 0.1"},
+        "one column for each model ('KO', 'FC')",
     ),
     # --- Metrics ---
-    (
+    answer(
         "n,train_mse,val_mse,test_mse\n16,0.3,0.2,0.1\n",
-        {},
-        [("", "test_mse", "16 0.1", "values from 'test_mse'; not used: 'train_mse', 'val_mse'")],
+        "16 0.1",
+        "values from 'test_mse'; not used: 'train_mse', 'val_mse'",
+        of="test_mse",
     ),
-    (
+    answer(
         "n,train_mse,val_mse\n16,0.3,0.2\n",
-        {},
-        [("", "val_mse", "16 0.2", "values from 'val_mse'; not used: 'train_mse'")],
+        "16 0.2",
+        "values from 'val_mse'; not used: 'train_mse'",
+        of="val_mse",
     ),
-    (
+    answer(
         "n,mse seed 1,mse seed 2\n16,0.3,0.2\n",
-        {},
-        [("", "mse", "16 0.3 1, 16 0.2 2", "values from 'mse'; one column for each seed (2)")],
+        "16 0.3 1, 16 0.2 2",
+        "values from 'mse'; one column for each seed (2)",
+        of="mse",
     ),
-    (
+    answer(
         "n,mse,mae,loss,rmse,nmse,mape\n16,1,2,3,4,5,6\n",
-        {"metric": "mse"},
-        [("", "mse", "16 1", "values from 'mse', 'mae', 'loss', 'rmse', 'nmse'")],
+        "16 1",
+        "values from 'mse', 'mae', 'loss', 'rmse', 'nmse'",
+        of="mse",
+        metric="mse",
     ),
-    (
+    answer(
         "n,mse,model\n16,0.3,KO\n16,0.2,FC\n",
-        {},
-        [
-            ("KO", "mse", "16 0.3", "values from 'mse'"),
-            ("FC", "mse", "16 0.2", "values from 'mse'"),
-        ],
+        {"KO": "16 0.3", "FC": "16 0.2"},
+        "values from 'mse'",
+        of="mse",
     ),
-    (
-        "params.n,metrics.mse\n16,0.3\n",
-        {},
-        [("", "mse", "16 0.3", "N from 'params.n'; values from 'mse'")],
+    answer(
+        "params.n,metrics.mse\n16,0.3\n", "16 0.3", "N from 'params.n'; values from 'mse'", of="mse"
     ),
-    ("n,value\n16,0.3\n", {}, [("", "", "16 0.3", "")]),
-    ("n,Fehler\n16,0.3\n", {}, [("", "", "16 0.3", "")]),
-    ("n,mean\n16,0.3\n64,0.2\n", {}, [("", "", "16 0.3, 64 0.2", "")]),
+    answer("n,value\n16,0.3\n", "16 0.3"),
+    answer("n,Fehler\n16,0.3\n", "16 0.3"),
+    answer("n,mean\n16,0.3\n64,0.2\n", "16 0.3, 64 0.2"),
     # --- Names of N ---
-    (
-        "samples,train size,error\n5,16,0.3\n",
-        {},
-        [("", "", "16 0.3", "N from 'train size'; not used: 'samples'")],
+    answer(
+        "samples,train size,error\n5,16,0.3\n", "16 0.3", "N from 'train size'; not used: 'samples'"
     ),
-    (
-        "n,size,error\na,16,0.3\nb,64,0.2\n",
-        {},
-        [("", "", "16 0.3, 64 0.2", "N from 'size'; not used: 'n'")],
-    ),
-    (
+    answer("n,size,error\na,16,0.3\nb,64,0.2\n", "16 0.3, 64 0.2", "N from 'size'; not used: 'n'"),
+    answer(
         "Anzahl Bilder,mse\n16,0.3\n",
-        {},
-        [("", "mse", "16 0.3", "N from 'Anzahl Bilder'; values from 'mse'")],
+        "16 0.3",
+        "N from 'Anzahl Bilder'; values from 'mse'",
+        of="mse",
     ),
-    ("seed,16\n1,0.3\n", {"wide": "n"}, [("", "", "16 0.3 1", "one column for each N")]),
+    answer("seed,16\n1,0.3\n", "16 0.3 1", "one column for each N", wide="n"),
     # --- Names of models and seeds ---
-    (
+    answer(
         "n,FC,KO\n16,0.3,0.2\n64,0.2,\n",
-        {},
-        [
-            (
-                "FC",
-                "",
-                "16 0.3, 64 0.2",
-                "one column for each model ('FC', 'KO'); 1 empty cell left out",
-            ),
-            ("KO", "", "16 0.2", "one column for each model ('FC', 'KO'); 1 empty cell left out"),
-        ],
+        {"FC": "16 0.3, 64 0.2", "KO": "16 0.2"},
+        "one column for each model ('FC', 'KO'); 1 empty cell left out",
     ),
-    (
+    answer(
         "n,FC,KO,GPU\n16,0.3,0.1,2\n64,0.2,0.05,2\n",
-        {},
-        [
-            ("FC", "", "16 0.3, 64 0.2", "one column for each model ('FC', 'KO'); not used: 'GPU'"),
-            (
-                "KO",
-                "",
-                "16 0.1, 64 0.05",
-                "one column for each model ('FC', 'KO'); not used: 'GPU'",
-            ),
-        ],
+        {"FC": "16 0.3, 64 0.2", "KO": "16 0.1, 64 0.05"},
+        "one column for each model ('FC', 'KO'); not used: 'GPU'",
     ),
-    (
+    answer(
         "n,FC,KO\n16,0.3,0.2\n",
-        {},
-        [
-            ("FC", "", "16 0.3", "one column for each model ('FC', 'KO')"),
-            ("KO", "", "16 0.2", "one column for each model ('FC', 'KO')"),
-        ],
+        {"FC": "16 0.3", "KO": "16 0.2"},
+        "one column for each model ('FC', 'KO')",
     ),
-    (
+    answer(
         "n,KO_mse,KO/mse\n16,0.3,0.2\n",
-        {},
-        [
-            ("KO_mse", "", "16 0.3", "one column for each model ('KO_mse', 'KO/mse')"),
-            ("KO/mse", "", "16 0.2", "one column for each model ('KO_mse', 'KO/mse')"),
-        ],
+        {"KO_mse": "16 0.3", "KO/mse": "16 0.2"},
+        "one column for each model ('KO_mse', 'KO/mse')",
     ),
-    (
+    answer(
         "n,KO (a),KO (b)\n16,0.3,0.2\n",
-        {},
-        [
-            ("KO (a)", "", "16 0.3", "one column for each model ('KO (a)', 'KO (b)')"),
-            ("KO (b)", "", "16 0.2", "one column for each model ('KO (a)', 'KO (b)')"),
-        ],
+        {"KO (a)": "16 0.3", "KO (b)": "16 0.2"},
+        "one column for each model ('KO (a)', 'KO (b)')",
     ),
-    (
+    answer(
         "n,FC 50%,KO\n16,0.3,0.2\n",
-        {},
-        [
-            ("FC 50%", "", "16 0.3", "one column for each model ('FC 50%', 'KO')"),
-            ("KO", "", "16 0.2", "one column for each model ('FC 50%', 'KO')"),
-        ],
+        {"FC 50%": "16 0.3", "KO": "16 0.2"},
+        "one column for each model ('FC 50%', 'KO')",
     ),
-    ("n,KO 1,FC 2\n16,0.3,0.2\n", {"wide": "seed"}, [("", "", "16 0.2 FC 2, 16 0.3 KO 1", "")]),
-    ("n,KO 1,KO 2\n16,0.3,0.2\n", {"wide": "seed"}, [("", "", "16 0.3 KO 1, 16 0.2 KO 2", "")]),
-    ("n,KO s1,KO s2\n16,0.3,0.2\n", {"wide": "seed"}, [("KO", "", "16 0.3 s1, 16 0.2 s2", "")]),
+    answer("n,KO 1,FC 2\n16,0.3,0.2\n", "16 0.2 FC 2, 16 0.3 KO 1", wide="seed"),
+    answer("n,KO 1,KO 2\n16,0.3,0.2\n", "16 0.3 KO 1, 16 0.2 KO 2", wide="seed"),
+    answer("n,KO s1,KO s2\n16,0.3,0.2\n", {"KO": "16 0.3 s1, 16 0.2 s2"}, wide="seed"),
     # --- Names of runs ---
-    ("n,error,run\n16,0.3,run1\n16,0.2,run2\n", {}, [("", "", "16 0.3 run1, 16 0.2 run2", "")]),
-    ("n,error,run\n16,0.3,1\n16,0.2,2\n", {}, [("", "", "16 0.3 1, 16 0.2 2", "")]),
-    (
-        "n,error,run\n16,0.3,unet-1\n64,0.2,ko-2\n",
-        {},
-        [("", "", "16 0.3, 64 0.2", "not used: 'run'")],
-    ),
-    ("n,error,run\n16,0.3,a\n64,0.2,a\n", {}, [("", "", "16 0.3, 64 0.2", "not used: 'run'")]),
-    (
-        "n,error,failed\n16,0.3,maybe\n64,0.2,maybe\n",
-        {},
-        [("", "", "16 0.3, 64 0.2", "not used: 'failed'")],
-    ),
-    ("n,error,\n16,0.3,\n64,0.2,5\n", {}, [("", "", "16 0.3, 64 0.2", "not used: 'column 3'")]),
+    answer("n,error,run\n16,0.3,run1\n16,0.2,run2\n", "16 0.3 run1, 16 0.2 run2"),
+    answer("n,error,run\n16,0.3,1\n16,0.2,2\n", "16 0.3 1, 16 0.2 2"),
+    answer("n,error,run\n16,0.3,unet-1\n64,0.2,ko-2\n", "16 0.3, 64 0.2", "not used: 'run'"),
+    answer("n,error,run\n16,0.3,a\n64,0.2,a\n", "16 0.3, 64 0.2", "not used: 'run'"),
+    answer("n,error,failed\n16,0.3,maybe\n64,0.2,maybe\n", "16 0.3, 64 0.2", "not used: 'failed'"),
+    answer("n,error,\n16,0.3,\n64,0.2,5\n", "16 0.3, 64 0.2", "not used: 'column 3'"),
     # --- Deviations ---
-    (
+    answer(
         "n,x,std\n16,0.3,0.1\n",
-        {"columns": {"error": "x", "deviation": "std"}, "seeds": 3},
-        [("", "x", "16 0.2 1, 16 0.3 2, 16 0.4 3", "")],
+        "16 0.2 1, 16 0.3 2, 16 0.4 3",
+        of="x",
+        columns={"error": "x", "deviation": "std"},
+        seeds=3,
     ),
-    ("n,mean,std\n16,0.3,0.1\n", {"seeds": 3}, [("", "", "16 0.2 1, 16 0.3 2, 16 0.4 3", "")]),
-    (
+    answer("n,mean,std\n16,0.3,0.1\n", "16 0.2 1, 16 0.3 2, 16 0.4 3", seeds=3),
+    answer(
         "n,KO mean,KO std,FC mean,FC std\n16,0.3,0.1,0.5,0.2\n",
-        {"seeds": 3},
-        [
-            (
-                "KO mean",
-                "",
-                "16 0.2 1, 16 0.3 2, 16 0.4 3",
-                "one column for each model ('KO mean', 'FC mean')",
-            ),
-            (
-                "FC mean",
-                "",
-                "16 0.3 1, 16 0.5 2, 16 0.7 3",
-                "one column for each model ('KO mean', 'FC mean')",
-            ),
-        ],
+        {"KO mean": "16 0.2 1, 16 0.3 2, 16 0.4 3", "FC mean": "16 0.3 1, 16 0.5 2, 16 0.7 3"},
+        "one column for each model ('KO mean', 'FC mean')",
+        seeds=3,
     ),
-    (
+    answer(
         "n,mse mean,mse std\n16,0.3,0.1\n",
-        {"seeds": 3},
-        [("", "mse mean", "16 0.2 1, 16 0.3 2, 16 0.4 3", "values from 'mse mean'")],
+        "16 0.2 1, 16 0.3 2, 16 0.4 3",
+        "values from 'mse mean'",
+        of="mse mean",
+        seeds=3,
     ),
-    (
-        "n,error\n16,0.5 ± 0.1\n64,0.3\n",
-        {"seeds": 3},
-        [("", "", "16 0.4 1, 16 0.5 2, 16 0.6 3, 64 0.3", "")],
-    ),
-    (
+    answer("n,error\n16,0.5 ± 0.1\n64,0.3\n", "16 0.4 1, 16 0.5 2, 16 0.6 3, 64 0.3", seeds=3),
+    answer(
         "n,error\n16,0.5 (0.1)\n",
-        {"seeds": 3, "scale": {"error": 2}},
-        [("", "", "16 0.8 1, 16 1 2, 16 1.2 3", "error times 2")],
+        "16 0.8 1, 16 1 2, 16 1.2 3",
+        "error times 2",
+        seeds=3,
+        scale={"error": 2},
     ),
     # --- Rows ---
-    (EPOCHS, {"last": "epoch"}, [("", "", "16 0.4 1, 64 0.1 1", "the last 'epoch' of each run")]),
-    (EPOCHS, {"best": "epoch"}, [("", "", "16 0.3 1, 64 0.1 1", "the best 'epoch' of each run")]),
-    (
-        DATASETS,
-        {"filter": {"dataset": "a"}},
-        [("", "", "16 0.5, 64 0.3", "2 rows left out by dataset=a")],
-    ),
-    (
+    answer(EPOCHS, "16 0.4 1, 64 0.1 1", "the last 'epoch' of each run", last="epoch"),
+    answer(EPOCHS, "16 0.3 1, 64 0.1 1", "the best 'epoch' of each run", best="epoch"),
+    answer(DATASETS, "16 0.5, 64 0.3", "2 rows left out by dataset=a", filter={"dataset": "a"}),
+    answer(
         DATASETS + "128,0.1,C\n",
-        {"filter": {"dataset": ["!A", "!C"]}},
-        [("", "", "16 0.4, 64 0.2", "3 rows left out by dataset=!A, !C")],
+        "16 0.4, 64 0.2",
+        "3 rows left out by dataset=!A, !C",
+        filter={"dataset": ["!A", "!C"]},
     ),
-    (
+    answer(
         "n,error,dataset\n16,0.5,A\n64,0.3,B\n",
-        {"filter": {"dataset": "A"}},
-        [("", "", "16 0.5", "1 row left out by dataset=A")],
+        "16 0.5",
+        "1 row left out by dataset=A",
+        filter={"dataset": "A"},
     ),
-    (
+    answer(
         "n,error,status\n16,0.5,finished\n64,0.3,crashed\n128,0.2,crashed\n256,0.2,running\n",
-        {},
-        [("", "", "16 0.5", "2 crashed runs left out; 1 running run left out")],
+        "16 0.5",
+        "2 crashed runs left out; 1 running run left out",
     ),
-    (
-        "n,error,exclude\n16,0.5,no\n64,0.3,yes\n",
-        {},
-        [("", "", "16 0.5", "1 excluded row left out")],
-    ),
-    (
+    answer("n,error,exclude\n16,0.5,no\n64,0.3,yes\n", "16 0.5", "1 excluded row left out"),
+    answer(
         rows("n,error,status", "16,0.5,ok", f"64,0.3,{'a' * 25}"),
-        {},
-        [("", "", "16 0.5", f"1 {'a' * 20} run left out")],
+        "16 0.5",
+        f"1 {'a' * 20} run left out",
     ),
     # A number that follows from N, such as a time, splits nothing.
-    (
+    answer(
         rows(
             "n,error,seed,t",
             *(f"{n},{k / 10},{k},{n + k // 3}" for n in (16, 64) for k in (1, 2, 3)),
         ),
-        {},
-        [("", "", "16 0.1 1, 16 0.2 2, 16 0.3 3, 64 0.1 1, 64 0.2 2, 64 0.3 3", "not used: 't'")],
+        "16 0.1 1, 16 0.2 2, 16 0.3 3, 64 0.1 1, 64 0.2 2, 64 0.3 3",
+        "not used: 't'",
     ),
-    ("n,error,valid\n16,0.5,no\n64,0.3,yes\n", {}, [("", "", "64 0.3", "1 excluded row left out")]),
-    ("n,error,seed\n16,0.5,mean\n64,0.3,mean\n", {}, [("", "", "16 0.5 mean, 64 0.3 mean", "")]),
-    (
-        "n,error,day\n16,0.5,2024-01-01\n64,0.3,2024-02-01\n",
-        {},
-        [("", "", "16 0.5, 64 0.3", "not used: 'day'")],
+    answer("n,error,valid\n16,0.5,no\n64,0.3,yes\n", "64 0.3", "1 excluded row left out"),
+    answer("n,error,seed\n16,0.5,mean\n64,0.3,mean\n", "16 0.5 mean, 64 0.3 mean"),
+    answer(
+        "n,error,day\n16,0.5,2024-01-01\n64,0.3,2024-02-01\n", "16 0.5, 64 0.3", "not used: 'day'"
     ),
-    (
-        "n,error,a,b,c,d,e\n16,0.2,1,2,3,4,5\n",
-        {},
-        [("", "", "16 0.2", "not used: 'a', 'b', 'c', 'd', 'e'")],
-    ),
-    (
+    answer("n,error,a,b,c,d,e\n16,0.2,1,2,3,4,5\n", "16 0.2", "not used: 'a', 'b', 'c', 'd', 'e'"),
+    answer(
         "n,error,a,b,c,d,e,f\n16,0.2,1,2,3,4,5,6\n",
-        {},
-        [("", "", "16 0.2", "not used: 'a', 'b', 'c', 'd', 'e' and others")],
+        "16 0.2",
+        "not used: 'a', 'b', 'c', 'd', 'e' and others",
     ),
-    ("n;error\n16;0,5\n64;0,25\n", {}, [("", "", "16 0.5, 64 0.25", "decimal commas")]),
+    answer("n;error\n16;0,5\n64;0,25\n", "16 0.5, 64 0.25", "decimal commas"),
 ]
 
 
