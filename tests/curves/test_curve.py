@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from korisk.curves.curve import MAX_MODELS, Curve
+from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError
 
@@ -132,6 +132,7 @@ def test_curves_are_compared_by_content_and_cannot_be_changed() -> None:
 def test_names_and_repr() -> None:
     assert repr(PILOT) == "Curve('KO', mse, N = 4 ... 64 (3 sizes), 2 seeds)"
     assert repr(Curve([4], [0.5])) == "Curve(N = 4 (1 size))"
+    assert repr(Curve([4, 8], [0.5, 0.25], [1, 1])) == "Curve(N = 4 ... 8 (2 sizes), 1 seed)"
     assert PILOT.name == "KO"
     assert Curve([4], [0.5], metric="mse").name == "mse"
     assert Curve([4], [0.5]).name == "the curve"
@@ -221,11 +222,6 @@ def test_models_and_metrics_are_chosen_by_name() -> None:
     assert [curve.model for curve in both] == ["KO", "U-Net"]
 
 
-def test_names_are_given_where_the_input_has_none() -> None:
-    curve = Curve.from_records([{"N": 4, "Error": 0.5}], model="KO", metric="mse")
-    assert (curve.model, curve.metric) == ("KO", "mse")
-
-
 def test_a_mapped_column_names_the_metric() -> None:
     records = [{"n": 4, "psnr": 20.0}]
     curve = Curve.from_records(records, columns={"error": "psnr"}, unit="psnr")
@@ -262,11 +258,6 @@ def test_a_mapped_column_names_the_metric() -> None:
 )
 def test_wrong_records_are_refused_in_one_line(call: Callable[[], object], expected: str) -> None:
     assert expected in refused(call)
-
-
-def test_thousands_of_models_are_refused() -> None:
-    records = [{"n": 4, "error": 0.5, "model": f"m{i}"} for i in range(MAX_MODELS + 1)]
-    assert "1,001 models" in refused(lambda: Curve.all_from_records(records))
 
 
 # --- Frames --------------------------------------------------------------------------------------
@@ -369,14 +360,7 @@ def test_parts_of_a_curve_keep_its_errors_in_every_unit(unit: str) -> None:
     assert curve.up_to(16).unit == curve.unit
 
 
-def test_masked_values_stay_out_and_are_counted() -> None:
-    values = np.ma.masked_array([0.3, 9.0, 0.1], mask=[False, True, False])
-    curve = Curve([4, 8, 16], values, seed=["1", "1", "2"])
-    assert curve == Curve([4, 16], [0.3, 0.1], seed=["1", "2"])
-    assert curve.read_as == "1 masked values left out"
-
-
-def test_masked_values_of_every_source_stay_out() -> None:
+def test_masked_records_and_sizes_stay_out() -> None:
     masked = np.ma.masked_array([0.3, 9.0, 0.1], mask=[False, True, False])
     sizes = np.ma.masked_array([4, 8, 16], mask=[False, True, False])
     expected = Curve([4, 16], [0.3, 0.1])
@@ -384,10 +368,6 @@ def test_masked_values_of_every_source_stay_out() -> None:
     assert Curve.from_records(records) == expected
     assert Curve.from_records(records).read_as == "1 empty cell left out"
     assert Curve(sizes, [0.3, 9.0, 0.1]) == expected
-    scores = masked.reshape(3, 1)
-    curve = Curve.from_learning_curve([4, 8, 16], scores, unit="error")
-    assert curve == Curve([4, 16], [0.3, 0.1], ["1", "1"])
-    assert curve.read_as == "1 masked values left out"
 
 
 def test_missing_values_of_records_stay_out_and_those_of_arrays_are_refused() -> None:

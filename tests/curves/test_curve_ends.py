@@ -64,14 +64,6 @@ def test_sums_over_seeds_are_those_of_plain_arithmetic() -> None:
         curve.up_to(3)
 
 
-def test_a_curve_is_told_by_its_counts() -> None:
-    assert repr(Curve([4, 8], [0.5, 0.25], [1, 1])) == "Curve(N = 4 ... 8 (2 sizes), 1 seed)"
-    assert repr(Curve([4], [0.5])) == "Curve(N = 4 (1 size))"
-    assert repr(Curve([4, 4], [0.5, 0.25], [1, 2], "KO", "mse")) == (
-        "Curve('KO', mse, N = 4 (1 size), 2 seeds)"
-    )
-
-
 def test_equal_curves_are_one_key() -> None:
     first, second = (Curve([4, 8], [0.5, 0.25], [1, 2]) for _ in range(2))
     assert first == second
@@ -89,13 +81,9 @@ def test_renamed_is_the_same_curve_of_another_model() -> None:
 @pytest.mark.parametrize(
     ("metric", "unit", "stated"),
     [
-        ("mse", "error", False),
-        ("psnr", "psnr", False),
-        ("rmse", "rmse", False),
-        ("mse", "log10", True),
-        ("dice", "accuracy", True),
+        *(("mse", "error", False), ("psnr", "psnr", False), ("rmse", "rmse", False)),
+        *(("mse", "log10", True), ("dice", "accuracy", True), ("", "negated", True)),
         ("", "error", False),
-        ("", "negated", True),
     ],
 )
 def test_records_state_a_unit_that_no_name_implies(metric: str, unit: str, stated: bool) -> None:
@@ -106,15 +94,6 @@ def test_records_state_a_unit_that_no_name_implies(metric: str, unit: str, state
     again = Curve.from_records(records)
     assert (again.model, again.metric, again.unit) == ("KO", metric, curve.unit)
     assert again.error == pytest.approx(curve.error)
-
-
-def test_as_many_cells_as_the_limit_make_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    curve = Curve([4, 4, 8], [0.5, 0.25, 0.25], [1, 2, 1])
-    wide = Curve([4, 4, 4, 8], [0.5, 0.25, 0.3, 0.25], [1, 2, 3, 1])
-    monkeypatch.setattr(module, "MAX_TABLE", 4)
-    assert curve.table.shape == (2, 2)
-    with pytest.raises(KoriskError, match="got 2 N times 3 seeds"):
-        _ = wide.table
 
 
 def test_a_thousand_models_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +136,7 @@ def test_the_example_is_of_the_test_set() -> None:
 
 
 def test_a_name_for_what_has_none() -> None:
-    records = [{"n": 4, "error": 0.5}]
+    records = [{"N": 4, "Error": 0.5}]
     assert Curve.from_records(records, model="KO", metric="mse").name == "KO"
     assert Curve.from_records(records, metric="mse").metric == "mse"
     assert Curve.all_from_records(records, metric="mse")[0].metric == "mse"
