@@ -75,26 +75,26 @@ def work(name: str, fields: str) -> None:
     try:
         answer: JsonDict = {"html": table_page(name, json.loads(fields))}
     except KoriskError as error:
-        answer = {"error": [_part(part) for part in error.message.parts]}
+        answer = {"error": [_part(piece) for piece in error.message.parts]}
     except MemoryError:
         answer = {"error": [f"{name}: takes too much memory; thin it first"]}
     # A value that the reader has to fill in is an Ellipsis.
     sys.stdout.write(json.dumps(answer, default=lambda _: "..."))
 
 
-def _part(part: str | Argument) -> str | JsonDict:
+def _part(piece: str | Argument) -> str | JsonDict:
     """A part of a message for the form, which has labels for arguments, and offers their values."""
-    if isinstance(part, str):
-        return part
-    value = None if part.value is Absent else part.value
-    return {"text": str(part), "name": part.name, "value": value}
+    if isinstance(piece, str):
+        return piece
+    value = None if piece.value is Absent else piece.value
+    return {"text": str(piece), "name": piece.name, "value": value}
 
 
 def table_page(name: str, fields: Mapping[str, str]) -> str:
     """Build the page of a table from the fields of the form; empty fields choose nothing."""
     texts = {field: text.strip() for field, text in fields.items() if text.strip()}
-    named = ("metric", "unit", "point", "worksheet", "last", "best", "wide")
-    options: dict[str, Any] = {field: texts[field] for field in named if field in texts}
+    choices = ("metric", "unit", "point", "worksheet", "last", "best", "wide")
+    options: dict[str, Any] = {field: texts[field] for field in choices if field in texts}
     options["columns"] = {f[7:]: text for f, text in texts.items() if f.startswith("column_")}
     options["ignore"] = [column.strip() for column in texts.get("ignore", "").split(";") if column]
     options["filter"] = _pairs("filter", texts)

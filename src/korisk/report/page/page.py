@@ -81,7 +81,7 @@ class Page:
             record=escape(record())
         )
         sections = [*self.sections, Section("promises", title, promises)]
-        asked, odds = self.question, self.odds
+        question_text, odds = self.question, self.odds
         if self.answer:
             answer = self.answer
         elif main is None:
@@ -95,7 +95,7 @@ class Page:
             advice = plan.recommend()
             answer = headline(advice, plan)
             goal = f"{plan.curve.metric or plan.curve.unit.noun} {words.value(plan.target)}"
-            asked = question(plan.curve.model, goal)
+            question_text = question(plan.curve.model, goal)
             goal += f" ({main.why})" if main.why else ""
             goal = f"{main.name}, {goal}" if len(self.groups) > 1 else goal
             odds = "; ".join(filter(None, (goal, interval(advice, plan)))) + "."
@@ -111,7 +111,7 @@ class Page:
         return Template(asset("page.html")).substitute(
             title=escape(self.title),
             kind=escape(self.kind),
-            question=escape(asked),
+            question=escape(question_text),
             answer=escape(answer),
             odds=escape(odds),
             notes=notes_html,
