@@ -91,10 +91,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: testing.check(A, laws=["beauty"]), "laws must be one of adjoint, linearity"),
     (lambda: testing.check(any_(3)), "operator must be a LinearOperator"),
     # Entries and shapes
-    (
-        lambda: Diagonal([1.0, math.nan, math.inf]),
-        "finite numbers, got 3 entries, of which 2 are NaN",
-    ),
+    (lambda: Diagonal([1.0, math.nan, math.inf]), "finite numbers, got 3 .*, of which 2 are NaN"),
     (lambda: Diagonal(torch.tensor([1j])), "weights must be real"),
     (lambda: Diagonal([]), "one or more finite numbers, got 0 entries"),
     (lambda: Diagonal("ramp"), "weights must be a torch tensor or an array"),

@@ -9,8 +9,6 @@ import torch
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError
-from korisk.fitting import DenseRidge
-from korisk.fitting.ridge.choice import Scorer
 from korisk.operators import Diagonal, Matrix
 from korisk.prediction.dense import from_examples as module
 from korisk.prediction.dense.from_examples import (
@@ -67,21 +65,6 @@ def test_it_is_the_spectrum_of_inputs_with_their_noise(wanted: bool, dtype: torc
     assert (made.entries, made.parameters) == (targets.shape[1], INPUTS * targets.shape[1])
     assert made.energy / made.entries == pytest.approx(np.square(targets).mean(), rel=1e-4)
     assert made.floor == pytest.approx(least_squares(examples), rel=0.02)
-
-
-def test_the_curve_is_that_of_training() -> None:
-    examples = drawn(8_000, wanted=True)
-    made = dense_spectrum(examples, moment_of(examples, 0.0), relu=False)
-    test = examples.inputs[:2000], examples.targets[:2000]
-    for n in (100, 200):
-        found = []
-        for first in range(4000, 4000 + 20 * n, n):
-            part = slice(first, first + n)
-            ridge = DenseRidge(examples.inputs[part], examples.targets[part], relu=False)
-            training = ridge.training(n)
-            penalties = [training.scale * 10.0**e for e in np.arange(-4, -0.5, 0.5)]
-            found.append(training.scores(Scorer(*test))(penalties))
-        assert made.errors(n)[0] == pytest.approx(np.mean(found, axis=0).min(), rel=0.06)
 
 
 def test_a_relu_lowers_errors_of_positive_targets_alone() -> None:

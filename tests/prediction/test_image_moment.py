@@ -127,21 +127,6 @@ def test_images_like_no_field_are_shrunk_less_and_less() -> None:
     assert matrix(equal) == pytest.approx(np.outer(image, image))  # the mean alone
 
 
-@pytest.mark.parametrize("blend", [0.0, 0.3])
-def test_the_shrinkage_is_about_the_best_there_is(blend: float) -> None:
-    shape = (5, 6)
-    mixed = (1 - blend) * covariance(shape, uneven(shape)) + blend * pattern(30)
-    tried = np.linspace(0, 1, 11)
-    chosen, fixed = [], []
-    for seed in range(12):
-        images = drawn(mixed, 24, shape, seed)
-        chosen.append(off(matrix(image_moment(images)), mixed) ** 2)
-        fixed.append([off(matrix(image_moment(images, shrinkage=s)), mixed) ** 2 for s in tried])
-    errors = np.mean(fixed, axis=0)
-    assert np.mean(chosen) < 1.25 * errors.min()
-    assert np.mean(chosen) < 1.01 * min(errors[0], errors[-1])
-
-
 @pytest.mark.parametrize("shape", [(12, 6), (40, 6), (9, 3, 4)], ids=["few", "many", "flat"])
 def test_the_shrinkage_is_variance_over_distance(shape: tuple[int, ...]) -> None:
     """From matrices: the variance of the sample moment over its squared distance to the target."""

@@ -172,11 +172,8 @@ def test_patients_are_told_apart_and_one_is_refused(tmp_path: Path) -> None:
         np.save(tmp_path / f"p{patient}" / "a.npy", anatomy + 0.2 * rng.random((12, 8, 8)))
     made = predicted(CT, source=FileSource(path=str(tmp_path)))
     assert made.images == "32 images of 3 patients"
-    alone = predicted(CT, source=FileSource(path=str(tmp_path), patients="image"))
-    for told, untold in zip(made.predictions, alone.predictions, strict=True):
-        assert untold.independent == 32
+    for told in made.predictions:
         assert 3 <= (told.independent or 32) < 6
-        assert told.level > 2 * untold.level
         assert any(all(each in note for each in ("32", "3 patients")) for note in told.notes)
     assert made.to_dict([])["independent"] == made.predictions[0].independent
     for rule in ("auto", "folder"):

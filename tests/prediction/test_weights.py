@@ -97,17 +97,6 @@ def test_one_weight_has_wiener_s_error() -> None:
         assert curve.effective(n) == pytest.approx(n * gamma / (n * gamma + penalty), rel=0.1)
 
 
-def test_a_relu_passes_a_share_of_the_excess_and_units_do_not_matter() -> None:
-    whole, half = structured(GAMMA, OMEGA, WAY), structured(GAMMA, OMEGA, WAY, share=0.5)
-    np.testing.assert_allclose(half.errors(SIZES) - 1, (whole.errors(SIZES) - 1) / 2)
-    assert half.slope == pytest.approx(whole.slope / 2)
-    # Inputs in units of a third: gradients grow by 3, weights shrink.
-    plain = structured(GAMMA, OMEGA, WAY, n=100)
-    scaled = structured(9 * GAMMA, 9 * OMEGA, WAY / 3, n=100)
-    np.testing.assert_allclose(scaled.errors(SIZES), plain.errors(SIZES), rtol=1e-6)
-    assert scaled.effective(64) == pytest.approx(plain.effective(64))
-
-
 def test_few_rows_cost_as_in_ordinary_least_squares() -> None:
     """Rows of a Gaussian: the excess is p / (N - p - 1), and p / N only for many."""
     p = len(ONES)
