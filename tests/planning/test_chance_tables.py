@@ -12,9 +12,8 @@ from scipy.special import ndtr, ndtri
 
 import korisk as kr
 from korisk.curves.noise import paired_correlation
-from korisk.planning.chances import Chances, near_horizon, table, table_sizes
+from korisk.planning.chances import Chances, table
 from korisk.planning.compare import Crossing, Crossover
-from korisk.planning.extrapolation import extrapolate
 from korisk.planning.futures.law import Law, joined, mixed, normals, recalibrated, turned
 from korisk.planning.futures.posterior import MOST_SIZES, posterior
 from pilots import power_pilot
@@ -100,12 +99,6 @@ def test_a_table_finds_the_n_of_every_level(centre: float, deviation: float, p: 
     assert len(made.n) < 3 * len(grid)
 
 
-def test_a_table_never_falls_and_is_constant_beyond_its_ends() -> None:
-    made = table(lambda n: np.where(n < 100, 0.4, 0.2), np.array([10.0, 50.0, 200.0]))
-    assert (made.p == 0.4).all()
-    assert (made.at(1), made.at(1e6)) == (0.4, 0.4)
-
-
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=6), levels)
 def test_the_smallest_whole_n_of_a_level_is_the_smallest(values: list[float], p: float) -> None:
     odds = Chances(np.array([2.0, 5, 9, 17, 30, 60])[: len(values)], np.sort(values))
@@ -124,24 +117,6 @@ def test_the_smallest_whole_n_of_a_level_is_the_smallest(values: list[float], p:
         assert lower > odds.first(0.05) - 1
     if math.isfinite(upper):
         assert odds.first(0.95) <= upper < odds.first(0.95) + 1
-
-
-def test_tables_have_every_n_of_small_gaps_and_eight_sizes_per_doubling_beyond() -> None:
-    forecast = extrapolate(kr.Curve([8, 24, 100, 400], [0.4, 0.3, 0.2, 0.15]))
-    sizes = table_sizes(forecast)
-    assert set(range(8, 25)) <= set(sizes.tolist())
-    assert {100.0, 400.0, 401.0, float(forecast.horizon)} <= set(sizes.tolist())
-    beyond = sizes[(sizes > 401) & (sizes < forecast.horizon)]
-    ratios = beyond[1:] / beyond[:-1]
-    assert ratios == pytest.approx(2 ** (1 / 8), rel=1e-9)
-    inside = np.log(sizes[(sizes > 100) & (sizes < 400)] / 100) / np.log(4)
-    assert inside[0] < 0.02
-    assert inside[-1] > 0.98
-    assert np.diff(inside).max() < 0.25
-    assert inside + inside[::-1] == pytest.approx(1)  # as many in either half
-    assert (near_horizon(forecast, 30.0), near_horizon(forecast, math.inf)) == (6400, 6400)
-    assert near_horizon(forecast, 1000.0) == 16_000
-    assert near_horizon(forecast, 1e6) == forecast.horizon
 
 
 # --- Two curves ----------------------------------------------------------------------------------
@@ -184,54 +159,6 @@ def test_odds_are_those_of_coupled_laws() -> None:
     assert back.odds(sizes) == pytest.approx(1 - made.odds(sizes), abs=1e-6)
 
 
-def simulated_ratio(made: kr.Comparison, correlation: float) -> Array:
-    """(5%, 50%, 95%) quantiles of the ratio of both N, by drawing futures of both."""
-    rng = np.random.default_rng(0)
-    first = rng.standard_normal(200_000)
-    second = correlation * first + math.sqrt(1 - correlation**2) * rng.standard_normal(200_000)
-    logs = []
-    for plan, scores in ((made.first, first), (made.second, second)):
-        odds, p = plan.chances, ndtr(scores)
-        drawn = np.interp(p, odds.p, np.log(odds.n))
-        logs.append(
-            np.where(p > odds.p[-1], 1e3, np.where(p < odds.p[0], np.log(odds.n[0]), drawn))
-        )
-    return np.asarray(np.exp(np.quantile(logs[1] - logs[0], [0.05, 0.5, 0.95])))
-
-
-@pytest.mark.parametrize(("target", "correlation"), [(0.018, 0.2), (0.08, 0.0), (0.03, 0.0)])
-def test_the_interval_of_a_ratio_holds_nine_of_ten_futures(
-    target: float, correlation: float
-) -> None:
-    """Beyond both pilots; inside both, whose seeds have other names; beyond one of them."""
-    first = power_pilot(0.0, 0.5, 0.5, noise=0.02)
-    second = power_pilot(0.0, 1.0, 0.5, noise=0.03, draw=1)
-    second = kr.Curve(second.n, second.error, [f"{seed}!" for seed in second.seed])
-    made = kr.compare(first, second, target)
-    low, middle, high = simulated_ratio(made, correlation)
-    assert made.ratio_range is not None
-    assert made.ratio_range == pytest.approx((low, high), rel=0.04)
-    assert made.ratio == pytest.approx(middle, rel=0.1)
-    assert made.together == correlation
-
-
-def test_a_ratio_with_one_known_end_is_a_bound() -> None:
-    n = [16, 32, 64, 128, 256]
-    good = kr.Curve(n, [0.01, 0.008, 0.007, 0.0065, 0.006], model="KO")
-    slow = kr.Curve(n, [0.5, 0.35, 0.25, 0.18, 0.13], model="FC")
-    made = kr.compare(good, slow, 0.1)
-    assert made.first.met_at_smallest
-    assert made.ratio_range is not None
-    least, most = made.ratio_range
-    assert most == math.inf
-    assert 256 / 16 < least < made.second.chances.first(0.5) / 16
-    back = kr.compare(slow, good, 0.1).ratio_range
-    assert back is not None
-    assert back[0] == 0.0
-    assert back[1] == pytest.approx(1 / least, rel=0.02)
-    assert (made.open_end, kr.compare(slow, good, 0.1).open_end) == (" or more", " or less")
-
-
 def test_at_the_ends_of_a_crossover_odds_are_its_levels() -> None:
     n = np.array([16, 32, 64, 128, 256, 512])
     flat = power_pilot(0.05, 0.4, 0.6, noise=0.03)
@@ -270,18 +197,6 @@ def test_of_several_changes_of_order_the_one_at_the_crossover_counts(
     assert (made.better, made.last, made.sizes) == ("FC", 64, 4)
 
 
-def test_two_models_of_one_name_are_the_first_and_the_second() -> None:
-    n, errors = [16, 32, 64], [0.3, 0.2, 0.1]
-    for models, names in (
-        (("KO", "FC"), ("KO", "FC")),
-        (("KO", "KO"), ("first", "second")),
-        (("KO", ""), ("first", "second")),
-        (("", "FC"), ("first", "second")),
-    ):
-        first, second = (kr.Curve(n, errors, model=model) for model in models)
-        assert kr.compare(first, second, 0.15).names == names
-
-
 # --- Pilots of many sizes, collapsed sizes, and steps --------------------------------------------
 
 
@@ -295,7 +210,8 @@ def test_a_pilot_of_many_sizes_is_merged_into_few(sizes: int) -> None:
     assert (pilot.x[-1], pilot.last) == (1.0, n[-1])
     assert pilot.y[-1] == pytest.approx(math.log(curve.means[-1]))
     assert (np.diff(pilot.x) > 0).all()
-    np.testing.assert_allclose(np.exp(pilot.y), 0.02 + (pilot.x * n[-1]) ** -0.5, rtol=0.01)
+    exactly = 1e-12 if sizes <= MOST_SIZES else 0.01
+    np.testing.assert_allclose(np.exp(pilot.y), 0.02 + (pilot.x * n[-1]) ** -0.5, rtol=exactly)
 
 
 def test_a_step_in_the_means_makes_room_for_larger_drifts() -> None:

@@ -214,3 +214,14 @@ def test_the_papers_lines_cross_without_odds(first: kr.Curve, second: kr.Curve) 
     assert math.isnan(crossing.lower)
     assert math.isnan(crossing.upper)
     assert pair.ratio_range is None
+
+
+def test_sizes_that_one_pilot_lacks_are_interpolated() -> None:
+    """Means at 16, 64, 256 and at 32, 128, 512 cross at 90 without a common N."""
+    n = np.array([8, 16, 32, 64, 128, 256, 512, 1024])
+    flat = kr.Curve(n[::2], 0.1 * (n[::2] / 90) ** -0.1, model="flat")
+    steep = kr.Curve(n[1::2], 0.1 * (n[1::2] / 90) ** -0.7, model="steep")
+    both = kr.compare(flat, steep, 0.1)
+    assert both.crossover is not None
+    assert f"cross at about N = {both.crossover.n}" in both.explain()
+    assert both.crossover.n == pytest.approx(90, rel=0.15)

@@ -52,6 +52,8 @@ def longer(share: float, factor: float = 4, pairs: int = 40) -> Longer:
         (FALLING, {"longer": longer(0.46), "training": training(0.9)}, None, "training", ""),
         (FALLING, {"longer": longer(0.24), "training": training(0.52)}, None, "data", ""),
         (FALLING, {"longer": longer(0.0), "training": training(0.55)}, None, "unknown", LARGER),
+        (FALLING, {"longer": longer(0.0), "training": training(0.25)}, 0.1, "data", ""),
+        (FALLING, {"longer": longer(0.0), "training": training(0.25)}, 0.05, "unknown", LARGER),
         # Of a flat error, no part is a lack of data.
         (FLAT, {}, None, "unknown", TRAIN),
         (FLAT, {"training": training(0.1, FLAT)}, None, "unknown", TRAIN),

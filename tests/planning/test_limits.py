@@ -112,49 +112,6 @@ def test_a_flat_decade_is_not_called_data() -> None:
     assert kr.planning.limit(curve).next_run == "train N = 1,024 once with 3 times the steps"
 
 
-def test_an_error_that_fell_and_is_flat_now_is_not_called_data() -> None:
-    curve = kr.Curve(N, [0.4, 0.2, 0.1, 0.05, 0.05, 0.0501, 0.0499, 0.05])
-    limit = kr.planning.limit(curve)
-    assert (limit.kind, bool(limit.next_run)) == ("unknown", True)
-    assert "does not fall with N" in limit.sentence
-
-
-def test_by_itself_a_falling_error_is_said_to_fall() -> None:
-    limit = kr.planning.limit(kr.Curve(N, [1.0 / n for n in N]))
-    assert limit.kind == "data"
-    assert "still falls with N" in limit.sentence
-
-
-def test_a_gain_that_noise_hides_asks_for_more_seeds() -> None:
-    curve, _ = Simulated(dict.fromkeys(KINDS, 1 / 3), scatter=0.5).pilot()
-    longer = kr.planning.Longer(n=1024, factor=3, errors=[0.03, 0.06], before=[0.02, 0.08])
-    limit = kr.planning.limit(curve, longer=longer, training=curve)
-    assert limit.kind == "unknown"
-    assert "more seeds" in limit.next_run
-
-
-def test_what_data_cannot_lower_is_named_where_it_is_above_the_target() -> None:
-    """Data is the largest part, and the rest alone is above the target."""
-    shares = {"data": 0.6, "training": 0.0, "network": 0.4}
-    curve, known = Simulated(shares, scatter=0.01).pilot()
-    error = float(curve.means[-1])
-    assert kr.planning.limit(curve, **known).kind == "data"
-    assert kr.planning.limit(curve, 0.7 * error, **known).kind == "data"
-    out_of_reach = kr.planning.limit(curve, 0.1 * error, **known)
-    assert (out_of_reach.kind, out_of_reach.next_run) == (
-        "unknown",
-        "train a larger network at N = 1,024",
-    )
-
-
-def test_the_words_have_the_numbers_of_the_users_unit() -> None:
-    shares = {"data": 0.9, "training": 0.0, "network": 0.1}
-    words = Simulated(shares, unit="psnr", scatter=0.0).limit().sentence
-    assert "N = 1,024" in words
-    assert "13.98" in words  # 0.04 in decibels
-    assert "23.98" in words  # a tenth of it
-
-
 def test_what_does_not_go_with_the_curve_is_refused() -> None:
     curve = kr.Curve([16, 64], [0.2, 0.1], unit="accuracy")
     with pytest.raises(kr.KoriskError, match="training must have a size of the curve"):

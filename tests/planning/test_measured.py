@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import korisk as kr
 from korisk.curves.noise import ROUNDING, collapsed, relative_variance
 from korisk.planning.plan import LEVELS, plan_from
-
-Array = NDArray[np.float64]
 
 COLLAPSE = Path(__file__).parents[2] / "benchmarks" / "data" / "collapse_h8.csv"
 SIZES = 2 ** np.arange(2, 11)

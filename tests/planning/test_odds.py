@@ -4,15 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import korisk as kr
 from korisk.curves.noise import lasting_share, paired_correlation
 from korisk.curves.unit import metric_family
-from korisk.planning.futures.law import normals, recalibrated
 from korisk.planning.futures.posterior import posterior
-from korisk.planning.futures.prior import PRIOR, PRIORS, prior_of
 
 N = 16 * 2 ** np.arange(5)
 
@@ -70,24 +66,6 @@ def test_bands_get_narrower_with_every_size_of_an_exact_curve() -> None:
 )
 def test_a_metric_tells_its_family(metric: str, unit: str, family: str) -> None:
     assert metric_family(metric, kr.curves.UNITS[unit]) == family
-
-
-def test_the_prior_is_that_of_the_metric() -> None:
-    for metric, family in (("mse", "squares"), ("error rate", "rates"), ("loss", "losses")):
-        assert prior_of(power_law(0.5, metric=metric)) is PRIORS[family]
-    assert prior_of(power_law(0.5, metric="")) is PRIOR
-    assert sum(kind.weight for kind in PRIOR.kinds) == pytest.approx(1, abs=0.01)
-
-
-@given(st.floats(-1, 1), st.floats(0.3, 3), st.lists(st.floats(-4, 4), min_size=2, max_size=6))
-def test_recalibrated_odds_grow_with_the_error(
-    offset: float, slope: float, errors: list[float]
-) -> None:
-    law = recalibrated(normals(np.ones(1), np.zeros((1, 1)), np.ones((1, 1))), offset, slope)
-    odds = [float(law.under(np.array([error]))[0]) for error in sorted(errors)]
-    assert odds == sorted(odds)
-    middle = law.quantile(0.5)
-    assert law.under(middle) == pytest.approx(0.5, abs=1e-6)
 
 
 def with_lasting_effects(effect: float, *, draw: int = 0, level: float = 1.0) -> kr.Curve:

@@ -74,12 +74,41 @@ def test_the_distance_from_the_pilot_is_told(samples: int, far: str) -> None:
     said = planned(middle=samples, chances=odds(samples)).headline()
     far = f"{far} the pilot's largest N of 100"
     assert said == filled("beyond", samples=f"{samples:,}", far=far)
+
+
+@pytest.mark.parametrize(("samples", "far"), [(FAR * 100, False), (FAR * 100 + 1, True)])
+def test_far_out_only_the_order_means_much(samples: int, far: bool) -> None:
+    said = planned(middle=samples, chances=odds(samples)).headline()
     assert FAR == 64
+    assert ("order of magnitude" in said) == far
+
+
+@pytest.mark.parametrize(
+    ("values", "facts"),
+    [
+        ({}, ["about 400 samples (chance 50%), 4 times the pilot", "300 to 900", "800 samples"]),
+        ({"upper": math.inf}, ["95% probability it takes at least 300"]),
+        ({"reach": 0.94}, ["about 400 samples (chance 50%)", "if the target is", "at most 94%"]),
+        ({"reach": 0.49}, ["probably does not reach", "at most 49%", "about 400", "is 50%"]),
+        ({"chances": odds(400, 0.8), "reach": 0.97}, ["No amount of data gives 90%", "97%"]),
+        ({"middle": None, "reach": 0.3}, ["not known", "single seed", "1,000,000 is 30%"]),
+        ({"goal": 0.15, "middle": 40, "chances": odds(40)},
+         ["measured means of KO", "between N = 25 and 50, at about 40 (chance 50%)"]),
+        ({"goal": 0.5, "middle": 10, "chances": odds(10)}, ["smallest N = 10 (chance 50%)"]),
+    ],
+)  # fmt: skip
+def test_every_number_is_told_with_its_odds_and_its_condition(
+    values: dict[str, Any], facts: list[str]
+) -> None:
+    said = planned(**values).brief()
+    for fact in facts:
+        assert fact in said
 
 
 def test_the_reach_is_a_condition_where_it_is_below_95_percent() -> None:
     assert planned(reach=0.95).headline() == filled("beyond")
     assert planned(reach=0.94).headline() == filled("if_reachable", reach="94%")
+    assert planned(reach=0.5).headline() == filled("if_reachable", reach="50%")
     assert planned(reach=0.49).headline() == filled("unlikely", reach="49%")
     bare = planned(reach=0.94, curve=kr.Curve(SIZES, MEANS))
     names = {"start": "The model", "model": "the model"}

@@ -124,27 +124,6 @@ def test_the_model_that_needs_fewer_is_named_with_a_factor_above_one(
         assert back.saving().split(" (")[0] == said.split(" (")[0]
 
 
-@pytest.mark.parametrize(("reach", "likely"), [(0.5, True), (0.499, False)])
-def test_a_ratio_means_something_where_both_have_even_odds(
-    plans: tuple[kr.Plan, kr.Plan], reach: float, likely: bool
-) -> None:
-    second = replace(with_answer(plans[1], SECOND, 0.3), reach=reach)
-    made = kr.Comparison(with_answer(plans[0], FIRST, 0.2), second)
-    assert made.likely == likely
-    assert kr.Comparison(second, made.first).likely == likely
-    assert (f"if both reach it, chance {reach:.0%}" in made.saving()) != likely
-
-
-def test_numbers_are_told_with_their_chances(plans: tuple[kr.Plan, kr.Plan]) -> None:
-    made = compared(plans)
-    said = made.headline()
-    assert said.startswith("To reach 0.01, KO needs about 4,000 samples (chance 50%)")
-    assert " and FC about 16,000 (chance 50%), a ratio of 4 (90%: " in said
-    unsure = compared(plans, reach=(1.0, 0.94)).headline()
-    assert ", at most 94% " in unsure
-    assert compared(plans, reach=(1.0, 0.95)).headline().count("at most") == 0
-
-
 def test_curves_cross_between_common_sizes() -> None:
     n = [8, 16, 32]
     first = kr.Curve(n[:2], [0.3, 0.25], model="KO")

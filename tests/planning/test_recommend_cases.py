@@ -12,7 +12,14 @@ from korisk._checks import LARGEST_N
 from korisk.planning.chances import Chances
 from korisk.planning.limits import Limit, Longer
 from korisk.planning.protocol import Expectation
-from korisk.planning.recommend import check_words, no_number, otherwise, price_of, recommend
+from korisk.planning.recommend import (
+    check_words,
+    collectable,
+    no_number,
+    otherwise,
+    price_of,
+    recommend,
+)
 
 PILOT = kr.Curve([16, 32, 64, 128], [0.4, 0.2, 0.1, 0.05], model="KO")
 SEEDED = kr.Curve([16, 16, 64, 64, 128, 128], [0.4, 0.41, 0.1, 0.11, 0.05, 0.051], [1, 2] * 3)
@@ -74,13 +81,16 @@ def test_a_model_without_a_name_begins_with_the_advice() -> None:
 def test_numbers_are_recommended_up_to_sixteen_times_the_pilot_unless_data_does_not_help() -> None:
     assert recommend(bare_plan(16 * 128)).action == "collect"
     far = recommend(bare_plan(16 * 128 + 1))
-    assert far.action == "measure"
+    assert (far.action, far.n, far.seeds) == ("measure", 256, 3)
+    assert collectable(bare_plan(), 16 * 128)
+    assert not collectable(bare_plan(), 16 * 128 + 1)
     assert far.reasons[0] == (
         "2,049 samples would be enough with 90%, but lie more than 16 times beyond the pilot, "
         "where odds were not checked."
     )
     limited = bare_plan(300, limit=Limit("training", "So."), longer=LONGER)
     assert recommend(limited).action == "train"
+    assert not collectable(limited, 300)
     limited.met_in_pilot = True
     assert recommend(limited).action == "collect"
     assert recommend(bare_plan(300, limit=OPEN)).action == "collect"

@@ -2,13 +2,18 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import logsumexp, ndtr
+from scipy.stats import multivariate_normal
 
 import korisk as kr
-from pilots import scaled
+from korisk.planning.futures.related import KINSHIP, Relatives, relatives
+from pilots import power_pilot, scaled
 
 Array = NDArray[np.float64]
 
@@ -115,3 +120,116 @@ def test_what_cannot_be_related_is_refused(related: kr.Curve, fit: str, said: st
     ):
         with pytest.raises(kr.KoriskError, match=said):
             ask()
+
+
+# --- Against joint normal laws -------------------------------------------------------------------
+# The references know nothing of the planner's grids and factorisations: a curve's errors at all
+# sizes are one normal vector whose level has a vague prior, and SciPy gives its density.
+
+VAGUE = 1e5  # variance of a level about which nothing is known, beside noise of 1e-4
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Weighted curves; for each, the mean and deviation of the log error at some sizes."""
+
+    weight: Array  # (G,)
+    mean: Array  # (G, M)
+    deviation: Array  # (G, M)
+
+    def under(self, log_error: Array) -> Array:
+        return np.asarray(self.weight @ ndtr((log_error - self.mean) / self.deviation))
+
+
+def walk_covariance(u: Array, v: Array, step: float) -> Array:
+    """Covariance of a random walk from u = 0 over doublings, with independent sides."""
+    distance = np.minimum(np.abs(u)[:, None], np.abs(v)[None, :])
+    return step**2 * np.where(np.multiply.outer(u, v) > 0, distance, 0.0)
+
+
+def conditioned(joint: Array, noise: Array, gap: Array) -> tuple[Array, Array]:
+    """Shift (G, M) and variance (M,) of the last entries of a normal vector, given the first K.
+
+    `gap` (G, K) is what was measured minus its mean; `noise` (K,) belongs to the measurements.
+    """
+    count = len(noise)
+    gain = np.linalg.solve(joint[:count, :count] + np.diag(noise), joint[:count, count:])
+    left = joint[count:, count:] - joint[:count, count:].T @ gain
+    return gap @ gain, np.diag(left)
+
+
+def by_relatives(pilot: kr.Curve, made: Relatives, n: Array) -> tuple[Reference, float]:
+    """The law and the evidence of Eq. (eq:related), one hypothesis after the other."""
+    last, y, kin = float(pilot.sizes[-1]), np.log(pilot.means), made.kinship
+    sizes = np.concatenate([pilot.sizes, n, [last]])
+    u = np.log2(sizes / last)
+    centres, spreads = [], []
+    for shape in made.shapes:
+        mean, variance = shape.moments(sizes)
+        centre = shape.weight @ mean
+        drift = np.array([walk.drift for walk in shape.walks])[shape.walk][:, None] ** 2
+        ahead = np.maximum(np.log2(sizes / shape.last), 0) ** shape.prior.growth
+        spreads.append(shape.weight @ (variance + drift * ahead + (mean - centre) ** 2))
+        centres.append(centre - centre[-1])
+    groups = [[j] for j in range(len(centres))]
+    groups += [list(range(len(centres)))] if len(centres) > 1 else []
+    noise = np.maximum(made.variance, kin.least_noise**2)
+    weights, means, deviations = [], [], []
+    steps = list(zip(kin.walks, kin.walk_weights, strict=True))
+    floors = list(zip(kin.floors, kin.floor_weights, strict=True))
+    for group, (step, p), (floor, q) in product(groups, steps, floors):
+        fall = np.exp(np.array(centres)[group])
+        parts = np.log(floor + (1 - floor) * fall)
+        visible = (1 - floor) * fall / (floor + (1 - floor) * fall)
+        own = (visible**2 * np.array(spreads)[group]).mean(axis=0) / len(group)
+        joint = walk_covariance(u, u, step) + VAGUE
+        joint += kin.stretch**2 * np.outer(parts.mean(axis=0), parts.mean(axis=0))
+        away = parts - parts.mean(axis=0)
+        joint += kin.contrast**2 * away.T @ away + np.diag(own)
+        gap = y - parts.mean(axis=0)[: len(y)]
+        covariance = joint[: len(y), : len(y)] + np.diag(noise)
+        density = multivariate_normal(np.zeros(len(y)), covariance).logpdf(gap)
+        weights.append(np.log(p * q / len(groups)) + float(density))
+        shift, variance = conditioned(joint, noise, gap[None, :])
+        means.append((parts.mean(axis=0)[len(y) :] + shift[0])[:-1])
+        deviations.append(np.sqrt(variance)[:-1])
+    total = float(logsumexp(weights))
+    constant = 0.5 * (len(y) * np.log(2 * np.pi) + np.log(VAGUE))
+    reference = Reference(np.exp(np.array(weights) - total), np.array(means), np.array(deviations))
+    return reference, total + constant
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_relatives_are_joint_normal_laws(several: bool) -> None:
+    pilot = power_pilot(0.02, 0.5, 0.5, noise=0.02, sizes=(16, 32, 64, 128))
+    shapes = [power_pilot(0.1, 2.5, 0.5, noise=0.02, sizes=(16, 64, 256, 1024), draw=1)]
+    shapes += [power_pilot(0.3, 1.0, 0.8, noise=0.02, sizes=(8, 32, 128, 512), draw=2)] * several
+    made = relatives(pilot, tuple(shapes), replace(KINSHIP, contrast=0.4, walks=(0.01, 0.05)))
+    n = np.array([24.0, 128.0, 300.0, 1024.0, 9000.0])
+    reference, evidence = by_relatives(pilot, made, n)
+    assert made.evidence == pytest.approx(evidence, abs=1e-4)
+    law = made.law(n)
+    for p in (0.05, 0.5, 0.95):
+        assert reference.under(law.quantile(p)) == pytest.approx(p, abs=1e-3)
+    np.testing.assert_allclose(made.centre(n), reference.weight @ reference.mean, atol=1e-4)
+    odds = np.exp(made.evidence - made.alone.evidence)
+    assert made.trust == pytest.approx(odds / (1 + odds) if odds > 1 else 0.0, abs=1e-6)
+
+
+def test_the_prior_of_relatives_is_a_law() -> None:
+    assert sum(KINSHIP.walk_weights) == pytest.approx(1)
+    assert sum(KINSHIP.floor_weights) == pytest.approx(1)
+    assert KINSHIP.floors[0] == 0
+    assert list(KINSHIP.floors) == sorted(KINSHIP.floors)
+    assert KINSHIP.floors[-1] < 1
+    # A step of the misfit and a mean's noise are small beside the stretch of the shape.
+    assert 0 < KINSHIP.walks[0] < KINSHIP.walks[-1] < KINSHIP.stretch < 1
+    assert 0 < KINSHIP.least_noise < KINSHIP.contrast < KINSHIP.stretch
+    assert (KINSHIP.believed, KINSHIP.least_odds) == (0.5, 0)  # evidence alone decides
+
+
+def test_single_seeds_of_a_pilot_are_as_good_as_a_deviation_of_four_percent() -> None:
+    n = [16, 32, 64, 128]
+    single = kr.Curve(n, [0.145, 0.108, 0.0825, 0.064])
+    relative = power_pilot(0.1, 2.5, 0.5, noise=0.02, sizes=(16, 64, 256, 1024), draw=1)
+    assert relatives(single, (relative,)).variance == pytest.approx(0.04**2)
