@@ -209,39 +209,12 @@ def test_lists_in_cells_are_no_fault(tmp_path: Path) -> None:
         Curve.read_all(path)
 
 
-def test_too_many_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "MAX_CELLS", 16)
-    assert read(tmp_path / "pilot", LONG) == KO
-    for longer in (LONG + "64,0.1,1,KO\n", json.dumps([*KO.records(), *KO.records()])):
-        assert "more than 16 values" in refuse(tmp_path / "pilot", longer)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "n,error\n4,0.3\n8,0.2\n",
-        "\nn,error\n4,0.3\n8,0.2\n",
-        "\n\n# a comment\nn,error\n\n4,0.3\n8,0.2",
-        "n,error,,\n4,0.3,,\n8,0.2,,\n",
-        "n,error\r4,0.3\r8,0.2\r",
-    ],
-)
-def test_blank_lines_and_empty_cells_are_no_measurements(tmp_path: Path, text: str) -> None:
-    curve = read(tmp_path / "pilot.csv", text)
-    assert curve.n.tolist() == [4, 8]
-    assert curve.error.tolist() == [0.3, 0.2]
-
-
 @pytest.mark.parametrize(("count", "more"), [(10, ""), (11, ", ...")])
-def test_ten_columns_or_models_are_named_and_the_rest_counted(
-    tmp_path: Path, count: int, more: str
-) -> None:
+def test_ten_columns_are_named_and_the_rest_counted(tmp_path: Path, count: int, more: str) -> None:
     names = [f"x{chr(97 + k)}" for k in range(count)]
     listed = ", ".join(map(repr, names[:10]))
     text = ",".join(names) + "\n" + ",".join("1" * count) + "\n"
     assert f"found {listed}{more};" in refuse(tmp_path / "pilot", text)
-    text = "n,error,model\n" + "".join(f"4,0.3,{name}\n" for name in names)
-    assert f"holds {count} models, {listed}{more}; name one" in refuse(tmp_path / "pilot", text)
 
 
 numbers = st.floats(1e-100, 1e100)

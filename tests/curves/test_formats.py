@@ -116,6 +116,15 @@ def test_seeds_may_stand_below_models(file: File) -> None:
     assert beside.header == ["n", "KO 1", "KO 2", "x"]
 
 
+def uneven(*lines: tuple[int, int]) -> str:
+    """What is said of lines with so many cells below a header of two."""
+    places = (f"line {line} has {cells} cells where the header has 2" for line, cells in lines)
+    return (
+        f"{', '.join(places)}; fill them up, write 0.5 and not 0,5 between commas, and quote texts "
+        "that hold the delimiter"
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -147,22 +156,9 @@ def test_seeds_may_stand_below_models(file: File) -> None:
             'n,error\n16,0.3\n64,"0.2\n',
             "line 3: not valid CSV: unexpected end of data; check its quotes",
         ),
-        (
-            "n,error\n16,0,3\n64,0.2\n",
-            "line 2 has 3 cells where the header has 2; fill them up, write 0.5 and not 0,5 "
-            "between commas, and quote texts that hold the delimiter",
-        ),
-        (
-            "n,error\n7,16,0.3\n9,64,0.2\n",
-            "line 2 has 3 cells where the header has 2, line 3 has 3 cells where the header has 2; "
-            "fill them up, write 0.5 and not 0,5 between commas, and quote texts that hold the "
-            "delimiter",
-        ),
-        (
-            "n,error\n16,0.3\n64,0.2\n\n5\n",
-            "line 5 has 1 cells where the header has 2; fill them up, write 0.5 and not 0,5 "
-            "between commas, and quote texts that hold the delimiter",
-        ),
+        ("n,error\n16,0,3\n64,0.2\n", uneven((2, 3))),
+        ("n,error\n7,16,0.3\n9,64,0.2\n", uneven((2, 3), (3, 3))),
+        ("n,error\n16,0.3\n64,0.2\n\n5\n", uneven((5, 1))),
     ],
 )
 def test_what_is_no_table_is_refused(file: File, content: str | bytes, problem: str) -> None:
@@ -295,6 +291,12 @@ def test_values_of_all_lists_are_counted_together(
     assert "holds more than 3 values" in file.refused(content)
 
 
+NO_LIST = (
+    ': must hold a list of records, or one key with such a list; write [{"n": 64, "error": 0.1}, '
+    "...]"
+)
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -313,38 +315,25 @@ def test_values_of_all_lists_are_counted_together(
             ", line 2, column 1: not valid JSON: expecting property name enclosed in double "
             "quotes; correct it",
         ),
-        (
-            '{"a": 1}',
-            ': must hold a list of records, or one key with such a list; write [{"n": 64, "error": '
-            "0.1}, ...]",
-        ),
-        (
-            '{"a": [1], "b": [{"n": 16, "error": 0.3}]}',
-            ': must hold a list of records, or one key with such a list; write [{"n": 64, "error": '
-            "0.1}, ...]",
-        ),
-        (
-            '[{"n": 16, "error": 0.3}, 2]',
-            ": record 2 must be a mapping with the keys n and error, got 2; write "
-            '{"n": 64, "error": 0.1}',
-        ),
-        (
-            '{"list": [1, 2]}',
-            ": record 1 must be a mapping with the keys n and error, got 1; write "
-            '{"n": 64, "error": 0.1}',
+        *((content, NO_LIST) for content in ('{"a": 1}', '{"a": [1], "b": [{"n": 16}]}')),
+        *(
+            (
+                content,
+                f": record {number} must be a mapping with the keys n and error, got {number}; "
+                'write {"n": 64, "error": 0.1}',
+            )
+            for number, content in ((1, '{"list": [1, 2]}'), (2, '[{"n": 16, "error": 0.3}, 2]'))
         ),
         ("[]", ': holds no records; add some such as {"n": 64, "error": 0.1}'),
         ('[{"n": 16, "n": 17, "error": 0.3}]', ": the key 'n' is given twice; remove one"),
         ("[" * 10**5, ": nested too deeply, or a number has too many digits"),
-        (
-            '{"x": [[1, 2], [3, 4]], "n": [16, 64]}',
-            ": 'x' has several axes and does not say what its columns are; save one list for each "
-            "model, or what learning_curve returns as train_sizes and test_scores",
-        ),
-        (
-            '{"test_scores": [[1, 2], [3]], "n": [16, 64]}',
-            ": 'test_scores' has several axes and does not say what its columns are; save one list "
-            "for each model, or what learning_curve returns as train_sizes and test_scores",
+        *(
+            (
+                f'{{"{name}": {values}, "n": [16, 64]}}',
+                f": {name!r} has several axes and does not say what its columns are; save one list "
+                "for each model, or what learning_curve returns as train_sizes and test_scores",
+            )
+            for name, values in (("x", "[[1, 2], [3, 4]]"), ("test_scores", "[[1, 2], [3]]"))
         ),
     ],
 )
@@ -356,18 +345,8 @@ def test_wrong_json_is_refused_by_its_place(file: File, content: str, problem: s
 
 
 def test_cells_are_texts_numbers_or_nothing() -> None:
-    record = {
-        "text": " a ",
-        "blank": "  ",
-        "nan": float("nan"),
-        "numpy": np.float32(0.5),
-        "whole": np.int64(3),
-        "masked": np.ma.masked,
-        "none": None,
-        "list": [1],
-        "flag": True,
-    }
-    (row,) = grid_of_records([record], Source()).rows
+    cells = [" a ", "  ", float("nan"), np.float32(0.5), np.int64(3), np.ma.masked, None, [1], True]
+    (row,) = grid_of_records([dict(zip("abcdefghi", cells, strict=True))], Source()).rows
     assert row == (1, ["a", None, None, 0.5, 3, None, None, [1], True])
     assert type(row[1][3]) is float
 
@@ -442,6 +421,7 @@ def sheet(*rows: list[Any], hidden: Sequence[int] = (), **marks: Any) -> Sheet:
 
 
 GOOD = (["n", "error"], [16.0, 0.3], [64.0, 0.2])
+FIVE = "B2, B3, B4, B5, B6"
 
 
 def test_a_file_is_read_with_limits(file: File, reader: Reader) -> None:
@@ -517,23 +497,14 @@ def test_a_sheet_is_read_as_it_is_seen(
             "has 2 sheets with content ('a', 'b'); name one, such as worksheet='a'",
         ),
         ({"a": sheet(*GOOD)}, {"worksheet": "c"}, "no sheet 'c'; there are 'a'"),
-        (
-            {"a": sheet(*GOOD, formulas=("B2",))},
-            {},
-            "has formulas without values (B2); open it in a spreadsheet program and save it, or as "
-            "CSV",
-        ),
-        (
-            {"a": sheet(*GOOD, formulas=tuple(f"B{k}" for k in range(2, 8)))},
-            {},
-            "has formulas without values (B2, B3, B4, B5, B6, ...); open it in a spreadsheet "
-            "program and save it, or as CSV",
-        ),
-        (
-            {"a": sheet(*GOOD, formulas=tuple(f"B{k}" for k in range(2, 7)))},
-            {},
-            "has formulas without values (B2, B3, B4, B5, B6); open it in a spreadsheet program "
-            "and save it, or as CSV",
+        *(
+            (
+                {"a": sheet(*GOOD, formulas=tuple(f"B{k}" for k in range(2, end)))},
+                {},
+                f"has formulas without values ({places}); open it in a spreadsheet program and "
+                "save it, or as CSV",
+            )
+            for end, places in ((3, "B2"), (7, FIVE), (8, f"{FIVE}, ..."))
         ),
         ({"a": sheet([""])}, {}, "is empty; write a header such as n,error,seed first"),
         ({"a": sheet(["# x"])}, {}, "is empty; write a header such as n,error,seed first"),

@@ -94,6 +94,8 @@ def test_whole_seeds_are_drawn_together() -> None:
     assert drawn / drawn[:, :1] == pytest.approx(np.tile(levels, (500, 1)))
     assert drawn.mean(axis=0) == pytest.approx(curve.means, rel=0.05)
     assert len(np.unique(drawn[:, 0].round(12))) == 10  # multisets of three out of three
+    renamed = kr.Curve(n, np.outer(levels, factors[::-1]).ravel(), ["c", "b", "a"] * 3)
+    assert np.array_equal(resampled_means(renamed, 500, np.random.default_rng(0)), drawn)
 
 
 def test_incomplete_seeds_are_drawn_at_each_size() -> None:
@@ -151,6 +153,8 @@ def test_what_lasts_of_a_seed_is_the_covariance_between_sizes() -> None:
         assert lasting_share(curve) == pytest.approx(share, abs=1e-9)
         assert lasting_share(curve.up_to(8)) == 0  # of two sizes nothing is told
     assert lasting_share(kr.Curve([4, 8, 16], [0.3, 0.2, 0.1], [*"aaa"])) == 0
+    agreeing = np.repeat([0.3, 0.2, 0.1], 2)
+    assert lasting_share(kr.Curve(np.repeat([4, 8, 16], 2), agreeing, [*"ababab"])) == 0
 
 
 def test_paired_seeds_are_correlated_as_their_residuals_are() -> None:

@@ -6,15 +6,14 @@ models, logarithms as errors.
 """
 # ruff: noqa: E501 (tables are long)
 
-import io
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
+from test_binary import excel
 
 from korisk import Curve, KoriskError
 
@@ -521,38 +520,7 @@ def test_there_are_many_kinds() -> None:
 
 def workbook(rows: str) -> bytes:
     """A small workbook of Excel's with these rows as XML."""
-    content = io.BytesIO()
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    of = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    packages = "http://schemas.openxmlformats.org/package/2006"
-    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-    with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr(
-            "[Content_Types].xml",
-            f'<Types xmlns="{packages}/content-types"><Default Extension="rels" ContentType='
-            '"application/vnd.openxmlformats-package.relationships+xml"/>'
-            f'<Override PartName="/xl/workbook.xml" ContentType="{kind}.sheet.main+xml"/>'
-            f'<Override PartName="/xl/s.xml" ContentType="{kind}.worksheet+xml"/></Types>',
-        )
-        archive.writestr(
-            "_rels/.rels",
-            f'<Relationships xmlns="{packages}/relationships"><Relationship Id="r" Type='
-            f'"{of}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        )
-        archive.writestr(
-            "xl/workbook.xml",
-            f'<workbook xmlns="{main}" xmlns:r="{of}"><sheets><sheet name="S" sheetId="1" '
-            'r:id="r1"/></sheets></workbook>',
-        )
-        archive.writestr(
-            "xl/_rels/workbook.xml.rels",
-            f'<Relationships xmlns="{packages}/relationships"><Relationship Id="r1" Type='
-            f'"{of}/worksheet" Target="s.xml"/></Relationships>',
-        )
-        archive.writestr(
-            "xl/s.xml", f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>'
-        )
-    return content.getvalue()
+    return excel({"S": rows})
 
 
 def row(number: int, *cells: str, hidden: bool = False, formula: str = "") -> str:

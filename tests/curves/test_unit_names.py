@@ -21,7 +21,6 @@ from korisk.curves.noise import (
     ROUNDING,
     collapsed,
     collapsed_sizes,
-    lasting_share,
     relative_variance,
     resampled_means,
 )
@@ -177,37 +176,6 @@ def test_a_size_where_all_seeds_collapsed_is_not_mixed() -> None:
     # One of two seeds is uncertain by far more than the spread of those that agree.
     assert variance[1] < variance[2]
     assert variance[2] > polygamma(1, 1.5) - polygamma(1, 3)
-
-
-@pytest.mark.parametrize(
-    ("factors", "share"),
-    [
-        ([2, 2, 2], 0.95),  # the second seed is worse at every N; some variance always varies
-        ([2, 2], 0.0),  # too few N to tell
-        ([2, 0.5, 2, 0.5], 0.0),  # as often worse as better
-        ([1, 1, 1], 0.0),  # seeds that agree
-    ],
-)
-def test_what_lasts_of_a_seed(factors: list[float], share: float) -> None:
-    sizes = [2 ** (k + 2) for k in range(len(factors))]
-    errors = [error for k, factor in enumerate(factors) for error in (1 / 2**k, factor / 2**k)]
-    n = np.repeat(sizes, 2)
-    assert lasting_share(Curve(n, errors, [1, 2] * len(sizes))) == share
-    assert lasting_share(Curve(sizes, errors[::2], [1] * len(sizes))) == 0
-
-
-def test_whole_seeds_are_drawn() -> None:
-    # The second seed is three times the first, and errors fall to a tenth from N to N.
-    curve = Curve([4, 4, 8, 8, 16, 16], [1, 3, 0.1, 0.3, 0.01, 0.03], [1, 2] * 3)
-    means = resampled_means(curve, 400, np.random.default_rng(1))
-    assert means.shape == (400, 3)
-    assert set(means[:, 0].round(9)) == {1, 2, 3}
-    assert means[:, 1] == pytest.approx(means[:, 0] / 10)
-    assert means[:, 2] == pytest.approx(means[:, 0] / 100)
-    assert means.mean(axis=0) == pytest.approx(curve.means, rel=0.1)
-    renamed = Curve([4, 4, 8, 8, 16, 16], [3, 1, 0.3, 0.1, 0.03, 0.01], [1, 2] * 3)
-    again = resampled_means(renamed, 400, np.random.default_rng(1))
-    assert np.array_equal(again, means)
 
 
 def test_every_n_draws_its_own_where_seeds_differ() -> None:

@@ -25,11 +25,8 @@ from korisk.operators import (
     gaussian_kernel,
 )
 
-MODES: dict[str, Any] = {
-    "zero": "constant",
-    "periodic": "wrap",
-    "reflect": "mirror",
-}  # SciPy's names
+# SciPy's names of our boundaries
+MODES: dict[str, Any] = {"zero": "constant", "periodic": "wrap", "reflect": "mirror"}
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -173,17 +170,14 @@ CONSISTENT: dict[str, Callable[[], LinearOperator]] = {
     "wide matrix": lambda: Matrix(draw(3, 5)),
     "tall matrix": lambda: Matrix(draw(7, 4)),
 }
-CLOSED = {
-    *("fourier", "fourier, real", "mask", "diagonal", "diffusion", "blur on a torus"),
-    "sense, whole",
-}
+ITERATED = {"blur", "sense", "wide matrix", "tall matrix"}
 
 
 @pytest.mark.parametrize("name", CONSISTENT)
 def test_data_consistency_solves_its_normal_equations(name: str) -> None:
     operator = CONSISTENT[name]().double()
     layer = DataConsistency(operator, 0.3)
-    assert ("closed form" in repr(layer)) == (name in CLOSED)
+    assert ("closed form" in repr(layer)) == (name not in ITERATED)
     z, y = draw(2, *operator.domain), draw(2, *operator.range, seed=1)
     x = layer(z, y)
     torch.testing.assert_close(operator.T(operator(x)) + 0.3 * x, operator.T(y) + 0.3 * z)
