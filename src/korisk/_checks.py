@@ -51,11 +51,11 @@ def real(
 ) -> float:
     """`value` as a float; raise unless it is a number within the limits."""
     limits = [(">=", at_least, ge), (">", above, gt), ("<=", at_most, le)]
-    given = [(sign, limit, holds) for sign, limit, holds in limits if limit is not None]
+    ends = [(sign, limit, holds) for sign, limit, holds in limits if limit is not None]
     number = _to_float(value)
     valid = number is not None and not math.isnan(number) and not (finite and math.isinf(number))
-    if number is None or not valid or not all(holds(number, limit) for _, limit, holds in given):
-        rule = " and ".join(f"{sign} {limit:g}" for sign, limit, _ in given)
+    if number is None or not valid or not all(holds(number, limit) for _, limit, holds in ends):
+        rule = " and ".join(f"{sign} {limit:g}" for sign, limit, _ in ends)
         raise invalid(field, f"be a{' finite' * finite} number {rule}".rstrip(), value, remedy)
     return number + 0.0  # without the sign of a negative zero
 

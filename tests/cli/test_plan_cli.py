@@ -291,7 +291,7 @@ def test_a_page_is_refused_before_anything_is_lost(tmp_path: Path) -> None:
     pilot.write_text("n,error\n4,0.5\n8,0.4\n")
     for name, words in (
         ("pilot.csv", "the suffix of a page must be .html, got .csv"),
-        ("page", "got none; rename it"),
+        ("page", "got none; rename the file"),
         ("nowhere/page.html", "no such folder; make it first"),
         ("page.html", "needs at least"),
     ):

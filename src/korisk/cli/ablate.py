@@ -131,7 +131,7 @@ def ablate(
     settings = recipe.arguments(options, seed=seed, examples=examples, device=device_name)
     if out is not None:
         # Fails now, not after the training, if matplotlib is missing.
-        import korisk.report.figures.ablation  # noqa: F401
+        import korisk.report.figures.pilot  # noqa: F401
 
         make_folder(out)
     curves: dict[str, Curve] = {}

@@ -115,8 +115,8 @@ class _Reader:
         # One decimal mark for the whole table, by all columns of numbers that are read.
         places = [value.place for value in self.layout.values]
         places += [col for col in (self.layout.n,) if col is not None]
-        at, head = self.source.at, grid.header
-        cells = ((row[col], at(place, head[col])) for place, row in grid.rows for col in places)
+        where, head = self.source.at, grid.header
+        cells = ((row[col], where(line, head[col])) for line, row in grid.rows for col in places)
         try:
             self.mark = decimal_mark(cells, grid.delimiter)
         except CellError as error:

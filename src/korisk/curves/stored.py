@@ -86,8 +86,8 @@ def grouping(rows: Iterable[FlatRow]) -> Callable[[Task], str]:
     Each fit of a pilot is a point of the store. Reports group them under the model's name, and
     those of several models under "pilot" if these were measured in the same metric.
     """
-    part = PART_OF
-    models = grouped((str(r.task.spec[part]), r) for r in rows if part in r.task.spec)
+    fits = (row for row in rows if PART_OF in row.task.spec)
+    models = grouped((str(row.task.spec[PART_OF]), row) for row in fits)
     choices = {chosen(group[0].task.spec, (r.row for r in group)) for group in models.values()}
     together = len(models) > 1 and len(choices) == 1
 

@@ -250,8 +250,8 @@ def otherwise(plan: Situation, sure: float = 0.9, cost: float | None = None) -> 
     if plan.reach < LEAST_REACH and seeded:
         far = f"chance {chance(plan.reach)} by N = {count(plan.forecast.horizon)}"
         text = f"stop: more data of this kind will not reach {target} ({far})"
-        other = f"Or {limit.next_run}: training may limit it." if limit.next_run else ""
-        return _advice(plan, "stop", text, sure, (plan.why_out_of_reach, other))
+        instead = f"Or {limit.next_run}: training may limit it." if limit.next_run else ""
+        return _advice(plan, "stop", text, sure, (plan.why_out_of_reach, instead))
     if plan.last >= LARGEST_N:
         text = f"not known how to reach {target}: no larger N is planned for"
         return _advice(plan, "unknown", text, sure, (_why_not(plan, sure), _remedy(plan)))
