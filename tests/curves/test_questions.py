@@ -108,17 +108,38 @@ def no_count(unit: str) -> str:
     )
 
 
+def missing(name: str, *columns: str) -> str:
+    """What is said where no column has a role."""
+    return (
+        f"no column {name!r}, found {', '.join(map(repr, columns))}; needed are n and error, or n "
+        f"and one column per seed or model: pass columns={{{name!r}: '...'}}"
+    )
+
+
+def in_percent(column: str, unit: str) -> str:
+    return (
+        f"column {column!r} is in percent; pass unit={unit!r} to take its numbers as they are, and "
+        "give targets in percent too"
+    )
+
+
+FRACTIONS = "unit='accuracy' for fractions of 1"
+
+
+def rising(column: str, answers: str) -> str:
+    return (
+        f"column {column!r} does not say whether larger is better, and its values rise with N; "
+        f"pass {answers}, or unit='error'"
+    )
+
+
 QUESTIONS = [
     # Half of the cells make a column one of numbers; a third does not.
     (
         "n,FC\n16,0.3\n64,bad\n",
         "line 3, column 'FC': 'bad' is no number; write numbers as 64, 0.001 or 1e-3",
     ),
-    (
-        "n,FC\n16,0.3\n64,bad\n128,bad\n",
-        "no column 'error', found 'n', 'FC'; needed are n and error, or n and one column per seed "
-        "or model: pass columns={'error': '...'}",
-    ),
+    ("n,FC\n16,0.3\n64,bad\n128,bad\n", missing("error", "n", "FC")),
     # Two counts of training samples.
     (
         "n_train,n_test,train_n,error\n16,5,7,0.3\n",
@@ -192,17 +213,9 @@ QUESTIONS = [
         "ignore='mse' to read the others",
     ),
     # No column of errors at all.
-    (
-        "n\n16\n64\n",
-        "no column 'error', found 'n'; needed are n and error, or n and one column per seed or "
-        "model: pass columns={'error': '...'}",
-    ),
+    ("n\n16\n64\n", missing("error", "n")),
     # A misspelt name.
-    (
-        "m,errors\n16,0.3\n",
-        "no column 'n', found 'm', 'errors'; needed are n and error, or n and one column per seed "
-        "or model: pass columns={'n': '...'}",
-    ),
+    ("m,errors\n16,0.3\n", missing("n", "m", "errors")),
     # Errors larger than N.
     ("n,FC,time\n16,30,1\n64,20,2\n", beside("time", "FC")),
     # A column that ends where it began, beside one that falls.
@@ -222,19 +235,11 @@ QUESTIONS = [
         "columns={'error': 'train_mse'} if it is not",
     ),
     # One column named by a number.
-    (
-        "x,16\n1,0.3\n",
-        "no column 'n', found 'x', '16'; needed are n and error, or n and one column per seed or "
-        "model: pass columns={'n': '...'}",
-    ),
+    ("x,16\n1,0.3\n", missing("n", "x", "16")),
     # A mean beside a model.
     ("n,mean,KO\n16,0.3,0.2\n64,0.2,0.1\n", beside("mean", "KO")),
     # Percent in every header.
-    (
-        "n,FC [%],KO [%]\n16,0.3,0.2\n64,0.2,0.1\n",
-        "column 'FC [%]' is in percent; pass unit='error' to take its numbers as they are, and "
-        "give targets in percent too",
-    ),
+    ("n,FC [%],KO [%]\n16,0.3,0.2\n64,0.2,0.1\n", in_percent("FC [%]", "error")),
     # A column of metrics beside columns of metrics.
     (
         "n,metric,mse,mae\n16,a,0.3,0.2\n",
@@ -369,11 +374,7 @@ QUESTIONS = [
         "column 'error': 1 of 2 values have percent signs; write all with or without",
     ),
     # Percent signs in all rows.
-    (
-        "n,error\n16,50%\n64,30%\n",
-        "column 'error' is in percent; pass unit='error' to take its numbers as they are, and give "
-        "targets in percent too",
-    ),
+    ("n,error\n16,50%\n64,30%\n", in_percent("error", "error")),
     # A row of totals.
     (
         "n,error\n16,0.5\nTotal,0.5\n",
@@ -789,56 +790,30 @@ def risen(name: str, *values: float) -> str:
             "of 'accuracy' larger is better, and its values fall with N; pass unit='error' if they "
             "are errors, or unit='accuracy' if that is right",
         ),
-        (
-            rows("n,dice", "16,50%", "64,60%"),
-            "column 'dice' is in percent; pass unit='percent' to take its numbers as they are, and "
-            "give targets in percent too",
-        ),
+        (rows("n,dice", "16,50%", "64,60%"), in_percent("dice", "percent")),
         (
             risen("dice [%]", 0.5, 0.6),
             "column 'dice [%]' is in percent, and its values are at most 1; pass unit='dice' if 1 "
             "is perfect, or unit='percent' if 100 is perfect",
         ),
-        (
-            risen("dice [%]", 1, 1.5),
-            "column 'dice [%]' is in percent; pass unit='percent' to take its numbers as they are, "
-            "and give targets in percent too",
-        ),
-        (
-            risen("KO", 0.5, 0.6),
-            "column 'KO' does not say whether larger is better, and its values rise with N; pass "
-            "unit='accuracy' for fractions of 1, or unit='error'",
-        ),
+        (risen("dice [%]", 1, 1.5), in_percent("dice [%]", "percent")),
+        (risen("KO", 0.5, 0.6), rising("KO", FRACTIONS)),
         (
             risen("KO", 0.5, 1, 1.5),
-            "column 'KO' does not say whether larger is better, and its values rise with N; pass "
-            "unit='percent' for scores up to 100, unit='psnr' for decibels, or unit='error'",
+            rising("KO", "unit='percent' for scores up to 100, unit='psnr' for decibels"),
         ),
-        (
-            risen("KO", 0.5, 1),
-            "column 'KO' does not say whether larger is better, and its values rise with N; pass "
-            "unit='accuracy' for fractions of 1, or unit='error'",
-        ),
+        (risen("KO", 0.5, 1), rising("KO", FRACTIONS)),
         (
             risen("KO", -3, -0.5),
-            "column 'KO' does not say whether larger is better, and its values rise with N; pass "
-            "unit='negated' for scores such as neg_mean_squared_error, or unit='error'",
+            rising("KO", "unit='negated' for scores such as neg_mean_squared_error"),
         ),
-        (
-            risen("KO", -0.5, 0),
-            "column 'KO' does not say whether larger is better, and its values rise with N; pass "
-            "unit='accuracy' for fractions of 1, or unit='error'",
-        ),
+        (risen("KO", -0.5, 0), rising("KO", FRACTIONS)),
         (
             risen("score", 0.5, 0.25),
             "column 'score' does not say whether larger is better; pass unit='accuracy' for "
             "fractions of 1, or unit='error'",
         ),
-        (
-            risen("1 - ssim", 0.25, 0.5),
-            "column '1 - ssim' does not say whether larger is better, and its values rise with N; "
-            "pass unit='accuracy' for fractions of 1, or unit='error'",
-        ),
+        (risen("1 - ssim", 0.25, 0.5), rising("1 - ssim", FRACTIONS)),
         (
             rows("n,error,unit", "16,0.5,dice", "64,0.6,psnr"),
             "has '' in units dice, psnr; write all in one",
