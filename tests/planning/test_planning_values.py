@@ -13,7 +13,8 @@ from korisk.planning.chances import Chances
 from korisk.planning.extrapolation import Measured
 from korisk.planning.factors import Factors
 from korisk.planning.futures.law import Law
-from korisk.planning.futures.prior import PRIOR, Kind, Prior, prior_of
+from korisk.planning.futures.posterior import posterior
+from korisk.planning.futures.prior import PRIOR, Kind, Prior
 from korisk.planning.futures.related import KINSHIP, Kinship, Relatives, trust
 from korisk.planning.limits import Longer
 
@@ -48,7 +49,7 @@ def test_values_of_arrays_and_functions_are_compared_by_identity(value: Any) -> 
 @pytest.mark.parametrize("kind", [Kind, Prior, Kinship, Longer, Factors])
 def test_long_lists_of_numbers_need_their_names(kind: Any) -> None:
     assert trust(0.0, 0.5) == 0.5
-    assert prior_of(PILOT) is PRIOR
+    assert posterior(PILOT).prior is PRIOR
     fields = [field.name for field in dataclasses.fields(kind)]
     values = [0.5] * len(fields)
     with pytest.raises(TypeError, match="positional argument"):

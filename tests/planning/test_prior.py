@@ -37,9 +37,10 @@ def test_every_prior_has_a_share_of_plain_power_laws_beside_what_was_learned() -
 
 
 def test_plain_power_laws_mostly_have_no_floor() -> None:
-    from korisk.planning.futures.prior import PLAIN, PRIOR, prior_of
+    from korisk.planning.futures.posterior import posterior
+    from korisk.planning.futures.prior import PLAIN, PRIOR
 
-    assert prior_of(kr.Curve([16, 32], [0.2, 0.1])) is PRIOR
+    assert posterior(kr.Curve([16, 32], [0.2, 0.1])).prior is PRIOR
     assert PLAIN.weight == 1
     assert PLAIN.floor_shape == (1.0, 1.0), "any floor is as likely"
     assert sum(PLAIN.drift_weights) == pytest.approx(1)
@@ -50,9 +51,10 @@ def test_plain_power_laws_mostly_have_no_floor() -> None:
 
 def test_grids_of_a_prior_have_steps_of_about_a_factor_of_three() -> None:
     """No two neighbours differ by more than a factor of ten, none by less than a fifth."""
-    from korisk.planning.futures.prior import PLAIN, PRIOR, Prior, prior_of
+    from korisk.planning.futures.posterior import posterior
+    from korisk.planning.futures.prior import PLAIN, PRIOR, Prior
 
-    assert prior_of(kr.Curve([16, 32], [0.2, 0.1])) is PRIOR
+    assert posterior(kr.Curve([16, 32], [0.2, 0.1])).prior is PRIOR
     grid = Prior(kinds=(PLAIN,))
     for values in (grid.drifts, grid.shifts[1:], grid.noises):
         steps = np.diff(np.log10(values))
@@ -73,10 +75,11 @@ def test_grids_of_a_prior_have_steps_of_about_a_factor_of_three() -> None:
     [("psnr", "psnr", "squares"), ("accuracy", "accuracy", "rates"), ("loss", "error", "losses")],
 )
 def test_a_metric_has_the_prior_of_its_kind(metric: str, unit: str, name: str) -> None:
-    from korisk.planning.futures.prior import PRIOR, PRIORS, prior_of
+    from korisk.planning.futures.posterior import posterior
+    from korisk.planning.futures.prior import PRIOR, PRIORS
 
-    values: list[float] = {"psnr": [10.0, 20.0, 30.0], "accuracy": [0.5, 0.7, 0.8]}.get(
+    values: list[float] = {"psnr": [20.0, 22.0, 23.5], "accuracy": [0.5, 0.7, 0.8]}.get(
         metric, [0.3, 0.2, 0.1]
     )
-    assert prior_of(kr.Curve([16, 32, 64], values, metric=metric, unit=unit)) is PRIORS[name]
-    assert prior_of(kr.Curve([16, 32, 64], [0.3, 0.2, 0.1], metric="thing")) is PRIOR
+    assert posterior(kr.Curve([16, 32, 64], values, metric=metric, unit=unit)).prior is PRIORS[name]
+    assert posterior(kr.Curve([16, 32, 64], [0.3, 0.2, 0.1], metric="thing")).prior is PRIOR

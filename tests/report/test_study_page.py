@@ -16,7 +16,6 @@ from made_studies import LAWS, USAGE, content, made_study, result
 from PIL import Image
 
 import korisk as kr
-from korisk._text import script_json
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import compare
@@ -29,6 +28,7 @@ from korisk.report.page.study import study_page
 from korisk.report.tables.tables import cells_table
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
+from korisk.texts import script_json
 
 pytestmark = pytest.mark.usefixtures("bands_once", "bare_pages")
 

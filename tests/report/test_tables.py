@@ -18,7 +18,6 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from korisk._text import one_line
 from korisk.errors import KoriskError
 from korisk.paper import published
 from korisk.paper.reproduction import NAME
@@ -30,6 +29,7 @@ from korisk.report.tables.text import LONG, csv, html, markdown, save_tables
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
 from korisk.store.usage import Usage
+from korisk.texts import one_line
 
 SIZES = (4, 8, 16, 32, 64)
 NASTY = "| <img src=x onerror=alert(1)> & _a_ $x$ \\ *b* {c} [d] `e` ~ ^ % # \"'\n\0 -- !"

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from korisk import __version__
-from korisk._text import plain
 from korisk.cli.ablate import ablate
 from korisk.cli.bound import bound
 from korisk.cli.common.command import Command
@@ -25,6 +24,7 @@ from korisk.cli.report import report
 from korisk.cli.run import run as run_study
 from korisk.cli.serve import serve
 from korisk.errors import KoriskError, shown
+from korisk.texts import plain
 
 try:
     from korisk.paper import commands as paper

@@ -28,11 +28,11 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from korisk._json import JsonDict
-from korisk._text import plain
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS
 from korisk.errors import Absent, Argument, KoriskError, invalid
 from korisk.planning.limits import read_training
+from korisk.texts import plain
 
 ADDRESS = "127.0.0.1"
 LARGEST = 32_000_000  # bytes of a table, or of the store of a pilot

@@ -16,11 +16,10 @@ from rich.console import Console
 from rich.table import Table as DrawnTable
 from rich.text import Text
 
-from korisk._text import plain
 from korisk.cli.common.command import Command
 from korisk.errors import Absent, Argument, KoriskError, KoriskWarning, Message
 from korisk.files import figure_kind, write_text
-from korisk.texts import Table
+from korisk.texts import Table, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

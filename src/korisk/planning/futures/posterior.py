@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import collapsed_sizes, lasting_share, relative_variance
+from korisk.curves.unit import metric_family
 from korisk.planning.futures.law import Law, normals, recalibrated
-from korisk.planning.futures.prior import Prior, prior_of
+from korisk.planning.futures.prior import PRIOR, PRIORS, Prior
 
 Array = NDArray[np.float64]
 
@@ -198,7 +199,8 @@ def posterior(curve: Curve, prior: Prior | None = None) -> Posterior:
     Sizes at which every seed has collapsed to rounding are left out. Where the means lie farther
     from every curve than noise and drift explain, larger drifts are allowed until they explain it.
     """
-    prior = prior_of(curve) if prior is None else prior
+    if prior is None:
+        prior = PRIORS.get(metric_family(curve.metric, curve.unit), PRIOR)
     # Errors at rounding are no part of a learning curve; two sizes are the least for a shape.
     usable = ~collapsed_sizes(curve)
     if usable.sum() < 2:

@@ -12,9 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from korisk.curves.curve import Curve
-from korisk.curves.unit import metric_family
-
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
@@ -101,8 +98,3 @@ PRIOR = _with_plain(
         for kind in kinds
     ],
 )
-
-
-def prior_of(curve: Curve) -> Prior:
-    """The prior for a curve's kind of metric."""
-    return PRIORS.get(metric_family(curve.metric, curve.unit), PRIOR)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from korisk._json import JsonDict
-from korisk._text import script_json
 from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.planning import explain as words
@@ -31,7 +30,7 @@ from korisk.report.headline import HEADLINES, headline, interval, question, reco
 from korisk.report.page.planner import LEGEND, groups_data
 from korisk.report.tables.table import worded
 from korisk.report.tables.text import html as table_html
-from korisk.texts import counted
+from korisk.texts import counted, script_json
 
 # Matplotlib itself is imported by `report.figures`, whose error says what to install.
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from contextlib import suppress
 import numpy as np
 
 from korisk._json import JsonDict
-from korisk._text import script_json
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.chances import LEAST_REACH, table_sizes
@@ -26,7 +25,7 @@ from korisk.planning.recommend import collectable
 from korisk.planning.targets import Group, main_group
 from korisk.report.figures.panels import Array, error_bars, track
 from korisk.report.figures.style import glossary
-from korisk.texts import counted
+from korisk.texts import counted, script_json
 
 Watch = Callable[[str], None]
 Data = JsonDict  # read by a script as JSON

@@ -14,14 +14,13 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from korisk import _text as escapes
+from korisk import texts as escapes
 from korisk._checks import one_of
-from korisk._text import one_line
 from korisk.files import make_folder, to_cell, write_text
 from korisk.report.contents import Contents
 from korisk.report.tables.table import BYTES, ReportTable
 from korisk.report.tables.tables import study_tables
-from korisk.texts import format_bytes
+from korisk.texts import format_bytes, one_line
 
 LONG = 40  # rows; a longer table does not fit on a page
 
