@@ -13,7 +13,6 @@ from korisk.curves.noise import (
     lasting_share,
     paired_correlation,
     relative_variance,
-    resampled_means,
     weights,
 )
 
@@ -83,27 +82,6 @@ def test_one_seed_tells_no_spread_and_gives_equal_precision() -> None:
 def test_seeds_that_agree_give_equal_precision() -> None:
     curve = kr.Curve([4, 4, 8, 8], [0.4, 0.4, 0.2, 0.2], ["a", "b", "a", "b"])
     assert weights(curve) == pytest.approx(1 / np.square([0.4, 0.2]))
-
-
-def test_whole_seeds_are_drawn_together() -> None:
-    """Where every seed is off by its own factor at all N, so is every mean of drawn seeds."""
-    factors, levels = np.array([0.7, 1.0, 1.61]), np.array([1.0, 0.3, 0.1])
-    n = np.repeat([4, 8, 16], 3)
-    curve = kr.Curve(n, np.outer(levels, factors).ravel(), ["a", "b", "c"] * 3)
-    drawn = resampled_means(curve, 500, np.random.default_rng(0))
-    assert drawn / drawn[:, :1] == pytest.approx(np.tile(levels, (500, 1)))
-    assert drawn.mean(axis=0) == pytest.approx(curve.means, rel=0.05)
-    assert len(np.unique(drawn[:, 0].round(12))) == 10  # multisets of three out of three
-    renamed = kr.Curve(n, np.outer(levels, factors[::-1]).ravel(), ["c", "b", "a"] * 3)
-    assert np.array_equal(resampled_means(renamed, 500, np.random.default_rng(0)), drawn)
-
-
-def test_incomplete_seeds_are_drawn_at_each_size() -> None:
-    drawn = resampled_means(CURVE, 2000, np.random.default_rng(0))
-    assert drawn.shape == (2000, 3)
-    assert drawn.mean(axis=0) == pytest.approx(CURVE.means, rel=0.02)
-    assert np.unique(drawn[:, 1]).tolist() == [0.5]
-    assert np.unique(drawn[:, 2].round(9)).tolist() == [0.25, 0.2625, 0.275, 0.2875, 0.3]
 
 
 @pytest.mark.parametrize("deviation", [0.3, 3.0])

@@ -22,7 +22,6 @@ from korisk.curves.noise import (
     collapsed,
     collapsed_sizes,
     relative_variance,
-    resampled_means,
 )
 from korisk.curves.unit import metric_family, unit_by_name, words
 
@@ -176,11 +175,3 @@ def test_a_size_where_all_seeds_collapsed_is_not_mixed() -> None:
     # One of two seeds is uncertain by far more than the spread of those that agree.
     assert variance[1] < variance[2]
     assert variance[2] > polygamma(1, 1.5) - polygamma(1, 3)
-
-
-def test_every_n_draws_its_own_where_seeds_differ() -> None:
-    curve = Curve([4, 4, 8, 8], [1, 3, 0.1, 0.3], ["a", "b", "c", "d"])
-    means = resampled_means(curve, 400, np.random.default_rng(1))
-    assert set(means[:, 0].round(9)) == {1, 2, 3}
-    assert set(means[:, 1].round(9)) == {0.1, 0.2, 0.3}
-    assert abs(np.asarray(np.corrcoef(means.T))[0, 1]) < 0.2

@@ -218,9 +218,8 @@ def _uses(module: nn.Module, prefix: str) -> Iterator[Use]:
             yield Use(module, key, path, mark.name, child)
         if isinstance(child, LinearOperator):
             yield Use(module, key, path, child.name, child)
-        if not isinstance(child, LinearOperator | DataConsistency) or isinstance(
-            child, linear.Combined
-        ):
+        opaque = isinstance(child, LinearOperator | DataConsistency)
+        if not opaque or isinstance(child, linear.Combined):
             yield from _uses(child, f"{path}.")
 
 
@@ -301,8 +300,7 @@ def _as_operator(use: Use, network: nn.Module, example: Tensor | None) -> Linear
         shapes.add((args[0].shape[1:], output.shape[1:]))
     if len(shapes) > 1:
         listed = ", ".join(shape_text(tuple(shape[0])) for shape in shapes)
-        rule = "be used with one shape of input to be replaced"
-        raise KoriskError(f"{use.path} must {rule}, got {listed}")
+        raise KoriskError(f"{use.path} must be used with one shape of input, got {listed}")
     (arguments, *_), output = calls[0]
     return _Marked(use.layer, arguments, output, use.name)
 
@@ -480,8 +478,8 @@ def wrong_operator(operator: LinearOperator, share: float) -> LinearOperator:
     ('A^T', 1.05)
     """
     remedy = "5% is 0.05"
-    checked_share = _checks.real("wrong", share, above=-0.9, at_most=9, remedy=remedy)
-    distorted = _distorted(operator, checked_share)
+    share = _checks.real("wrong", share, above=-0.9, at_most=9, remedy=remedy)
+    distorted = _distorted(operator, share)
     if distorted is None:
         rule = f"{operator.name} is no operator whose geometry korisk can make wrong"
         give = f"{rule}, got {type(operator).__name__}; give one of your own with "

@@ -86,15 +86,12 @@ def ablate(
     """
     if path is None and module is None:
         raise KoriskError(
-            "give a study STUDY.yaml, or your own network with --module FILE.py:BUILD; see "
-            "docs/explanation/worth.md"
+            "give a study STUDY.yaml, or your own network with --module FILE.py:BUILD"
         )
     if network is not None and module is not None:
         raise KoriskError("--network is one of the study's, and --module your own; leave one out")
     if path is None and (network is not None or point is not None):
-        raise KoriskError(
-            "--network and --point belong to a study; give STUDY.yaml, or leave them out"
-        )
+        raise KoriskError("--network and --point belong to a study; give one, or leave them out")
     device_name = chosen_device(device)
     own_build, data = (None, {}) if module is None else own_code.read_build("--module", module)
     if path is not None:
@@ -104,10 +101,8 @@ def ablate(
         assert own_build is not None
         build, options = own_build, {}
         if "operator" not in data:
-            raise KoriskError(
-                f"--module {module}: the file must define operator, a LinearOperator or a Problem "
-                "that simulates inputs; add operator = ..., or give a study"
-            )
+            rule = "the file must define operator, a LinearOperator or a Problem"
+            raise KoriskError(f"--module {module}: {rule}; add operator = ..., or give a study")
     from_options: dict[str, object] = {"replace": replace, "by": by, "start": start, "rank": rank}
     from_options |= {"kernel": kernel, "wrong": wrong, "target": target}
     # --by on the command line replaces the file's whole replacement: its rank or kernel would
@@ -184,10 +179,9 @@ def ablate(
         tell(f"wrote {out}")
     # Last: an unknown ratio sets the exit code, and the curves are shown all the same.
     if result.comparison.ratio is None and result.comparison.ratio_range is None:
-        raise UnreachableError(
-            f"what {result.layer} saves at {number(result.target)} is not known; ask for another "
-            "--target, or train at other sizes"
-        )
+        saving = f"what {result.layer} saves at {number(result.target)}"
+        remedy = "ask for another --target, or train at other sizes"
+        raise UnreachableError(f"{saving} is not known; {remedy}")
 
 
 def read_ablation(path: Path) -> tuple[Study, JsonDict]:
@@ -199,9 +193,8 @@ def read_ablation(path: Path) -> tuple[Study, JsonDict]:
         raise KoriskError(f"{path} must have keys such as problem and points; see examples/")
     options = content.pop("ablation", None) or {}
     if not isinstance(options, dict):
-        raise KoriskError(
-            f"{path}: ablation must have keys such as replace and by, got {shown(options)}"
-        )
+        rule = "must have keys such as replace and by"
+        raise KoriskError(f"{path}: ablation {rule}, got {shown(options)}")
     for key in options:
         if key not in _KEYS:
             raise KoriskError(f"{path}: ablation has no key {shown(key)}{did_you_mean(key, _KEYS)}")

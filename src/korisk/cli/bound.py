@@ -67,16 +67,15 @@ def bound(
             raise
         place = f" to that layer in {network}"
         if module is not None:
-            place = (
-                " to its mark in the code (kr.mark_known or kr.mark_learned), or in the file that "
-                "--write FILE.yaml keeps"
-            )
+            place = " to its mark in the code (kr.mark_known or kr.mark_learned), or in the file "
+            place += "that --write FILE.yaml keeps"
         raise KoriskError(error.message, place) from None
     if plot is not None:
         from korisk.report.figures.bound import bound_figure
 
         save_plot(bound_figure(net, result, target, needed), plot)
-    content: dict[str, Any] = {"network": net.to_dict(), "bound": form, "n": _plain(result.n)}
+    content: dict[str, Any] = {"network": net.to_dict(), "bound": form}
+    content["n"] = int(result.n) if float(result.n).is_integer() else result.n
     content |= {"total": result.total, "floor": result.floor, "lipschitz": net.lipschitz(form)}
     content |= {"largest_slope": net.largest_slope, "rests_on": uncalibrated(net)}
     content["layers"] = _layers(net, result)
@@ -97,14 +96,12 @@ def bound(
 def _network(network: Path | None, module: str | None, write: Path | None) -> Network:
     """The network of a file or of a module, which is saved if `write` names a file."""
     if (network is None) == (module is None):
-        raise KoriskError(
-            "give a file NETWORK.yaml or a PyTorch module with --module, one of them; "
-            f"{own_code.FACTORY}"
-        )
+        either = "give a file NETWORK.yaml or a PyTorch module with --module, one of them"
+        raise KoriskError(f"{either}; {own_code.FACTORY}")
     if network is not None:
         if write is not None:
-            why = f"--write keeps what --module describes, and {network} is a file; copy it"
-            raise KoriskError(why)
+            why = f"--write keeps what --module describes, and {network} is a file"
+            raise KoriskError(f"{why}; copy it")
         return Network.read(network)
     net = own_code.described(module or "")
     # Written before the bound, which may be refused for a constant to add to this file.
@@ -197,11 +194,6 @@ def _sentences(content: dict[str, Any]) -> Iterator[str]:
         elif "samples" in known:
             sentence += ", and the target stays out of reach"
         yield f"{sentence}."
-
-
-def _plain(n: float) -> float:
-    """A whole N as an integer."""
-    return int(n) if float(n).is_integer() else n
 
 
 def _count(n: float) -> str:

@@ -46,9 +46,7 @@ def compare(
     if not targets:
         raise KoriskError("compare needs --target; give the value that both are to reach")
     if len(paths) > 2:
-        raise KoriskError(
-            f"compare takes one file or two, got {len(paths)}; name the two to compare"
-        )
+        raise KoriskError(f"compare takes one file or two, got {len(paths)}; name two of them")
     options.one_target(targets, plot)
     check_plot(plot)
     options.check_page(html, fit)

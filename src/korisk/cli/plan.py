@@ -54,10 +54,8 @@ def plan(
     if not targets and cost is not None:
         raise KoriskError("--cost needs --target; give the value to reach")
     if html is not None and related:
-        raise KoriskError(
-            "--related cannot be used with --html: the page plans from the pilot alone; leave one "
-            "of them out"
-        )
+        why = "the page plans from the pilot alone; leave one of them out"
+        raise KoriskError(f"--related cannot be used with --html: {why}")
     # Before the pilot is read: a file that cannot be written should fail at once.
     options.check_page(html, fit)
     check_plot(plot)
@@ -134,10 +132,7 @@ def _relatives(
     models = {curve.model for curve in curves}
     for file in files:
         if file.resolve() == path.resolve():
-            raise KoriskError(
-                f"--related must name another file than the pilot, got {file}; the pilot says "
-                "nothing new about itself"
-            )
+            raise KoriskError(f"--related must name another file than the pilot, got {file}")
         # The pilot's metric, so that a related file with several asks no question; its points and
         # worksheets have names of their own.
         metric = reading.metric or curves[0].metric or None

@@ -128,22 +128,15 @@ def rehearse(
     counts = {_checks.count("at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []}
     if cost is not None:
         _checks.real("cost", cost, above=0, remedy="give the price of one sample")
-    question = answer.Question(
-        targets=list(dict.fromkeys(targets)),
-        at=sorted(counts),
-        sure=level_of(sure),
-        cost=cost,
-    )
+    targets, at = list(dict.fromkeys(targets)), sorted(counts)
+    question = answer.Question(targets=targets, at=at, sure=level_of(sure), cost=cost)
     _checks.one_of("pilot_unit", pilot_unit, ("error", "rmse"))
     if unit in ("error", "rmse"):
         raise KoriskError(f"--unit is the unit of pixels; for a pilot, give --pilot-unit {unit}")
     if column and pilot_file is None:
         raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
     if path is None and network is None:
-        raise KoriskError(
-            "give a study STUDY.yaml, or your own network with --network FILE.py:BUILD; see "
-            "docs/how-to/rehearse-a-network.md"
-        )
+        raise KoriskError("give a study STUDY.yaml, or your network with --network FILE.py:BUILD")
     for option, value in (("--point", point), ("--model", model), ("--out", out)):
         if path is None and value is not None:
             raise KoriskError(f"{option} belongs to a study; give STUDY.yaml, or leave it out")
@@ -243,10 +236,8 @@ def _source(
     overrides = {key: value for key, value in settings.items() if value is not None}
     if images is None:
         for key, value in overrides.items():
-            option = f"--{key.replace('_', '-')}"
-            raise KoriskError(
-                f"{option} is for the images of --images; a study says images: {{{key}: {value}}}"
-            )
+            option, its_own = f"--{key.replace('_', '-')}", f"images: {{{key}: {value}}}"
+            raise KoriskError(f"{option} is for the images of --images; a study says {its_own}")
         return None
     from korisk.problems.sources import FileSource
     from korisk.studies.spec.entries import is_table
@@ -265,10 +256,8 @@ def _tell_cost(study: Study, examples: int, point: str | None, device: str) -> N
 
     seconds, needed = expected_cost(study, examples=examples, point=point, device=device)
     if seconds > _LONG:
-        output.tell(
-            f"this takes about {duration(seconds)} and {needed / 2**30:.1f} GiB of memory, going "
-            "by earlier runs on two CPU cores or a GPU"
-        )
+        cost = f"{duration(seconds)} and {needed / 2**30:.1f} GiB of memory"
+        output.tell(f"this takes about {cost}, going by earlier runs on two CPU cores or a GPU")
 
 
 def _tell_estimate(seconds: float, memory: float) -> None:

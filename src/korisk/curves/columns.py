@@ -16,7 +16,7 @@ from korisk._checks import one_of, require
 from korisk.curves.cells import MAX_LABEL, begins_as_number, folded, is_empty, rough
 from korisk.curves.formats import Grid
 from korisk.curves.unit import suggested_unit, vocabulary, words
-from korisk.errors import Argument, KoriskError, invalid, shown
+from korisk.errors import Argument, KoriskError, shown
 
 # The name of the column with N has at least one word of the first list, and all in both.
 _OF_N = vocabulary(
@@ -518,11 +518,10 @@ def _names_metric(token: str) -> bool:
     return any(suggested_unit(word) is not None or word in _VALUES for word in words(token))
 
 
-def _checked(name: str, mapping: object, known: Sequence[str]) -> Mapping[str, Any]:
+def _checked(name: str, mapping: Any, known: Sequence[str]) -> Mapping[str, Any]:
     """Check the keys and values of a mapping that the user gave."""
     mapped = {} if mapping is None else mapping
-    if not isinstance(mapped, Mapping):
-        raise invalid(name, "map our names to yours", mapped, "pass a dict")
+    require(isinstance(mapped, Mapping), name, "map our names to yours", mapped, "pass a dict")
     kind, rule = (str, "be a column's name") if name == "columns" else (Real, "be a number")
     for key, value in mapped.items():
         one_of(f"a key of {name}", key, tuple(known))

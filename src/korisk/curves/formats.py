@@ -251,10 +251,8 @@ def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:
     ]
     if problems:
         rest = f" and {len(problems) - 10} lines more" if len(problems) > 10 else ""
-        raise source.error(
-            f"{', '.join(problems[:10])}{rest}; fill them up, write 0.5 and not 0,5 between "
-            "commas, and quote texts that hold the delimiter"
-        )
+        remedy = "write 0.5 and not 0,5 between commas, and quote texts that hold the delimiter"
+        raise source.error(f"{', '.join(problems[:10])}{rest}; fill them up, {remedy}")
     cells = [(position, [_cell(cell) for cell in row[:width]]) for position, row in body]
     return _checked(Grid(source, header, cells, notes))
 
@@ -284,9 +282,8 @@ def _decoded(content: bytes, name: str) -> tuple[str, list[str]]:
         except UnicodeDecodeError:
             raise KoriskError(f"{name}: is damaged UTF-16 text; save it as UTF-8") from None
     if b"\0" in content:
-        raise KoriskError(
-            f"{name}: is a binary file and no table that korisk reads; save it as CSV"
-        )
+        binary = "is a binary file and no table that korisk reads"
+        raise KoriskError(f"{name}: {binary}; save it as CSV")
     try:
         return content.decode("utf-8-sig"), []
     except UnicodeDecodeError:

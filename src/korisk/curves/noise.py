@@ -1,9 +1,7 @@
-"""The noise of seeds: its variance, collapsed seeds, correlations, and resampling.
+"""The noise of seeds: its variance, collapsed seeds, and correlations.
 
 Shapes: a curve has K sizes N; `curve.table` is (K, seeds), with NaN where a seed was not measured.
 """
-
-from __future__ import annotations  # names of numpy.random, which `import korisk` need not load
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +12,6 @@ Array = NDArray[np.float64]
 
 PRIOR_SEEDS = 4.0  # weight of the pooled spread at each N, as a number of seeds
 NEARBY = 1.5  # doublings of N over which the weight of another N's spread halves
-RESAMPLES = 2_000  # of a bootstrap over seeds
 ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of the largest mean: smaller errors are rounding
 MOST_LASTING = 0.95  # of the seeds' variance: some of it always varies with N
 _WIDEST = 3.0  # cap of the variance of log errors, where seeds differ by orders of magnitude
@@ -138,25 +135,3 @@ def weights(curve: Curve) -> Array:
     if variance is None or not variance.any():  # one seed, or seeds that agree: equal precision
         return np.asarray(1.0 / curve.means**2)
     return np.asarray(1.0 / (np.maximum(variance, 1e-6 * variance.max()) * curve.means**2))
-
-
-def resampled_means(curve: Curve, resamples: int, rng: np.random.Generator) -> Array:
-    """(resamples, K) means of seeds drawn with replacement.
-
-    Whole seeds are drawn where each was measured at every N, which keeps their correlation over N;
-    else every N draws its own. The result does not depend on the labels and order of seeds.
-    """
-    table = curve.table
-    if not np.isnan(table).any():
-        # Sorted by their errors, seeds have the same order whatever their labels.
-        table = table[:, np.lexsort(table[::-1])]
-        seeds = table.shape[1]
-        draws = rng.integers(seeds, size=(resamples, seeds))
-        counts = np.zeros((resamples, seeds))
-        np.add.at(counts, (np.arange(resamples)[:, None], draws), 1.0)
-        return np.asarray(counts @ table.T / seeds)
-    means = np.empty((resamples, len(curve.sizes)))
-    for column, n in enumerate(curve.sizes):
-        errors = np.sort(curve.error[curve.n == n])
-        means[:, column] = errors[rng.integers(errors.size, size=(resamples, errors.size))].mean(1)
-    return means

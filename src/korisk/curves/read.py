@@ -290,10 +290,9 @@ def _verified(grid: Grid) -> Grid:
         names = ", ".join(map(grid.source.at, wrong[:MAX_PROBLEMS]))
         names += f" and {len(wrong) - MAX_PROBLEMS} more" if wrong[MAX_PROBLEMS:] else ""
         which = "the header or the number of rows" if len(wrong) == len(rows) else names
-        raise grid.source.error(
-            f"{which}: changed after korisk wrote them; write the file again, or remove the "
-            f"{grid.source.column} {DIGEST!r} if you changed them on purpose"
-        )
+        remedy = f"remove the {grid.source.column} {DIGEST!r} if you changed them on purpose"
+        changed = f"{which}: changed after korisk wrote them; write the file again, or"
+        raise grid.source.error(f"{changed} {remedy}")
     return replace(grid, header=header, rows=rows)
 
 

@@ -269,6 +269,4 @@ def metric_family(metric_name: str, unit: Unit) -> str:
     for family, names in _FAMILIES.items():
         if not tokens.isdisjoint(names.split()):
             return family
-    return (
-        "squares" if unit.law in ("psnr", "squared") else "rates" if unit.law == "percent" else ""
-    )
+    return {"psnr": "squares", "squared": "squares", "percent": "rates"}.get(unit.law, "")

@@ -220,9 +220,8 @@ class Matrix(LinearOperator):
         name: str = "M",
     ) -> None:
         values = own_tensor("matrix", matrix)
-        if values.ndim != 2:
-            got, remedy = f"shape {shape_text(values.shape)}", "reshape it to (rows, columns)"
-            raise invalid("matrix", "have two dimensions", matrix, remedy, got=got)
+        got, remedy = f"shape {shape_text(values.shape)}", "reshape it to (rows, columns)"
+        _checks.require(values.ndim == 2, "matrix", "have two dimensions", matrix, remedy, got=got)
         rows, columns = values.shape
         what = f"a matrix of {rows:,} x {columns:,}"
         source = inputs.checked_length("domain", domain, columns, what)
@@ -365,10 +364,9 @@ def _checked_mask(value: Values, image: Shape) -> Tensor:
         rule = f"have the image's shape {shape_text(image)} or that of its last dimensions"
         raise invalid("mask", rule, value) from None
     known = sampled.dtype.kind in "biuf" and bool(np.isin(sampled, (0, 1)).all())
-    if not known or not sampled.any():
-        rule = "hold 0 and 1 only and keep at least one sample"
-        remedy = "weigh samples with a Diagonal behind it"
-        raise invalid("mask", rule, mask.ravel()[:6].tolist(), remedy)
+    rule = "hold 0 and 1 only and keep at least one sample"
+    remedy = "weigh samples with a Diagonal behind it"
+    _checks.require(known and sampled.any(), "mask", rule, mask.ravel()[:6].tolist(), remedy)
     return torch.from_numpy(sampled != 0)
 
 

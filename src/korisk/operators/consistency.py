@@ -71,9 +71,7 @@ class DataConsistency(nn.Module):
         remedy = "start from 1e-3 ||A||^2; small values trust the data more"
         tiny = torch.finfo(torch.float32).tiny
         number = _checks.real("mu", mu, at_least=tiny, remedy=remedy)
-        self.operator = operator
-        self._solver = solver
-        self._mu = number
+        self.operator, self._solver, self._mu = operator, solver, number
         self.log_mu: nn.Parameter | None = None
         # A^T A diagonal in a known basis: (A^T A + mu)^-1 is a division there.
         closed = self._squares() is not None

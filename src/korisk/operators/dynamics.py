@@ -131,10 +131,8 @@ class Burgers(nn.Module):
         elif not traced(u) and not inside_transform():  # there no value decides
             beyond = float(u.detach().abs().max()) if u.numel() else 0.0
             if not beyond <= self.largest * (1 + 1e-6):
-                raise KoriskError(
-                    f"Burgers takes values of at most {self.largest:g} in size, got {beyond:.4g}; "
-                    "make it with a larger largest=, or with clip=True"
-                )
+                rule = f"Burgers takes values of at most {self.largest:g} in size, got {beyond:.4g}"
+                raise KoriskError(f"{rule}; make it with a larger largest=, or with clip=True")
         for _ in range(self.steps):
             u = self._step(u)
         return u

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from korisk._checks import require
-from korisk.errors import KoriskError, invalid
+from korisk.errors import KoriskError
 from korisk.operators.caching import live
 from korisk.operators.inputs import jit_tracing
 from korisk.operators.linear import LinearOperator
@@ -151,8 +151,7 @@ def operator_of(key: str, x: Tensor) -> LinearOperator:
 @lru_cache(maxsize=16)
 def _decoded(recipe: str, device: torch.device, dtype: torch.dtype) -> LinearOperator:
     kind, _, text = recipe.partition(":")
-    if kind not in DECODERS:
-        raise invalid("the program's operator", f"be one of {[*DECODERS]}", kind)
+    require(kind in DECODERS, "the program's operator", f"be one of {[*DECODERS]}", kind)
     return DECODERS[kind](text, device, dtype)
 
 

@@ -20,7 +20,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from korisk.errors import did_you_mean, invalid
+from korisk._checks import require
+from korisk.errors import did_you_mean
 from korisk.operators.inputs import shape_text
 
 Array = NDArray[np.float64]
@@ -113,13 +114,11 @@ def altered(
 def checked_kinds(kinds: Sequence[str], shape: Sequence[int]) -> tuple[str, ...]:
     """Names of alterations, checked: they exist, and images (count, *shape) admit them."""
     for name in kinds:
-        if name not in KINDS:
-            remedy = f"choose among {', '.join(KINDS)}"
-            rule = f"name alterations{did_you_mean(str(name), KINDS)}"
-            raise invalid("augment", rule, name, remedy)
-        if name not in admitted(shape):
-            rule = f"be alterations of images {shape_text(tuple(shape))}"
-            raise invalid("augment", rule, name, "leave it out, or give a function")
+        remedy = f"choose among {', '.join(KINDS)}"
+        rule = f"name alterations{did_you_mean(str(name), KINDS)}"
+        require(name in KINDS, "augment", rule, name, remedy)
+        rule = f"be alterations of images {shape_text(tuple(shape))}"
+        require(name in admitted(shape), "augment", rule, name, "leave it out, or give a function")
     return tuple(name for name in KINDS if name in kinds)
 
 

@@ -140,9 +140,9 @@ def require_targets(points: Sequence[PointPrediction], question: Question) -> No
         if all(plan.recommend().action in _NO_DATA for plan in point.plans(goal))
     ]
     if lost:
+        remedy = "follow the advice, allow a larger error, or reduce the noise"
         raise UnreachableError(
-            f"no model is expected to reach {', '.join(lost)} as it is; follow the advice, allow a "
-            "larger error, or reduce the noise"
+            f"no model is expected to reach {', '.join(lost)} as it is; {remedy}"
         )
 
 

@@ -145,10 +145,8 @@ def rehearse_own(
 
     meter, arguments = Meter(), {**defined, **options}
     if "operator" not in defined:
-        raise KoriskError(
-            f"{name} needs an operator, a LinearOperator or a Problem that simulates inputs; "
-            "define operator = ... beside it, or give a study"
-        )
+        remedy = "define operator = ... beside it, or give a study"
+        raise KoriskError(f"{name} needs an operator, a LinearOperator or a Problem; {remedy}")
     pilot = _own_pilot(list(request.pilots), name).get(name)
     refuse_early(request.question, options, pilot)
     operator: Any = arguments.pop("operator")

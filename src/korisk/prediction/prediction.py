@@ -579,9 +579,8 @@ class Prediction(Reported, Advising):
         levels = (TAIL, 0.25, 0.5, 0.75, 1 - TAIL)
         middle = np.log(self.errors(more))
         # The five stand for seeds, whose mean is surer than each: spread out by as much.
-        errors = np.exp(
-            [middle + AS_SEEDS * (np.log(self.quantile(more, p)) - middle) for p in levels]
-        ).ravel()
+        logs = [middle + AS_SEEDS * (np.log(self.quantile(more, p)) - middle) for p in levels]
+        errors = np.exp(logs).ravel()
         labels = [f"computed {p}" for p in levels for _ in more]
         # Quantiles of the prediction at each N serve as seeds of a curve that is merged in.
         n = np.tile(more, len(levels))
@@ -667,10 +666,8 @@ def misfit_of(prediction: Prediction, least_noise: float = _LEAST_NOISE) -> Misf
         return LogErrors(n, logs, measured.variance[valid])
 
     # The pilot counts below `valid_from` too: it measures reality, however rough the theory.
-    rehearsal, measured = (
-        over_computed(prediction.rehearsal, prediction.valid_from),
-        NOTHING_MEASURED,
-    )
+    rehearsal = over_computed(prediction.rehearsal, prediction.valid_from)
+    measured = NOTHING_MEASURED
     if prediction.tested_on is not None:
         measured = over_computed(log_errors(prediction.tested_on, least_noise), 1.0)
     examples = prediction.examples if prediction.independent is None else prediction.independent

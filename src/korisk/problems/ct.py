@@ -111,10 +111,9 @@ class CtScanner:
             # The released operators exist for the authors' scans only.
             views, bins = released_geometry(self.side).sinogram_shape
             if (self.views, self.bins) != (views, bins):
-                raise KoriskError(
-                    f"beam='released' has {views} views and {bins} bins at side {self.side}, got "
-                    f"{self.views} and {self.bins}; use beam='fan' for other scans"
-                )
+                rule = f"beam='released' has {views} views and {bins} bins at side {self.side}"
+                got = f"{self.views} and {self.bins}; use beam='fan' for other scans"
+                raise KoriskError(f"{rule}, got {got}")
         if self.arc is None:
             return
         most = {"parallel": 180.0, "fan": 360.0, "cone": 360.0}.get(self.beam, 0.0)
@@ -252,10 +251,8 @@ def _of_the_paper(side: int, large: Beam) -> CtScanner:
     try:
         views, bins = released_geometry(side).sinogram_shape
     except KoriskError:
-        raise KoriskError(
-            f"side must be 8, 16, 32, 128, 256 or 512, as in the paper, got {side!r}; use "
-            "CtScanner(side=, views=, bins=, beam=) for other scanners"
-        ) from None
+        rule, remedy = "be 8, 16, 32, 128, 256 or 512, as in the paper", "use CtScanner(side=, ...)"
+        raise invalid("side", rule, side, f"{remedy} for other scanners") from None
     return CtScanner(side=side, views=views, bins=bins, beam=large)
 
 
@@ -299,10 +296,8 @@ class CtProblem(ImageProblem):
     def __post_init__(self) -> None:
         _checks.one_of("population", self.population, POPULATIONS)
         if self.population != "ellipses" and self.source != EllipseSource():
-            raise KoriskError(
-                f"source= belongs to population='ellipses', got {self.source} with "
-                f"{self.population!r}, whose phantoms are fixed; leave it out"
-            )
+            got = f"{self.source} with {self.population!r}, whose phantoms are fixed"
+            raise KoriskError(f"source= belongs to population='ellipses', got {got}; leave it out")
         random_ellipses = isinstance(self.source, EllipseSource) and self.population == "ellipses"
         if self.scanner.beam == "cone" and not random_ellipses:
             rule = "beam='cone' images ellipsoids, which an EllipseSource draws"
@@ -373,20 +368,16 @@ class CtProblem(ImageProblem):
         """The released phantoms of each pool, by the pool's name."""
         released = self.population == "released"
         for name, limit in ({"validation": 0} if released else _SURROGATE_POOLS).items():
-            if counts[name] > limit:
-                raise KoriskError(
-                    f"{name} must be at most {limit} for population={self.population!r}, got "
-                    f"{counts[name]}; use population='ellipses' for larger pools"
-                )
+            rule = f"be at most {limit} for population={self.population!r}"
+            remedy = "use population='ellipses' for larger pools"
+            _checks.require(counts[name] <= limit, name, rule, counts[name], remedy)
         if not released:
             phantoms = _surrogate_draws(seed)
             return {name: phantoms[name][:count] for name, count in counts.items()}
         # The released code seeds its training generator with 1 + seed.
         if 1 + seed == TEST_SEED:
-            raise KoriskError(
-                f"seed {seed} would train on the test set of population='released', whose "
-                f"generator is seeded {TEST_SEED}; use another seed"
-            )
+            why = f"would train on the test set of population='released', seeded {TEST_SEED}"
+            raise KoriskError(f"seed {seed} {why}; use another seed")
         # There is no validation pool; its seed is never used.
         seeds = {"train": 1 + seed, "validation": 0, "test": TEST_SEED}
         return {

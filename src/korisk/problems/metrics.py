@@ -9,8 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from korisk._checks import require
 from korisk._json import JsonDict
-from korisk.errors import KoriskError, invalid
+from korisk.errors import invalid
 
 _PIECE = 2**20  # pixels that are compared at once
 _WINDOW, _SIGMA = 11, 1.5  # pixels; the Gaussian window of SSIM
@@ -110,12 +111,9 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
             rule = "be a real floating point tensor (count, rows, columns) or of volumes"
             raise invalid(name, rule, value, remedy)
     same = predictions.shape == targets.shape and predictions.device == targets.device
-    if not same or not targets.numel():
-        raise KoriskError(
-            "predictions and targets must have one shape with at least one image on one device, "
-            f"got {tuple(predictions.shape)} on {predictions.device} and {tuple(targets.shape)} on "
-            f"{targets.device}"
-        )
+    got = " and ".join(f"{tuple(x.shape)} on {x.device}" for x in (predictions, targets))
+    rule = "have one shape with at least one image on one device"
+    require(same and targets.numel() > 0, "predictions and targets", rule, got, got=got)
     pieces = []
     # In pieces, since everything is copied to float64.
     step = max(1, _PIECE // targets[0].numel())

@@ -198,11 +198,9 @@ class Problem(ABC):
         KoriskError
             If the problem is not linear in its images.
         """
-        raise KoriskError(
-            f"{type(self).__name__} is not linear in its images, so its curves cannot be predicted "
-            "before training; run a pilot, or rehearse one network with ",
-            Argument("model", ...),
-        )
+        what = f"{type(self).__name__} is not linear in its images, so its curves cannot be "
+        remedy = "predicted before training; run a pilot, or rehearse one network with "
+        raise KoriskError(what, remedy, Argument("model", ...))
 
     def known_operators(
         self, device: Device = None
@@ -261,10 +259,9 @@ class Problem(ABC):
 
     def _known_operator(self, device: Device) -> LinearOperator:
         """The forward operator A as networks know it."""
-        raise KoriskError(
-            f"networks of the zoo take images behind a linear operator, got {type(self).__name__}; "
-            "use CtProblem, MriProblem or BlurProblem"
-        )
+        need = "networks of the zoo take images behind a linear operator"
+        remedy = "use CtProblem, MriProblem or BlurProblem"
+        raise KoriskError(f"{need}, got {type(self).__name__}; {remedy}")
 
     def truth(self, device: Device = None) -> Reconstruction | None:
         """The true weights and operators.

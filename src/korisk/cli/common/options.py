@@ -229,6 +229,5 @@ def check_page(path: Path | None, fit: str = DEFAULT_FIT) -> None:
     page_file(path)
     # The page answers in the browser, where only the default fit is implemented.
     if fit != DEFAULT_FIT:
-        raise KoriskError(
-            f"--html needs fit {DEFAULT_FIT!r}, got {fit!r}; leave --fit out, or use --plot"
-        )
+        remedy = "leave --fit out, or use --plot"
+        raise KoriskError(f"--html needs fit {DEFAULT_FIT!r}, got {fit!r}; {remedy}")

@@ -42,9 +42,8 @@ def _described(place: str) -> Network:
     if not (name and attribute):
         raise KoriskError(f"--module names a factory, got {shown(place)}; {FACTORY}")
     if importlib.util.find_spec("torch") is None:
-        raise MissingExtraError(
-            "--module needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-        )
+        missing = "--module needs PyTorch, which is not installed"
+        raise MissingExtraError(f"{missing}; pip install 'korisk[torch]'")
     # The file may have been written after Python listed its folder.
     importlib.invalidate_caches()
     try:
@@ -57,10 +56,8 @@ def _described(place: str) -> Network:
             f"try it in Python first; {FACTORY}"
         ) from error
     if not isinstance(result, tuple | list) or len(result) != 2:
-        raise KoriskError(
-            f"--module {place} must return (module, example), an nn.Module and an input tensor, "
-            f"batches first, got {shown(result)}"
-        )
+        rule = "must return (module, example), an nn.Module and an input tensor, batches first"
+        raise KoriskError(f"--module {place} {rule}, got {shown(result)}")
     from korisk.networks.describe.describe import describe
 
     module, example = result
@@ -71,9 +68,7 @@ def read_build(option: str, place: str) -> tuple[Callable[[], nn.Module], JsonMa
     """Import the function that `FILE.py:BUILD` names; return it with the data of its file."""
     path, _, name = place.rpartition(":")
     if not path or not name.isidentifier():
-        raise KoriskError(
-            f"{option} must be FILE.py:BUILD, a function in a file, got {shown(place)}"
-        )
+        raise KoriskError(f"{option} must be a function FILE.py:BUILD, got {shown(place)}")
     file = Path(path)
     # Inside a package the file is a module of it, so that `from .blocks import Block` works.
     names, folders = [file.stem], [file.resolve().parent]

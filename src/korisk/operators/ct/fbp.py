@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from korisk import _checks
-from korisk.errors import KoriskError, invalid
+from korisk.errors import KoriskError
 from korisk.operators.basic import Diagonal
 from korisk.operators.ct.cone import ConeBeam, require_circle
 from korisk.operators.ct.engines import EngineName
@@ -264,8 +264,7 @@ def released_geometry(side: int) -> FanBeam:
     >>> scan.sinogram_shape, scan.source_to_center, scan.source_to_detector
     ((60, 128), 1000.0, 1500.0)
     """
-    if side not in list(_SCANS):
-        raise invalid("side", f"be one of {sorted(_SCANS)}, as released", side)
+    _checks.require(side in list(_SCANS), "side", f"be one of {sorted(_SCANS)}, as released", side)
     return fan_of_released(side, *_SCANS[side])
 
 

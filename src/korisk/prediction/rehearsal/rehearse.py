@@ -216,10 +216,8 @@ def _rehearsal(
     zero_error = float(trainings.targets[test_rows].square().mean())
     finding = rise_note(curve)
     if curve.means[-1] >= zero_error:
-        finding = (
-            f"{name} has learned nothing: an image of zeros has an error of {value(zero_error)}. "
-            "Lower the rate, or train for more steps."
-        )
+        finding = f"{name} has learned nothing: an image of zeros has an error of "
+        finding += f"{value(zero_error)}. Lower the rate, or train for more steps."
     parameters = sum(p.numel() for p in trainings.weights)
     how = "by your own function"
     if recipe.fit is None:
@@ -313,8 +311,6 @@ def rise_note(curve: Curve) -> str | None:
     low, high = (
         f"{value(curve.means[index])} at N = {curve.sizes[index]:,}" for index in (first, last)
     )
-    return (
-        f"The rehearsed error rises from {low} to {high}, by more than its noise: more data will "
-        "not help this network as it is trained. Train for more steps, lower the rate, or "
-        "regularise it."
-    )
+    advice = "Train for more steps, lower the rate, or regularise it."
+    why = "by more than its noise: more data will not help this network as it is trained"
+    return f"The rehearsed error rises from {low} to {high}, {why}. {advice}"

@@ -157,14 +157,12 @@ class ExampleSource(ImageSource):
             images, more = self.images[indices[: counts[name]]], counts[name] - len(indices)
             if more > 0:
                 chosen = torch.randint(len(indices), (more,), generator=draws)
-                images = torch.cat([images, self._copies(self.images[indices][chosen], draws)])
+                originals = self.images[indices][chosen]
+                # By a function that may be the user's.
+                copies: object = originals if self.alter is None else self.alter(originals, draws)
+                images = torch.cat([images, _unchanged("augment", "images", copies, originals)])
             pool_images[name] = images
         return {name: pool_images[name].to(device) for name in counts}
-
-    def _copies(self, images: Tensor, draws: torch.Generator) -> Tensor:
-        """Altered copies, by a function that may be the user's."""
-        copies: object = images if self.alter is None else self.alter(images, draws)
-        return _unchanged("augment", "images", copies, images)
 
     def examples(
         self, side: int, *, seed: int, count: int, device: torch.device | None
@@ -359,10 +357,9 @@ def _alteration(
         require(is_list, "augment", "be a list of names, or a function", augment, remedy)
         required = checked_kinds(list(augment), images.shape[1:])
     tried = evidence(images, required, others)
-    kinds = tried.kinds
-    if not kinds:
+    if not tried.kinds:
         return None, tried
-    return lambda copies, generator: altered(copies, generator, kinds, others), tried
+    return lambda copies, generator: altered(copies, generator, tried.kinds, others), tried
 
 
 def _as_images(values: ArrayLike | Tensor) -> Tensor:
