@@ -198,7 +198,9 @@ def test_beyond_the_pilots_the_model_that_gets_better_is_not_better_already() ->
     beyond = replace(CROSS, measured=False)
     assert Crossing(beyond, None, "KO", 1000, 5).agrees
     assert not Crossing(beyond, None, "FC", 1000, 5).agrees
-    assert Crossing(beyond).agrees, "without means, there is nothing to contradict it"
+    assert not Crossing(beyond, (500, 1000), "FC", 1000, 5).agrees
+    for cross in (CROSS, beyond):
+        assert Crossing(cross).agrees, "without means, there is nothing to contradict it"
     assert not Crossing(CROSS, None, "FC", 4000, 5).agrees
     contradicted = Crossing(beyond, None, "FC", 1000, 5)
     assert contradicted.explain() == (
