@@ -71,20 +71,10 @@ def plan(
     questions: list[float | None] = [*targets] or [None]
     by_model = [
         [
-            answer(
-                curve,
-                value,
-                at or (),
-                sure,
-                cost,
-                fit=fit,
-                related=similar,
-                training=training,
-                longer=longer,
-            )
+            answer(curve, value, at or (), sure, cost, fit=fit, related=similar, trained=about)
             for value in questions
         ]
-        for curve, similar, (training, longer) in zip(curves, relatives, trained, strict=True)
+        for curve, similar, about in zip(curves, relatives, trained, strict=True)
         if targets or at
     ]
     if html is not None:

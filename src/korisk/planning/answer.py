@@ -108,8 +108,7 @@ def answer(
     *,
     fit: str = DEFAULT_FIT,
     related: Iterable[Curve] = (),
-    training: Curve | None = None,
-    longer: Longer | None = None,
+    trained: tuple[Curve | None, Longer | None] = (None, None),
 ) -> Answer:
     """Answer questions about a target, about some N, or both, from one pilot.
 
@@ -130,10 +129,9 @@ def answer(
     related : iterable of Curve, optional
         Curves of the same network on other data, such as simulated ones, in the pilot's metric and
         unit: the model of the pilot's name, or all in the file.
-    training : Curve, optional
-        Errors on the training samples.
-    longer : Longer, optional
-        One size that was trained longer. Both show whether data or training limits the error.
+    trained : tuple of Curve and Longer, optional
+        Errors on the training samples, and one size that was trained longer. Both show whether data
+        or training limits the error.
 
     Returns
     -------
@@ -157,7 +155,7 @@ def answer(
     if target is not None:
         check_target([curve], target)
     outlook = extrapolate(curve, fit=fit, related=related)
-    plan = None if target is None else plan_from(outlook, target, training, longer)
+    plan = None if target is None else plan_from(outlook, target, *trained)
     expectations = tuple(_expected(outlook, plan, n) for n in at)
     result = Answer(outlook, plan, expectations, level_of(sure), cost)
     _ = result.advice  # computed now, because it checks the cost
