@@ -136,7 +136,8 @@ def rehearse(
     if column and pilot_file is None:
         raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
     if path is None and network is None:
-        raise KoriskError("give a study STUDY.yaml, or your network with --network FILE.py:BUILD")
+        own = "your own network with --network FILE.py:BUILD"
+        raise KoriskError(f"give a study STUDY.yaml, or {own}")
     for option, value in (("--point", point), ("--model", model), ("--out", out)):
         if path is None and value is not None:
             raise KoriskError(f"{option} belongs to a study; give STUDY.yaml, or leave it out")
