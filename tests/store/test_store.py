@@ -416,24 +416,16 @@ def test_cells_lost_without_a_trace_are_not_hidden_by_another_run(path: Path) ->
     assert [cell.task for cell in content(path)] == made[:1]
 
 
-def test_a_store_without_digests_is_read_as_it_is_and_never_written(path: Path) -> None:
-    old = Path(__file__).parents[1] / "data" / "store_0.1.0.sql"
+def test_a_store_of_the_first_format_is_refused_and_left_alone(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.executescript(old.read_text())
-    content, (before, arrays, failed, *_) = path.read_bytes(), read_all(path)
-    assert [cell.task.key for cell in before] == ["a, seed 0", "a, seed 1"]
-    for cell in before:  # what it was made from
-        drawn = np.random.default_rng([cell.task.seed])
-        assert [row.metrics["mse"] * row.n for row in cell.rows] == drawn.random(4).tolist()
-        assert arrays[cell.task.key] == {"curve": drawn.random(5).tolist()}
-    assert [each.reason for each in failed] == ["ValueError: no images"]
-    assert path.read_bytes() == content
-    with pytest.raises(KoriskError, match=r"is of korisk 0\.1\.0, and only read"):
-        Store.create_or_open(path, {"name": "old"})
-    assert path.read_bytes() == content
-    sql(path, """UPDATE rows SET metrics = '{"mse": 1, "mse": 2}' WHERE cell = 2""")
-    with pytest.raises(DamagedError, match=r"study\.db: .*'mse' is given twice"):
-        read_all(path)
+        connection.execute(f"PRAGMA application_id = {store_file.APPLICATION_ID}")
+        connection.execute("PRAGMA user_version = 1")
+        connection.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+    content = files(path.parent)
+    for attempt in (read_all, lambda path: Store.create_or_open(path, STUDY)):
+        with pytest.raises(KoriskError, match=r"is of korisk 0\.1\.0; open it with korisk 0\.3"):
+            attempt(path)
+        assert files(path.parent) == content
 
 
 def test_missing_file_and_missing_folder(tmp_path: Path) -> None:

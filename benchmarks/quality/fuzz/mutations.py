@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from korisk.store.cells import CONTENTS, digest
-from korisk.store.file import is_signed, set_meta, sign, total
+from korisk.store.file import set_meta, sign, total
 
 Mutation = Callable[[random.Random, bytes], bytes]
 
@@ -247,8 +247,6 @@ def store_changed(rng: random.Random, content: bytes) -> bytes:
 
 
 def _sign_again(connection: sqlite3.Connection) -> None:
-    if not is_signed(connection):
-        return
     for table in ("rows", "arrays"):
         query = f"SELECT rowid, {', '.join(CONTENTS[table])} FROM {table}"
         for place, *values in connection.execute(query).fetchall():

@@ -171,8 +171,7 @@ def _predictions() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         content = prediction_content("tiny", [made.to_dict([1e-3], [64.0])])
         signed = write_prediction(folder, content).read_bytes()
-    del content["digest"]
-    return [signed, json.dumps({**content, "korisk": "0.1.0"}).encode()]
+    return [signed]
 
 
 def _read_prediction(path: Path) -> None:

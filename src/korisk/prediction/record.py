@@ -123,12 +123,9 @@ def read_prediction(path: str | PathLike[str]) -> PredictionRecord:
     file = Path(path) / NAME if Path(path).is_dir() else Path(path)
     remedy = "run korisk rehearse again"
     content = read_json(file, max_bytes=_LARGEST_BYTES, remedy=remedy)
-    if isinstance(content, dict):
-        # The digest covers all other keys: an edited file must not pass for a prediction.
-        stored = content.pop("digest", None)
-        unsigned = stored is None and content.get("korisk") == "0.1.0"  # which wrote no digests
-        if not unsigned and stored != _digest(content):
-            raise KoriskError(f"{file}: is not as it was written; {remedy}")
+    # The digest covers all other keys: an edited file must not pass for a prediction.
+    if isinstance(content, dict) and content.pop("digest", None) != _digest(content):
+        raise KoriskError(f"{file}: is not as it was written; {remedy}")
     return parse(PredictionRecord, content, source=file)
 
 

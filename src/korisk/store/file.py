@@ -224,11 +224,6 @@ def set_meta(connection: sqlite3.Connection, name: str, value: str) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", values)
 
 
-def is_signed(connection: sqlite3.Connection) -> bool:
-    """Whether the store has digests, as all of format 2 have."""
-    return any(column[1] == "digest" for column in connection.execute("PRAGMA table_info(cells)"))
-
-
 def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[object]]) -> None:
     """Insert rows into a table; the last column is the digest."""
     if rows:
@@ -319,9 +314,10 @@ def connect(path: Path, mode: str = "mode=rw") -> Connection:
                 if kind in ("view", "trigger") or "VIRTUAL" in text or "GENERATED" in text:
                     problem = f"is not a store of a korisk study: unexpected {kind} {shown(name)}"
                     raise KoriskError(f"{path}: {problem}; choose another path")
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            unsigned = version == 1 and not any("digest" in str(sql) for *_, sql in objects)
-            if not unsigned and set(objects) != schema():
+            if set(objects) != schema():
+                if connection.execute("PRAGMA user_version").fetchone()[0] == 1:
+                    remedy = "open it with korisk 0.3, which reads it, or choose another path"
+                    raise KoriskError(f"{path}: is of korisk 0.1.0; {remedy}")
                 raise sqlite3.DatabaseError("its tables are not as they were made")
             connection.execute("SELECT count(*) FROM meta").fetchall()
         except BaseException:

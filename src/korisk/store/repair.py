@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from korisk.errors import KoriskError, KoriskWarning
+from korisk.errors import KoriskWarning
 from korisk.store import file
 from korisk.store.cells import CONTENTS, Task, cell_digest, digest, first_of, from_json
 
@@ -32,8 +32,6 @@ def require_intact(path: Path) -> None:
         problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if problem != "ok":
             raise sqlite3.DatabaseError(problem)
-        if not file.is_signed(connection):
-            raise KoriskError(f"{path}: is of korisk 0.1.0, and only read; choose another path")
         meta, intact, damaged = _read(connection)
     if damaged:
         keys = first_of([str(cell[1]) for cell in damaged])

@@ -184,8 +184,6 @@ class Store:
         self.path = path
         self._connection = connection
         self._lock = lock
-        # A store of format 1 has no digest columns.
-        self._digest = "digest" if file.is_signed(connection) else "NULL"
 
     @classmethod
     def create_or_open(
@@ -337,9 +335,9 @@ class Store:
 
     def _meta(self, name: str) -> str:
         with file.reading(self.path):
-            query = f"SELECT value, {self._digest} FROM meta NOT INDEXED WHERE name = ?"
+            query = "SELECT value, digest FROM meta NOT INDEXED WHERE name = ?"
             [(value, stored_digest)] = self._fetch(query, (name,))
-            if stored_digest not in (None, digest(name, value)):
+            if stored_digest != digest(name, value):
                 raise ValueError(f"{name} of the study was changed after it was written")
             return str(value)
 
@@ -458,17 +456,16 @@ class Store:
     ) -> list[tuple[Task, Usage, JsonDict, str | None, tuple[Row, ...]]]:
         """Cells of a status with their rows, from one snapshot, digests checked."""
         with file.reading(self.path):
-            signed = self._digest != "NULL"
             self._connection.execute("BEGIN")
             try:
                 stored_cells, contents = self._stored("rows", "NOT NULL")
-                digest_sum = self._meta("cells") if signed else ""
+                digest_sum = self._meta("cells")
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
             # Rows or arrays without a cell show that their cell was lost.
             orphaned = max(map(len, contents.values())) > len(stored_cells)
-            if signed and (orphaned or digest_sum != file.total(cell[1] for cell in stored_cells)):
+            if orphaned or digest_sum != file.total(cell[1] for cell in stored_cells):
                 raise file.DamagedError(self.path, "cells are missing")
             cells = []
             for number, _, *values in stored_cells:
@@ -487,17 +484,16 @@ class Store:
         For the table `content`, the values follow the digests.
         """
         # Read without indices, which may be damaged although the rows are intact.
-        columns = f"{self._digest}, {', '.join(CELL)}"
-        query = f"SELECT id, {columns} FROM cells NOT INDEXED WHERE id {which}"
+        query = f"SELECT id, digest, {', '.join(CELL)} FROM cells NOT INDEXED WHERE id {which}"
         stored_cells, contents = self._fetch(query, keys), dict[str, dict[int, list[Any]]]()
         for table in ("rows", "arrays"):
-            columns = ", ".join([self._digest, *(CONTENTS[table] if table == content else ())])
+            columns = ", ".join(["digest", *(CONTENTS[table] if table == content else ())])
             query = f"SELECT cell, {columns} FROM {table} NOT INDEXED WHERE cell {which}"
             contents[table] = {number: [] for number, *_ in stored_cells}
             for cell, *values in self._fetch(f"{query} ORDER BY rowid", keys):
                 contents[table].setdefault(cell, []).append(values)
         damaged = []
-        for number, stored_digest, *values in stored_cells if self._digest != "NULL" else ():
+        for number, stored_digest, *values in stored_cells:
             digests = ([row[0] for row in by_cell[number]] for by_cell in contents.values())
             changed = any(row[0] != digest(*row[1:]) for row in contents[content][number])
             if changed or stored_digest != cell_digest(values, *digests):
