@@ -1,6 +1,6 @@
 """Rows of Markdown tables, as the pages of the documentation hold them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 
 def header(*heads: str) -> Iterator[str]:
@@ -12,3 +12,8 @@ def header(*heads: str) -> Iterator[str]:
 def line(*cells: object) -> str:
     """A row of a Markdown table."""
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def table(rows: Iterable[Sequence[object]], heads: Sequence[str]) -> str:
+    """A whole table."""
+    return "\n".join([*header(*heads), *(line(*row) for row in rows)])

@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tabulate import tabulate
+
+from benchmarks.markdown import table
 
 Array = NDArray[np.float64]
 
@@ -186,9 +187,9 @@ def tables() -> Iterator[str]:
             for problem, found in by_problem.items()
         ]
         last = f"ahead at N = {largest:,.0f} without"
-        yield tabulate(body, ["", "settings", *heads, last], "pipe", disable_numparse=True)
+        yield table(body, ["", "settings", *heads, last])
         yield f"\n### {title}, every setting\n"
-        yield tabulate(rows, ["", *heads], "pipe", disable_numparse=True) + "\n"
+        yield table(rows, ["", *heads]) + "\n"
     yield "### The grid\n"
     yield (
         f"{curves} curves. With the largest N halved, {moved} of {compared} numbers that are still "
@@ -233,16 +234,16 @@ def tuned_tables(path: Path = TUNED) -> Iterator[str]:
     heads = [f"as with {n} with the operator" for n in TUNED_WITH]
     last = "ahead without from N ="
     yield "\n### 64 x 64 pixels, patients, tuned rates\n"
-    yield tabulate(rows, ["", *heads, last], "pipe", disable_numparse=True)
+    yield table(rows, ["", *heads, last])
     yield (
         f"\nWith the largest N halved, {moved} of {compared} numbers that are still measured leave "
         "their 90% interval."
     )
     yield "\n### 64 x 64 pixels, an operator that is wrong\n"
     heads = [f"N = {n:,}" for n in SHOWN]
-    yield tabulate(wrong, ["", *heads, "dense ahead from N ="], "pipe", disable_numparse=True)
+    yield table(wrong, ["", *heads, "dense ahead from N ="])
     yield "\n### 64 x 64 pixels, longer training\n"
-    yield tabulate(longer, ["", "recipe", "N = 4,096"], "pipe", disable_numparse=True)
+    yield table(longer, ["", "recipe", "N = 4,096"])
 
 
 if __name__ == "__main__":

@@ -38,9 +38,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tabulate import tabulate
 from torch import Tensor, nn
 
+from benchmarks.markdown import table
 from benchmarks.networks.saved import Array, overtaken, saved, text
 from benchmarks.planner import image_networks as base
 from benchmarks.planner.image_networks import (
@@ -345,10 +345,10 @@ def tables() -> Iterator[str]:
             judged[first].append(statements(known, dense))
     yield "### Errors\n"
     heads = ["", "network", *(f"N = {n:,}" for n in shown), "training lowers it by"]
-    yield tabulate(curves, heads, "pipe", disable_numparse=True)
+    yield table(curves, heads)
     yield "\n### Samples\n"
     heads = ["", "N of", "as untrained", *(f"as with {n}" for n in WITH[1:]), "smaller from N on"]
-    yield tabulate(samples, heads, "pipe", disable_numparse=True)
+    yield table(samples, heads)
     yield "\n### Statements\n"
     counts = [
         [
@@ -361,7 +361,7 @@ def tables() -> Iterator[str]:
         for says in judged["KO"][0]
     ]
     heads = ["", *(f"{first} and {second}" for first, second in PAIRS if first in judged)]
-    yield tabulate(counts, heads, "pipe", disable_numparse=True)
+    yield table(counts, heads)
 
 
 def main() -> None:

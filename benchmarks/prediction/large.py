@@ -75,10 +75,9 @@ def main() -> None:
     steps = Steps()
     made = predicted(given, steps)
     errors = {model: each.computed(_SIZES).tolist() for model, each in made.items()}
-    effective = {model: [each.effective(n) for n in _SIZES] for model, each in made.items()}
-    print(f"{'N':>6}" + "".join(f"{model:>12}{'determined':>12}" for model in made))
+    print(f"{'N':>6}" + "".join(f"{model:>12}" for model in made))
     for at, n in enumerate(_SIZES):
-        columns = (f"{errors[model][at]:>12.4g}{effective[model][at]:>12.1f}" for model in made)
+        columns = (f"{errors[model][at]:>12.4g}" for model in made)
         print(f"{n:>6}" + "".join(columns))
     found = {} if given.measured is None else measured(json.loads(given.measured.read_text()))
     for model, sizes in found.items():
@@ -92,7 +91,6 @@ def main() -> None:
             "asked": asked | {"device": given.device or "cpu"},
             "n": _SIZES,
             "errors": errors,
-            "effective": effective,
             "measured": found,
             "parameters": {model: each.parameters for model, each in made.items()},
             "floor": {model: each.floor for model, each in made.items()},

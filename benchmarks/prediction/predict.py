@@ -233,12 +233,12 @@ def judged_sizes(
         target = means[truth]
         answers = {"theory": made.plan(target), "combined": combined.plan(target)}
         found = {
-            name: {"samples": each.middle, "covers": each.lower <= truth <= each.upper}
+            name: {"samples": each.even, "covers": each.lower <= truth <= each.upper}
             for name, each in answers.items()
         }
         planned = plan(pilot, target)
         covers = planned.lower <= truth <= planned.upper
-        found["posterior"] = {"samples": planned.middle, "covers": covers}
+        found["posterior"] = {"samples": planned.even, "covers": covers}
         yield {
             "study": study,
             "point": point,

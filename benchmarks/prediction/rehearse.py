@@ -26,10 +26,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from tabulate import tabulate
 from torch import Tensor, nn
 
 import korisk as kr
+from benchmarks.markdown import table
 from benchmarks.planner import image_networks as base
 from benchmarks.planner.imaging import NETWORKS, PROBLEMS, WIDTH, Setting, settings
 from korisk.operators import Matrix
@@ -333,7 +333,7 @@ def show(path: Path, part: str) -> None:
                 text += f", {np.mean([answer.held for answer in some]):.2f}"
             row.append(text)
         rows.append(row)
-    print(tabulate(rows, ["", *WAYS], tablefmt="github"))
+    print(table(rows, ["", *WAYS]))
     widths = {way: math.exp(np.median([a.width for a in given[way]])) for way in WAYS[:3]}
     print("\nUpper over lower end of the bands, median:", _listed(widths))
     print("N for a target met between 256 and 2,048, within a factor of two:")

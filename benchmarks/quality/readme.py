@@ -16,8 +16,7 @@ from benchmarks.planner import tables as planner_tables
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 ADDS = {
-    "core": "bounds, plans, comparisons: NumPy, SciPy, typer, rich, pydantic, PyYAML, filelock, "
-    "tabulate",
+    "core": "bounds, plans, comparisons: NumPy, SciPy, typer, rich, pydantic, PyYAML, filelock",
     "report": "figures and pages: matplotlib",
     "torch": "operators, studies, predictions: PyTorch, here its CPU build",
     "dask": "clusters and batch systems: Dask",

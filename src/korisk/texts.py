@@ -1,4 +1,4 @@
-"""Numbers and small tables as text; escapes for terminals, one line, Markdown and scripts.
+"""Numbers and small tables as text; escapes for terminals, one line and scripts.
 
 For HTML use `html.escape`, for cells of CSV `korisk.files.to_cell`.
 """
@@ -11,12 +11,6 @@ from unicodedata import bidirectional, category
 
 _BREAKS = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # of writing direction
-# Entities for characters that end a cell or begin a tag: all Markdown readers agree on those.
-_MARKDOWN = str.maketrans(
-    {character: f"&#{ord(character)};" for character in "|\\"}
-    | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-    | {character: f"\\{character}" for character in "`*_[]$~#!"}
-)
 
 
 class Table(NamedTuple):
@@ -104,11 +98,6 @@ def one_line(text: str) -> str:
     """Put a text on one line: breaks become spaces, invisible characters a replacement mark."""
     spaced = "".join(" " if character in _BREAKS else character for character in text)
     return "".join("\N{REPLACEMENT CHARACTER}" if _steers(c) else c for c in spaced)
-
-
-def markdown(text: str) -> str:
-    """Escape a text for Markdown, also inside a table."""
-    return text.translate(_MARKDOWN)
 
 
 def script_json(content: Mapping[str, object] | Sequence[object]) -> str:

@@ -105,17 +105,11 @@ def both(level: float) -> tuple[Spectrum, Spectrum]:
     return replace(found, gain=None), replace(exact, gain=None)
 
 
-def effective(made: Spectrum) -> list[float]:
-    return [made.effective(n) for n in N]
-
-
 @pytest.mark.parametrize(("level", "apart"), [(0.02, 0.015), (0.1, 0.005)])
 def test_the_curve_is_that_of_the_matrix(level: float, apart: float) -> None:
     found, exact = both(level)
     np.testing.assert_allclose(found.errors(N), exact.errors(N), rtol=apart)
     np.testing.assert_allclose(found.errors(N[:4]), exact.errors(N[:4]), rtol=1e-3)
-    # Thresholds come in steps, and where the error is flat a neighbour may be the best.
-    np.testing.assert_allclose(effective(found), effective(exact), rtol=0.04)
 
 
 def test_directions_trace_and_energy_are_those_of_the_matrix() -> None:
@@ -158,7 +152,6 @@ def test_a_line_of_sensors_with_an_operator_before_the_targets() -> None:
     np.testing.assert_allclose(found.gain[:4], exact.gain[:4], rtol=0.04)
     found, exact = replace(found, gain=None), replace(exact, gain=None)
     np.testing.assert_allclose(found.errors(N), exact.errors(N), rtol=0.1)  # 64 inputs are few
-    np.testing.assert_allclose(effective(found), effective(exact), rtol=0.05)
     assert found.rest >= 0
 
 

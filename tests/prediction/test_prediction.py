@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 import korisk as kr
 from korisk.errors import KoriskError
-from korisk.planning.chances import LEAST_REACH
 from korisk.planning.futures.posterior import MOST_SIZES, posterior
 from korisk.planning.futures.prior import PRIORS
 from korisk.prediction.misfit import BELIEF, LogErrors
@@ -38,9 +37,6 @@ class Power:
         sizes = np.atleast_1d(np.asarray(n, dtype=float))
         falling = np.log(sizes) / sizes if self.line else sizes**-self.rate
         return np.asarray(self.floor + self.scale * falling)
-
-    def effective(self, n: float) -> float:
-        return min(n, 640.0)
 
 
 class Cliff(Power):
@@ -88,7 +84,7 @@ def met(made: Prediction, n: ArrayLike, target: float) -> Array:
 def test_without_checks_it_is_the_computed_curve() -> None:
     assert PLAIN.errors(N) == pytest.approx(Power().errors(N), rel=1e-6)
     assert PLAIN.computed(N) == pytest.approx(Power().errors(N))
-    assert (PLAIN.floor, PLAIN.parameters, PLAIN.effective(9)) == (FLOOR, 640, 9.0)
+    assert (PLAIN.floor, PLAIN.parameters) == (FLOOR, 640)
     assert (PLAIN.trust, PLAIN.doubted, PLAIN.checks) == (1.0, False, ())
     assert (width(replace(PLAIN, level=0.5), N) > 1.2 * width(PLAIN, N)).all()
 
@@ -113,7 +109,7 @@ def test_targets_are_above_zero_and_sizes_are_one_or_more() -> None:
                 ask(target)
     sizes: list[Any] = [0, 0.5, -3, math.nan, math.inf, [[1, 2]], "many", None]
     for n in sizes:
-        for method in (PLAIN.errors, PLAIN.computed, PLAIN.effective):
+        for method in (PLAIN.errors, PLAIN.computed):
             with pytest.raises(KoriskError, match="n must be numbers of training samples >= 1"):
                 method(n)
 
@@ -202,10 +198,10 @@ def test_many_sizes_are_weighed_as_few_are(far: bool) -> None:
 def test_smaller_targets_need_more(made: Prediction) -> None:
     found = [made.plan(target) for target in (0.2, 0.1, 0.06, 0.04, 0.03)]
     for each in found:
-        assert each.middle is not None
-        assert each.lower <= each.middle <= each.upper
+        assert each.even is not None
+        assert each.lower <= each.even <= each.upper
         assert 0.25 <= each.reach <= 1
-    sizes = [each.middle or 0 for each in found]
+    sizes = [each.even or 0 for each in found]
     assert sizes == sorted(set(sizes))
     assert [each.lower for each in found] == sorted(each.lower for each in found)
 
@@ -214,12 +210,11 @@ def test_sizes_are_those_of_the_curve() -> None:
     """With a target well above the floor the median size is where the median curve meets it."""
     for made in (PLAIN, FITTING):
         size = made.plan(0.07)
-        assert size.middle is not None
         assert size.reach > 0.97
         assert size.even is not None
         at, before = met(made, [size.even, size.even - 1], 0.07)
         assert before - 0.01 < 0.5 < at + 0.01
-        assert made.errors(size.middle)[0] == pytest.approx(0.07, rel=0.02)
+        assert made.errors(size.even)[0] == pytest.approx(0.07, rel=0.02)
         assert met(made, [size.lower, size.upper], 0.07) == pytest.approx([0.05, 0.95], abs=0.03)
         told = made.explain(0.07)
         assert f"collect {size.samples():,} samples for 0.07 (90% sure)" in told
@@ -229,15 +224,15 @@ def test_sizes_are_those_of_the_curve() -> None:
 
 def test_the_smallest_and_the_largest_size() -> None:
     found = PLAIN.plan(50.0)
-    assert (found.middle, found.lower, found.upper) == (2, 2.0, 2.0)
+    assert (found.even, found.lower, found.upper) == (2, 2.0, 2.0)
     assert "collect 2 samples" in PLAIN.explain(50.0)
     slow = Prediction(Power(0.0, 1.0, 0.1), "FC", 64).plan(0.05)
-    assert slow.middle is None or slow.middle <= FARTHEST_N
+    assert slow.even is None or slow.even <= FARTHEST_N
 
 
 def test_targets_below_the_floor_are_out_of_reach() -> None:
     found = FITTING.plan(0.25 * FLOOR)
-    assert (found.middle, found.lower, found.upper) == (None, math.inf, math.inf)
+    assert (found.even, found.lower, found.upper) == (None, math.inf, math.inf)
     assert found.reach < 0.25
     written = found.to_dict()
     assert set(written["samples"].values()) == {None}
@@ -246,14 +241,13 @@ def test_targets_below_the_floor_are_out_of_reach() -> None:
     said = FITTING.explain(0.25 * FLOOR)
     assert all(fact in said for fact in ("will not reach 0.005", "at 0.02", f"{FARTHEST_N:,}"))
     near = PLAIN.plan(FLOOR * 0.99)  # as likely as not
-    assert near.middle is not None
     assert near.upper == math.inf
-    assert near.reach < 0.6
+    assert 0.25 <= near.reach < 0.6
     least = f"it takes at least {near.lower:,.0f} samples (95% sure)"
     assert least in PLAIN.explain(FLOOR * 0.99).replace("It takes", "it takes")
     made = replace(PLAIN, level=0.05)  # between unlikely and impossible there is an earliest size
     tried = [made.plan(float(target)) for target in np.geomspace(0.01, 0.03, 20)]
-    between = [each for each in tried if each.middle is None and each.reach >= 0.05]
+    between = [each for each in tried if 0.05 <= each.reach < 0.25]
     assert between
     assert math.isfinite(between[0].lower)
 
@@ -276,7 +270,7 @@ def test_bands_beyond_the_theory_s_range_are_of_the_law_of_its_probabilities() -
 def test_what_was_met_stays_met() -> None:
     made = Prediction(Bump(), "FC", 256)
     found = made.plan(0.05)
-    assert found.middle is not None
+    assert found.even is not None
     assert found.reach > 0.85
     held = replace(made, valid_to=1000.0)
     assert met(held, 5000, 0.05)[0] == pytest.approx(met(held, 1000, 0.05)[0])
@@ -385,12 +379,10 @@ def test_factors_of_lines_are_the_lines_own() -> None:
     ("reach", "samples", "lower", "upper"),
     [
         (1.0, 0.5, 0.05, 0.95),
-        (0.97, 0.485, 0.05, 0.95),
-        (0.94, 0.47, 0.05, None),  # the last in twenty never get there
-        (0.8, 0.4, 0.05, None),
-        (0.5, 0.25, 0.05, None),  # half of the futures that do
-        (LEAST_REACH, 0.5 * LEAST_REACH, 0.05, None),
-        (LEAST_REACH - 0.01, None, 0.05, None),
+        (0.97, 0.5, 0.05, 0.95),
+        (0.94, 0.5, 0.05, None),  # the last in twenty never get there
+        (0.8, 0.5, 0.05, None),
+        (0.49, None, 0.05, None),
         (0.04, None, None, None),
     ],
 )
@@ -409,12 +401,10 @@ def test_sizes_are_read_off_the_chances(
     monkeypatch.setattr(Prediction, "met", chances)
     found = made().plan(0.3)
     assert (found.target, found.reach) == (0.3, reach)
-    told = found.to_dict() | {"middle": found.middle}
-    for name, level in (("middle", samples), ("lower", lower), ("upper", upper)):
+    told = found.to_dict() | {"even": found.even}
+    for name, level in (("even", samples), ("lower", lower), ("upper", upper)):
         here = None if level is None else pytest.approx(1e6**level, abs=1)
         assert told[name] == here
-    if samples is not None:
-        assert found.chance == pytest.approx(samples, abs=0.01)
 
 
 def test_many_sizes_are_thinned_and_few_are_not() -> None:

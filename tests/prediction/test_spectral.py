@@ -102,8 +102,6 @@ def test_a_penalty_below_zero_is_none() -> None:
     made = Spectrum(values, signal, 1e-3, EVEN, 1)
     for n in (20, 50, 200):
         assert made.errors(n)[0] == pytest.approx(direct(made, n), rel=1e-3)
-        assert made.effective(n) == pytest.approx(n, rel=1e-3)
-        assert made.effective(n) <= n
 
 
 @pytest.mark.parametrize("scales", [EVEN, UNEVEN, np.array([0.0, 0.0, 1.0])])
@@ -127,17 +125,7 @@ def test_a_counted_eigenvalue_is_as_many_equal_ones() -> None:
     counted = Spectrum(values, np.ones(3), 0.3, UNEVEN, 2, counts)
     spread = Spectrum(values.repeat(counts), (1 / counts).repeat(counts), 0.3, UNEVEN, 2)
     assert counted.errors(MANY) == pytest.approx(spread.errors(MANY))
-    assert counted.effective(5) == pytest.approx(spread.effective(5))
     assert counted.rank == spread.rank == 6
-
-
-def test_no_more_is_determined_than_samples_and_directions_allow() -> None:
-    for scales in (EVEN, UNEVEN):
-        made = computed(*rotated(7, rest=1e-3), scales)
-        found = np.array([made.effective(n) for n in MANY])
-        assert (found > 0).all()
-        assert (found <= np.minimum(MANY, made.rank)).all()
-        assert found[-1] == pytest.approx(DIRECTIONS, rel=1e-3)
 
 
 def test_directions_without_signal_have_no_rank() -> None:

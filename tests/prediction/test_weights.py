@@ -78,9 +78,8 @@ def test_errors_fall_from_the_start_to_the_floor_as_slope_over_n() -> None:
 def test_the_start_decides_how_much_a_ridge_helps() -> None:
     away = structured(GAMMA, OMEGA, 1e9 * WAY)
     np.testing.assert_allclose(away.errors(SIZES), 1.0 + away.slope / SIZES, rtol=1e-9)
-    assert away.effective(1) == 12.0
     right = structured(GAMMA, OMEGA, np.zeros(12))
-    assert (right.errors(SIZES).tolist(), right.effective(100)) == ([right.floor] * len(SIZES), 0.0)
+    assert right.errors(SIZES).tolist() == [right.floor] * len(SIZES)
     # Of few examples, most of the gradient at the start is chance, and is not taken for bias.
     few, many = (structured(GAMMA, OMEGA, WAY, n=n) for n in (20, 10**9))
     np.testing.assert_allclose(few.errors(SIZES), many.errors(SIZES), rtol=1e-6)
@@ -93,8 +92,6 @@ def test_one_weight_has_wiener_s_error() -> None:
     for n in (1, 10, 1000):
         expected = 1.0 + 1 / (1 / (gamma * way**2) + n * gamma / omega)
         assert curve.errors(n) == pytest.approx(expected, rel=1e-3)
-        penalty = omega / (gamma * way**2)
-        assert curve.effective(n) == pytest.approx(n * gamma / (n * gamma + penalty), rel=0.1)
 
 
 def test_few_rows_cost_as_in_ordinary_least_squares() -> None:
@@ -244,7 +241,6 @@ def test_it_predicts_ridge_regression_from_weights_that_are_nearly_right() -> No
         expected = float(torch.stack(best).mean(0).min())
         assert curve.errors(n) == pytest.approx(expected, rel=0.03)
     assert curve.errors(4) < curve.floor + curve.slope / 4
-    assert curve.effective(4) < curve.effective(32) < WEIGHTS
 
 
 def test_examples_of_right_weights_have_nothing_to_learn() -> None:
@@ -345,7 +341,7 @@ def test_a_tail_that_loses_everything_learns_nothing() -> None:
     curve = curve_of(draw(16), tail=tail, relu=True)
     assert curve.errors(MEASURED).tolist() == [curve.start] * len(MEASURED)
     assert curve.start == pytest.approx(float(draw(16)[1].square().mean()))
-    assert (curve.slope, curve.effective(9), curve.holds_from) == (0.0, 0.0, 1)
+    assert (curve.slope, curve.holds_from) == (0.0, 1)
 
 
 def test_single_precision_gives_the_same_and_progress_grows_to_one() -> None:

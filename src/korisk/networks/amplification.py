@@ -87,13 +87,6 @@ class Amplification:
             _checks.one_of("layer", name, tuple(gains))
         return math.fsum(gains[name] * error for name, error in errors.items())
 
-    @property
-    def dominating(self) -> str:
-        """The layer with the largest part of the estimate; without one, of the largest gain."""
-        if self.estimate is None:
-            return max(self.layers, key=lambda layer: layer.gain.value).name
-        return max(self.layers, key=lambda layer: layer.part or 0.0).name
-
     def bound(self, form: BoundForm = "composed") -> float:
         """The theorem's bound for the same errors of the layers."""
         if self.estimate is None:
@@ -153,8 +146,8 @@ def amplification(
     >>> net = torch.nn.Sequential(linear, torch.nn.Linear(4, 4, bias=False))
     >>> _ = torch.nn.init.constant_(net[1].weight, 0.5)
     >>> found = kr.amplification(net, torch.rand(64, 4), probes=64)
-    >>> [layer.name for layer in found.layers], found.dominating
-    (['0', '1'], '0')
+    >>> [layer.name for layer in found.layers]
+    ['0', '1']
     """
     _checks.count("probes", probes, at_least=1, remedy="try 4")
     candidate: object = data

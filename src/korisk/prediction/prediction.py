@@ -37,7 +37,6 @@ Array = NDArray[np.float64]
 
 # Sizes: the table of chances covers N = _START to FARTHEST_N.
 FARTHEST_N = 10**7  # largest N that a prediction covers
-MIDDLE = 0.5  # `middle` is the median N among the draws that reach the target
 FIT_SIZES = 3  # smallest number of pilot sizes to which curves can be fitted
 _START = 2
 _PER_DOUBLING = 4  # sizes of the table per doubling of N
@@ -62,9 +61,6 @@ class Theory(Protocol):
 
     def errors(self, n: ArrayLike) -> Array:
         """(M,) mean squared errors at each N."""
-
-    def effective(self, n: float) -> float:
-        """How many parameters N samples determine."""
 
     @property
     def floor(self) -> float:
@@ -95,18 +91,6 @@ class PredictedPlan(Enough):
     def farthest(self) -> float:
         """Largest N that the prediction covers."""
         return float(self.chances.n[-1])
-
-    @property
-    def middle(self) -> int | None:
-        """N with even odds if the target is reachable; None where it is called out of reach."""
-        if self.reach < LEAST_REACH:
-            return None
-        return self.chances.smallest(MIDDLE * self.reach)
-
-    @property
-    def chance(self) -> float | None:
-        """The probability that `middle` samples are enough, over all futures."""
-        return None if self.middle is None else self.chances.at(self.middle)
 
     @property
     def lower(self) -> float:
@@ -303,21 +287,6 @@ class Prediction(Reported, Advising):
     def parameters(self) -> int | None:
         """Weights of the layer."""
         return self.theory.parameters
-
-    def effective(self, n: float) -> float:
-        """How many weights of one output N samples determine; of all, for known operators.
-
-        Parameters
-        ----------
-        n : float
-            Training samples, 1 or more.
-
-        Returns
-        -------
-        float
-            The effective number of weights.
-        """
-        return self.theory.effective(float(checked_sizes([n])[0]))
 
     def computed(self, n: ArrayLike) -> Array:
         """The theory's errors alone.

@@ -392,11 +392,6 @@ class PointPrediction(Reported):
         for prediction, model_plans in zip(self.predictions, plans, strict=True):
             n, log_errors = prediction.rehearsal.n, prediction.rehearsal.log_error
             rehearsed = zip(n.tolist(), np.exp(log_errors).tolist(), strict=True)
-            directions = prediction.effective(self.examples)
-            # A dense layer has a weight for each entry of a target along each such direction.
-            outputs = self.entries if prediction.model == "FC" else 1
-            effective = {"n": self.examples, "directions": directions}
-            effective["parameters"] = directions * outputs
             models.append(
                 {
                     "model": prediction.model,
@@ -405,7 +400,6 @@ class PointPrediction(Reported):
                     "floor": None if prediction.doubted else prediction.floor,
                     "valid_to": finite_or_none(prediction.valid_to),
                     "parameters": prediction.parameters,
-                    "effective": effective,
                     "errors": error_rows(prediction, at),
                     "samples": [plan.to_dict(sure, cost) for plan in model_plans],
                     "track": error_rows(prediction, doublings=False, to=last),

@@ -109,11 +109,6 @@ class Structured:
         errors = [self._best(size)[0] for size in sizes.ravel()]
         return np.array(errors, dtype=float).reshape(sizes.shape)
 
-    def effective(self, n: float) -> float:
-        """The effective number of parameters at N: tr N G (N G + lambda)^-1 at the best lambda."""
-        best = self._best(n)[1]
-        return 0.0 if best is None else float(self.path.freedom[best])
-
     @cached_property
     def holds_from(self) -> int:
         """The smallest N from which on effective parameters use at most half of the rows.

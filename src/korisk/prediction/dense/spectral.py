@@ -99,8 +99,8 @@ class Spectrum:
         used = (weights * _BRIGHTNESS[:, None]).mean(axis=1)
         return used, weights.mean(axis=1) ** 2 / (weights**2).mean(axis=1)
 
-    def _best(self, n: float) -> tuple[float, float, float, float, float]:
-        """At the best threshold: the error, kappa, sum L, N_eff and 1 - sum L^2 / N_eff."""
+    def _best(self, n: float) -> tuple[float, float, float, float]:
+        """At the best threshold: the error, kappa, N_eff and 1 - sum L^2 / N_eff."""
         thresholds, *sums = self._filters
         grid = np.arange(len(thresholds))
         # Smaller thresholds would need a penalty below zero; a penalty of zero is the last one.
@@ -115,8 +115,7 @@ class Spectrum:
         best = int(np.argmin(errors))
         error = max(float(errors[best]), ROUNDING * self.energy)
         threshold = float(np.exp(np.interp(places[best], grid, np.log(thresholds))))
-        sums_at_best = float(dimension[best]), float(effective[best]), float(remaining[best])
-        return error, threshold, *sums_at_best
+        return error, threshold, float(effective[best]), float(remaining[best])
 
     def errors(self, n: ArrayLike) -> Array:
         """(M,) the mean squared error of an entry after N samples, at the best penalty."""
@@ -126,14 +125,9 @@ class Spectrum:
             errors *= np.interp(np.log(sizes), np.log(CLIPPED_AT), self.gain)
         return errors
 
-    def effective(self, n: float) -> float:
-        """sum_i L_i at N: how many of the inputs' directions N samples determine."""
-        return self._best(n)[2]
-
     def filter(self, n: float) -> tuple[float, float, float]:
         """The threshold at N, Eq. (eq:threshold), N_eff, and 1 - sum L^2 / N_eff."""
-        _, threshold, _, effective, remaining = self._best(n)
-        return threshold, effective, remaining
+        return self._best(n)[1:]
 
 
 def spectrum(

@@ -76,10 +76,6 @@ class _Simulated:
         inside = np.interp(np.log(ends), np.log(self.curve.sizes), np.log(self.curve.means))
         return np.asarray(np.exp(inside + fitted.centre(sizes) - fitted.centre(ends)))
 
-    def effective(self, n: float) -> float:
-        """Not known: a rehearsal measures errors alone."""
-        return math.nan
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rehearsal(Shown, Answers):

@@ -1,6 +1,6 @@
 """The tables of a study as values, not yet as text.
 
-Numbers keep all their digits; `text` writes a table as Markdown, CSV or HTML.
+Numbers keep all their digits; `text` writes a table as CSV or HTML.
 """
 
 from collections.abc import Mapping

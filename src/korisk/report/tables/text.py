@@ -1,21 +1,15 @@
-"""Tables as text: Markdown, CSV and HTML.
+"""Tables as text: CSV and HTML.
 
-Names come from files and may contain anything: every format escapes them and keeps them on one
-line.
+Names come from files and may contain anything: both formats escape them and keep them on one line.
 """
 
 import csv as writer
 import io
 import math
-from collections.abc import Callable, Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
 
-from tabulate import tabulate
-
-from korisk import texts as escapes
-from korisk._checks import one_of
 from korisk.files import make_folder, to_cell, write_text
 from korisk.report.contents import Contents
 from korisk.report.tables.table import BYTES, ReportTable
@@ -31,12 +25,12 @@ _PLAIN = (1e-2, 1e5)  # columns with all numbers in this range have no powers of
 # --- Cells ---------------------------------------------------------------------------------------
 
 
-def _cells(table: ReportTable, text: Callable[[str], str]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows, escaped by `text`; all numbers of a column have the same form."""
+def _cells(table: ReportTable) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows, escaped; all numbers of a column have the same form."""
     heads, columns = [], []
     for index, (title, kind) in enumerate(zip(table.columns, table.kinds, strict=True)):
         unit = table.units.get(title, "")
-        heads.append(text(one_line(title) + (f" ({unit})" if unit not in ("", BYTES) else "")))
+        heads.append(escape(one_line(title) + (f" ({unit})" if unit not in ("", BYTES) else "")))
         values = [row[index] for row in table.rows]
         # One form for the whole column: a power of ten in one row means powers in all.
         magnitudes = [abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
@@ -44,9 +38,9 @@ def _cells(table: ReportTable, text: Callable[[str], str]) -> tuple[list[str], l
         cells = []
         for value in values:
             if value is None:
-                cells.append(text("\N{EN DASH}"))
+                cells.append("\N{EN DASH}")
             elif isinstance(value, str | bool) or not math.isfinite(value):
-                cells.append(text(one_line(str(value))))
+                cells.append(escape(one_line(str(value))))
             elif isinstance(value, int) and kind == "integer":
                 cells.append(format_bytes(value) if unit == BYTES else f"{value:,}")
             elif as_powers and value:
@@ -57,18 +51,6 @@ def _cells(table: ReportTable, text: Callable[[str], str]) -> tuple[list[str], l
                 cells.append(f"{value:,.{max(0, _DIGITS - 1 - exponent10)}f}")
         columns.append(cells)
     return heads, [list(row) for row in zip(*columns, strict=True)]
-
-
-# --- Markdown ------------------------------------------------------------------------------------
-
-
-def markdown(table: ReportTable) -> str:
-    """The table in Markdown, as GitHub and Pandoc read it."""
-    heads, rows = _cells(table, escapes.markdown)
-    aligned = ["left" if kind == "text" else "right" for kind in table.kinds]
-    body = tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=aligned)
-    title, caption = (escapes.markdown(one_line(t)) for t in (table.title, table.caption))
-    return f"**{title}**\n\n{body}\n\n{caption}\n"
 
 
 # --- CSV and HTML --------------------------------------------------------------------------------
@@ -90,7 +72,7 @@ def csv(table: ReportTable) -> str:
 
 def html(table: ReportTable) -> str:
     """The table as HTML, in a region that scrolls."""
-    heads, rows = _cells(table, escape)
+    heads, rows = _cells(table)
     kinds = ["" if kind == "text" else ' class="number"' for kind in table.kinds]
     title, caption = (escape(one_line(text)) for text in (table.title, table.caption))
     # Numbers are aligned by a class; the first cell of a row is its heading.
@@ -110,19 +92,10 @@ def html(table: ReportTable) -> str:
     )
 
 
-FORMATS = {"md": markdown, "csv": csv, "html": html}
-
-
-def save_tables(
-    contents: Contents, folder: str | PathLike[str], kinds: Sequence[str] = ("md", "csv")
-) -> list[Path]:
+def save_tables(contents: Contents, folder: str | PathLike[str]) -> list[Path]:
     """Write every table of a study into a folder, which is created if it is missing."""
-    for kind in kinds:
-        one_of("kinds", kind, tuple(FORMATS))
     target = make_folder(folder)
-    written = []
-    for table in study_tables(contents):
-        for kind in kinds:
-            written.append(target / f"{table.name}.{kind}")
-            write_text(written[-1], FORMATS[kind](table))
-    return written
+    tables = {target / f"{table.name}.csv": csv(table) for table in study_tables(contents)}
+    for path, text in tables.items():
+        write_text(path, text)
+    return list(tables)
