@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from korisk import _checks
 from korisk._checks import LARGEST_N, require
+from korisk._group import grouped
 from korisk.curves.curve import Curve
 from korisk.curves.formats import is_store
 from korisk.curves.noise import relative_variance
 from korisk.curves.stored import Chosen, MeasuredFit, error_of, stored_fits, training_name
 from korisk.curves.unit import SMALLEST_ERROR, Unit
-from korisk.errors import invalid
 from korisk.planning.explain import no_learning, value
 
 _LONGER = 3  # times the usual training, of the run that shows whether training limits the error
@@ -112,17 +112,17 @@ def training_of(
             rows.append((fit.n, error, fit.seed))
     training = None
     if rows:
-        n, errors, seeds = zip(*rows, strict=True)
-        training = Curve.of_errors(n, errors, seeds, model, metric, unit)
+        sizes, errors, seeds = zip(*rows, strict=True)
+        training = Curve.of_errors(sizes, errors, seeds, model, metric, unit)
     # Only seeds with both trainings count: differences between seeds must not pass for a gain.
-    pairs = [fit for fit in usable if fit.longer and (fit.n, fit.seed) in usual]
-    longest = max(((fit.n, fit.longer or 1.0) for fit in pairs), default=None)
-    if longest is None:
+    longer = (fit for fit in usable if fit.longer and (fit.n, fit.seed) in usual)
+    runs = grouped(((fit.n, fit.longer or 1.0), fit) for fit in longer)
+    if not runs:
         return training, None
-    pairs = [fit for fit in pairs if (fit.n, fit.longer) == longest]
-    before = [usual[fit.n, fit.seed].value for fit in pairs]
-    after = [fit.value for fit in pairs]
-    return training, Longer(n=longest[0], factor=longest[1], errors=after, before=before)
+    n, factor = max(runs)
+    before = [usual[n, fit.seed].value for fit in runs[n, factor]]
+    after = [fit.value for fit in runs[n, factor]]
+    return training, Longer(n=n, factor=factor, errors=after, before=before)
 
 
 @dataclass(frozen=True)
@@ -203,41 +203,21 @@ def limit(
     >>> print(kr.planning.limit(pilot, longer=longer))
     Training limits the error: at N = 1,024, 3 times the training takes it from 0.05 to 0.02.
     """
-    unit, falls = curve.unit, _falls(curve)
-    gap = share = None  # shares of the error: test less training error; removed by longer training
-    compared = run = ""
-    if training is not None:
-        n, on_training = _training_error(curve, training)
-        test = curve.means[curve.sizes == n].item()
-        gap = max(1 - on_training / test, 0.0)
-        compared = f"at N = {n:,} the {curve.metric or unit.noun} is {_shown(unit, on_training)} "
-        compared += f"on training samples and {_shown(unit, test)} on test samples"
+    falls, trend = _trend(curve)
+    gap, compared = (None, "") if training is None else _gap(curve, training)
+    share, run = (None, "") if longer is None else _gain(curve, longer)
     repeat = ""
-    if longer is not None:
-        share = _training_share(curve, longer)
-        before, after = (
-            _shown(unit, _errors(unit, values).mean()) for values in (longer.before, longer.errors)
-        )
-        run = f"at N = {longer.n:,}, {longer.factor:g} times the training "
-        run += f"{'takes' if share else 'changes'} it from {before} to {after}"
-        if share is None:
-            run += ", with too much noise to tell"
-            repeat = f"repeat N = {longer.n:,} with {longer.factor:g} times the steps and with "
-            repeat += "more seeds"
-        elif share == 0:
-            run += ", which is no gain beyond noise"
+    if longer is not None and share is None:
+        repeat = f"repeat N = {longer.n:,} with {longer.factor:g} times the steps and with "
+        repeat += "more seeds"
     target = math.inf if target_error is None else target_error / float(curve.means[-1])
     kind, next_run = _cause(gap, share, falls, target, repeat)
-    start, facts = (
-        f"What limits the {unit.noun} is not known",
-        [_trend(curve, falls), compared, run],
-    )
+    start, facts = "What limits the {} is not known", [trend, compared, run]
     if kind == "data":
-        start = f"The amount of data limits the {unit.noun}"
-        facts = [compared] if gap else [facts[0], run]
+        start, facts = "The amount of data limits the {}", [compared] if gap else [trend, run]
     elif kind == "training":
-        start, facts = f"Training limits the {unit.noun}", [run]
-    sentence = f"{start}: {'; '.join(filter(None, facts))}."
+        start, facts = "Training limits the {}", [run]
+    sentence = f"{start.format(curve.unit.noun)}: {'; '.join(filter(None, facts))}."
     return Limit(kind, sentence, next_run.format(n=f"N = {curve.sizes[-1]:,}"))
 
 
@@ -266,24 +246,29 @@ def _cause(
     return "unknown", "train a larger network at {n}"
 
 
-def _training_error(curve: Curve, training: Curve) -> tuple[int, float]:
-    """The largest N that both curves have, and the mean error on training samples there."""
-    if training.unit.law != curve.unit.law:
-        names = f"{training.unit.name} and {curve.unit.name}"
-        remedy = "measure both in one metric"
-        raise invalid("training", "have the unit of the curve", training, remedy, got=names)
+def _gap(curve: Curve, training: Curve) -> tuple[float, str]:
+    """The share of the error missing in that on training samples, at the largest N of both."""
+    unit, names = curve.unit, f"{training.unit.name} and {curve.unit.name}"
+    rule, remedy = "have the unit of the curve", "measure both in one metric"
+    require(training.unit.law == unit.law, "training", rule, training, remedy, got=names)
     shared = np.intersect1d(curve.sizes, training.sizes)
     remedy = "give the training errors of the same networks"
     require(len(shared) > 0, "training", "have a size of the curve", training, remedy)
-    return int(shared[-1]), training.means[training.sizes == shared[-1]].item()
+    test, on_training = (
+        known.means[known.sizes == shared[-1]].item() for known in (curve, training)
+    )
+    words = f"at N = {shared[-1]:,} the {curve.metric or unit.noun} is {_shown(unit, on_training)} "
+    words += f"on training samples and {_shown(unit, test)} on test samples"
+    return max(1 - on_training / test, 0.0), words
 
 
-def _training_share(curve: Curve, longer: Longer) -> float | None:
+def _gain(curve: Curve, longer: Longer) -> tuple[float | None, str]:
     """The share that training could remove; 0 without a gain beyond noise, None if noise hides it.
 
     Training f times as long removes at least a share 1 - f^-_DECAY of what training can remove.
     """
-    before, after = _errors(curve.unit, longer.before), _errors(curve.unit, longer.errors)
+    unit = curve.unit
+    before, after = _errors(unit, longer.before), _errors(unit, longer.errors)
     index = min(int(np.searchsorted(curve.sizes, longer.n)), len(curve.sizes) - 1)
     variance = float((_mean_variance(curve) * curve.counts)[index])  # of one seed
     gain = math.log(float(before.mean() / after.mean()))
@@ -295,37 +280,34 @@ def _training_share(curve: Curve, longer: Longer) -> float | None:
     # A gain within noise may still be a large one: then nothing is known.
     deviation = _BEYOND_NOISE * math.sqrt(square)
     removed_share = 1 - math.pow(longer.factor, -_DECAY)
+    share: float | None = 0.0
+    verb, remark = "changes", ", which is no gain beyond noise"
     if gain > max(deviation, -math.log1p(-_LEAST_GAIN)):
-        return min(-math.expm1(-gain) / removed_share, 1.0)
-    return None if -math.expm1(-gain - deviation) / removed_share > _LARGE else 0.0
+        share, verb, remark = min(-math.expm1(-gain) / removed_share, 1.0), "takes", ""
+    elif -math.expm1(-gain - deviation) / removed_share > _LARGE:
+        share, remark = None, ", with too much noise to tell"
+    ends = f"from {_shown(unit, before.mean())} to {_shown(unit, after.mean())}"
+    start = f"at N = {longer.n:,}, {longer.factor:g} times the training"
+    return share, f"{start} {verb} it {ends}{remark}"
 
 
-def _falls(curve: Curve) -> bool:
-    """Whether a line of the log error over log N falls over the last decade of N."""
-    indices = _decade(curve)
-    if len(indices) < 2 or no_learning(curve):
-        return False
-    deviations = np.sqrt(_mean_variance(curve)[indices])
-    x, y = np.log(curve.sizes[indices] / curve.sizes[-1]), np.log(curve.means[indices])
-    weights = 1 / np.maximum(deviations, _LEAST_NOISE)
-    fitted, covariance = np.polyfit(x, y, 1, w=weights, cov="unscaled")
-    fall, deviation = fitted[0] * x[0], math.sqrt(covariance[0, 0]) * -x[0]
-    return bool(fall > max(_FALL_BEYOND_NOISE * deviation, -math.log1p(-_LEAST_FALL)))
-
-
-def _trend(curve: Curve, falls: bool) -> str:
-    """Whether the error falls over the last decade of N, in words."""
-    unit, ends = curve.unit, _decade(curve)[[0, -1]]
-    fall = "rise" if unit.larger_is_better else "fall"
-    verb = f"still {fall}s with N" if falls else f"does not {fall} with N beyond noise"
-    first, last = (f"{_shown(unit, curve.means[k].item())} at N = {curve.sizes[k]:,}" for k in ends)
-    return f"the {unit.noun} {verb}, from {first} to {last}"
-
-
-def _decade(curve: Curve) -> NDArray[np.intp]:
-    """Indices of the sizes in the last decade, at least the last three."""
-    inside = np.flatnonzero(10 * curve.sizes >= curve.sizes[-1])
-    return np.arange(max(min(int(inside[0]), len(curve.sizes) - 3), 0), len(curve.sizes))
+def _trend(curve: Curve) -> tuple[bool, str]:
+    """Whether a line of the log error over log N falls over the last decade of N, also in words."""
+    unit, falls = curve.unit, False
+    # At least the last three sizes.
+    first = int(np.searchsorted(10 * curve.sizes, curve.sizes[-1]))
+    decade = slice(max(min(first, len(curve.sizes) - 3), 0), None)
+    sizes, means = curve.sizes[decade], curve.means[decade]
+    if len(sizes) > 1 and not no_learning(curve):
+        x, y = np.log(sizes / sizes[-1]), np.log(means)
+        weights = 1 / np.maximum(np.sqrt(_mean_variance(curve)[decade]), _LEAST_NOISE)
+        fitted, covariance = np.polyfit(x, y, 1, w=weights, cov="unscaled")
+        fall, deviation = fitted[0] * x[0], math.sqrt(covariance[0, 0]) * -x[0]
+        falls = bool(fall > max(_FALL_BEYOND_NOISE * deviation, -math.log1p(-_LEAST_FALL)))
+    verb = "rise" if unit.larger_is_better else "fall"
+    trend = f"still {verb}s with N" if falls else f"does not {verb} with N beyond noise"
+    start, end = (f"{_shown(unit, means[k])} at N = {sizes[k]:,}" for k in (0, -1))
+    return falls, f"the {unit.noun} {trend}, from {start} to {end}"
 
 
 def _mean_variance(curve: Curve) -> NDArray[np.float64]:
