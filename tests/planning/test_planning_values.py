@@ -16,7 +16,6 @@ import korisk as kr
 from korisk.planning.answer import Answer
 from korisk.planning.chances import Chances
 from korisk.planning.extrapolation import Measured
-from korisk.planning.factors import Factors
 from korisk.planning.forecast import Forecast
 from korisk.planning.futures.law import Law
 from korisk.planning.futures.posterior import posterior
@@ -54,7 +53,7 @@ def test_values_of_arrays_and_functions_are_compared_by_identity(value: Any) -> 
     assert odds().at(4) == 0.9
 
 
-@pytest.mark.parametrize("kind", [Kind, Prior, Kinship, Longer, Factors])
+@pytest.mark.parametrize("kind", [Kind, Prior, Kinship, Longer])
 def test_long_lists_of_numbers_need_their_names(kind: Any) -> None:
     assert trust(0.0, 0.5) == 0.5
     assert posterior(PILOT).prior is PRIOR

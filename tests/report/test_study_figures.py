@@ -18,19 +18,16 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from korisk import theory
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import compare
-from korisk.planning.factors import factors
 from korisk.planning.fit import calibrate
 from korisk.planning.forecast import forecast
-from korisk.planning.plan import plan, plan_from
+from korisk.planning.plan import plan
 from korisk.problems import CtScanner
 from korisk.report.contents import Contents, Pictures, Point
 from korisk.report.figures import networks as drawing
 from korisk.report.figures.efficiency import efficiency_figure, panel, panels_of
-from korisk.report.figures.factors import factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
 from korisk.report.figures.panels import shared
 from korisk.report.figures.pilot import comparison_figure, curve_figure, plan_figure
@@ -135,7 +132,6 @@ def shown(figure: Figure) -> dict[str, AxesImage]:
 STUDY = study(point("a"), point("b", curves=SHORT))
 FIGURES: dict[str, Callable[..., Figure | None]] = {
     "efficiency": lambda **wide: efficiency_figure(panels_of(STUDY), **wide),
-    "factors": lambda **wide: factors_figure(factors_of(study(point("a"))), **wide),
     "reconstruction": lambda **wide: reconstruction_figure(pictures(), title="a", **wide),
     "weights": lambda **wide: weights_figure(pictures(), title="a", **wide),
     "layers": lambda **wide: drawing.layers_figure(NETWORKS, **wide),
@@ -262,48 +258,6 @@ def test_a_root_is_drawn_squared_as_in_the_paper() -> None:
     assert found.metric == "(RMSE / max)\N{SUPERSCRIPT TWO}"
     assert np.array_equal(found.traces[0].curve.error, known.error**2)
     assert found.traces[0].untrained == pytest.approx(0.04)
-    (pair,) = factors_of(study(root))
-    lowest = tuple(float(min(each.means)) ** 2 for each in (known, dense))
-    assert pair.floors == pytest.approx(lowest, rel=0.01)
-
-
-def test_factors_are_those_of_the_theory_at_every_target(figures: dict[str, Figure]) -> None:
-    fits = [calibrate(each, "paper") for each in point().curves]
-    known, dense = (theory.RiskLine(each.floor, each.slope or 0.0) for each in fits)
-    targets = data(line(figures["factors"], "product"))[0]
-    assert min(targets) > max(each.floor for each in fits)
-    expected = [theory.two_factors(known, dense, target) for target in targets]
-    for name in ("structural", "approximation_budget", "product", "ratio"):
-        values = data(line(figures["factors"], name))[1]
-        assert values == pytest.approx([getattr(each, name) for each in expected])
-
-
-def test_planned_ratios_are_those_of_two_plans_and_hollow_where_unlikely() -> None:
-    known, dense = point().curves
-    found = factors(known, dense)
-    assert found.planned
-    for target, ratio, chance, least in found.planned:
-        first, second = (plan_from(forecast(each), target) for each in (known, dense))
-        assert first.middle is not None
-        assert second.middle is not None
-        assert ratio == second.middle / first.middle
-        assert chance == min(first.chance or 0, second.chance or 0)
-        assert least == (target >= known.means[0])
-    planned = (0.01, 2.0, 0.8, False), (0.008, 3.0, 0.3, False), (0.02, 5.0, 0.9, True)
-    figure = drawn(factors_figure([replace(found, planned=planned)]))
-    sure, unsure = line(figure, "planned"), line(figure, "planned-unlikely")
-    assert (data(sure), data(unsure)) == (([0.01], [2.0]), ([0.008], [3.0]))
-    assert sure.get_markerfacecolor() == sure.get_color() != unsure.get_markerfacecolor()
-    assert data(line(figure, "planned-least")) == ([0.02], [5.0])
-    assert "chance below 50%" in written(figure)
-    assert "at least" in written(figure)
-
-
-def test_lines_without_a_slope_are_told_in_words() -> None:
-    for errors, words in (((0.1, 0.1), "must be > 0, got 0"), ((0.1,), "at least 2 distinct N")):
-        found = factors(short("KO", *errors), short("FC", 0.4, 0.3))
-        assert not found.factors
-        assert words in " ".join(written(drawn(factors_figure([found]))).split())
 
 
 def test_error_images_are_image_less_truth_with_relative_rmse(figures: dict[str, Figure]) -> None:
@@ -482,7 +436,6 @@ def test_names_from_files_are_drawn_as_text(name: str) -> None:
     start = " ".join("".join(c if c.isprintable() else " " for c in name).split())[:10]
     for figure in (
         efficiency_figure([panel(name, curves, {printable: 0.3}, note=name)]),
-        factors_figure([factors(curves[0], curves[0], name=name)]),
         *(reconstruction_figure(odd, title=name), weights_figure(odd, title=name)),
         drawing.layers_figure([ct.TitledNetwork(name, network, False, 4)]),
     ):
@@ -500,7 +453,7 @@ def test_numbers_are_short_and_need_no_mathtext() -> None:
 def test_every_figure_of_a_study_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ct, "operator_norms", lambda *_: MADE_UP)
     made = study(point("a", curves=SHORT), point("b", curves=SHORT, pictures=None))
-    names = ["sample_efficiency", "two_factors", "layers"]
+    names = ["sample_efficiency", "layers"]
     assert [stem for stem, _ in study_figures(made)] == [*names, "reconstructions_a", "weights_a"]
     alone = point(curves=(Curve([4], [0.1], model="net"),), untrained={}, pictures=None, spec={})
     assert [stem for stem, _ in study_figures(study(alone))] == ["sample_efficiency"]

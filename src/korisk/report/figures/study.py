@@ -12,7 +12,6 @@ from korisk._checks import one_of
 from korisk.files import FIGURE_KINDS, make_folder
 from korisk.report.contents import Contents, Draw
 from korisk.report.figures.efficiency import efficiency_figure, panels_of
-from korisk.report.figures.factors import factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
 from korisk.report.figures.networks import layers_figure
 from korisk.report.figures.style import save
@@ -50,7 +49,6 @@ def page_figures(contents: Contents) -> Iterator[tuple[str, Figure, Figure]]:
 def _figures(contents: Contents) -> Iterator[tuple[str, Draw]]:
     """Stems and functions that draw: callers choose the width, and skip what they do not need."""
     yield STILL, partial(efficiency_figure, panels_of(contents))
-    yield "two_factors", partial(factors_figure, factors_of(contents))
     networks = networks_of(contents)
     if networks:
         yield "layers", partial(layers_figure, networks)
