@@ -28,7 +28,7 @@ LEFT_OUT = TAKEN | {"path", "folder", "out", "store", "korisk", "digest"}
 
 
 def plans() -> object:
-    """Plans, forecasts, next sizes, fits and comparisons of a dozen pilots."""
+    """Plans, forecasts, fits and comparisons of a dozen pilots."""
     from benchmarks.planner.kept_numbers import numbers
 
     return numbers()

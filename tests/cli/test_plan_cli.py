@@ -286,6 +286,13 @@ def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, co
         assert any("%" in row for row in rows)  # the largest chance of all N
 
 
+@pytest.mark.parametrize(("option", "value"), [("--fit", "power"), ("--sure", "2")])
+def test_options_are_checked_without_a_target_too(option: str, value: str, tmp_path: Path) -> None:
+    pilot = tmp_path / "pilot.csv"
+    pilot.write_text("n,error\n4,0.5\n8,0.4\n16,0.3\n")
+    assert option in refused("plan", pilot, option, value)
+
+
 def test_a_page_is_refused_before_anything_is_lost(tmp_path: Path) -> None:
     pilot = tmp_path / "pilot.csv"
     pilot.write_text("n,error\n4,0.5\n8,0.4\n")

@@ -6,13 +6,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
+from korisk._checks import one_of
 from korisk.cli.common import options
 from korisk.cli.common.command import command
 from korisk.cli.common.output import check_plot, print_json, save_plot, show, write_page
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.answer import answer, answer_tables
-from korisk.planning.fit import DEFAULT_FIT, check_target
+from korisk.planning.fit import DEFAULT_FIT, FITS, check_target, level_of
 from korisk.planning.limits import read_training
 
 
@@ -61,6 +62,8 @@ def plan(
     check_plot(plot)
     curves = reading.curves(path, model)
     if not targets and not at and html is None:
+        level_of(sure)  # what is not used must be right, too
+        one_of("fit", fit, FITS)
         options.show_reading(curves, json=json)
         return
     targets = options.in_unit(targets, curves)
