@@ -128,16 +128,16 @@ def rehearse(
     counts = {_checks.count("at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []}
     if cost is not None:
         _checks.real("cost", cost, above=0, remedy="give the price of one sample")
-    targets, at = list(dict.fromkeys(targets)), sorted(counts)
-    question = answer.Question(targets=targets, at=at, sure=level_of(sure), cost=cost)
+    targets, sizes_asked = list(dict.fromkeys(targets)), sorted(counts)
+    question = answer.Question(targets=targets, at=sizes_asked, sure=level_of(sure), cost=cost)
     _checks.one_of("pilot_unit", pilot_unit, ("error", "rmse"))
     if unit in ("error", "rmse"):
         raise KoriskError(f"--unit is the unit of pixels; for a pilot, give --pilot-unit {unit}")
     if column and pilot_file is None:
         raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
     if path is None and network is None:
-        own = "your own network with --network FILE.py:BUILD"
-        raise KoriskError(f"give a study STUDY.yaml, or {own}")
+        network_option = "your own network with --network FILE.py:BUILD"
+        raise KoriskError(f"give a study STUDY.yaml, or {network_option}")
     for option, value in (("--point", point), ("--model", model), ("--out", out)):
         if path is None and value is not None:
             raise KoriskError(f"{option} belongs to a study; give STUDY.yaml, or leave it out")
