@@ -150,6 +150,38 @@ def vague_names(tree: ast.AST) -> list[tuple[int, str]]:
     return sorted((node.lineno, node.id) for node in assigned_names(tree) if node.id in VAGUE)
 
 
+def functions(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, Definition]]:
+    """Every function and method with its dotted name inside the module."""
+    for node in ast.iter_child_nodes(tree):
+        name = f"{inside}{node.name}" if isinstance(node, CLASS_OR_FUNCTION) else ""
+        if isinstance(node, Definition):
+            yield name, node
+        yield from functions(node, f"{name}." if name else inside)
+
+
+def long_functions(tree: ast.AST, lines: int = 80) -> list[str]:
+    """Functions of more lines than that, docstrings left out."""
+    texts = docstring_lines(tree)
+    return [
+        name
+        for name, node in functions(tree)
+        if len(set(range(node.lineno, (node.end_lineno or 0) + 1)) - texts) > lines
+    ]
+
+
+def with_many_parameters(tree: ast.AST, most: int = 8) -> list[str]:
+    """Functions of more parameters than that, `self` and `cls` left out."""
+    wide = []
+    for name, node in functions(tree):
+        arguments = node.args
+        parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        parameters += filter(None, (arguments.vararg, arguments.kwarg))
+        bound = sum(parameter.arg in ("self", "cls") for parameter in parameters[:1])
+        if len(parameters) - bound > most:
+            wide.append(name)
+    return wide
+
+
 def late_constants(tree: ast.Module) -> int:
     """Names of a module that are assigned after its first function or class."""
     first = next((k for k, n in enumerate(tree.body) if isinstance(n, CLASS_OR_FUNCTION)), None)
@@ -201,6 +233,8 @@ def measure(package: Path) -> dict[str, object]:
         "vague local names": sum(len(vague_names(tree)) for tree in trees.values()),
         "constants after a definition": sum(map(late_constants, trees.values())),
         "literal splats": sum(map(splats, trees.values())),
+        "functions over 80 lines": sum(len(long_functions(tree)) for tree in trees.values()),
+        "over eight parameters": sum(len(with_many_parameters(tree)) for tree in trees.values()),
         "circles": circles(imports),
         "by package": by_package(package),
     }

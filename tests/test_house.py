@@ -1,0 +1,182 @@
+"""The size and shape of the source, held to tables: who needs more edits them, with a reason."""
+
+import ast
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+from benchmarks.quality.house import (
+    by_package,
+    docstring_lines,
+    long_functions,
+    modules,
+    vague_names,
+    with_many_parameters,
+)
+
+SOURCE = Path(__file__).parents[1] / "src" / "korisk"
+
+# Lines of code (no docstrings, comments, blank lines) that each package may have: what it has,
+# rounded up to the next 50. A package that needs more gets it here, in the commit that says why;
+# one that shrinks by more than 100 gives them back.
+LINES = {
+    "operators": 5000,
+    "prediction": 4000,
+    "networks": 3250,
+    "report": 3150,
+    "planning": 2800,
+    "curves": 2300,
+    "studies": 2250,
+    "cli": 1950,
+    "fitting": 1600,
+    "problems": 1200,
+    "images": 1150,
+    "theory": 1100,
+    "pilots": 1100,
+    "store": 1000,
+    ".": 700,
+    "paper": 650,
+    "ablation": 600,
+}
+DOCSTRINGS = 11_800  # lines, in all packages
+FILES_IN_A_FOLDER = 16
+
+# Functions of more than 80 lines, docstrings left out, and of more than eight parameters, `self`
+# left out: those of before. None is added; what is mended is struck off.
+LONG = {
+    "cli/ablate.py:ablate",
+    "cli/common/compute.py:run_tasks",
+    "cli/plan.py:plan",
+    "cli/rehearse.py:rehearse",
+    "images/formats/dicom.py:read_dicom",
+    "images/read.py:read_images",
+    "networks/describe/sectors.py:sector_upper",
+    "paper/commands/reproduce.py:reproduce",
+    "prediction/rehearsal/simulation.py:simulation_of",
+    "report/figures/images.py:reconstruction_figure",
+    "report/figures/prediction.py:prediction_figure",
+}
+MANY_PARAMETERS = {
+    "ablation/ablation.py:ablate",
+    "cli/ablate.py:ablate",
+    "cli/bound.py:bound",
+    "cli/compare.py:compare",
+    "cli/plan.py:plan",
+    "cli/rehearse.py:rehearse",
+    "cli/run.py:run",
+    "fitting/gradient/train.py:train",
+    "images/read.py:read_images",
+    "operators/adapters.py:from_callables",
+    "operators/ct/triton_cone.py:_back",
+    "operators/ct/triton_cone.py:_gather",
+    "operators/ct/triton_joseph.py:_backproject",
+    "operators/ct/triton_joseph.py:_backproject_few",
+    "operators/ct/triton_joseph.py:_interleave",
+    "operators/ct/triton_joseph.py:_project",
+    "operators/ct/triton_joseph.py:_project_few",
+    "paper/commands/reproduce.py:reproduce",
+    "pilots/adapters.py:pilot_sklearn",
+    "pilots/run.py:run_pilot",
+    "planning/recommend.py:_advice",
+    "prediction/api.py:predict_structured",
+    "prediction/rehearsal/rehearse.py:rehearse",
+    "prediction/rehearsal/simulation.py:simulation_of",
+    "prediction/study.py:predict_study",
+    "report/figures/panels.py:sheet",
+    "studies/run/engine.py:run_study",
+}
+
+# Vague names that are fields of public values.
+PUBLIC = {("planning/answer.py", "at"), ("planning/compare.py", "found")}
+# Fields of a layer's gain and of a recorded step.
+PUBLIC |= {("networks/amplification.py", "part"), ("networks/describe/recording.py", "part")}
+PUBLIC |= {("prediction/answer.py", "at")}  # a field of `Question`, which callers name
+PUBLIC |= {("theory/bound.py", "whole")}  # a field of `BarronBound`: the bound with its floor
+PUBLIC |= {("problems/problem.py", "wanted")}  # of a problem's draws: the map to the targets
+PUBLIC |= {("studies/run/progress.py", "left")}  # the time left of a run
+# The factors of a low-rank matrix, which stand to the left and to the right in its product.
+PUBLIC |= {("networks/dense.py", "left"), ("networks/describe/layers.py", "left")}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every module of the package, by its path inside it."""
+    return {
+        path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in modules(SOURCE).values()
+    }
+
+
+def test_no_package_outgrows_its_table() -> None:
+    lines = by_package(SOURCE)
+    over = {name: count for name, count in lines.items() if count > LINES.get(name, 0)}
+    assert not over, f"more lines than the table allows: {over}"
+    slack = {name: count for name, count in lines.items() if count < LINES[name] - 150}
+    assert not slack, f"lower the table to the next 50: {slack}"
+    assert set(LINES) == set(lines)
+    assert all(limit % 50 == 0 for limit in LINES.values())
+
+
+def test_docstrings_do_not_outgrow_theirs() -> None:
+    assert sum(len(docstring_lines(tree)) for tree in trees().values()) <= DOCSTRINGS
+
+
+def test_no_folder_has_too_many_files() -> None:
+    folders = Counter(path.parent for path in modules(SOURCE).values())
+    assert {path: count for path, count in folders.items() if count > FILES_IN_A_FOLDER} == {}
+
+
+def test_no_function_is_new_among_the_long_ones() -> None:
+    found = {f"{path}:{name}" for path, tree in trees().items() for name in long_functions(tree)}
+    assert found == LONG
+
+
+def test_no_function_is_new_among_those_of_many_parameters() -> None:
+    found = {
+        f"{path}:{name}" for path, tree in trees().items() for name in with_many_parameters(tree)
+    }
+    assert found == MANY_PARAMETERS
+
+
+def test_names_say_what_they_hold() -> None:
+    vague = [
+        f"{path}:{line}: {name}"
+        for path, tree in trees().items()
+        for line, name in vague_names(tree)
+        if (path, name) not in PUBLIC
+    ]
+    assert not vague, "rename to what they hold:\n" + "\n".join(vague)
+
+
+def test_vague_names_are_found_in_every_kind_of_assignment() -> None:
+    code = """
+found = [each.name for each in rows]
+for at, row in enumerate(rows):
+    (part := row.one)
+class Answer:
+    said: str
+def kept(other):
+    return made(other)
+"""
+    assert vague_names(ast.parse(code)) == [
+        (2, "each"),
+        (2, "found"),
+        (3, "at"),
+        (4, "part"),
+        (6, "said"),
+    ]
+
+
+def test_long_functions_and_many_parameters_are_counted() -> None:
+    body = "\n".join(f"        step_{k}()" for k in range(80))
+    code = f"""
+class Scanner:
+    def long(self, a, b, c, d, *, e, f, g, h):
+        '''Not counted.'''
+{body}
+    def wide(self, a, b, c, d, e, f, *rest, g, **more):
+        return a
+"""
+    tree = ast.parse(code)
+    assert long_functions(tree) == ["Scanner.long"]
+    assert with_many_parameters(tree) == ["Scanner.wide"]
