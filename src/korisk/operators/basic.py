@@ -366,7 +366,7 @@ def _checked_mask(value: Values, image: Shape) -> Tensor:
     known = sampled.dtype.kind in "biuf" and bool(np.isin(sampled, (0, 1)).all())
     rule = "hold 0 and 1 only and keep at least one sample"
     remedy = "weigh samples with a Diagonal behind it"
-    _checks.require(known and sampled.any(), "mask", rule, mask.ravel()[:6].tolist(), remedy)
+    _checks.require(known and bool(sampled.any()), "mask", rule, mask.ravel()[:6].tolist(), remedy)
     return torch.from_numpy(sampled != 0)
 
 
