@@ -64,6 +64,7 @@ def plan(
     if not targets and not at and html is None:
         level_of(sure)  # what is not used must be right, too
         one_of("fit", fit, FITS)
+        _relatives(path, curves, related or [], reading)
         options.show_reading(curves, json=json)
         return
     targets = options.in_unit(targets, curves)
