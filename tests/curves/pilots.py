@@ -1,10 +1,15 @@
 """Pilots that the tests share."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import korisk as kr
+from korisk.planning.forecast import Source
+from korisk.planning.futures.law import Law, normals
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -40,3 +45,54 @@ def power_pilot(
 
 def scaled(curve: kr.Curve, factor: float) -> kr.Curve:
     return kr.Curve(curve.n, curve.error * factor, curve.seed, curve.model, curve.metric)
+
+
+# --- Plans whose answer is known in closed form --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KnownLaw:
+    """The error is `scale` / N with log-normal noise, or stays at 8,000 in the other futures.
+
+    So the N that meets a target is log-normal around scale / target, with the probability `reach`.
+    """
+
+    scale: float
+    spread: float = 0.3
+    reach: float = 1.0
+    floor: float = 0.0
+
+    def law(self, n: NDArray[np.float64]) -> Law:
+        mean = np.stack([np.log(self.scale / n), np.full(len(n), 9.0)])
+        return normals(
+            np.array([self.reach, 1 - self.reach]), mean, np.full_like(mean, self.spread)
+        )
+
+    lasting = law
+
+
+def known_forecast(
+    curve: kr.Curve, law: Source, *, simulated: bool = False, **fields: Any
+) -> kr.Forecast:
+    """A forecast of a known law beside a pilot, or beside simulated errors."""
+    last = float(curve.sizes[-1])
+    sizes = np.unique([*np.geomspace(curve.sizes[0], 1e4 * last, 2000), last])
+    given: dict[str, Any] = {"model": curve.model, "metric": curve.metric, "unit": curve.unit}
+    given |= {"sizes": sizes, "simulated" if simulated else "curve": curve}
+    return kr.Forecast(source=law, **given | fields)
+
+
+def known_plan(
+    curve: kr.Curve,
+    median: float,
+    target: float = 0.02,
+    *,
+    spread: float = 0.3,
+    reach: float = 1.0,
+    floor: float = 0.0,
+    known: tuple[Any, ...] = (),
+    **fields: Any,
+) -> kr.Plan:
+    """A plan whose N is log-normal around a median, with the probability `reach`."""
+    law = KnownLaw(float(curve.unit.to_error(target)) * median, spread, reach, floor)
+    return kr.Plan(known_forecast(curve, law, **fields), target, *known)

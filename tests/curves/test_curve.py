@@ -233,9 +233,15 @@ def test_a_mapped_column_names_the_metric() -> None:
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda: Curve.from_records(TWO), "holds 2 models, 'KO', 'U-Net'; name one, such as"),
+        (
+            lambda: Curve.from_records(TWO),
+            "holds 2 models, 'KO', 'U-Net'; pass model='KO' for that one",
+        ),
         (lambda: Curve.from_records(TWO, model="UNet"), "no model 'UNet'; did you mean 'U-Net'?"),
-        (lambda: Curve.from_records(TWO, model="U-Net"), "holds 2 metrics, 'mse', 'mae'; name one"),
+        (
+            lambda: Curve.from_records(TWO, model="U-Net"),
+            "holds 2 metrics, 'mse', 'mae'; pass metric='mse'",
+        ),
         (lambda: Curve.all_from_records(TWO), "holds 2 metrics"),
         (lambda: Curve.all_from_records(TWO, metric="x"), "no metric 'x'; known: mse, mae"),
         (lambda: Curve.from_records([]), "holds no records"),
@@ -248,7 +254,7 @@ def test_a_mapped_column_names_the_metric() -> None:
         ),
         (
             lambda: Curve.from_records([{"n": 64, "error": 1.0}], unit="accuracy"),
-            "record 1, key 'error', N = 64: accuracy must be below 1, got 1.0; a perfect score",
+            "record 1, key 'error': 1: accuracy must be below 1, got 1.0; a perfect score",
         ),
         (
             lambda: Curve.from_records([{"n": 64, "error": 93.0}], unit="accuracy"),
@@ -303,7 +309,6 @@ def test_a_wide_frame_may_have_gaps() -> None:
         (Frame(n=[], error=[]), "holds no measurements"),
         (Frame(), "holds no measurements"),
         ([1, 2], "frame must be a data frame"),
-        (Frame(n=[4], mean=[0.5], std=[0.1]), "'std' has standard deviations; pass seeds="),
     ],
 )
 def test_wrong_frames_are_refused_in_one_line(frame: Any, expected: str) -> None:

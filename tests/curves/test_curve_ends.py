@@ -125,13 +125,14 @@ def test_ten_names_are_listed_where_there_are_several(count: int, rest: str) -> 
     with pytest.raises(KoriskError) as caught:
         Curve.from_records(records)
     assert str(caught.value) == (
-        f"these records: holds {count} models, {names}{rest}; name one, such as model='m0'"
+        f"these records: holds {count} models, {names}{rest}; pass model='m0' for that one, "
+        "model='m1' for that one, model='m2' for that one, or model='m3' for that one"
     )
 
 
 def test_the_example_is_of_the_test_set() -> None:
     records = [{"n": 4, "error": 0.5, "metric": name} for name in ("val mse", "test mse")]
-    with pytest.raises(KoriskError, match="such as metric='test mse'"):
+    with pytest.raises(KoriskError, match="pass metric='test mse'"):
         Curve.from_records(records)
 
 

@@ -71,7 +71,7 @@ def test_every_model_of_a_file(tmp_path: Path) -> None:
     path.write_text("n,error,model\n4,0.9,b\n4,0.8,a\n8,0.5,b\n")
     assert [(c.model, len(c)) for c in Curve.read_all(path)] == [("b", 2), ("a", 1)]
     assert Curve.read(path, model="a") == Curve([4], [0.8], model="a")
-    with pytest.raises(KoriskError, match="holds 2 models, 'b', 'a'; name one, such as model='b'"):
+    with pytest.raises(KoriskError, match="holds 2 models, 'b', 'a'; pass model='b'"):
         Curve.read(path)
     with pytest.raises(KoriskError, match="no model 'zzz'; known: b, a"):
         Curve.read(path, model="zzz")
@@ -90,7 +90,7 @@ def test_a_column_for_each_seed(tmp_path: Path) -> None:
     assert "not used: 'std'" in curve.read_as
 
 
-@pytest.mark.parametrize("name", ["mean", "test_mse", "accuracy", "epoch", "U-Net"])
+@pytest.mark.parametrize("name", ["test_mse", "accuracy", "U-Net"])
 def test_headers_that_name_no_seed_beside_one_that_does(tmp_path: Path, name: str) -> None:
     assert repr(name) in refuse(tmp_path / "pilot.csv", f"n,seed 1,{name}\n4,0.5,0.1\n")
 

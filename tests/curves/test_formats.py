@@ -147,8 +147,7 @@ def uneven(*lines: tuple[int, int]) -> str:
         ),
         (
             "abc\ndef\n",
-            "no column 'n', found 'abc'; needed are n and error, or n and one column per seed or "
-            "model: pass columns={'n': '...'}",
+            "no column 'n', found 'abc'; needed are n and error",
         ),
         ("n,error,n\n16,0.3,1\n", "column 'n' is there twice; rename or remove one"),
         ("n,N,error\n16,1,0.3\n", "column 'N' is there twice; rename or remove one"),
@@ -494,7 +493,8 @@ def test_a_sheet_is_read_as_it_is_seen(
         (
             {"a": sheet(*GOOD), "b": sheet(*GOOD)},
             {},
-            "has 2 sheets with content ('a', 'b'); name one, such as worksheet='a'",
+            "has 2 sheets with content ('a', 'b'); pass worksheet='a' for that one, or "
+            "worksheet='b' for that one",
         ),
         ({"a": sheet(*GOOD)}, {"worksheet": "c"}, "no sheet 'c'; there are 'a'"),
         *(
@@ -511,8 +511,9 @@ def test_a_sheet_is_read_as_it_is_seen(
         (
             {f"s{k}": sheet(*GOOD) for k in range(11)},
             {},
-            f"has 11 sheets with content ({', '.join(repr(f's{k}') for k in range(10))}); name "
-            "one, such as worksheet='s0'",
+            f"has 11 sheets with content ({', '.join(repr(f's{k}') for k in range(10))}); pass "
+            "worksheet='s0' for that one, worksheet='s1' for that one, "
+            "worksheet='s2' for that one, or worksheet='s3' for that one",
         ),
         (
             {f"s{k}": sheet(*GOOD) for k in range(11)},

@@ -1,4 +1,4 @@
-"""Units and kinds of metrics by their names, and cells as numbers."""
+"""Units by their names, and cells as numbers."""
 
 import math
 
@@ -23,7 +23,7 @@ from korisk.curves.noise import (
     collapsed_sizes,
     relative_variance,
 )
-from korisk.curves.unit import metric_family, unit_by_name, words
+from korisk.curves.unit import unit_by_name, words
 
 
 def test_scores_are_better_where_they_are_larger() -> None:
@@ -40,22 +40,7 @@ def test_a_root_is_positive() -> None:
 
 def test_errors_and_roots_are_drawn_on_logarithmic_axes() -> None:
     logarithmic = {name for name, known in UNITS.items() if known.logarithmic}
-    assert logarithmic == {"error", "squared", "rmse"}
-
-
-@pytest.mark.parametrize(
-    ("family", "metrics"),
-    [
-        ("squares", ["mse: error", "test R2: r2", "x: psnr", "x: db", "x: squared"]),
-        ("squares", ["mse loss: error"]),
-        ("rates", ["accuracy: accuracy", "top1: error", "dice: dice", "auroc: auc", "x: percent"]),
-        ("losses", ["loss: error", "cross entropy: error", "perplexity: error"]),
-        ("", ["x: error", "x: negated"]),
-    ],
-)
-def test_a_metric_is_of_a_kind_by_its_name_or_unit(family: str, metrics: list[str]) -> None:
-    for name, known in (metric.split(": ") for metric in metrics):
-        assert metric_family(name, UNITS[known]) == family
+    assert logarithmic == {"error", "error_percent", "squared", "rmse", "rmse_percent"}
 
 
 @pytest.mark.parametrize(

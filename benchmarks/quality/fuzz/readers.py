@@ -131,10 +131,10 @@ def _read_ablation(path: Path) -> None:
 
 def _read_geometry(path: Path) -> None:
     """A study of which `korisk rehearse` takes the geometry alone."""
-    from korisk.prediction.study import study_to_predict
+    from korisk.prediction.study import study_to_rehearse
 
     _put_images(path.parent / "images")
-    study_to_predict(path)
+    study_to_rehearse(path)
 
 
 def _put_images(folder: Path) -> None:
@@ -164,12 +164,12 @@ def _read_network(path: Path) -> None:
 @cache
 def _predictions() -> list[bytes]:
     from korisk.prediction.record import prediction_content, write_prediction
-    from korisk.prediction.study import predict_study
+    from korisk.prediction.study import Question, rehearse_study
     from korisk.studies.spec.study import Study
 
-    (made,) = predict_study(Study(_STUDY), examples=16)
+    (made,) = rehearse_study(Study(_STUDY))
     with tempfile.TemporaryDirectory() as folder:
-        content = prediction_content("tiny", [made.to_dict([1e-3], [64.0])])
+        content = prediction_content("tiny", [made.to_dict(Question(targets=[1e-3], at=[64.0]))])
         signed = write_prediction(folder, content).read_bytes()
     return [signed]
 

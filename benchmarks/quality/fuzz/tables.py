@@ -28,11 +28,18 @@ def kept(*suffixes: str) -> Callable[[], list[bytes]]:
 
     @cache
     def found() -> list[bytes]:
-        listed = yaml.safe_load((_KEPT / "tables.yaml").read_text())
-        names = [name for name, what in listed.items() if "refused" not in what]
-        return [(_KEPT / "tables" / name).read_bytes() for name in names if name.endswith(suffixes)]
+        names = yaml.safe_load((_KEPT / "tables.yaml").read_text())
+        paths = [_KEPT / "tables" / name for name in names if name.endswith(suffixes)]
+        return [path.read_bytes() for path in paths if _is_read(path)]
 
     return found
+
+
+def _is_read(path: Path) -> bool:
+    try:
+        return bool(Curve.read_all(path))
+    except KoriskError:
+        return False
 
 
 def sheet_changed(rng: random.Random, content: bytes) -> bytes:

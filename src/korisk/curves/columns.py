@@ -1,7 +1,8 @@
-"""Find the roles of a table's columns: N, errors, seeds, models.
+"""Find the roles of a table's columns: N, values, seeds, models.
 
-Columns with the names below have the role of their name, unless the user assigns another. Where
-columns may be models, seeds or something else, the error names the options to pass.
+Names decide: columns with the names below have the role of their name, unless the user assigns
+another. Where names leave it open, a `Question` names the options to pass; the numbers in a column
+only ever raise such a question.
 """
 
 import difflib
@@ -14,77 +15,55 @@ from typing import Any, NamedTuple, TypedDict
 
 from korisk._checks import one_of, require
 from korisk.curves.cells import MAX_LABEL, begins_as_number, folded, is_empty, rough
-from korisk.curves.formats import Grid
-from korisk.curves.unit import suggested_unit, vocabulary, words
-from korisk.errors import Argument, KoriskError, shown
+from korisk.curves.formats import Answer, Grid, Question
+from korisk.curves.unit import NAMES, metric_units, words
+from korisk.errors import KoriskError, shown
 
-# The name of the column with N has at least one word of the first list, and all in both.
-_OF_N = vocabulary(
-    "n samples size sizes images examples scans slices volumes cases subjects patients anzahl "
-    "bilder stichproben umfang trainingsdaten trainingsbilder échantillons echantillons exemples "
-    "muestras"
-)
-_BESIDE_N = vocabulary(
-    "sample num number no nr of the train training set data dataset labelled labeled der daten "
-    "trainings nombre d de número numero"
+_OF_N, _BESIDE_N, _SETS, _OTHER_SETS = (
+    {*NAMES[name].split()} for name in ("of_n", "beside_n", "sets", "other_sets")
 )
 # Roles of other columns, by their whole names.
 NAMED = {
-    "seed": {"seed", "random_seed", "random_state", "graine"},
-    "run": vocabulary("run fold trial rep repeat repetition replicate lauf wiederholung"),
-    "model": vocabulary("model method network net arch architecture algorithm modell netz")
-    | {"model_name", "verfahren"},
-    "metric": vocabulary("metric measure metrik kennzahl"),
-    "status": {"status", "state"},
-    "exclude": vocabulary("exclude excluded outlier ignore skip diverged failed"),
-    "include": vocabulary("include included valid keep use ok"),
-    "unit": {"unit"},
+    role: {*NAMES.get(f"{role}_column", NAMES.get(role, "")).split()}
+    for role in ("seed", "run", "model", "metric", "status", "exclude", "include", "unit")
 }
-FLAGS = dict.fromkeys(vocabulary("true yes ja 1 x wahr y"), 1) | dict.fromkeys(
-    vocabulary("false no nein 0 falsch n"), 0
+FLAGS = dict.fromkeys(NAMES["true"].split(), 1) | dict.fromkeys(NAMES["false"].split(), 0)
+_PLAIN_ERRORS = {*NAMES["plain_errors"].split()}  # of no particular metric
+_PLAIN = _PLAIN_ERRORS | {*NAMES["plain_values"].split()}
+SPLITS = " ".join(NAMES[f"{kind}_on"] for kind in ("tested", "validated", "trained")).split()
+_SPLIT_OF = {
+    word: rank
+    for rank, kind in ((0, "tested"), (2, "validated"), (3, "trained"))
+    for word in NAMES[f"{kind}_on"].split()
+}
+_MEANS, _DEVIATIONS, _ASIDE, _NEVER = (
+    {*NAMES[name].split()} for name in ("means", "deviations", "aside", "never")
 )
-_NAMES_OF_ERRORS = vocabulary("error fehler erreur errore")  # but of no particular metric
-_ERROR = _NAMES_OF_ERRORS | {"value", "wert"}
-ERROR_NAMES = _NAMES_OF_ERRORS | vocabulary(
-    "errors err mse rmse nmse nrmse mae mape loss risk nll ce bce hd95 wer cer distance deviation"
-)
-_VALUES = ERROR_NAMES | vocabulary("value wert score scores")
-_TRAINED_ON, _VALIDATED_ON = {"train", "training"}, {"val", "valid", "validation", "dev"}
-_BESIDE_METRICS = _TRAINED_ON | _VALIDATED_ON
-_BESIDE_METRICS |= vocabulary(
-    "test eval holdout final best rel relative normalised normalized neg drop gap decrease squared "
-    "absolute root rate top1 top5 image log log10 ln db m 1"
-)
-_PERCENT = vocabulary("percent pct percentage prozent pourcent pourcentage")
-_MEANS = vocabulary("mean average avg mittelwert mittel")
-_DEVIATIONS = vocabulary("std stdev stddev sd streuung standardabweichung deviation")
-SUMMARIES = _MEANS | _DEVIATIONS | vocabulary("median total sum summe sem min max")
-# Headers made of these words alone name neither a model nor a seed.
-_STATISTICS = SUMMARIES | _BESIDE_METRICS | _OF_N | _BESIDE_N
-_STATISTICS |= vocabulary(
-    "se stderr var variance lower upper lo hi ci iqr count ratio difference diff delta gain rank "
-    "id index p"
-)
+_BESIDE_METRICS = {*SPLITS, *_MEANS, *NAMES["beside_metrics"].split()}
+SUMMARIES = _MEANS | _DEVIATIONS | {*NAMES["sums"].split()}
 _ROLES = ("n", "error", "seed", "model", "metric", "deviation")  # that a user can name
+PERCENT = {"%", *NAMES["percent_words"].split()}
+_TITLE = 6  # words of one that names a metric
+_MOST_ANSWERS = 4  # columns or values that a question lists
 
 _PREFIX = re.compile(r"(params|metrics|config|summary|tags)[./]", re.IGNORECASE)  # of trackers
 _LOGARITHM = re.compile(r"(?i)^(log10|log|ln)[ _(]*((?:n?r?mse|mae|loss|error|risk)\b[^)]*)\)?$")
 _BRACKET = re.compile(r"\s*[\[(]([^\])]*)[\])]\s*$")
-_SEED_AT_END = re.compile(
+SEED_AT_END = re.compile(
     r"(?:(?P<rest>.+?)[\s_\-/.,:]+)?"
-    r"(?:seed|run|rep|repeat|repetition|replicate|fold|trial|lauf)[\s_\-#]*(?P<seed>[0-9]+)",
+    r"(?:seed|run|rep|repeat|repetition|replicate|fold|trial|lauf)[\s_\-#=]*(?P<seed>[0-9]+)",
     re.IGNORECASE,
 )
 _NUMBERED = re.compile(r"(?P<model>.+?)[\s_\-/.]+(?P<seed>(?P<letter>[A-Za-z]?)[0-9]+)")
 _SHORT = re.compile(r"[A-Za-z]?[\s_-]?[0-9]+")  # a seed, a site, a width or an N
-_SIZE = re.compile(r"(?i)(n\s*=?\s*)?[0-9]+")
+_SIZE = re.compile(r"(?i)(n\s*=?\s*)?([0-9]+)(?:\s+([a-z]+))?")
 _SCALED = re.compile(
     r"(?i)(x|\*|\u00d7|\u00b7)\s*(1e|10)|1e[-+]?\d|10\s*\^|10[\u2070-\u207f\u00b9\u00b2\u00b3]|thousand|tsd|\bk\b"
 )
 _THOUSANDS = re.compile(
     r"(?i)1e[-+]?0*3(?!\d)|10\s*\^[\s({]*[-\u2212]?3(?!\d)|10\u207b?\u00b3|1[,.\s]?000(?!\d)|thousand|tsd|\bk\b"
 )
-_LOG_N = re.compile(r"(?i)(\b|_)(log|ln)(\d|\b|_)")
+_TRANSFORMED = re.compile(r"(?i)(\b|_)(log|ln|sqrt|inv\w*)(\d|\b|_)|^\s*1\s*/|\^\s*-")
 
 
 class Options(TypedDict, total=False):
@@ -96,6 +75,7 @@ class Options(TypedDict, total=False):
         Our names and the table's, as {"n": "train_size"}: n, error, seed, model, metric, deviation.
     filter : dict, optional
         Rows to read, as {"set": "test"}; {"set": "!train"} leaves rows out, a list names several.
+        In a column of values, {"mse": "!-999"} leaves these cells out.
     ignore : str or sequence of str, optional
         Columns without a role.
     last : str, optional
@@ -120,17 +100,15 @@ class Options(TypedDict, total=False):
     seeds: int | None
 
 
-Answer = tuple[str, object, str]  # an option, its value, and when it is right
-
-
 class Values(NamedTuple):
     """A column of values, with the labels in its name."""
 
     place: int
-    n: float | None = None  # in a table with one column for each N
     model: str = ""
     metric: str = ""
     seed: str = ""
+    split: int = 1  # 0: of test data; 2 of validation, 3 of training data
+    aside: str = ""  # "std" of deviations, "aside" of other statistics
     deviation: int | None = None  # the column of its standard deviations
 
 
@@ -144,10 +122,10 @@ class Layout:
         self.grid, self.header, self.options = grid, grid.header, options
         self.notes: list[str] = []
         self.keys = ["_".join(words(base(head))) for head in grid.header]
-        self.scale = _checked("scale", options.get("scale"), _ROLES[:2])
-        columns = _checked("columns", options.get("columns"), _ROLES)
-        self.given = {role: place(grid, theirs, role) for role, theirs in columns.items()}
-        ignored = {place(grid, name) for name in _listed(options.get("ignore"))}
+        self.scale = checked("scale", options.get("scale"), _ROLES[:2])
+        columns = checked("columns", options.get("columns"), _ROLES)
+        self.given = {role: place(grid, theirs) for role, theirs in columns.items()}
+        ignored = {place(grid, name) for name in listed(options.get("ignore"))}
         self.free = [
             col for col in range(len(self.header)) if col not in ignored | {*self.given.values()}
         ]
@@ -157,7 +135,7 @@ class Layout:
         shares = [(sum(map(begins_as_number, cells)), len(cells)) for cells in self.filled]
         self.numeric = {col for col, (count, total) in enumerate(shares) if 2 * count >= total > 0}
         # N first, because other roles depend on it; then labels; the rest may hold values.
-        self.n = self.one("n", [col for col in self.free if _names_n(self.keys[col])])
+        self.n = self.size()
         self.seeds = [col for col in self.named("seed") if col != self.n]
         if "seed" not in self.given:
             self.seeds += [col for col in self.named("run") if self.counts_runs(col)]
@@ -174,7 +152,8 @@ class Layout:
         order = options.get("last") or options.get("best")
         self.order = place(grid, order) if order else None
         assigned = {self.n, self.order, *self.seeds, *self.roles.values()}
-        assigned |= {place(grid, name) for name in options.get("filter") or ()}
+        filters = options.get("filter") or {}
+        assigned |= {place(grid, name) for name in filters if not names_values(name)}
         self.rest = [col for col in self.free if col not in assigned]
         self.values = self.values_found()
         used = {value.place for value in self.values} | {value.deviation for value in self.values}
@@ -189,77 +168,99 @@ class Layout:
 
     def one(self, role: str, places: list[int]) -> int | None:
         """The only column of a role; raises if there are several."""
-        if role in self.given:
-            return self.given[role]
-        if role == "n":
-            places = [col for col in places if col in self.numeric] or places
-            # Of several counts of samples, those named n or train are preferred.
-            plain = {"n", "train"}
-            places = [col for col in places if plain & set(words(self.header[col]))] or places
         if len(places) > 1:
             problem = f"{'N' if role == 'n' else role} may be in {self.names(places)}"
-            raise self.ask(problem, self.column(role, places[0], "if that is right"))
+            raise self.ask(problem, *self.columns(role, places, "if that is right"))
         return places[0] if places else None
+
+    def size(self) -> int:
+        """The column of N; of several counts of samples, those named n or train are preferred."""
+        if "n" in self.given:
+            return self.given["n"]
+        places = [col for col in self.free if names_n(self.keys[col])]
+        places = [col for col in places if not _TRANSFORMED.search(self.header[col])]
+        places = [col for col in places if col in self.numeric] or places
+        places = [col for col in places if not {*words(self.header[col])} & _OTHER_SETS] or places
+        plain = [col for col in places if {"n", "train"} & set(words(self.header[col]))]
+        col = self.one("n", plain or places)
+        if col is not None:
+            if self.header[col] != "n":
+                self.notes.append(f"N from {shown(self.header[col])}")
+            return col
+        raise self.missing("n")
+
+    def missing(self, role: str) -> KoriskError:
+        """The question where no name says which column holds N or the values."""
+        heads = in_short([shown(head, limit=30) for head in self.header])
+        if not any(self.filled[col] for col in (self.free if role == "n" else self.rest)):
+            return self.grid.source.error("holds no measurements; add rows with n and error")
+        transformed = [col for col in self.free if _TRANSFORMED.search(self.header[col])]
+        candidates = [col for col in self.free if col in self.numeric and col not in transformed]
+        if role == "n":
+            candidates = [
+                col
+                for col in candidates
+                if not names_values(self.header[col]) and all(map(is_size, self.filled[col]))
+            ]
+            if transformed and not candidates:
+                problem = f"{self.names(transformed[:1])} is not N itself; add a column n with N"
+                return self.grid.source.error(problem)
+        problem = f"no {self.grid.source.column} {role!r}, found {heads}; needed are n and error"
+        return self.ask(problem, *self.columns(role, candidates, "if that is right"))
 
     def counts_runs(self, col: int) -> bool:
         """Whether a column run, fold or trial counts repetitions; names of runs do not."""
         # Names such as unet-1 and ko-1 have several stems, and 1, 2 or run1, run2 have one.
         texts = set(map(str, self.filled[col]))
         stems = {re.sub(r"\d+", "", text) for text in texts}
+        if self.keys[col].endswith("_id") and (self.seeds or col not in self.numeric):
+            return False  # a name that a tracker gave
         return col != self.n and (col in self.numeric or (len(stems) == 1 and stems != texts))
 
-    def in_percent(self, col: int) -> bool:
-        """Whether the header of a column states percent, other than in a model's name."""
-        head = self.header[col]
-        percent = "%" in head or not _PERCENT.isdisjoint(words(head))
-        return percent and (_names_metric(head) or base(head) != head)
-
-    # --- Errors for ambiguous tables ---
+    # --- Questions ---
 
     def names(self, places: Iterable[int]) -> str:
         """The names of columns, for a message."""
         return in_short([shown(self.header[col]) for col in places])
 
-    def column(self, role: str, col: int, when: str) -> Answer:
-        """The option that assigns a role to a column."""
-        return "columns", {role: short(self.header[col])}, when
+    def columns(self, role: str, places: Sequence[int], when: str) -> list[Answer]:
+        """The options that assign a role to one of these columns."""
+        heads = [self.header[col] for col in places[:_MOST_ANSWERS]]
+        return [("columns", {role: head}, when) for head in heads if len(head) <= MAX_LABEL]
 
-    def ignoring(self, places: Sequence[int], when: str) -> Answer:
+    def ignoring(self, places: Sequence[int], when: str = "if it says nothing") -> Answer:
         """The option that ignores columns."""
         names = [self.header[col] for col in places]
-        return "ignore", short(names[0]) if len(names) == 1 else names, when
+        return "ignore", names[0] if len(names) == 1 else names, when
 
-    def ask(self, problem: str, *answers: Answer) -> KoriskError:
-        """The error for an ambiguous table, with the options that resolve it."""
-        parts: list[str | Argument] = []
-        for k, (name, value, when) in enumerate(answers):
-            # "a", "a, or b", "a, b, or c"
-            between = "" if k == 0 else ", or " if k == len(answers) - 1 else ", "
-            parts += [between, Argument(name, value), f" {when}"]
-        return self.grid.source.error(f"{problem}; pass ", *parts)
+    def ask(self, problem: str, *answers: Answer) -> Question:
+        """The question about an ambiguous table."""
+        return self.grid.source.ask(problem, *answers)
 
-    def unsure(self, odd: list[int], fine: list[int]) -> KoriskError:
-        """The error for columns with unknown names; the likeliest option comes first."""
+    def unsure(self, odd: list[int], fine: list[int]) -> Question:
+        """The question about columns with unknown names; the likeliest option comes first."""
         heads = [self.header[col] for col in odd]
         model = ("wide", "model", "if each column is a model")
         seed, size = ("wide", "seed", "if each is a seed"), ("wide", "n", "if each is an N")
-        alone = self.column("error", (fine or odd)[0], "for one alone")
+        alone = self.columns("error", fine or odd, "for one alone")
         out = self.ignoring(odd, "to leave that out")
-        answers = [out, model, seed, alone] if fine else [alone, model, seed, out]
+        answers = [out, model, seed, *alone] if fine else [*alone, model, seed]
         if all(map(_SHORT.fullmatch, heads)):  # 1, 2, 3 and s1, s2, s3
-            answers = [seed, model, size, out]
+            answers = [seed, model, size]
         elif not fine and _seeds_of_models(heads):
-            answers = [("wide", "seed", "if each is a seed of a model"), model, out]
+            answers = [("wide", "seed", "if each is a seed of a model"), model]
         return self.ask(f"{self.names(odd)} may be models, seeds, or no errors at all", *answers)
 
     def check_scales(self) -> None:
         """Raise if numbers may be in thousands or the like, or N may not count samples."""
-        if self.n is not None and "n" not in self.scale:
+        if "n" not in self.scale:
             head, unit = self.header[self.n], _stated_unit(self.header[self.n])
-            if _LOG_N.search(head):
-                raise self.grid.source.error(f"{shown(head)} has logarithms; add a column n with N")
+            if any(str(cell).endswith("%") for cell in self.filled[self.n]) or "%" in unit:
+                problem = f"{shown(head)} is a share of the data, and N counts samples"
+                example = ("scale", {"n": 10}, "if 100% are 1,000 samples, for example")
+                raise self.ask(problem, example)
             bracket = unit if unit != head else "n"
-            if not set(words(bracket) or "%") <= _OF_N | _BESIDE_N or _SCALED.search(unit):
+            if _SCALED.search(unit) or not set(words(bracket)) <= _OF_N | _BESIDE_N:
                 raise self.ask_scale("n", head)
         means = [value.place for value in self.values]
         spreads = [v.deviation for v in self.values if v.deviation is not None]
@@ -270,79 +271,124 @@ class Layout:
         # One factor would be wrong for columns in different units.
         if len(distinct) > 1 and self.scale.get("error") != 1:
             odd = [col for col in scaled if factors[col] != factors[means[0]]] or scaled
-            raise self.ask(
-                f"{self.names(odd)} may count in other units than the other columns",
-                ("scale", {"error": 1}, "if all are plain numbers"),
-                self.ignoring(odd, "to leave that out"),
-            )
+            problem = f"{self.names(odd)} may count in other units than the other columns"
+            plain = ("scale", {"error": 1}, "if all are plain numbers")
+            raise self.ask(problem, plain, self.ignoring(odd, "to leave that out"))
         if scaled and "error" not in self.scale:
             raise self.ask_scale("error", self.header[scaled[0]])
 
-    def ask_scale(self, role: str, head: str) -> KoriskError:
-        """The error for a column whose header states a unit; the likeliest option comes first."""
+    def ask_scale(self, role: str, head: str) -> Question:
+        """The question about a column whose header states a unit; the likeliest comes first."""
         unit = _stated_unit(head)
+        plain: Answer = ("scale", {role: 1}, "if they are plain numbers")
+        if not _SCALED.search(unit):
+            return self.ask(f"{shown(head)} may count in {shown(unit)}", plain)
         # Any other factor than a thousand is left to the user: a wrong one would be taken.
         thousands = 1000 if role == "n" else 0.001
         factor = thousands if _THOUSANDS.search(unit) else ...
         scaled: Answer = ("scale", {role: factor}, "to multiply them")
-        plain: Answer = ("scale", {role: 1}, "if they are plain numbers")
-        answers = (scaled, plain) if _SCALED.search(unit) else (plain, scaled)
-        return self.ask(f"{shown(head)} may count in {shown(unit)}", *answers)
+        return self.ask(f"{shown(head)} may count in {shown(unit)}", scaled, plain)
 
     # --- Columns of values ---
 
     def values_found(self) -> list[Values]:
         """The columns of values, by the user's options or by their names."""
         wide, header = self.options.get("wide"), self.header
-        if wide is not None:
-            one_of("wide", wide, ("seed", "model", "n"))
-        # Without a column of N, several headers that are numbers are taken as N.
-        sizes = [col for col in self.rest if _SIZE.fullmatch(header[col])]
-        if wide == "n" or (self.n is None and len(sizes) > 1 and not wide):
-            return self.by_size(sizes)
-        if self.n is None:
-            raise missing(self.grid, "n", "n")
-        if header[self.n] != "n":
-            self.notes.append(f"N from {shown(header[self.n])}")
         if "error" in self.given:
             col = self.given["error"]
-            metric = "" if self.keys[col] in _ERROR else base(header[col])
+            metric = "" if self.keys[col] in _PLAIN else base(header[col])
             return [Values(col, metric=metric, deviation=self.given.get("deviation"))]
         places = [col for col in self.rest if col in self.numeric or self.keys[col] == "error"]
+        places = [col for col in places if not _is_function_of_n(header[col])]
         if not places:
-            if len(header) < 2 or any(self.filled[col] for col in self.rest):
-                raise missing(self.grid, "error", "error")
-            raise self.grid.source.error("holds no measurements; add rows with n and error")
+            raise self.missing("error")
         names = {col: base(header[col]) for col in places}
         if len({*names.values()}) < len(names):  # then brackets distinguish columns: no units
             names = {col: re.sub(r"[\[\]()]+", " ", header[col]).strip() for col in places}
-        heads = {col: _parted(col, name) for col, name in names.items()}
-        # A column of standard deviations belongs to the means with the same words in its header.
-        spreads = [col for col in places if set(words(header[col])) & _DEVIATIONS]
-        means = [col for col in places if col not in spreads] or places
-        partner = {_plain(heads[col]): col for col in spreads}
-        if wide == "model":
-            values = [Values(col, model=names[col]) for col in means]
-        elif wide == "seed":
-            parted = _seeds_of_models([names[col] for col in means])
-            pairs = ((col, parted.get(names[col], ("", names[col]))) for col in means)
-            values = [Values(col, model=model, seed=seed) for col, (model, seed) in pairs]
+        heads = {col: parted(col, name) for col, name in names.items()}
+        if wide in ("model", "seed"):
+            means = [col for col in places if not heads[col].aside] or places
+            pairs = _seeds_of_models([names[col] for col in means]) if wide == "seed" else {}
+            labels = {col: pairs.get(names[col], ("", names[col])) for col in means}
+            values = [
+                Values(
+                    col,
+                    *((labels[col][0], "", labels[col][1]) if wide == "seed" else (names[col],)),
+                )
+                for col in means
+            ]
         else:
-            values = self.chosen({col: heads[col] for col in means}, bool(spreads))
-        return [v._replace(deviation=partner.get(_plain(heads[v.place]))) for v in values]
+            values = self.chosen({col: heads[col] for col in places})
+        # A title such as "PSNR [dB]" above the models names their metric.
+        titles = (text for text in self.grid.titles if len(words(text)) <= _TITLE)
+        title = next((text for text in titles if metric_units(words(text))), "")
+        if (
+            title
+            and not any(v.metric for v in values)
+            and not {self.keys[v.place] for v in values} & _PLAIN
+        ):
+            values = [value._replace(metric=title[:MAX_LABEL]) for value in values]
+        partners = {_plain(heads[col]): col for col in places if heads[col].aside == "std"}
+        values = [v._replace(deviation=partners.get(_plain(heads[v.place]))) for v in values]
+        if self.options.get("seeds") is None:  # then means are read alone
+            spreads = [v.deviation for v in values if v.deviation is not None]
+            if spreads:
+                self.notes.append("means alone, without the number of seeds behind them")
+            values = [value._replace(deviation=None) for value in values]
+        return values
 
-    def chosen(self, heads: dict[int, Values], spread: bool) -> list[Values]:
-        """The columns that hold errors: those named by metrics, else by seeds, else by models."""
-        # In order of certainty: headers that name an error or a metric leave no doubt; columns of
-        # seeds need no other columns beside them; only then are unknown names models.
-        means = _MEANS if spread or len(heads) == 1 else set()
-        plain = [col for col in heads if self.keys[col] in _ERROR | means]
-        pure = [col for col in plain if self.keys[col] == "error"]
-        metrics = [col for col, head in heads.items() if head.metric and not head.model]
-        if pure := pure or metrics or plain:
-            return self.of_metrics(heads, pure, plain)
-        seeds = [col for col, head in heads.items() if head.seed and not head.model]
-        others = [col for col in heads if col not in seeds]
+    def chosen(self, heads: dict[int, Values]) -> list[Values]:
+        """The columns that hold values: those named by metrics, else by seeds, else by models."""
+        metrics = {
+            col: head
+            for col, head in heads.items()
+            if head.metric and not head.aside and self.keys[col] not in _PLAIN
+        }
+        means = {col: head for col, head in heads.items() if self.keys[col] in _MEANS | {"median"}}
+        if len(means) > 1 or any(heads[col].aside for col in heads):  # a median beside a mean
+            means = {c: h for c, h in means.items() if self.keys[c] in _MEANS} or means
+        plain = {col for col in heads if self.keys[col] in _PLAIN}
+        spread = [col for col in plain if self.keys[col] in _PLAIN_ERRORS]
+        beside = [col for col in heads if col not in spread and (col in metrics or col in means)]
+        if spread and not beside:  # far smaller than what a column of another name has
+            beside = [
+                col
+                for col in {*heads} - plain
+                if not heads[col].aside and not _is_aside(self.header[col])
+                if len({*map(str, self.filled[col])}) > 1 and not heads[col].seed
+                if all(
+                    0 < rough(row[spread[0]]) < rough(row[col]) / 3 < 0.33
+                    for _, row in self.grid.rows
+                )
+            ]
+        if spread and beside and self.keys[spread[0]] != "error_rate":
+            # `dice, error`: the spread of the metric, or a metric of its own?
+            problem = f"{self.names(spread)} may be the spread of {self.names(beside)}, or errors"
+            out = ("ignore", self.header[spread[0]], "if it is a spread")
+            raise self.ask(problem, out, *self.columns("error", spread, "if that is the metric"))
+        bare = {col for col, head in heads.items() if not (head.model or head.metric)}
+        seeds = [col for col, head in heads.items() if head.seed and col in bare]
+        if seeds and {*metrics, *plain} - {*means} - {*seeds}:
+            raise self.unsure([*metrics, *plain], seeds)
+        if metrics or plain:
+            return self.of_metrics(heads, metrics, plain)
+        rest = [
+            c
+            for c in heads
+            if not heads[c].aside
+            and self.keys[c] not in SUMMARIES
+            and not _is_aside(self.header[c])
+        ]
+        if len(means) == 1 and not seeds and {*rest} <= {*means}:
+            return [Values(col) for col in means]
+        others = [col for col in heads if col not in seeds and not heads[col].aside]
+        aside = [col for col in others if _is_aside(self.header[col]) or col in means]
+        # Beside models, a column that names another quantity is no model.
+        others = (
+            [col for col in others if col not in aside]
+            if len(others) > len(aside) or seeds
+            else others
+        )
         if seeds and not others and not self.seeds:
             labels = in_short([heads[col].seed for col in seeds])
             self.notes.append(f"one column for each seed ({labels})")
@@ -351,100 +397,164 @@ class Layout:
         varied = [col for col in others if len(set(texts[col])) != 1 or len(texts[col]) < 2]
         others = varied or others  # a constant is no learning curve
         odd = others if seeds or self.roles["model"] is not None else self.odd(others)
-        if odd or seeds:
+        if odd or seeds or not others:
             fine = [*seeds, *(col for col in others if col not in odd)]
-            raise self.unsure(odd or self.seeds, fine)
+            raise self.unsure(odd or self.seeds or list(heads), fine)
         repeated = all(heads[col].seed for col in others) and not self.seeds
         # A number at the end is a seed if every column has one, and else part of a model's name.
-        values = [heads[col]._replace(seed=heads[col].seed * repeated) for col in others]
-        if not repeated and not all(heads[col].metric for col in others):
-            values = [Values(col, model=base(self.header[col])) for col in others]
-        if len({value[1:5] for value in values}) < len(values):
-            values = [Values(col, model=self.header[col].strip()) for col in others]
+        values = [
+            heads[col] if repeated else Values(col, model=base(self.header[col])) for col in others
+        ]
+        return self.of_models(values)
+
+    def of_models(self, values: list[Values]) -> list[Values]:
+        """Columns of models, told apart by their whole names if need be."""
+        ends = [words(value.model) for value in values]
+        if all(len(end) > 1 and end[-1] in _MEANS for end in ends):  # unet_mean
+            values = [
+                v._replace(model=re.sub(r"[\W_]*[^\W_]+[\W_]*$", "", v.model)) for v in values
+            ]
+        if len({value[1:4] for value in values}) < len(values):
+            values = [v._replace(model=self.header[v.place].strip(), seed="") for v in values]
         models = in_short([shown(value.model) for value in values])
-        self.notes.append(f"one column for each model{' and seed' * repeated} ({models})")
+        seeds = " and seed" * any(value.seed for value in values)
+        self.notes.append(f"one column for each model{seeds} ({models})")
         return values
 
     def odd(self, places: list[int]) -> list[int]:
-        """Columns that may be something else than the errors of a model.
-
-        Numbers, statistics, names that extend another's (FC and FC CI95), seeds of a model, and
-        columns that rise where others fall, such as times.
+        """Columns that may be something else than the errors of a model: numbers, statistics, names
+        that extend another's, seeds of a model, and columns that rise where others fall.
         """
         tokens_of = {col: words(self.header[col]) for col in places}
         numbered = _seeds_of_models(
-            [head for col in places if not _SEED_AT_END.fullmatch(head := self.header[col])]
+            [head for col in places if not SEED_AT_END.fullmatch(head := self.header[col])]
         )
         odd, falls = [], {}
         for col, tokens in tokens_of.items():
             head = self.header[col]
             starts = (tokens[:length] for length in range(1, len(tokens)))
             longer = any(start in tokens_of.values() for start in starts)
-            if longer or head in numbered or _SHORT.fullmatch(head) or set(tokens) <= _STATISTICS:
+            known = set(tokens) <= _BESIDE_METRICS | SUMMARIES | _ASIDE | _OF_N | _BESIDE_N
+            if longer or head in numbered or _SHORT.fullmatch(head) or known or _is_aside(head):
                 odd.append(col)
                 continue
             # From the smallest to the largest N, an error falls; times and counts rise.
-            pairs = [(rough(row[self.n or 0]), rough(row[col])) for _, row in self.grid.rows]
+            pairs = [(rough(row[self.n]), rough(row[col])) for _, row in self.grid.rows]
             pairs = [pair for pair in pairs if not math.isnan(sum(pair))]
             if len(pairs) > 1:
                 falls[col] = max(pairs)[1] < min(pairs)[1]
         return odd + [col for col in falls if not falls[col] and any(falls.values())]
 
     def of_metrics(
-        self, heads: dict[int, Values], pure: list[int], plain: list[int]
+        self, heads: dict[int, Values], metrics: dict[int, Values], plain: set[int]
     ) -> list[Values]:
-        """Columns named by metrics, without those of training and validation data."""
-        others = [col for col, head in heads.items() if head.seed or (head.model and head.metric)]
-        others = [col for col in others if col not in pure]
-        # Test errors, if there are any; else validation errors; training errors are no pilot.
-        for unwanted in (_TRAINED_ON, _VALIDATED_ON):
-            pure = [col for col in pure if not unwanted & {*words(heads[col].metric)}] or pure
-        pure.sort(key=lambda col: "test" not in words(self.header[col]))  # which a question names
-        if all(_TRAINED_ON & {*words(heads[col].metric)} for col in pure):
-            problem = f"{self.names(pure[:1])} is of the training data, not of test data"
-            raise self.ask(problem, self.column("error", pure[0], "if it is not"))
-        if others or (self.roles["metric"] is not None and len(pure) > 1):
-            alone = self.column("error", pure[0], "for that one alone")
-            rest = [self.ignoring(pure, "to read the others")] if others else []
-            raise self.ask(f"values may be in {self.names([*pure, *others])}", alone, *rest)
-        if self.seeds and any(heads[col].seed for col in pure):
-            raise self.unsure(self.seeds, pure)
-        values = [Values(col, seed=heads[col].seed) if col in plain else heads[col] for col in pure]
-        metrics = dict.fromkeys(shown(value.metric) for value in values if value.metric)
+        """Columns named by metrics; of each metric and model, the split of a plan alone."""
+        chosen = (
+            dict(metrics) if metrics else {col: Values(col, seed=heads[col].seed) for col in plain}
+        )
+        best: dict[tuple[str, str, str], int] = {}
+        for head in chosen.values():
+            key = (head.model, _stem(head.metric), head.seed)
+            best[key] = min(head.split, best.get(key, 3))
+        splits = min(best.values())
+        if splits == 3:
+            col = next(iter(chosen))
+            problem = f"{self.names([col])} is of the training data, not of test data"
+            raise self.ask(problem, *self.columns("error", [col], "if it is not"))
+        chosen = {
+            col: head
+            for col, head in chosen.items()
+            if head.split == best[head.model, _stem(head.metric), head.seed] < 3
+        }
+        alone = [col for col, head in chosen.items() if not head.model and not head.seed]
+        others = [col for col in chosen if col not in alone]
+        means = [col for col in alone if {*words(self.header[col])} & _MEANS]
+        if means and all(chosen[col].seed and not chosen[col].model for col in others) and others:
+            chosen = {col: head for col, head in chosen.items() if col not in means}
+            alone = [col for col in alone if col not in means]
+        if (alone and others) or (self.roles["metric"] is not None and len(alone) > 1):
+            single = self.columns("error", [*alone, *others], "for that one alone")
+            rest = [self.ignoring(alone, "to read the others")] if others else []
+            raise self.ask(f"values may be in {self.names([*alone, *others])}", *single, *rest)
+        if self.seeds and any(chosen[col].seed for col in chosen):
+            raise self.unsure(self.seeds, [*chosen])
+        values = list(chosen.values())
+        # All words of a single column are of its metric's name.
+        if len(values) == 1 and values[0].metric and not values[0].seed:
+            values = [values[0]._replace(model="", metric=base(self.header[values[0].place]))]
+        if any(value.model for value in values):
+            return self.of_models(values)
+        names = dict.fromkeys(shown(value.metric) for value in values if value.metric)
         seeds = {value.seed for value in values if value.seed}
-        self.notes += [f"values from {', '.join([*metrics][:5])}"] if metrics else []
+        self.notes += [f"values from {', '.join([*names][:5])}"] if names else []
         self.notes += [f"one column for each seed ({len(seeds)})"] if seeds else []
         return values
 
-    def by_size(self, sizes: list[int]) -> list[Values]:
-        """The columns of a table with one column for each N, and a row for each seed or model."""
-        others = [col for col in (*self.rest, self.n) if col not in (None, *sizes, *self.seeds)]
-        self.n = None
-        if not sizes:
-            raise missing(self.grid, "n", "n")
-        self.notes.append("one column for each N")
-        for col in others if self.roles["model"] is None and not self.seeds else []:
-            assert col is not None
-            labels = [_SEED_AT_END.fullmatch(str(cell)) for cell in self.filled[col]]
-            seeded = all(match and not match["rest"] for match in labels)
-            if len(others) == 1 and col not in self.numeric:  # the only other column names the rows
-                self.seeds += [col] * seeded
-                self.roles["model"] = None if seeded else col
-                role = "seeds" if seeded else "models"
-                self.notes.append(f"{role} from {shown(self.header[col])}")
-                self.rest = [rest_col for rest_col in self.rest if rest_col != col]
-            elif len(self.grid.rows) > 1:
-                problem = f"columns are named after N, and {shown(self.header[col])} names the rows"
-                role = "seed" if col in self.numeric else "model"
-                raise self.ask(problem, self.column(role, col, f"if it has {role}s"))
-        return [Values(col, n=float(re.sub(r"\D", "", self.header[col]))) for col in sizes]
+
+def melted(grid: Grid, options: Options) -> Grid:
+    """A table with one column for each N, as one with a row for each N."""
+    wide, header = options.get("wide"), grid.header
+    if wide is not None:
+        one_of("wide", wide, ("seed", "model", "n"))
+    matches = {col: _SIZE.fullmatch(head) for col, head in enumerate(header)}
+    sizes = [col for col, m in matches.items() if m and (m[3] or "n").casefold() in _OF_N]
+    keys = ["_".join(words(base(head))) for head in header]
+    columns = checked("columns", options.get("columns"), _ROLES)
+    user_columns = {*columns.values(), *listed(options.get("ignore"))}
+    sizes = [col for col in sizes if header[col] not in user_columns]
+    if wide in ("seed", "model") or not sizes or (len(sizes) < 2 and wide != "n"):
+        return grid
+    if names_n(keys[0]) and len(sizes) == len(header) - 1 and wide != "n":
+        texts = [row[0] for _, row in grid.rows]
+        if any(isinstance(text, str) and not begins_as_number(text) for text in texts):
+            # The rows are columns: N,16,64 above error,0.3,0.2.
+            across = zip(header, *(row for _, row in grid.rows), strict=True)
+            lines = [list(line) for line in across]
+            heads = [str(cell) for cell in lines[0]]
+            if len({*heads}) == len(heads):
+                rows = [(1, [_size_in(line[0]), *line[1:]]) for line in lines[1:]]
+                return replace(
+                    grid, header=heads, rows=rows, notes=[*grid.notes, "N in the first row"]
+                )
+    if wide != "n" and any(names_n(key) for key in keys):
+        return grid
+    labels = [col for col in range(len(header)) if col not in sizes]
+    corner = next((header[col] for col in labels if metric_units(words(header[col]))), "")
+    title = corner or next((text for text in grid.titles if metric_units(words(text))), "value")
+    heads = [header[col] for col in labels]
+    notes = [*grid.notes, "one column for each N"]
+    if len(labels) == 1 and heads[0].casefold() not in NAMED["seed"]:  # it names the rows
+        texts = [str(row[labels[0]]) for _, row in grid.rows]
+        seeded = all(re.fullmatch(r"\d+", text) or _is_seed(text) for text in texts)
+        if (
+            keys[labels[0]] not in NAMED["model"] | NAMED["run"] | {"n"}
+            and heads[0] not in user_columns
+        ):
+            heads = ["seed" if seeded else "model"]
+            notes.append(f"{heads[0]}s from {shown(header[labels[0]])}")
+    rows = [
+        (position, [*(row[col] for col in labels), _size_in(header[col]), row[col]])
+        for position, row in grid.rows
+        for col in sizes
+    ]
+    return replace(grid, header=[*heads, "n", title], rows=rows, notes=notes)
+
+
+def _size_in(head: object) -> object:
+    match = _SIZE.fullmatch(str(head))
+    return match[2] if match else head
+
+
+def _is_seed(text: str) -> bool:
+    match = SEED_AT_END.fullmatch(text)
+    return bool(match and not match["rest"])
 
 
 def filtered(grid: Grid, options: Options) -> Grid:
-    """The rows that match the user's filter."""
+    """The rows that match the user's filter; a value that is left out leaves its cell empty."""
     rows, notes = grid.rows, list(grid.notes)
     for name, values in (options.get("filter") or {}).items():
-        col, texts = place(grid, name), _listed(values)
+        col, texts = place(grid, name), listed(values)
         negated = all(text.startswith("!") for text in texts)
         wanted_texts = {folded(text.removeprefix("!")) for text in texts}
         matching = [row for row in rows if (folded(row[1][col]) in wanted_texts) != negated]
@@ -452,7 +562,15 @@ def filtered(grid: Grid, options: Options) -> Grid:
             known = ", ".join(dict.fromkeys(shown(row[col]) for _, row in rows[:100]))
             raise grid.source.error(f"no row has {name}={', '.join(texts)}; it has {known[:200]}")
         out = len(rows) - len(matching)
-        notes.append(f"{out} row{'s' * (out != 1)} left out by {name}={', '.join(texts)}")
+        cells = negated and names_values(name)
+        what = "value" if cells else "row"
+        notes.append(f"{out} {what}{'s' * (out != 1)} left out by {name}={', '.join(texts)}")
+        if cells:
+            keep = {id(row) for row in matching}
+            matching = [
+                row if id(row) in keep else (row[0], [*row[1][:col], None, *row[1][col + 1 :]])
+                for row in rows
+            ]
         rows = matching
     return replace(grid, rows=rows, notes=notes)
 
@@ -463,18 +581,15 @@ def in_short(texts: Sequence[str], most: int = 10) -> str:
     return ", ".join(distinct[:most]) + ", ..." * bool(distinct[most:])
 
 
-def _listed(names: str | Sequence[str] | None) -> list[str]:
+def listed(names: str | Sequence[str] | None) -> list[str]:
+    """One name or several as a list."""
     return [names] if isinstance(names, str) else list(names or ())
-
-
-def short(head: str) -> str:
-    """A name for a message, "..." if it is too long."""
-    return head if len(head) <= MAX_LABEL else "..."
 
 
 def base(head: str) -> str:
     """The name in a header cell, without a tracker's prefix and a unit in brackets."""
     name = _LOGARITHM.sub(r"\1 \2", _PREFIX.sub("", head.strip(), count=1))
+    name = re.sub(r"\s*(±|\+/-).*$", "", name)
     return _BRACKET.sub("", name).strip() or head.strip()
 
 
@@ -491,34 +606,38 @@ def _stated_factor(head: str) -> str:
     return re.sub(r"\s+", "", unit[factor.start() :].casefold()) if factor else ""
 
 
-def place(grid: Grid, name: object, role: str = "") -> int:
+def place(grid: Grid, name: object) -> int:
     """The index of a column by its name, ignoring case."""
     heads, column = [head.casefold() for head in grid.header], str(name).strip()
-    if column.casefold() not in heads:
-        raise missing(grid, role, column)
-    return heads.index(column.casefold())
+    if column.casefold() in heads:
+        return heads.index(column.casefold())
+    names = in_short([shown(head, limit=30) for head in grid.header])
+    near = difflib.get_close_matches(column.casefold(), heads[:100], n=1)
+    similar = f"did you mean {shown(grid.header[heads.index(near[0])])}? " if near else ""
+    problem = f"no {grid.source.column} {shown(column)}, found {names}; {similar}"
+    raise grid.source.error(f"{problem}name one of these")
 
 
-def missing(grid: Grid, role: str, column_name: str) -> KoriskError:
-    """The error for a missing column, with the closest name."""
-    names = in_short([shown(column, limit=30) for column in grid.header])
-    known = {head.casefold(): head for head in grid.header[:100] if len(head) <= MAX_LABEL}
-    near = difflib.get_close_matches(column_name.casefold(), known, n=1)
-    similar = [known[head] for head in near]
-    problem = f"no {grid.source.column} {shown(column_name)}, found {names}; "
-    problem += f"did you mean {shown(similar[0])}? " if similar else ""
-    if not role:
-        return grid.source.error(f"{problem}name one of these")
-    needed = "needed are n and error, or n and one column per seed or model: pass "
-    example = Argument("columns", {role: similar[0] if similar else "..."})
-    return grid.source.error(f"{problem}{needed}", example)
+def names_values(head: str) -> bool:
+    """Whether a name is one of values: a metric, or a seed's column."""
+    tokens = words(head)
+    return bool(metric_units(tokens)) or bool(_PLAIN & {*tokens}) or _is_seed(head)
 
 
-def _names_metric(token: str) -> bool:
-    return any(suggested_unit(word) is not None or word in _VALUES for word in words(token))
+def in_percent(head: str) -> bool:
+    """Whether a header states percent, other than in a model's name."""
+    head = re.sub(r"\d+\s*%", "", head)  # 95% CI
+    percent = "%" in head or not PERCENT.isdisjoint(words(head))
+    return percent and (names_values(head) or base(head) != head)
 
 
-def _checked(name: str, mapping: Any, known: Sequence[str]) -> Mapping[str, Any]:
+def is_size(cell: object) -> bool:
+    """Whether a cell may be an N."""
+    value = rough(cell)
+    return value >= 2 and value % 1 == 0
+
+
+def checked(name: str, mapping: Any, known: Sequence[str]) -> Mapping[str, Any]:
     """Check the keys and values of a mapping that the user gave."""
     mapped = {} if mapping is None else mapping
     require(isinstance(mapped, Mapping), name, "map our names to yours", mapped, "pass a dict")
@@ -529,9 +648,22 @@ def _checked(name: str, mapping: Any, known: Sequence[str]) -> Mapping[str, Any]
     return mapped
 
 
-def _names_n(key: str) -> bool:
-    parts = set(key.split("_"))
-    return bool(parts & _OF_N) and parts <= _OF_N | _BESIDE_N
+def names_n(key: str) -> bool:
+    """Whether the words of a name are those of a number of samples."""
+    tokens = set(key.split("_"))
+    return (bool(tokens & _OF_N) and tokens <= _OF_N | _BESIDE_N) or key in _SETS
+
+
+def _is_function_of_n(head: str) -> bool:
+    """Whether a column has 1/N, log N or the like."""
+    tokens = {*words(head)}
+    return bool(_TRANSFORMED.search(head) and tokens & _OF_N) and not metric_units(words(head))
+
+
+def _is_aside(head: str) -> bool:
+    """Whether a column names another quantity than values: a time, a rank, a p-value."""
+    tokens = words(head)
+    return bool(tokens) and bool(_NEVER & {*tokens}) and not metric_units(tokens)
 
 
 def _seeds_of_models(heads: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -545,29 +677,65 @@ def _seeds_of_models(heads: Sequence[str]) -> dict[str, tuple[str, str]]:
     return dict(zip(heads, pairs, strict=True)) if every and (lettered or len(models) > 1) else {}
 
 
-def _parted(col: int, name: str) -> Values:
-    """Split the name of a column into seed, metric and model."""
+def parted(col: int, name: str) -> Values:
+    """Split the name of a column into seed, metric and model; what is known of it otherwise."""
     # The seed is at the end; words of metrics are taken out; what remains is the model.
-    match = _SEED_AT_END.fullmatch(name)
+    match = SEED_AT_END.fullmatch(name)
     seed, rest = (match["seed"], match["rest"] or "") if match else ("", name)
     if match and not rest:
         return Values(col, seed=name)
     tokens = re.split(r"[\s_/:]+", rest)
-    known = _VALUES | _BESIDE_METRICS | _MEANS | _PERCENT
-    if not _PERCENT.isdisjoint(words(rest)):
-        known |= {"in"}  # "error in percent"
-    metric_words = [
-        token
-        for token in tokens
-        if words(token) and all(word in known or suggested_unit(word) for word in words(token))
-    ]
-    if not any(map(_names_metric, metric_words)):
-        return Values(col, model=rest, seed=seed)
-    model = " ".join(token for token in tokens if token not in metric_words).strip(" -")
-    return Values(col, model=model, metric="_".join(metric_words) if model else rest, seed=seed)
+    flat = [(word, k) for k, token in enumerate(tokens) for word in words(token)]
+    spans = metric_units([word for word, _ in flat])
+    in_metric = {k for start, end in spans for k in range(start, end)}
+    metric_tokens = {flat[k][1] for k in in_metric}
+    if re.fullmatch(r"[qp]?\d+\s*%", name):  # a quantile
+        return Values(col, aside="aside")
+    aside = {k for k, (word, _) in enumerate(flat) if word in _DEVIATIONS | _ASIDE}
+    std = any(flat[k][0] in _DEVIATIONS for k in aside)
+    # An error that is the only metric, as in "test error", is one; "erreur type" is a spread.
+    spread = std or (bool(aside - in_metric) and not _is_metric_alone(flat, spans))
+    known = _BESIDE_METRICS | (_DEVIATIONS | _ASIDE if spread else set())
+    of_metric = {
+        k
+        for k, token in enumerate(tokens)
+        if all(
+            j in in_metric or word in known or (word.isdigit() and k in metric_tokens | {k - 1})
+            for j, (word, of) in enumerate(flat)
+            if of == k
+        )
+    }
+    of_metric |= {k for k, token in enumerate(tokens) if not words(token)}
+    spoken = {word for word, of in flat if of in of_metric}
+    split = min((_SPLIT_OF[word] for word in spoken & _SPLIT_OF.keys()), default=1)
+    kind = "std" if std else "aside" if spread else ""
+    if not metric_tokens & of_metric:
+        model = (
+            " ".join(token for k, token in enumerate(tokens) if k not in of_metric)
+            if spread
+            else rest
+        )
+        return Values(col, model=model, seed=seed, aside=kind)
+    model = " ".join(token for k, token in enumerate(tokens) if k not in of_metric).strip(" -")
+    metric = "_".join(token for k, token in enumerate(tokens) if k in of_metric) if model else rest
+    return Values(col, model, metric, seed, split, kind)
+
+
+def _is_metric_alone(flat: list[tuple[str, int]], spans: Mapping[tuple[int, int], str]) -> bool:
+    """Whether words of spreads belong to a metric, such as the standard error of nothing."""
+    outside = [w for k, (w, _) in enumerate(flat) if not any(a <= k < b for a, b in spans)]
+    return not {*outside} & (_ASIDE | _DEVIATIONS)
+
+
+def _stem(metric: str) -> str:
+    """A metric without its split."""
+    return " ".join(
+        word for word in words(metric) if word not in _BESIDE_METRICS - {"relative", "rel"}
+    )
 
 
 def _plain(head: Values) -> str:
     """The words that a column of means shares with that of its standard deviations."""
     tokens = words(f"{head.model} {head.metric} {head.seed}")
-    return " ".join(word for word in tokens if word not in _MEANS | _DEVIATIONS | _ERROR)
+    aside = _MEANS | _DEVIATIONS | _ASIDE | _PLAIN
+    return " ".join(word for word in tokens if word not in aside)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Any, Self, TypeVar, Unpack, final
+from pathlib import Path
+from typing import Any, Self, TypeVar, Unpack, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,14 +16,24 @@ from korisk._checks import LARGEST_N, natural, require
 from korisk._group import grouped
 from korisk._show import Shown
 from korisk.curves.cells import label
-from korisk.curves.columns import ERROR_NAMES, Options
-from korisk.curves.formats import Source, grid_of_frame, is_store, read_grid
-from korisk.curves.read import Measurement, Measurements, measurements, record_measurements
+from korisk.curves.columns import Options, listed
+from korisk.curves.formats import (
+    Answer,
+    Grid,
+    Question,
+    Source,
+    grid_of_frame,
+    is_store,
+    read_grid,
+)
+from korisk.curves.read import Measurement, Measurements, as_grid, measurements
 from korisk.curves.unit import (
     LARGEST_ERROR,
     SMALLEST_ERROR,
     UNITS,
     Unit,
+    lowest,
+    metric_units,
     suggested_unit,
     unit_by_name,
     words,
@@ -32,14 +43,16 @@ from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid,
 
 MAX_MODELS = 1_000
 MAX_TABLE = 10_000_000  # cells
-
-# What to answer where larger values may be better; units are in braces.
-_FRACTIONS = "{accuracy} for fractions of 1, or {error}"
-_SCORES = "{percent} for scores up to 100, {psnr} for decibels, or {error}"
-_NEGATED = "{negated} for scores such as neg_mean_squared_error, or {error}"
+_FEW_BYTES, _FEW_ROWS = 200_000, 5_000  # of tables whose remedies are tried before they are named
+_FALLS = 0.95  # of the first mean: values without a name that fall less may be flat scores
+# 1/MSE and -log10(MSE): no error and no score up to 1.
+_FUNCTION = re.compile(
+    r"(?i)^\s*1\s*/|^\s*[-\u2212\u2013]\s*(log|ln)|^neg\w*[\s_-]*(log10|ln)\b|\b(inverse|reciprocal)\b"
+)
 
 Floats = NDArray[np.float64]
 Kind = TypeVar("Kind", bound=np.generic)
+Read = TypeVar("Read")
 Place = Callable[[int, str], str]  # the place of a row's `n` or `error`, as messages name it
 
 
@@ -263,8 +276,8 @@ class Curve(Shown):
             Which metric, if the file holds several; where it names none, what to call it.
         unit : str or Unit, optional
             Unit of the values: error, complement, percent, psnr, squared, negated, accuracy, auc,
-            dice, f1, iou, r2, ssim, db, rmse, log10, ln, error_db. Default: by the metric's name,
-            such as psnr, and error otherwise.
+            dice, f1, iou, r2, ssim, db, rmse, log10, ln, error_db, error_percent, rmse_percent.
+            Default: by the metric's name, such as psnr, and error otherwise.
         point : str, optional
             Which point, if a study has several.
         worksheet : str, optional
@@ -298,7 +311,9 @@ class Curve(Shown):
             curves = cls._stored(path, point, metric, unit, any(options.values()) or worksheet)
             names = [curve.model for curve in curves]
             return curves[names.index(_choose("model", model, names, Source(str(path))))]
-        return cls._one(_file(path, worksheet, point, options), model, metric, unit)
+        chosen = {"model": model, "metric": metric, "unit": unit, "worksheet": worksheet}
+        few = Path(path).stat().st_size <= _FEW_BYTES if Path(path).is_file() else True
+        return _verified(cls._one(_file(path, point)), {**options, **chosen}, few=few)
 
     @classmethod
     def read_all(
@@ -333,7 +348,9 @@ class Curve(Shown):
         """
         if is_store(path):
             return cls._stored(path, point, metric, unit, any(options.values()) or worksheet)
-        return cls._each(_file(path, worksheet, point, options), metric, unit)
+        chosen = {"metric": metric, "unit": unit, "worksheet": worksheet}
+        few = Path(path).stat().st_size <= _FEW_BYTES if Path(path).is_file() else True
+        return _verified(cls._each(_file(path, point)), {**options, **chosen}, few=few)
 
     @classmethod
     def _stored(
@@ -357,12 +374,12 @@ class Curve(Shown):
         for stored in stored_curves(path, point, metric, None if unit is None else as_unit(unit)):
             n, error, seed = zip(*stored.values, strict=True)
             name, of_metric = stored.chosen.metric, stored.chosen.unit
-            # A metric that the user picked may be a score; rising values suggest it.
-            unknown = unit is None and metric is not None and of_metric.name == "error"
-            unknown = unknown and not ERROR_NAMES.intersection(words(name))
-            if unknown and _rise(np.array(n, float), np.array(error)):
-                problem = f"{path}: metric {shown(metric)} does not say whether larger is better"
-                raise KoriskError(f"{problem}, and values rise with N; pass ", _units(_FRACTIONS))
+            # A metric that the user picked may be a score.
+            unknown = unit is None and metric is not None and not metric_units(words(name))
+            if unknown and of_metric.name == "error" and error[-1] >= _FALLS * error[0]:
+                answers = _units(("accuracy", "for fractions of 1"), ("error", "for errors"))
+                problem = f"metric {shown(metric)} does not say whether larger is better"
+                raise Question(f"{path}: {problem}", *answers)
             try:
                 curve = cls.of_errors(n, error, seed, stored.model, name, of_metric)
             except KoriskError as wrong:
@@ -402,7 +419,9 @@ class Curve(Shown):
         >>> kr.Curve.from_records(rows, metric="accuracy", unit="accuracy").error.round(3).tolist()
         [0.1, 0.05]
         """
-        return cls._one(record_measurements(records, options), model, metric, unit)
+        grid, chosen = as_grid(records), {"model": model, "metric": metric, "unit": unit}
+        few = len(grid.rows) <= _FEW_ROWS
+        return _verified(cls._one(lambda _: grid), {**options, **chosen}, few=few)
 
     @classmethod
     def all_from_records(
@@ -434,7 +453,9 @@ class Curve(Shown):
         >>> [curve.model for curve in kr.Curve.all_from_records(rows)]
         ['KO', 'FC']
         """
-        return cls._each(record_measurements(records, options), metric, unit)
+        grid, chosen = as_grid(records), {"metric": metric, "unit": unit}
+        few = len(grid.rows) <= _FEW_ROWS
+        return _verified(cls._each(lambda _: grid), {**options, **chosen}, few=few)
 
     @classmethod
     def from_frame(
@@ -460,7 +481,9 @@ class Curve(Shown):
         Curve
             The curve.
         """
-        return cls._one(measurements(grid_of_frame(frame), options), model, metric, unit)
+        grid, chosen = grid_of_frame(frame), {"model": model, "metric": metric, "unit": unit}
+        few = len(grid.rows) <= _FEW_ROWS
+        return _verified(cls._one(lambda _: grid), {**options, **chosen}, few=few)
 
     @classmethod
     def from_learning_curve(
@@ -520,25 +543,38 @@ class Curve(Shown):
         return curve
 
     @classmethod
-    def _one(
-        cls, table: Measurements, model: str | None, metric: str | None, unit: Unit | str | None
-    ) -> Self:
-        model_name = _choose("model", model, (row.model for row in table.rows), table.source)
-        rows = [row for row in table.rows if row.model == model_name]
-        metric_name = _choose("metric", metric, (row.metric for row in rows), table.source)
-        rows = [row for row in rows if row.metric == metric_name]
-        return cls._of_rows(table, rows, model_name or model or "", metric, unit)
+    def _one(cls, grid: Callable[[str | None], Grid]) -> Callable[[dict[str, Any]], Self]:
+        """A function that reads the curve of a table with some options."""
+
+        def read(options: dict[str, Any]) -> Self:
+            table = measurements(grid(options.get("worksheet")), cast(Options, options))
+            model = options.get("model")
+            model_name = _choose("model", model, (row.model for row in table.rows), table.source)
+            rows = [row for row in table.rows if row.model == model_name]
+            metric = options.get("metric")
+            metric_name = _choose("metric", metric, (row.metric for row in rows), table.source)
+            rows = [row for row in rows if row.metric == metric_name]
+            return cls._of_rows(table, rows, model_name or model or "", metric, options.get("unit"))
+
+        return read
 
     @classmethod
     def _each(
-        cls, table: Measurements, metric: str | None, unit: Unit | str | None
-    ) -> tuple[Self, ...]:
-        metric_name = _choose("metric", metric, (row.metric for row in table.rows), table.source)
-        groups = grouped((row.model, row) for row in table.rows if row.metric == metric_name)
-        if len(groups) > MAX_MODELS:
-            raise table.source.error(f"names {len(groups):,} models; is it the right column?")
-        by_model = groups.items()
-        return tuple(cls._of_rows(table, rows, model, metric, unit) for model, rows in by_model)
+        cls, grid: Callable[[str | None], Grid]
+    ) -> Callable[[dict[str, Any]], tuple[Self, ...]]:
+        """A function that reads the curves of a table with some options."""
+
+        def read(options: dict[str, Any]) -> tuple[Self, ...]:
+            table = measurements(grid(options.get("worksheet")), cast(Options, options))
+            metric, unit = options.get("metric"), options.get("unit")
+            name = _choose("metric", metric, (row.metric for row in table.rows), table.source)
+            groups = grouped((row.model, row) for row in table.rows if row.metric == name)
+            if len(groups) > MAX_MODELS:
+                raise table.source.error(f"names {len(groups):,} models; is it the right column?")
+            by_model = groups.items()
+            return tuple(cls._of_rows(table, rows, model, metric, unit) for model, rows in by_model)
+
+        return read
 
     @classmethod
     def _of_rows(
@@ -552,27 +588,20 @@ class Curve(Shown):
         name = rows[0].metric or metric or ""
         n, values = np.array([row.n for row in rows]), np.array([row.value for row in rows])
         read_as = table.read_as
-        # The unit: the user's, else the table's own column, else by the metric's name.
-        column_unit, *others = sorted({row.unit for row in rows})
-        if others and unit is None:
-            listed = ", ".join([column_unit, *others])
-            raise table.source.error(f"has {shown(name)} in units {listed}; write all in one")
-        if column_unit and unit is None:
-            if _rise(n, UNITS[column_unit].to_error(values)) and not _rise(n, values):
-                problem = f"its column unit says {column_unit}, of which larger is better, and "
-                answers = _units(f"{{error}}, or {{{column_unit}}} if that is right")
-                raise table.source.error(f"{problem}values fall with N; pass ", answers)
-            unit = column_unit
         if unit is None:
-            _ask_for_unit(table, rows, name, n, values)
-            unit = unit_by_name(name, rows[0].heads[1])
+            unit = _unit_of(table, rows, name or rows[0].heads[1], values)
             if unit != "error":
-                read_as = "; ".join(filter(None, (read_as, f"unit {unit}, by its name")))
-        if suggested_unit(name) and not as_unit(unit).larger_is_better and not _rise(n, values):
-            name = f"{name} error"  # the user calls falling values of a score errors
+                how = f"unit {unit}, by its {'column' if rows[0].unit else 'name'}"
+                read_as = "; ".join(filter(None, (read_as, how)))
+        if suggested_unit(name) and not as_unit(unit).larger_is_better:
+            name = f"{name} error"  # the user calls values of a score errors
+        errors = as_unit(unit).to_error(values)
+        odd = ~((errors >= SMALLEST_ERROR) & (errors <= LARGEST_ERROR))
+        if odd.any():
+            rule = f"{as_unit(unit).refusal(float(values[np.argmax(odd)]))}"
+            raise _out_of_range(table, rows, odd, rule)
         # "best" is decided here, because it depends on the direction of the unit.
         if table.pick_best:
-            errors = as_unit(unit).to_error(values)
             best = {(rows[k].n, rows[k].seed): k for k in np.argsort(-errors, kind="stable")}
             rows = [rows[k] for k in sorted(best.values())]
             n, values = np.array([row.n for row in rows]), np.array([row.value for row in rows])
@@ -810,13 +839,12 @@ def _masked(values: ArrayLike) -> NDArray[np.bool_]:
     return np.zeros(np.shape(_detached(values)), np.bool_)
 
 
-def _file(
-    path: str | PathLike[str], worksheet: str | None, point: str | None, options: Options
-) -> Measurements:
+def _file(path: str | PathLike[str], point: str | None) -> Callable[[str | None], Grid]:
+    """A function that reads the table in a file, by the name of its worksheet."""
     if point is not None:
         rest = " does not apply; leave it out"
         raise KoriskError(f"{path}: is no store, so ", Argument("point", ...), rest)
-    return measurements(read_grid(path, worksheet), options)
+    return lambda worksheet: read_grid(path, worksheet)
 
 
 def _choose(kind: str, choice: str | None, names: Iterable[str], source: Source) -> str:
@@ -825,76 +853,172 @@ def _choose(kind: str, choice: str | None, names: Iterable[str], source: Source)
     if known == [""] or (choice is None and len(known) == 1):
         return known[0]
     if choice is None:
-        listed = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
-        example = next((name for name in known if "test" in words(name)), known[0])
-        problem = f"holds {len(known)} {kind}s, {listed}; name one, such as "
-        raise source.error(problem, Argument(kind, example))
+        names_of = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
+        known.sort(key=lambda name: "test" not in words(name))
+        answers: list[Answer] = [(kind, name, "for that one") for name in known[:4]]
+        raise source.ask(f"holds {len(known)} {kind}s, {names_of}", *answers)
     if choice not in known:
         hint = did_you_mean(str(choice)[:80], known[:1_000])
         raise source.error(f"no {kind} {shown(choice)}{hint}")
     return choice
 
 
-def _ask_for_unit(
-    table: Measurements, rows: list[Measurement], metric: str, n: Floats, values: Floats
-) -> None:
-    """Raise where the unit of values is ambiguous, by their names, range and trend.
+def _unit_of(table: Measurements, rows: list[Measurement], metric: str, values: Floats) -> str:
+    """The unit of values by the names of their metric, column and unit; values never decide.
 
-    A wrong guess would silently plan with accuracies, or the like, as errors.
+    Raises a question where names leave it open, and where values contradict them.
     """
-    # From what the names say to what only the trend of the values suggests.
-    suggested, column = suggested_unit(metric), rows[0].heads[1]
-    where, source = f"{table.source.column} {shown(column)}", table.source
-    unnamed = suggested is None and not ERROR_NAMES.intersection(words(metric or column))
-    rises = _rise(n, values)
-    if not unit_by_name(metric, column):
-        if {"log", "ln"}.isdisjoint(words(f"{metric} {column}")) and "log" not in column.casefold():
-            answers = "{psnr} if larger is better, or {error_db}"
-            raise source.error(f"{where} is in decibels; pass ", _units(answers))
-        if " ".join(words(column)).endswith(("log loss", "logloss")):  # the cross-entropy, mostly
-            answers = "{error} for the log loss (cross-entropy), or {log10} or {ln} for logarithms"
-            problem = f"{where} may be the log loss, or logarithms of a loss; pass "
-            raise source.error(problem, _units(answers))
-        answers = "{log10}, {ln}, or {error}"
-        raise source.error(f"{where} has logarithms; pass ", _units(answers))
-    if suggested and _rise(n, UNITS[suggested].to_error(values)) and not rises:
-        problem = f"of {shown(metric)} larger is better, and its values fall with N; pass "
-        answers = f"{{error}} if they are errors, or {{{suggested}}} if that is right"
-        raise source.error(problem, _units(answers))
-    if column in table.percent and not (unnamed and rises):
-        unit = "percent" if suggested else "error"
-        if suggested and (values <= 1).all():
-            problem = f"{where} is in percent, and its values are at most 1; pass "
-            answers = f"{{{suggested}}} if 1 is perfect, or {{{unit}}} if 100 is perfect"
-            raise source.error(problem, _units(answers))
-        rest = "to take its numbers as they are, and give targets in percent too"
-        raise source.error(f"{where} is in percent; pass ", _units(f"{{{unit}}} {rest}"))
-    if suggested and UNITS[suggested].law == "complement" and (values > 1).any():
-        row = int(np.argmax(values > 1))
-        problem = f"{shown(metric)} is {values[row]:g}, and fractions are at most 1; pass "
-        answers = "{percent} if 100 is perfect, or leave it out if it marks a missing value"
-        raise KoriskError(f"{table.where(rows[row], 'error')}: {problem}", _units(answers))
-    inverted = rises and re.match(r"\s*1\s*[-\u2212\u2013]", column)
-    if inverted or (unnamed and (rises or {"score", "scores"} & set(words(metric)))):
-        but = ", and its values rise with N" if rises else ""
-        answers = _SCORES if (values > 1).any() else _NEGATED if (values < 0).all() else _FRACTIONS
-        problem = f"{where} does not say whether larger is better{but}; pass "
-        raise source.error(problem, _units(answers))
+    column, source = rows[0].heads[1], table.source
+    where, units = f"{source.column} {shown(column)}", {row.unit.casefold() for row in rows}
+    spoken, suggested = f"{metric} {column}", suggested_unit(metric)
+    _, size = np.unique([row.n for row in rows], return_inverse=True)
+    means = (np.bincount(size, values) / np.bincount(size)).tolist()
+    halved = len(means) > 1 and 0 < means[-1] < means[0] / 2  # by more data, as no score is
+    if known := units & UNITS.keys():
+        if len(units) > 1:
+            texts = ", ".join(sorted(units))
+            raise source.error(f"has {shown(metric)} in units {texts}; write all in one")
+        (by_column,) = known
+        if halved and UNITS[by_column].law in ("complement", "percent"):
+            errors = ("error_percent" if by_column == "percent" else "error", "if they are errors")
+            raise source.ask(
+                f"{where} falls to less than half",
+                *_units((by_column, "if larger is better"), errors),
+            )
+        return by_column
+    if _FUNCTION.search(column) or (
+        {"log", "likelihood"} <= {*words(spoken)} and not metric_units(words(spoken))
+    ):
+        problem = f"{where} is a function of a metric of which larger is better without an end"
+        raise source.error(f"{problem}; save the metric or the error itself")
+    is_error = bool({"error", "rmse"} & {*metric_units(words(metric or column)).values()})
+    if {"db", "decibel", "decibels"} & ({*words(spoken)} | units):
+        if suggested != "psnr" and not is_error:
+            answers = ("psnr", "if larger is better"), ("error_db", "if smaller is better")
+            raise source.ask(f"{where} is in decibels", *_units(*answers))
+        return "psnr" if suggested == "psnr" else "error_db"
+    by_name = unit_by_name(metric, column)
+    if not by_name:
+        rest = ("log10", "if they are decimal"), ("ln", "if natural"), ("error", "if they are none")
+        raise source.ask(f"{where} has logarithms", *_units(*rest))
+    if suggested == "psnr" and not {"psnr", "peak"} & {*words(spoken)}:
+        raise source.ask(f"{where} may be a ratio", *_units(("psnr", "if it is in decibels")))
+    percent = column in table.percent or not units.isdisjoint({"%", "pct", "prozent"})
+    if suggested and UNITS[suggested].law == "complement":
+        unit = _fraction_or_percent(table, rows, metric, values, percent=percent)
+        if halved:
+            answers = (
+                (unit, "if larger is better"),
+                ("error_percent" if unit == "percent" else "error", "if they are errors"),
+            )
+            raise source.ask(f"{where} falls to less than half", *_units(*answers))
+        return unit
+    is_error = is_error or by_name != "error" or bool(re.match(r"\s*1\s*[-\u2212\u2013]", metric))
+    if suggested or is_error:
+        of_percent = {"error": "error_percent", "rmse": "rmse_percent"} if percent else {}
+        return of_percent.get(by_name, by_name)
+    # Without a name, values that fall are errors, as documented; flat or rising ones may be scores.
+    falls = len(means) < 2 or (min(means[1:]) < _FALLS * means[0] and means[-1] < means[0])
+    if not falls or {"score", "scores"} & {*words(spoken)}:
+        errors = ("error_percent" if percent else "error", "if smaller is better")
+        most = "percent" if percent or max(means) > 1 else "accuracy"
+        scores = (most, f"for scores up to {100 if most == 'percent' else 1}")
+        unclear = f"{where} does not say whether larger is better"
+        raise source.ask(
+            unclear,
+            *_units(scores, errors, ("psnr", "for decibels"), ("negated", "for scores below 0")),
+        )
+    return "error_percent" if percent else "error"
 
 
-def _units(answers: str) -> Message:
-    """A text in which names of units in braces become arguments."""
-    pieces = re.split(r"\{(\w+)\}", answers)
-    return Message(*(Argument("unit", p) if k % 2 else p for k, p in enumerate(pieces)))
+def _fraction_or_percent(
+    table: Measurements, rows: list[Measurement], metric: str, values: Floats, *, percent: bool
+) -> str:
+    """The unit of a score that is at most 1, or 100."""
+    unit, low = suggested_unit(metric) or "complement", lowest(metric)
+    where = f"{table.source.column} {shown(rows[0].heads[1])}"
+    if percent and (values <= 1).all():
+        answers = (unit, "if 1 is perfect"), ("percent", "if 100 is perfect")
+        raise table.source.ask(
+            f"{where} is in percent, and its values are at most 1", *_units(*answers)
+        )
+    most = 100 if percent or ((values > 1) & (values <= 100)).sum() > len(values) / 2 else 1
+    odd = (values < low * most) | (values > most)
+    if most == 100 and not percent:
+        odd |= values <= 1
+    if odd.any():
+        rest = f"must be from {low * most:g} to {most}"
+        few = odd.sum() <= len(values) / 3 and (most == 1 or percent)
+        raise _out_of_range(table, rows, odd, f"{shown(metric)} {rest}", leave_out=few)
+    return "percent" if most == 100 else unit
 
 
-def _rise(n: Floats, values: Floats) -> bool:
-    """Whether means rise from the smallest to the largest N, and more often than they fall."""
-    # The ends alone may be noise, and so may the number of rises.
-    _, size = np.unique(n, return_inverse=True)
-    means = np.bincount(size, values) / np.bincount(size)
-    rises = (means[1:] > means[:-1]).sum() - (means[1:] < means[:-1]).sum()
-    return bool(means[-1] > means[0] and rises > 0)
+def _out_of_range(
+    table: Measurements,
+    rows: list[Measurement],
+    odd: NDArray[np.bool_],
+    rule: str,
+    *,
+    leave_out: bool = True,
+) -> Question:
+    """The question about impossible values, which names their rows."""
+    wrong = [row for row, is_odd in zip(rows, odd, strict=True) if is_odd]
+    cells = [table.source.at(row.position, row.heads[1]) for row in wrong[:5]]
+    got = ", ".join(f"{cell}: {row.value:g}" for cell, row in zip(cells, wrong, strict=False))
+    texts = list(dict.fromkeys(f"!{row.text}" for row in wrong))
+    out = ("filter", {wrong[0].heads[1]: texts}, "to leave these out")
+    return table.source.ask(f"{got}: {rule}", *[out] * leave_out)
+
+
+def _units(*answers: tuple[str, str]) -> list[Answer]:
+    """The answers that name a unit."""
+    return [("unit", name, when) for name, when in answers]
+
+
+def _verified(
+    read: Callable[[dict[str, Any]], Read], options: dict[str, Any], *, few: bool
+) -> Read:
+    """Read a table; a question about it keeps only those answers that lead to a reading."""
+    try:
+        return read(options)
+    except Question as question:
+        if not few:  # to try all answers would take as long each time
+            raise
+        leading = [
+            answer
+            for answer in question.answers
+            if "..." in str(answer[1])
+            or answer[1] is ...
+            or _leads_on(read, _with_answer(options, answer))
+        ]
+        raise Question(question.problem, *leading) from None
+
+
+def _leads_on(
+    read: Callable[[dict[str, Any]], Read], options: dict[str, Any], *, further: bool = True
+) -> bool:
+    """Whether options read a table, at once or after one more question."""
+    try:
+        read(options)
+    except Question as question:
+        return further and any(
+            _leads_on(read, _with_answer(options, answer), further=False)
+            for answer in question.answers[:1]
+        )
+    except KoriskError:
+        return False
+    return True
+
+
+def _with_answer(options: dict[str, Any], answer: Answer) -> dict[str, Any]:
+    """Options with one more answer."""
+    name, value, _ = answer
+    before = options.get(name)
+    if isinstance(value, dict):
+        value = {**(before or {}), **value}
+    elif name == "ignore":
+        value = [*listed(before), *listed(value)]  # type: ignore[arg-type]
+    return {**options, name: value}
 
 
 def _read_only(array: NDArray[Kind]) -> NDArray[Kind]:

@@ -38,6 +38,22 @@ _RECORD = '{"n": 64, "error": 0.1}'
 _RULE = re.compile(r"[\s|+:=-]*(--|==|:-)[\s|+:=-]*")  # line between a header and its rows
 
 
+Answer = tuple[str, object, str]  # an option, its value, and when it is right
+
+
+class Question(KoriskError):
+    """An ambiguous table, with the options that may resolve it: the likeliest comes first."""
+
+    def __init__(self, problem: str, *answers: Answer) -> None:
+        self.problem, self.answers = problem, answers
+        pieces: list[str | Argument] = []
+        for k, (name, value, when) in enumerate(answers):
+            # "a", "a, or b", "a, b, or c"
+            between = "; pass " if k == 0 else ", or " if k == len(answers) - 1 else ", "
+            pieces += [between, Argument(name, value), f" {when}"]
+        super().__init__(problem, *pieces)
+
+
 @dataclass(frozen=True)
 class Source:
     """Where measurements come from, and the words of messages about it."""
@@ -49,6 +65,10 @@ class Source:
     def error(self, *problem: str | Argument) -> KoriskError:
         """The error for a problem with the whole source."""
         return KoriskError(f"{self.name or f'these {self.place}s'}: ", *problem)
+
+    def ask(self, problem: str, *answers: Answer) -> Question:
+        """The question about an ambiguous table, with the options that resolve it."""
+        return Question(f"{self.name or f'these {self.place}s'}: {problem}", *answers)
 
     def at(self, position: int, column: str | None = None) -> str:
         """Describe a row, or one of its cells, without the file's name."""
@@ -65,6 +85,9 @@ class Grid:
     rows: list[tuple[int, list[Any]]]
     notes: list[str] = field(default_factory=list)  # how it was read
     delimiter: str = ""  # of text
+    titles: list[str] = field(default_factory=list)  # texts above the header
+    decibels: frozenset[str] = frozenset()  # columns whose cells say dB
+    filled: bool = False  # cells that were empty under a merged one
 
 
 def is_store(path: str | PathLike[str]) -> bool:
@@ -210,8 +233,10 @@ def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:
     """The table in rows of a text or a sheet: titles, a header of one or two rows, and a body."""
     # Rows with one cell above the header are titles, and below the body notes.
     filled = [sum(cell not in ("", None) for cell in cells) for _, cells in rows]
+    titles = []
     while filled[0] == 1 < max(filled):
         notes = [*notes, f"{source.place} {rows[0][0]} is a title"]
+        titles += [str(cell) for cell in rows[0][1] if cell not in ("", None)]
         rows, filled = rows[1:], filled[1:]
     while filled[-1] == 1 < max(filled) and not any(map(_is_number, filter(None, rows[-1][1]))):
         notes = [*notes, f"{source.place} {rows[-1][0]} is a note"]
@@ -241,7 +266,7 @@ def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:
     extra = [str(cells[0]) for _, cells in body if len(cells) == width + 1]
     counts = [[str(row + first) for row in range(len(body))] for first in (0, 1)]
     names = not any(map(_is_number, extra)) or extra in counts
-    if body and len(extra) == len(body) and names:
+    if body and len(extra) == len(body) and names and any(cells[-1] for _, cells in body):
         header.insert(0, "")
         width += 1
     problems = [
@@ -254,7 +279,7 @@ def _headed(rows: _Rows, source: Source, notes: list[str]) -> Grid:
         remedy = "write 0.5 and not 0,5 between commas, and quote texts that hold the delimiter"
         raise source.error(f"{', '.join(problems[:10])}{rest}; fill them up, {remedy}")
     cells = [(position, [_cell(cell) for cell in row[:width]]) for position, row in body]
-    return _checked(Grid(source, header, cells, notes))
+    return _checked(Grid(source, header, cells, notes, titles=titles))
 
 
 def _is_head(cells: list[Any], body: _Rows, *, merged: bool) -> bool:
@@ -479,8 +504,8 @@ def _of_sheets(sheets: dict[str, "Sheet"], source: Source, worksheet: str | None
     }
     if len(used) > 1:
         listed = ", ".join(map(shown, list(used)[:10]))
-        problem = f"has {len(used)} sheets with content ({listed}); name one, such as "
-        raise source.error(problem, Argument("worksheet", next(iter(used))))
+        answers: list[Answer] = [("worksheet", sheet, "for that one") for sheet in list(used)[:4]]
+        raise source.ask(f"has {len(used)} sheets with content ({listed})", *answers)
     if not used:
         raise source.error("is empty; write a header such as n,error,seed first")
     title, sheet = next(iter(used.items()))

@@ -10,6 +10,9 @@ from korisk.curves.curve import Curve
 
 Array = NDArray[np.float64]
 
+# Relative deviation of one training's error, where no size has two seeds: the median over curves
+# and sizes, its geometric mean over databases (`python -m benchmarks.planner.odds --noise`).
+ONE_SEED = 0.04
 PRIOR_SEEDS = 4.0  # weight of the pooled spread at each N, as a number of seeds
 NEARBY = 1.5  # doublings of N over which the weight of another N's spread halves
 ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of the largest mean: smaller errors are rounding

@@ -11,34 +11,54 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
-from korisk.curves.cells import CellError, decimal_mark, folded, is_empty, label, number, rough
+from korisk.curves.cells import (
+    CellError,
+    begins_as_number,
+    decimal_mark,
+    folded,
+    is_empty,
+    label,
+    number,
+    rough,
+)
 from korisk.curves.columns import (
     FLAGS,
     NAMED,
+    PERCENT,
+    SPLITS,
     SUMMARIES,
     Layout,
     Options,
+    base,
     filtered,
+    in_percent,
     in_short,
-    short,
+    melted,
+    names_n,
 )
-from korisk.curves.formats import Grid, Source, grid_of_records
-from korisk.curves.unit import UNITS, vocabulary, words
-from korisk.errors import Argument, KoriskError, Message, invalid, shown
+from korisk.curves.formats import Answer, Grid, Source, grid_of_records
+from korisk.curves.unit import NAMES, words
+from korisk.errors import KoriskError, invalid, shown
 
 DIGEST = "digest"  # the column of checksums, in tables that korisk wrote
 MAX_PROBLEMS = 10  # that one message names
 
-_FINISHED = vocabulary("finished done completed complete success succeeded ok")
-_PROGRESS = vocabulary("epoch epochs step steps iteration iterations iter checkpoint")
-# Parts of a data set; errors of the first one that is there are those of a plan.
-_SPLITS = ["test", "testing", "val", "valid", "validation", "train", "training"]
+_FINISHED, _PROGRESS, _BAD = ({*NAMES[name].split()} for name in ("finished", "progress", "bad"))
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*|\d+:\d\d(:\d\d.*)?")
+_NUMBER = r"[-+\u2212]?[\d.,]+(?:[eEdD][-+]?\d+)?"
+# Marks around a number: about ~, a unit, stars of significance, a comment.
+_DRESSED = re.compile(
+    rf"(?P<about>[~\u2248]\s*)?(?P<number>{_NUMBER})\s*(?P<unit>%|[kKM]|[dD][bB]|[A-Za-z]{{2,12}})?"
+    r"(?P<stars>[*\u2020\u2021]+)?(?P<comment>\s+#.*)?"
+)
+# 0.12 ± 0.01, 0.12 (0.01), 31.2(15), 0.61 [0.55, 0.67] and 0.71 (0.62-0.80)
 _SPREAD = re.compile(
-    r"(?P<mean>[^±(]+?)\s*(?:(?:±|\+/-|\+-)\s*|(?=\([\d.,]+\)$))(?P<spread>.+)"
-)  # 0.12 ± 0.01 and 0.12 (0.01)
+    rf"(?P<mean>{_NUMBER}\s*%?)\s*(?:(?:±|\+/-|\+-)\s*(?P<spread>{_NUMBER}\s*%?)"
+    rf"|\((?P<bare>{_NUMBER})\)|[\[(]\s*{_NUMBER}\s*(?:[,;]|-|\u2013|to)\s*{_NUMBER}\s*[\])])"
+)
 
 
 class Measurement(NamedTuple):
@@ -52,6 +72,7 @@ class Measurement(NamedTuple):
     metric: str
     unit: str  # by a column of that name, else ""
     heads: tuple[str, str]  # the names of the columns of N and of the value
+    text: str  # of its cell
     order: float = 0.0  # in the column of `last`
 
 
@@ -83,23 +104,23 @@ class _Row(NamedTuple):
 
     position: int
     cells: list[Any]
-    n: float | None
+    n: float
     model: str
     metric: str
     seed: str
 
 
-def record_measurements(records: object, options: Options) -> Measurements:
-    """The measurements of mappings such as {"n": 64, "error": 0.1, "seed": 1}."""
+def as_grid(records: object) -> Grid:
+    """The table of mappings such as {"n": 64, "error": 0.1, "seed": 1}."""
     if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
         remedy = "use Curve.read for files and Curve.from_frame for data frames"
         raise invalid("records", "be a list of mappings with n and error", records, remedy)
-    return measurements(grid_of_records(records, Source("", "record", "key")), options)
+    return grid_of_records(records, Source("", "record", "key"))
 
 
 def measurements(grid: Grid, options: Options) -> Measurements:
     """The measurements of a table."""
-    grid = filtered(_with_deviations(_verified(grid)), options)
+    grid = melted(filtered(_cleaned(_verified(grid)), options), options)
     return _Reader(grid, options).measurements()
 
 
@@ -110,11 +131,11 @@ class _Reader:
         self.layout = Layout(grid, options)
         self.grid, self.options, self.source = grid, options, grid.source
         self.problems: list[str] = []
-        self.remedies: dict[str | Message, None] = {}
+        self.remedies: dict[str, None] = {}
+        self.bad: dict[str, list[str]] = {}  # cells that may be left out, by column
         self.left_out = Counter[str]()
         # One decimal mark for the whole table, by all columns of numbers that are read.
-        places = [value.place for value in self.layout.values]
-        places += [col for col in (self.layout.n,) if col is not None]
+        places = [*(value.place for value in self.layout.values), self.layout.n]
         where, head = self.source.at, grid.header
         cells = ((row[col], where(line, head[col])) for line, row in grid.rows for col in places)
         try:
@@ -126,16 +147,21 @@ class _Reader:
         """The measurements of all rows; raises one error for all problems."""
         layout, options = self.layout, self.options
         rows, table = list[_Row](), list[Measurement]()
+        summaries = self.summaries()
         for position, cells in self.grid.rows:
-            if row := self.row(position, cells):
+            if position in summaries:
+                self.left_out["summary row"] += 1
+            elif row := self.row(position, cells):
                 rows.append(row)
                 table += self.values(row)
         signs = self.percent_signs(rows)
         if self.problems:
             unlisted = len(self.problems) - MAX_PROBLEMS
             listing = self.problems[:MAX_PROBLEMS] + [f"and {unlisted} more"] * (unlisted > 0)
-            pieces = [piece for remedy in self.remedies for piece in (", ", remedy)]
-            raise self.source.error(", ".join(listing), "; ", *pieces[1:])
+            problem = "; ".join([", ".join(listing), *self.remedies])
+            filters = {head: [f"!{text}" for text in texts] for head, texts in self.bad.items()}
+            answers: list[Answer] = [("filter", filters, "to leave these out")] if filters else []
+            raise layout.ask(problem, *answers)
         left_out = self.left_out.items()
         skipped = [f"{n} {reason}{'s' * (n > 1)} left out" for reason, n in left_out if n]
         if not table:
@@ -146,10 +172,19 @@ class _Reader:
         if shares and "n" not in layout.scale:
             cell = self.source.at(shares[0].position, shares[0].heads[0])
             problem = f"{cell}: N must be a whole number from 2 to 10^15, got {shares[0].n!r}"
-            answer = ("scale", {"n": ...}, "to multiply a share by the size of all")
-            raise layout.ask(problem, answer)
-        _check_labels(layout, rows)
+            example = ("scale", {"n": 1000}, "if a share of 1 is 1,000 samples, for example")
+            raise layout.ask(problem, example)
+        models = [row.model for row in rows]
+        if any(models) and not all(models):
+            name = shown(layout.header[layout.roles["model"] or 0])
+            raise self.source.error(f"{name} is missing in some rows; name the model in every row")
         _check_others(layout, rows)
+        rows_of_one = self.repetitions(rows)
+        if rows_of_one:
+            keys = [(row.position, row.n * layout.scale.get("n", 1)) for row in rows]
+            seeds = dict(zip(keys, rows_of_one, strict=True))
+            table = [row._replace(seed=seeds[row.position, row.n]) for row in table]
+            layout.notes.append("rows of one N are repetitions")
         commas = ["decimal commas"] * (self.mark == ",")
         notes = [*layout.notes, *self.grid.notes, *commas, *skipped]
         notes += [f"{name} times {by:g}" for name, by in layout.scale.items() if by != 1]
@@ -163,7 +198,36 @@ class _Reader:
         unused = [layout.header[col] for col in layout.rest if layout.filled[col]]
         return Measurements(self.source, table, signs, notes, unused, bool(options.get("best")))
 
-    def wrong(self, position: int, col: int | None, problem: str, remedy: str | Message) -> None:
+    def summaries(self) -> set[int]:
+        """The positions of rows that sum up others: a mean of seeds, a total at the end."""
+        layout = self.layout
+        places = [layout.n, *layout.seeds]
+        positions = {
+            position
+            for position, cells in self.grid.rows
+            if any(
+                isinstance(cells[col], str) and SUMMARIES & {*words(cells[col])} for col in places
+            )
+        }
+        return positions if len(positions) < len(self.grid.rows) else set()
+
+    def repetitions(self, rows: list[_Row]) -> list[str]:
+        """Seeds of rows that only repeat their N, each as often; empty if there is no need."""
+        layout = self.layout
+        keys = [(row.n, row.model, row.metric) for row in rows]
+        times = Counter(keys)
+        if layout.seeds or layout.order is not None or self.grid.filled or {*times.values()} == {1}:
+            return []
+        values = [tuple(folded(row.cells[v.place]) for v in layout.values) for row in rows]
+        alike = len({*zip(keys, values, strict=True)}) < len(rows)
+        # Blocks of all N below each other may be two models.
+        blocks = len(list(groupby(keys))) > len(times)
+        uneven = len({*times.values()}) > 1
+        if alike or blocks or uneven or any(value.seed for value in layout.values):
+            return []
+        return [str(k) for _, group in groupby(keys) for k, _ in enumerate(group, start=1)]
+
+    def wrong(self, position: int, col: int | None, problem: str, remedy: str) -> None:
         """Record a problem with a cell or a row."""
         place = self.source.at(position, None if col is None else self.grid.header[col])
         self.problems.append(f"{place}: {problem}")
@@ -178,13 +242,16 @@ class _Reader:
             return number(cell, self.mark, is_count=is_n and "n" not in self.layout.scale)
         except CellError as error:
             problem, remedy = error.args
-            head = self.grid.header[col]
+            head, text = self.grid.header[col], str(cell)
             # Several tables in one file repeat their header.
             if folded(cell) == head.casefold():
                 problem, remedy = "another head", "save each table in a file of its own"
-            elif is_n and isinstance(cell, str) and cell.replace(" ", "").isalpha():  # Mean, Total
-                out = Argument("filter", {head: f"!{cell}"})
-                remedy = Message("pass ", out, " to leave such rows out")
+            # A text among numbers may be left out; 2S6 and 1O are numbers with a typing error.
+            elif not begins_as_number(cell) and not re.search(
+                r"[<>]|[A-Za-z]\d|\d[A-Za-z]|[A-Za-z]\.", text
+            ):
+                self.bad.setdefault(head, [])
+                self.bad[head] += [text] * (text not in self.bad[head])
             self.wrong(position, col, problem, remedy)
             return None
 
@@ -194,9 +261,9 @@ class _Reader:
         if reason := self.reason_to_leave_out(cells):
             self.left_out[reason] += 1
             return None
-        n = None if layout.n is None else self.number(position, cells, layout.n)
+        n = self.number(position, cells, layout.n)
         filled = sum(not is_empty(cells[value.place]) for value in layout.values)
-        if layout.n is not None and n is None:
+        if n is None:
             if filled and is_empty(cells[layout.n]):
                 self.wrong(position, layout.n, "is missing", "write N")
             return None
@@ -226,31 +293,31 @@ class _Reader:
         """The measurements of a row; a mean with a deviation becomes one for each seed."""
         layout, header = self.layout, self.grid.header
         unit_at = layout.roles["unit"]
-        unit = "" if unit_at is None else str(row.cells[unit_at])
+        unit = "" if unit_at is None else str(row.cells[unit_at] or "")
         factors = {"n": 1.0, "error": 1.0, **layout.scale}
         for column in layout.values:
             value = self.number(row.position, row.cells, column.place)
             if value is None:
                 continue
-            n = row.n if row.n is not None else column.n or math.nan
             spread = column.deviation
             deviation = None if spread is None else self.number(row.position, row.cells, spread)
             first = Measurement(
                 row.position,
-                n * factors["n"],
+                row.n * factors["n"],
                 value * factors["error"],
                 column.seed or row.seed,
                 column.model or row.model,
                 row.metric or column.metric,
-                unit if unit in UNITS else "",
-                (header[column.place if layout.n is None else layout.n], header[column.place]),
+                "dB" if header[column.place] in self.grid.decibels else unit,
+                (header[layout.n], header[column.place]),
+                folded(row.cells[column.place]),
                 0.0 if layout.order is None else rough(row.cells[layout.order]),
             )
             if deviation is None:
                 yield first
                 continue
             # Values at normal scores have exactly this mean and standard deviation.
-            for seed, score in enumerate(_scores(layout, self.options.get("seeds")), start=1):
+            for seed, score in enumerate(_scores(self.options.get("seeds")), start=1):
                 value = first.value + deviation * factors["error"] * score
                 yield first._replace(value=value, seed=str(seed))
 
@@ -265,7 +332,10 @@ class _Reader:
                 problem = f"{count} of {len(cells)} values have percent signs"
                 self.problems.append(f"{self.source.column} {shown(head)}: {problem}")
                 self.remedies["write all with or without"] = None
-            if count or self.layout.in_percent(col):
+            unit_at = self.layout.roles["unit"]
+            units = {"" if unit_at is None else folded(row.cells[unit_at]) for row in rows}
+            metric = next(v.metric for v in self.layout.values if v.place == col)
+            if count or in_percent(head) or in_percent(metric) or units <= PERCENT:
                 percent.add(head)
         return percent
 
@@ -296,51 +366,102 @@ def _verified(grid: Grid) -> Grid:
     return replace(grid, header=header, rows=rows)
 
 
-def _with_deviations(grid: Grid) -> Grid:
-    """The table with an extra column for standard deviations after a ± in cells."""
-    header, rows = list(grid.header), [(position, list(row)) for position, row in grid.rows]
-    # Names such as "fold (1)" look like a mean with its deviation: columns of labels are skipped.
+def _cleaned(grid: Grid) -> Grid:
+    """The table with plain numbers: without marks around them, spreads, and merged cells."""
+    header, notes = list(grid.header), list(grid.notes)
+    if not header:
+        raise grid.source.error("holds no columns; write a header such as n,error,seed first")
+    columns = [[row[col] for _, row in grid.rows] for col in range(len(header))]
+    keys = ["_".join(words(head)) for head in header]
+    labels = set().union(*NAMED.values())
+    decibels = set()
     for col, head in enumerate(grid.header):
-        pairs = [_SPREAD.fullmatch(str(row[col])) for _, row in rows]
-        if any(pairs) and not any("_".join(words(head)) in names for names in NAMED.values()):
-            header.append(f"{head} std")
-            for (_, row), pair in zip(rows, pairs, strict=True):
-                row.append(pair["spread"].strip("()") if pair else None)
-                row[col] = pair["mean"] if pair else row[col]
-    return replace(grid, header=header, rows=rows)
+        if keys[col] in labels:  # names such as "3 seeds" look like numbers with units
+            continue
+        cells = columns[col]
+        pairs = [_SPREAD.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
+        if any(pairs):
+            spreads = [pair and (pair["spread"] or _last_digits(pair)) for pair in pairs]
+            if any(spreads):
+                header.append(f"{base(head)} std")
+                columns.append([spread or None for spread in spreads])
+            else:
+                notes.append(f"intervals in {shown(head)} are not used")
+            cells = [
+                pair["mean"].strip() if pair else cell
+                for pair, cell in zip(pairs, cells, strict=True)
+            ]
+        dressed = [_DRESSED.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
+        units = {(match["unit"] or "").casefold() for match in dressed if match}
+        numbers = [cell for cell in cells if not is_empty(cell)]
+        if (
+            len(units) == 1
+            and all(isinstance(cell, str) for cell in numbers)
+            and all(match or is_empty(cell) for match, cell in zip(dressed, cells, strict=True))
+        ):
+            decibels |= {head} & {head for unit in units if unit == "db"}
+        elif not units <= {"", "%", "k", "m"}:
+            dressed = [
+                match if match and (match["unit"] or "%") in "%kKM" else None for match in dressed
+            ]
+        columns[col] = [_undressed(match, cell) for match, cell in zip(dressed, cells, strict=True)]
+    # Merged cells are filled in their first row alone.
+    filled = False
+    seeds = any(key in NAMED["seed"] | NAMED["run"] for key in keys)
+    for col, key in enumerate(keys):
+        if key in NAMED["model"] or (seeds and names_n(key)):
+            for k, cell in enumerate(columns[col]):
+                summary = any(
+                    {*words(str(columns[label_col][k]))} & SUMMARIES
+                    for label_col, name in enumerate(keys)
+                    if name in NAMED["seed"] | NAMED["run"]
+                )
+                if k and is_empty(cell) and not summary:
+                    columns[col][k] = columns[col][k - 1]
+                    filled = True
+    notes += ["empty cells filled from above"] * filled
+    rows = [
+        (position, list(cells))
+        for (position, _), cells in zip(grid.rows, zip(*columns, strict=True), strict=True)
+    ]
+    marks = frozenset(decibels)
+    return replace(grid, header=header, rows=rows, notes=notes, decibels=marks, filled=filled)
+
+
+def _last_digits(pair: re.Match[str]) -> str | None:
+    """The spread in 0.12 (0.01), and in 31.2(15), which means 1.5."""
+    bare, mean = pair["bare"], pair["mean"].strip(" %")
+    if not bare or not bare.isdigit() or not re.search(r"[.,]", mean):
+        return bare
+    decimals = len(re.split(r"[.,]", mean)[-1])
+    return f"{int(bare) / 10**decimals:.{decimals}f}".replace(".", "," if "," in mean else ".")
+
+
+def _undressed(match: re.Match[str] | None, cell: Any) -> Any:
+    """The number in a cell without the marks around it."""
+    if not match:
+        return cell
+    unit, text = (match["unit"] or ""), match["number"]
+    if unit in ("k", "K", "M"):
+        return rough(text) * (1e6 if unit == "M" else 1e3)
+    text = re.sub("[dD]", "e", text)
+    return f"{text}%" if unit == "%" else text
 
 
 # --- After all rows are read ---------------------------------------------------------------------
 
 
-def _scores(layout: Layout, seeds: int | None) -> list[float]:
+def _scores(seeds: int | None) -> list[float]:
     """Normal scores with mean 0 and sample standard deviation 1, one for each seed."""
     if not isinstance(seeds, int) or not 2 <= seeds <= 1000:
-        places = [value.deviation for value in layout.values if value.deviation is not None]
-        number = ("seeds", ..., "with the number of seeds behind each mean (2 to 1000)")
-        means = layout.ignoring(places, "to read the means alone")
-        raise layout.ask(f"{layout.names(places)} has standard deviations", number, means)
+        raise invalid(
+            "seeds", "be a whole number from 2 to 1000", seeds, "count those of each mean"
+        )
     from statistics import NormalDist  # it loads fractions, which `import korisk` need not
 
     scores = [NormalDist().inv_cdf((k + 0.5) / seeds) for k in range(seeds)]
     unit = math.sqrt(sum(score * score for score in scores) / (seeds - 1))
     return [score / unit for score in scores]
-
-
-def _check_labels(layout: Layout, rows: list[_Row]) -> None:
-    """Raise for rows without a model among rows with one, and for rows that summarise seeds."""
-    col, models = layout.roles["model"], [row.model for row in rows]
-    if col is not None and any(models) and not all(models):
-        problem = f"{shown(layout.header[col])} is missing in some rows, as where cells are merged"
-        raise layout.grid.source.error(f"{problem}; name the model in every row")
-    for col in layout.seeds:
-        labels = {str(row.cells[col]) for row in rows}
-        texts = sorted(text for text in labels if SUMMARIES.intersection(words(text)))[:10]
-        if texts and len(texts) < len(labels):
-            head = layout.header[col]
-            problem = f"{shown(head)} has rows that sum up others ({', '.join(texts)})"
-            out = {head: [f"!{text}" for text in texts]}
-            raise layout.ask(problem, ("filter", out, "to leave such rows out"))
 
 
 def _check_others(layout: Layout, rows: list[_Row]) -> None:
@@ -354,13 +475,16 @@ def _check_others(layout: Layout, rows: list[_Row]) -> None:
         cells = [folded(row.cells[col]) for row in rows]
         present = [cell for cell in cells if cell]
         distinct = len(set(cells))
-        unused = layout.ignoring([col], "if it says nothing")
+        unused = layout.ignoring([col])
         if not present or (not numeric and all(map(_DATE.fullmatch, present))):
             continue
         if not numeric and len(present) < len(cells):
             remark = f"{len(present)} of {len(cells)} rows have a remark in {shown(name)}, such as "
             out = ("filter", {name: ""}, "to leave these rows out")
-            raise layout.ask(f"{remark}{shown(present[0])}", out, unused)
+            bad = _BAD & {word for cell in present for word in words(cell)}
+            raise layout.ask(
+                f"{remark}{shown(present[0])}", *([out, unused] if bad else [unused, out])
+            )
         sizes, curves = [row.n for row in rows], [(row.model, row.metric) for row in rows]
         if most > 1 and len({*zip(sizes, curves, seeds, cells, strict=True)}) == len(cells):
             telling.append(col)
@@ -370,21 +494,29 @@ def _check_others(layout: Layout, rows: list[_Row]) -> None:
         recurs = len({*zip(sizes, cells, strict=True)}) > distinct
         if not splits or distinct == len(cells) or (numeric and not recurs):
             continue
-        model = layout.column("model", col, "if it tells models apart")
-        seed = layout.column("seed", col, "if it numbers repetitions")
-        single = ("filter", {name: short(str(rows[-1].cells[col]))}, "for one of them")
+        texts = list(
+            dict.fromkeys(str(row.cells[col]) for row in rows if not is_empty(row.cells[col]))
+        )
+        texts.sort(
+            key=lambda text: SPLITS.index(text.casefold()) if text.casefold() in SPLITS else -1
+        )
+        picked = texts[:4] if len(texts) <= 4 else texts[-1:]
+        single = [("filter", {name: text}, "for that alone") for text in picked if len(text) < 80]
+        if {*present} <= {*SPLITS}:
+            raise layout.ask(f"{shown(name)} has {in_short(texts, 4)} in one curve", *single)
+        model = layout.columns("model", [col], "if it tells models apart")
+        if layout.roles["model"] is not None:
+            model = []
+        seed = layout.columns("seed", [col], "if it numbers repetitions")
         last, best = ("last", name, "for the last of each run"), ("best", name, "for the best")
-        answers = [model, single, seed] if not numeric else [model, seed, single, last]
-        progress = bool(_PROGRESS & {*words(name)}) or layout.seeds or distinct > 10
+        answers = [*model, *single, *seed] if not numeric else [*model, *seed, *single, last]
+        if layout.keys[col] in NAMED["run"] and max(map(len, texts)) <= 2:  # A, B
+            answers = [*seed, *model, *single]
+        progress = bool(_PROGRESS & {*words(name)}) or distinct > 10
         if numeric and most > 1 and progress:
-            answers = [last, best, single, model, seed]
-        if {*present} <= {*_SPLITS}:
-            split = next(split for split in _SPLITS if split in present)
-            answers = [("filter", {name: split}, "for one of them"), model]
-        values = [shown(str(row.cells[col])) for row in rows if not is_empty(row.cells[col])]
-        names = in_short(values, 4)
+            answers = [last, best, *single, *model, *seed]
+        names = in_short(list(map(shown, texts)), 4)
         raise layout.ask(f"{shown(name)} has {names} in one curve", *answers, unused)
     if telling:
-        row_name = "a row" if n is None else f"N = {n:g}"  # columns may be named after N
-        problem = f"{row_name} is there {most} times, and no column tells the seed"
-        raise layout.ask(problem, layout.column("seed", telling[0], "if rows repeat one model"))
+        problem = f"N = {n:g} is there {most} times, and no column tells the seed"
+        raise layout.ask(problem, *layout.columns("seed", telling[:1], "if rows repeat one model"))

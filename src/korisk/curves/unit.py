@@ -2,8 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,29 +24,26 @@ _PERFECT = "a perfect score leaves no error to fit: leave it out"
 
 _SCORES = ("accuracy", "auc", "dice", "f1", "iou", "r2", "ssim")
 _ALIASES = {**dict.fromkeys(_SCORES, "complement"), "db": "psnr", "rmse": "squared"}
+# Errors in percent: their numbers are taken as they are, and so are those of targets.
+_ALIASES |= {"error_percent": "error", "rmse_percent": "squared"}
 
-# Words of metrics of which larger is better, with the unit to suggest.
-_LARGER_IS_BETTER = {
-    **{word: word for word in _SCORES},
-    **dict.fromkeys(("aucroc", "auroc", "auprc"), "auc"),
-    **dict.fromkeys(("jaccard", "miou"), "iou"),
-    **dict.fromkeys(("cnr", "psnr", "snr"), "psnr"),
-    **dict.fromkeys(("precision", "recall", "sensitivity", "specificity"), "complement"),
-    **{"acc": "accuracy", "dsc": "dice", "msssim": "ssim"},
+# Names in tables, by what they name; see the file.
+NAMES = {
+    name: " ".join(text.split())
+    for name, text in re.findall(
+        r"^(\w+): (.*(?:\n  .*)*)",
+        Path(__file__).with_name("names.txt").read_text("utf-8"),
+        re.MULTILINE,
+    )
 }
-_ROOTS = {"nrmse", "rmsd", "rmse"}
-_SMALLER_IS_BETTER = {"error", "err", "loss", "risk", "distance", "deviation", "mae", "mape", "mse"}
-_SMALLER_IS_BETTER |= {"nmse", "l1", "l2", "lpips", "cer", "wer", "drop", "gap", "decrease"}
-_ERRORS = _SMALLER_IS_BETTER | _ROOTS
+# Names of metrics by their unit, in the words of `words`; of "error", smaller is better.
+_METRICS = (*_SCORES, "complement", "psnr", "rmse", "error")
+_PHRASES = {tuple(phrase.split()): unit for unit in _METRICS for phrase in NAMES[unit].split(", ")}
+_LONGEST = max(map(len, _PHRASES))
+# Scores that may be below zero; others of at most 1 are fractions.
+_SIGNED = {*NAMES["signed"].split()}
 
-# Kinds of metrics by their words, for the prior of the planner; the first match counts.
-_FAMILIES = {
-    "squares": "mse nmse rmse nrmse rmsd psnr snr cnr l2 squared r2",
-    "rates": "accuracy acc rate misclassification top1 top5 cer wer dice dsc iou miou jaccard f1 "
-    "auc auroc aucroc auprc",
-    "losses": "loss nll entropy crossentropy ce bce perplexity ppl likelihood",
-}
-
+_OF_SKLEARN = {"error", "loss", "score"}  # ends of its names neg_...
 _NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negated": "score"}
 
 
@@ -209,10 +207,9 @@ def unit(name: str | Unit) -> Unit:
     if isinstance(name, Unit):
         return name
     key = str(name)[:80].strip().casefold()
-    if key not in UNITS:  # acc, roc_auc, mse, ...
-        tokens = set(words(key))
-        error = "error" if tokens & _SMALLER_IS_BETTER else key
-        key = suggested_unit(key) or ("rmse" if tokens & _ROOTS else error)
+    inverted = re.match(r"1\s*[-\u2212\u2013/]", key)
+    if key not in UNITS and not inverted and metric_units(words(key)):  # acc, roc_auc, mse, ...
+        key = unit_by_name(key) or key
     one_of("unit", key, tuple(UNITS))
     return UNITS[key]
 
@@ -220,24 +217,41 @@ def unit(name: str | Unit) -> Unit:
 def words(name: str) -> list[str]:
     """Split the name of a column or metric into words: `test_R²` and `testR2` are test, r2."""
     plain = unicodedata.normalize("NFKC", name).replace("^", "")
+    plain = re.sub(r"(?<![A-Za-z])mAP", "meanap", plain)  # MAP may be an estimator
     # A capital letter begins a word within camel case, and an acronym after two small letters.
     apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z0-9])|(?<=[a-z]{2})(?=[A-Z]{2})", " ", plain)
     return re.findall(r"[^\W_]+", apart.casefold())
 
 
-def vocabulary(text: str) -> set[str]:
-    """The set of words of a text."""
-    return set(words(text))
+def metric_units(tokens: Sequence[str]) -> dict[tuple[int, int], str]:
+    """The metrics that words name, the longest first: their unit by the first and last word."""
+    units: dict[tuple[int, int], str] = {}
+    start = 0
+    while start < len(tokens):
+        lengths = range(min(_LONGEST, len(tokens) - start), 0, -1)
+        length = next((k for k in lengths if tuple(tokens[start : start + k]) in _PHRASES), 0)
+        if length:
+            units[start, start + length] = _PHRASES[tuple(tokens[start : start + length])]
+        start += length or 1
+    return units
 
 
 def suggested_unit(metric_name: str) -> str | None:
     """The unit to suggest for a metric of which larger is better by its name, or None."""
-    tokens = words(metric_name)
-    if metric_name.casefold().startswith("neg_") and tokens[-1] in {"error", "loss", "score"}:
-        return "negated"  # scikit-learn's names
-    if _SMALLER_IS_BETTER.intersection(tokens) or re.match(r"\s*1\s*[-−–]", metric_name):  # noqa: RUF001
+    if metric_name.casefold().startswith("neg_") and words(metric_name)[-1] in _OF_SKLEARN:
+        return "negated"
+    units = list(metric_units(words(metric_name)).values())
+    if {"error", "rmse"} & {*units} or re.match(r"\s*1\s*[-\u2212\u2013]", metric_name):
         return None  # "dice loss", "1 - ssim"
-    return next((_LARGER_IS_BETTER[word] for word in tokens if word in _LARGER_IS_BETTER), None)
+    return units[0] if units else None
+
+
+def lowest(metric_name: str) -> float:
+    """The lowest value that a score of at most 1 can have."""
+    tokens = {*words(metric_name)}
+    if "r2" in tokens or metric_units(words(metric_name)).get((0, 2)) == "r2" or "nse" in tokens:
+        return -np.inf
+    return -1.0 if tokens & _SIGNED else 0.0
 
 
 def unit_by_name(metric_name: str, head: str = "") -> str:
@@ -245,28 +259,26 @@ def unit_by_name(metric_name: str, head: str = "") -> str:
 
     Empty for an ambiguous transform, such as `log MSE`, whose base is not known.
     """
-    score, spoken = suggested_unit(metric_name), set(words(f"{metric_name} {head}"))
+    score, spoken = suggested_unit(metric_name), words(f"{metric_name} {head}")
     if score is not None:
         return score
+    units, name = set(metric_units(spoken).values()), {*words(metric_name)}
     if "log10" in spoken:
         return "log10"
-    if spoken & {"log", "ln"} or any(
-        word.startswith("log") and word[3:] in _ERRORS for word in spoken
-    ):
+    if is_logarithm(f"{metric_name} {head}"):
         return ""
-    if {"db", "decibel", "decibels"} & spoken:
-        return "error_db" if spoken & _ERRORS else ""
+    if {"db", "decibel", "decibels"} & {*spoken}:
+        return "error_db" if units & {"error", "rmse"} else ""
     # `rmse_over_max` is a metric of korisk's studies, kept as it was published.
-    return "rmse" if _ROOTS & set(words(metric_name)) and "over" not in spoken else "error"
+    root = "rmse" in metric_units(words(metric_name)).values()
+    return "rmse" if root and "over" not in name else "error"
 
 
-def metric_family(metric_name: str, unit: Unit) -> str:
-    """The kind of a metric: "squares", "rates", "losses", or "" if neither name nor unit shows it.
-
-    Learning curves of squared errors, of error rates and of losses have different shapes.
-    """
-    tokens = {*words(metric_name), *words(unit.name)}
-    for family, names in _FAMILIES.items():
-        if not tokens.isdisjoint(names.split()):
-            return family
-    return {"psnr": "squares", "squared": "squares", "percent": "rates"}.get(unit.law, "")
+def is_logarithm(name: str) -> bool:
+    """Whether a name says that its values are logarithms; the log loss does not."""
+    plain = re.sub(r"(?i)(neg\w*[\s_-]*)?log[\s_-]*(loss|likelihood)", "", name)
+    return any(
+        word in ("log", "ln", "log10", "log2")
+        or (word.startswith("log") and (word[3:],) in _PHRASES)
+        for word in words(plain)
+    )
